@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
-    fn directories_are_spread_where_that_is_possible() {
+    fn spread_directories_where_possible() {
         let place = tempfile::tempdir().unwrap();
         let made = place.path().join("made/here");
         make_spread(&made).unwrap();

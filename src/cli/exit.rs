@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_exit_has_its_code() {
+    fn exit_codes_are_unique() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, ..)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 130]);
         assert!(Exit::table().contains("  130  stopped by Ctrl-C, or told to end"));

@@ -36,7 +36,7 @@ fn path(text: &str) -> EntryPath {
 }
 
 #[test]
-fn files() {
+fn file_events_keep_their_bytes() {
     let node = Node::File { content: Digest::of(b"hello"), size: 5, executable: false, text: true, incomplete: false };
     check("file", &WriteFile { path: path("src/lib.rs"), mode: WriteMode::Create, node });
     let node = Node::File { content: Digest::of(b"\0"), size: 1, executable: true, text: false, incomplete: false };
@@ -53,7 +53,7 @@ fn files() {
 }
 
 #[test]
-fn calls() {
+fn call_events_keep_their_bytes() {
     let params = json!({ "file_path": "/a", "content": { "$content": Digest::of(b"x"), "bytes": 300 } });
     check("call", &CallStarted { tool: "write_file".to_owned(), params });
     let result = json!({ "version": 1 });
@@ -63,7 +63,7 @@ fn calls() {
 }
 
 #[test]
-fn sessions() {
+fn session_events_keep_their_bytes() {
     let text = |text: &str| text.to_owned();
     let session = SessionStarted {
         name: text("demo"),
@@ -120,7 +120,7 @@ fn output(bytes: &[u8], written: u64) -> RecordedOutput {
 }
 
 #[test]
-fn commands() {
+fn command_events_keep_their_bytes() {
     let text = |text: &str| text.to_owned();
     let ran = CommandResult {
         backend: text("podman"),
@@ -170,7 +170,7 @@ fn commands() {
 }
 
 #[test]
-fn machines() {
+fn container_events_keep_their_bytes() {
     let text = |text: &str| text.to_owned();
     check("podman", &WorkspaceTouched { backend: text("podman") });
     check("host", &DriftFound { backend: text("host"), entries: 3 });
@@ -193,7 +193,7 @@ fn machines() {
 }
 
 #[test]
-fn merges() {
+fn merge_events_keep_their_bytes() {
     let file = |text: &[u8]| Some(Node::file(text, false));
     let (child, child_name) = (SessionId::from_bytes([8; 16]), "demo-1".to_owned());
     let open = MergeConflict {

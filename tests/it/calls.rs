@@ -205,7 +205,7 @@ fn sh(command: &str) -> ToolCall {
 }
 
 #[test]
-fn a_command_is_recorded_although_what_it_changed_can_t_be_found_out() {
+fn call_with_failing_capture_records_its_command() {
     let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
     let dispatcher = world.dispatcher(Arc::clone(&workspace));
@@ -239,7 +239,7 @@ fn a_command_is_recorded_although_what_it_changed_can_t_be_found_out() {
 }
 
 #[test]
-fn what_ran_is_recorded_although_the_tool_s_own_work_fails() {
+fn call_with_failing_write_records_its_command() {
     let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
     let dispatcher = world.dispatcher(Arc::clone(&workspace));
@@ -253,7 +253,7 @@ fn what_ran_is_recorded_although_the_tool_s_own_work_fails() {
 }
 
 #[test]
-fn a_command_that_was_given_up_is_over_before_the_next_one_runs() {
+fn command_given_up_ends_before_the_next_starts() {
     let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let call = json!({ "left": "echo 1 > f; sleep 60.17; echo 2 > f", "then": "cat f; ps -e -o args | grep -c '^sleep 60[.]17' " });
@@ -267,7 +267,7 @@ fn a_command_that_was_given_up_is_over_before_the_next_one_runs() {
 }
 
 #[test]
-fn a_tool_that_only_reads_has_no_shell() {
+fn read_only_tool_has_no_shell() {
     let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let outcome = runtime().block_on(dispatcher.call(ToolCall::new("looks", json!({})))).unwrap();
@@ -289,7 +289,7 @@ fn until_gone(pid: rustix::process::Pid) {
 const SLEEPS: &str = "echo $$ > pid.new; mv pid.new pid; exec sleep 60";
 
 #[test]
-fn the_end_of_the_runtime_ends_a_call() {
+fn call_ends_with_its_runtime() {
     let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let runtime = runtime();
@@ -303,7 +303,7 @@ fn the_end_of_the_runtime_ends_a_call() {
 }
 
 #[test]
-fn a_call_that_is_dropped_outside_of_a_runtime_kills_its_command() {
+fn call_dropped_outside_a_runtime_kills_its_command() {
     let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let runtime = runtime();
@@ -318,7 +318,7 @@ fn a_call_that_is_dropped_outside_of_a_runtime_kills_its_command() {
 }
 
 #[test]
-fn what_can_t_be_looked_into_stays_as_it_was() {
+fn unreadable_directory_keeps_its_recorded_entries() {
     let world = FailingSession::new();
     std::fs::create_dir_all(world.files().join("d/e")).unwrap();
     for file in ["d/in", "d/e/deep", "out"] {
@@ -338,7 +338,7 @@ fn what_can_t_be_looked_into_stays_as_it_was() {
 }
 
 #[test]
-fn a_workspace_that_is_shared_is_filled_once() {
+fn shared_workspace_is_populated_once() {
     let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
     let first = world.dispatcher(Arc::clone(&workspace));
@@ -352,7 +352,7 @@ fn a_workspace_that_is_shared_is_filled_once() {
 }
 
 #[test]
-fn a_disk_that_was_being_filled_is_filled_again() {
+fn half_populated_workspace_is_populated_again() {
     let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     for file in ["a.txt", "b.txt"] {
@@ -376,7 +376,7 @@ fn a_disk_that_was_being_filled_is_filled_again() {
 }
 
 #[test]
-fn a_file_of_holes_is_noted_by_its_size() {
+fn sparse_file_is_recorded_by_its_size() {
     let world = FailingSession::new();
     let rules = ShellRules {
         policy: CommandPolicy { auto_confirm: true, ..CommandPolicy::default() },
@@ -400,7 +400,7 @@ fn a_file_of_holes_is_noted_by_its_size() {
 }
 
 #[test]
-fn with_a_directory_goes_what_is_below_it_and_no_more_is_said() {
+fn deleted_directory_is_one_event() {
     let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     // Between a directory and what is below it others come in order.

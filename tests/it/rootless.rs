@@ -141,7 +141,7 @@ fn below(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn commands_change_files_of_the_caller_and_become_events() {
+fn rootless_command_changes_become_events() {
     let Some(person) = RootlessUser::new() else { return };
     let made = person.run(&[
         shell("id -u && echo one > f && mkdir d && ln -s f d/link && printf x > d/x && chmod 700 d/x"),
@@ -171,7 +171,7 @@ fn commands_change_files_of_the_caller_and_become_events() {
 }
 
 #[test]
-fn a_later_process_goes_on_with_the_files() {
+fn rootless_session_is_continued_by_later_process() {
     let Some(person) = RootlessUser::new() else { return };
     person.run(&[shell("echo one > f && echo secret > shut && chmod 000 shut && mkdir closed && chmod 000 closed")]);
     let drifted = person.files().join("drifted");
@@ -200,7 +200,7 @@ unshare --user true 2>/dev/null && echo a user namespace
 cat /proc/1/environ 2>/dev/null | wc -c";
 
 #[test]
-fn a_command_is_as_confined_as_with_root_s_engine() {
+fn rootless_command_is_confined_as_with_root_engine() {
     let Some(person) = RootlessUser::new() else { return };
     let made = person.run(&[shell(CONFINED)]);
     let nothing = "0000000000000000";
@@ -212,7 +212,7 @@ fn a_command_is_as_confined_as_with_root_s_engine() {
 }
 
 #[test]
-fn nothing_leads_out_to_what_the_caller_may_read() {
+fn rootless_links_lead_nowhere() {
     let Some(person) = RootlessUser::new() else { return };
     let secret = person.home.path().join("secret");
     std::fs::write(&secret, "the caller's own").unwrap();
@@ -238,7 +238,7 @@ fn nothing_leads_out_to_what_the_caller_may_read() {
 }
 
 #[test]
-fn who_leaves_the_group_and_session_dies_with_the_command() {
+fn rootless_daemons_die_with_their_command() {
     let Some(person) = RootlessUser::new() else { return };
     let look = "grep -lszx '[9]8765' /proc/[0-9]*/cmdline | wc -l";
     let leave = "(setsid setsid sh -c 'sleep 98765; true' >/dev/null 2>&1 &)";
@@ -253,7 +253,7 @@ fn who_leaves_the_group_and_session_dies_with_the_command() {
 }
 
 #[test]
-fn what_is_not_enforced_is_said() {
+fn rootless_doctor_names_limits_not_enforced() {
     let Some(person) = RootlessUser::new() else { return };
     let doctor = person.json(&["doctor"]);
     let finding = |what: &str| {
@@ -274,7 +274,7 @@ fn what_is_not_enforced_is_said() {
 }
 
 #[test]
-fn root_is_refused_by_a_user_s_engine_with_what_to_do() {
+fn rootless_engine_refuses_root_with_hint() {
     let Some(person) = RootlessUser::new().filter(|_| rustix::process::geteuid().is_root()) else { return };
     let story = person.home.path().join("story.jsonl");
     std::fs::write(&story, json!({ "tool": "shell_execute", "params": { "command": "true" } }).to_string()).unwrap();

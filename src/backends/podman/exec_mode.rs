@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runner_that_has_ended_is_not_waited_for() {
+    fn exec_mode_ended_runner_is_not_awaited() {
         // No process has that number.
         let reached = runner(Path::new("/nowhere/socket"), i32::MAX, b"token");
         assert!(matches!(&reached, Err(EngineError::NoRunner(why)) if why.contains("ended at once")), "{reached:?}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn why_the_runner_is_not_used_is_known() {
+    fn exec_mode_names_reason_without_runner() {
         assert_eq!(ExecMode::Runner.reason(), None);
         assert_eq!(ExecMode::Exec("because".to_owned()).reason(), Some("because"));
         assert_eq!(ExecMode::Runner.command()[1], "serve");

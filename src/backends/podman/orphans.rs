@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_lives_and_others_do_not() {
+    fn orphan_owner_alive_is_this_process() {
         let here = PidNamespace::here();
         assert!(!here.boot.is_empty() && here.pid_namespace > 0);
         assert_eq!(here.owner(&owner_of_this_process(), true), Owner::Lives);
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn a_label_without_a_place_is_of_here() {
+    fn orphan_label_without_machine_is_local() {
         let (pid, start) = (std::process::id(), start_of(std::process::id()).unwrap());
         assert_eq!(PidNamespace::here().owner(&format!("{pid}:{start}"), true), Owner::Lives);
     }
 
     #[test]
-    fn of_processes_elsewhere_nothing_is_known() {
+    fn orphan_owner_elsewhere_is_unknown() {
         let here = PidNamespace::here();
         let label = owner_of_this_process();
         let other_container = PidNamespace { pid_namespace: here.pid_namespace + 1, ..here.clone() };

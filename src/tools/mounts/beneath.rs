@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the tests make the host's files")]
-    fn no_step_leads_out() {
+    fn mount_source_refuses_steps_that_lead_out() {
         let directory = tempfile::tempdir().unwrap();
         let host = directory.path().canonicalize().unwrap();
         std::fs::create_dir_all(host.join("top/a/b")).unwrap();

@@ -44,7 +44,7 @@ fn follow(subscription: &mut Subscription, from: u64, last: u64) {
 }
 
 #[test]
-fn a_subscription_begins_anywhere_and_goes_on_live() {
+fn subscription_from_any_seq_catches_up_then_goes_live() {
     for (_directory, sessions, session) in [on_disk(), {
         let sessions = sessions(Arc::new(MemoryStore::default()));
         let session = sessions.create(NewSession::named("s")).unwrap();
@@ -69,7 +69,7 @@ fn a_subscription_begins_anywhere_and_goes_on_live() {
 }
 
 #[test]
-fn a_slow_subscriber_misses_nothing_and_sees_nothing_twice() {
+fn subscription_slow_reader_sees_each_event_once() {
     let (_directory, _sessions, session) = on_disk();
     let mut never_read = session.subscribe(1, Filter::all());
     let mut slow = session.subscribe(1, Filter::all());
@@ -100,7 +100,7 @@ fn a_slow_subscriber_misses_nothing_and_sees_nothing_twice() {
 }
 
 #[test]
-fn filters_choose_by_type_agent_and_call() {
+fn filter_selects_by_kind_agent_and_call() {
     let (_directory, _sessions, session) = on_disk();
     let path = EntryPath::for_creation("a").unwrap();
     let write = WriteFile { path: path.clone(), mode: WriteMode::Create, node: Node::Directory };
@@ -130,7 +130,7 @@ fn filters_choose_by_type_agent_and_call() {
 }
 
 #[test]
-fn a_watcher_that_panics_harms_nobody() {
+fn watcher_panic_leaves_others_working() {
     let (_directory, _sessions, session) = on_disk();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let bad = session
@@ -153,7 +153,7 @@ fn a_watcher_that_panics_harms_nobody() {
 }
 
 #[test]
-fn dropped_subscriptions_leave_nothing_behind() {
+fn subscription_dropped_frees_its_place() {
     let (_directory, sessions, session) = on_disk();
     for _ in 0..100 {
         let mut subscription = session.subscribe(1, Filter::all());
@@ -165,7 +165,7 @@ fn dropped_subscriptions_leave_nothing_behind() {
 }
 
 #[test]
-fn a_subscription_to_a_removed_session_says_so() {
+fn subscription_of_removed_session_fails() {
     let (_directory, sessions, session) = on_disk();
     let mut subscription = session.subscribe(1, Filter::all());
     follow(&mut subscription, 1, 1);
@@ -179,7 +179,7 @@ fn a_subscription_to_a_removed_session_says_so() {
 
 /// A second handle follows while segments are filled, begun and packed.
 #[test]
-fn who_only_reads_sees_what_another_process_writes() {
+fn reading_store_sees_events_of_writing_process() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(LocalStore::open(directory.path(), LocalStoreOptions { pack: true, ..small() }).unwrap());
     let session = sessions(store.clone()).create(NewSession::named("s")).unwrap();

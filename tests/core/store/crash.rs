@@ -207,16 +207,16 @@ fn crashes(count: u64, durability: Durability, busy: bool, seed: u64) {
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_was_acknowledged() {
+fn synced_store_killed_keeps_every_acknowledged_event() {
     crashes(rounds(20), Durability::Synced, false, 31);
 }
 
 #[test]
-fn nor_while_it_packs_and_removes() {
+fn synced_store_killed_while_packing_keeps_every_acknowledged_event() {
     crashes(rounds(16), Durability::Synced, true, 32);
 }
 
 #[test]
-fn a_killed_process_that_does_not_wait_leaves_a_beginning() {
+fn buffered_store_killed_keeps_a_prefix() {
     crashes(rounds(8), Durability::Buffered, false, 33);
 }

@@ -53,7 +53,7 @@ fn check(directory: TempDir, expected: &History, torn: bool, context: &str) {
 }
 
 #[test]
-fn a_cut_anywhere_in_the_last_segment_leaves_whole_commits() {
+fn journal_cut_anywhere_keeps_whole_commits() {
     let directory = tempfile::tempdir().unwrap();
     let (store, recording) = recorded(directory.path(), 2, 5);
     drop(store);

@@ -59,7 +59,7 @@ fn damages(frame: &Frame) -> Vec<(&'static str, usize, usize)> {
 }
 
 #[test]
-fn damage_is_named_and_nothing_is_changed_until_a_repair() {
+fn fsck_damage_is_named_and_unchanged_until_repair() {
     let fixture = fixture(3, 11);
     let last_group = fixture.frames.last().unwrap().1.last().unwrap().group;
     let mut random = Random(3);
@@ -107,7 +107,7 @@ fn damaged(fixture: &DamagedFixture, directory: &Path, number: usize, frame: &Fr
 }
 
 #[test]
-fn a_whole_journal_has_no_problems() {
+fn fsck_of_intact_journal_finds_nothing() {
     let fixture = fixture(2, 12);
     let report = LocalStore::fsck(fixture.directory.path(), false).unwrap();
     assert_eq!((report.problems.len(), report.repaired.len(), report.segments), (0, 0, fixture.frames.len() as u64));
@@ -120,7 +120,7 @@ fn a_whole_journal_has_no_problems() {
 
 /// What the index knows is not read again on opening: damage there shows when somebody looks.
 #[test]
-fn damage_of_what_is_indexed_shows_when_it_is_read() {
+fn indexed_event_damaged_fails_on_read() {
     let fixture = fixture(2, 18);
     let (path, frames) = &fixture.frames[0];
     let frame = frames.iter().filter(|frame| frame.kind == COMMIT).nth(5).unwrap();
@@ -152,7 +152,7 @@ fn damage_of_what_is_indexed_shows_when_it_is_read() {
 
 /// The end of a segment that is not the last is missing: also when no session has a gap from it.
 #[test]
-fn a_full_segment_that_ends_early_is_damaged() {
+fn full_segment_ending_early_is_damaged() {
     let (directory, store) = fresh();
     let mut number = 0;
     while segments(directory.path()).len() < 4 {
@@ -188,7 +188,7 @@ fn a_full_segment_that_ends_early_is_damaged() {
 }
 
 #[test]
-fn a_missing_or_odd_segment_is_named() {
+fn fsck_names_missing_or_odd_segment() {
     let fixture = fixture(3, 13);
     let (other, other_store) = fresh();
     record(&other_store, note(session(50), b"foreign"));
@@ -239,7 +239,7 @@ fn a_missing_or_odd_segment_is_named() {
 }
 
 #[test]
-fn a_missing_segment_can_be_done_without() {
+fn repair_goes_on_without_missing_segment() {
     let fixture = fixture(3, 14);
     for gone in [0, 1] {
         let copy = copied(fixture.directory.path(), false);
@@ -255,7 +255,7 @@ fn a_missing_segment_can_be_done_without() {
 }
 
 #[test]
-fn a_damaged_head_of_a_segment_is_mended() {
+fn repair_mends_damaged_segment_head() {
     let fixture = fixture(3, 15);
     for (number, (path, _)) in fixture.frames.iter().enumerate() {
         let copy = fixture.changed(path, |bytes| bytes[17 + number] ^= 4);
@@ -268,7 +268,7 @@ fn a_damaged_head_of_a_segment_is_mended() {
 
 /// Bits are flipped anywhere; whatever is shown then is what was recorded at that position.
 #[test]
-fn flipped_bits_never_show_wrong_events() {
+fn raw_segment_flipped_bits_never_show_wrong_events() {
     let fixture = fixture(2, 16);
     let mut random = Random(17);
     for round in 0..rounds(90) {

@@ -27,7 +27,7 @@ pub(crate) fn hold(directory: &str) {
 }
 
 #[test]
-fn a_store_in_use_names_its_holder() {
+fn store_in_use_names_its_lock_owner() {
     let (directory, store) = fresh();
     record(&store, note(session(1), b"one"));
     let here = format!("process {}", std::process::id());
@@ -55,7 +55,7 @@ fn a_store_in_use_names_its_holder() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_can_be_read() {
+fn store_on_read_only_disk_can_be_read() {
     let Some(disk) = Disk::new(16) else { return };
     let store = open(&disk.root().join("store"));
     record(&store, note(session(1), b"one"));
@@ -73,7 +73,7 @@ fn a_directory_that_cannot_be_written_can_be_read() {
 }
 
 #[test]
-fn a_path_that_is_no_directory_is_named() {
+fn open_of_a_file_names_the_path() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, b"").unwrap();
@@ -119,7 +119,7 @@ fn check(store: &LocalStore, done: u64, context: &str) {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_that_was_acknowledged() {
+fn store_on_full_disk_keeps_every_acknowledged_event() {
     for (megabytes, durability) in (4..9).map(|n| (n, Durability::Synced)).chain([(6, Durability::Buffered)]) {
         let Some(disk) = Disk::new(megabytes) else { return };
         let context = format!("{megabytes} MiB, {durability:?}");

@@ -179,7 +179,7 @@ fn again(store: &Arc<dyn EventStore>, every: u64, keep: Keep) -> (Sessions, Sess
 proptest! {
     #![proptest_config(ProptestConfig { cases: rounds(16) as u32, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn files_are_as_in_a_plain_map(changes in prop_oneof![
+    fn file_slice_equals_a_plain_map(changes in prop_oneof![
         4 => prop::collection::vec(change(), 1..80),
         1 => prop::collection::vec(change(), 700..1500),
     ]) {

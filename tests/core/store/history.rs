@@ -54,7 +54,7 @@ fn told(changes: &[PathChange]) -> Vec<(Seq, &'static str, String)> {
 }
 
 #[test]
-fn a_rewind_writes_no_lines() {
+fn blame_gives_no_lines_to_a_rewind() {
     let session = session();
     let first = record(&session, |commit| write(commit, "a", b"1\n2\n3\n"));
     let second = record(&session, |commit| write(commit, "a", b"1\n3\n4\n"));
@@ -92,7 +92,7 @@ fn a_rewind_writes_no_lines() {
 }
 
 #[test]
-fn moves_are_told_from_copies_and_followed() {
+fn path_history_follows_moves_not_copies() {
     let session = session();
     let made = record(&session, |commit| write(commit, "x/a", b"1\n"));
     let copied = record(&session, |commit| write(commit, "copy", b"1\n"));
@@ -129,7 +129,7 @@ fn moves_are_told_from_copies_and_followed() {
 }
 
 #[test]
-fn files_with_the_same_contents_are_known_by_their_names() {
+fn path_history_tells_equal_files_apart_by_name() {
     let session = session();
     let names = ["1/x", "2/x", "2/y", "3/y", "long/name"];
     record(&session, |commit| names.iter().for_each(|name| write(commit, &format!("from/{name}"), b"same\n")));
@@ -144,7 +144,7 @@ fn files_with_the_same_contents_are_known_by_their_names() {
 }
 
 #[test]
-fn files_change_places() {
+fn path_history_follows_files_that_swap_names() {
     let session = session();
     let first = record(&session, |commit| {
         write(commit, "a", b"1\n");
@@ -161,7 +161,7 @@ fn files_change_places() {
 }
 
 #[test]
-fn what_can_not_be_known_is_told() {
+fn blame_reports_unknown_lines() {
     let session = session();
     let incomplete = |text: &[u8]| match Node::file(text, false) {
         Node::File { content, size, executable, text, .. } => {
@@ -186,7 +186,7 @@ fn what_can_not_be_known_is_told() {
 }
 
 #[test]
-fn causes_are_told_apart() {
+fn path_history_names_the_cause_of_each_change() {
     let session = session();
     record(&session, |commit| {
         commit.push(&foldspace::DriftFound { backend: "host".to_owned(), entries: 1 }).unwrap();
@@ -249,7 +249,7 @@ proptest! {
 
     /// The changes of everything, made again, give the files of every moment; and a file's own are those among them.
     #[test]
-    fn changes_made_again_give_the_files(all in acts()) {
+    fn path_changes_replayed_give_the_files(all in acts()) {
         let session = session();
         let head = done(&session, &all);
         let changes = path_history(&session, &EntryPath::root(), head).unwrap();
@@ -281,7 +281,7 @@ proptest! {
 
     /// Whoever is said to have written a line has written it, and it is all there is.
     #[test]
-    fn blame_is_true(all in acts()) {
+    fn blame_equals_the_model(all in acts()) {
         let session = session();
         let head = done(&session, &all);
         for (place, entry) in files(&session, head).iter() {
@@ -299,7 +299,7 @@ proptest! {
 
     /// A line that is found is there from its first position to its last and not beyond.
     #[test]
-    fn what_is_found_was_there(all in acts()) {
+    fn search_hits_existed_at_their_seq(all in acts()) {
         let session = session();
         let head = done(&session, &all);
         let mut matching = |bytes: &[u8]| {

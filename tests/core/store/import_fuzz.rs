@@ -126,7 +126,7 @@ fn import(file: &[u8]) -> bool {
 }
 
 #[test]
-fn fuzz_valid_file_is_taken() {
+fn import_fuzz_seed_file_is_accepted() {
     assert!(import(&valid()));
 }
 
@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn fuzz_mutated_file_with_right_checksum_does_no_harm(
+    fn import_fuzz_mutated_file_with_right_checksum_does_no_harm(
         mutations in prop::collection::vec(mutation(), 1..4),
         mends_counts in any::<bool>(),
     ) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn fuzz_mutated_file_is_refused_or_the_same(mutations in prop::collection::vec(mutation(), 1..4)) {
+    fn import_fuzz_mutated_file_is_refused_or_unchanged(mutations in prop::collection::vec(mutation(), 1..4)) {
         let mut bytes = unpacked(&valid());
         mutations.iter().for_each(|mutation| mutation.apply(&mut bytes));
         let same = bytes.starts_with(&unpacked(&valid()));
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn fuzz_arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn import_fuzz_arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         prop_assert!(!import(&bytes));
         prop_assert!(!import(&packed(&bytes)));
         let headed = PortableFile::named("s").bytes;

@@ -82,12 +82,12 @@ impl IndexedFixture {
 }
 
 #[test]
-fn an_index_in_order_is_used_without_a_word() {
+fn index_in_order_is_used_silently() {
     assert_eq!(fixture(20).check("untouched", |_| {}), &[] as &[String]);
 }
 
 #[test]
-fn an_empty_store_has_nothing_to_tell() {
+fn index_of_empty_store_reports_nothing() {
     let (directory, store) = fresh();
     drop(store);
     for _ in 0..3 {
@@ -96,7 +96,7 @@ fn an_empty_store_has_nothing_to_tell() {
 }
 
 #[test]
-fn an_index_that_is_not_there_or_not_ours_is_made_again() {
+fn index_missing_or_foreign_is_rebuilt() {
     let fixture = fixture(21);
     let (other, store) = fresh();
     record(&store, note(session(77), b"of another store"));
@@ -123,7 +123,7 @@ fn an_index_that_is_not_there_or_not_ours_is_made_again() {
 }
 
 #[test]
-fn unfinished_files_of_the_index_are_no_matter() {
+fn index_unfinished_files_are_ignored() {
     let fixture = fixture(22);
     let notes = fixture.check("unfinished", |at| {
         for name in ["snap.0000000000000123.generating", "snap.generating"] {
@@ -134,7 +134,7 @@ fn unfinished_files_of_the_index_are_no_matter() {
 }
 
 #[test]
-fn an_index_that_is_behind_is_brought_up_to_date() {
+fn index_behind_the_journal_catches_up() {
     let (directory, store) = fresh();
     record(&store, note(session(1), b"one"));
     let removed = record(&store, note(session(2), b"to be removed")).last;
@@ -158,7 +158,7 @@ fn an_index_that_is_behind_is_brought_up_to_date() {
 
 /// Two copies of a store went on apart; one got the other's journal, which goes further or not so far.
 #[test]
-fn an_index_of_a_twin_is_made_again() {
+fn index_of_another_journal_is_rebuilt() {
     twins(37);
     twins(400);
 }
@@ -183,7 +183,7 @@ fn twins(events_of_twin: u64) {
 }
 
 #[test]
-fn a_damaged_index_is_made_again() {
+fn index_damaged_is_rebuilt() {
     let fixture = fixture(24);
     let files = index_files(fixture.directory.path()).len() as u64;
     let mut random = Random(25);
@@ -213,7 +213,7 @@ fn a_damaged_index_is_made_again() {
 }
 
 #[test]
-fn an_index_that_is_damaged_while_it_is_open_harms_nothing() {
+fn index_damaged_while_open_gives_no_wrong_events() {
     let fixture = fixture(26);
     let copy = copied(fixture.directory.path(), true);
     let store = open(copy.path());
@@ -228,7 +228,7 @@ fn an_index_that_is_damaged_while_it_is_open_harms_nothing() {
 
 /// Their ids say nothing of their order, and neither do their times.
 #[test]
-fn sessions_of_one_moment_are_listed_as_they_were_begun() {
+fn session_list_of_equal_times_keeps_creation_order() {
     let (directory, store) = fresh();
     let begun: Vec<_> = (0..40).map(|number| session(number * 7 % 41)).collect();
     for (at, id) in begun.iter().enumerate() {

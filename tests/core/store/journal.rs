@@ -174,7 +174,7 @@ fn round(store: &LocalStore, random: &mut Random, digests: &mut Vec<Digest>, siz
 }
 
 #[test]
-fn the_format_is_as_its_document_says() {
+fn journal_bytes_are_as_format_document_says() {
     let directory = tempfile::tempdir().unwrap();
     let (store, recording) = recorded(directory.path(), 2, 1);
     let expected = history(&store);

@@ -20,7 +20,7 @@ fn over(outcome: Result<(), CommitError>) -> (u64, u64) {
 }
 
 #[test]
-fn kinds_and_agents_have_a_longest_name() {
+fn commit_kind_or_agent_too_long_is_refused() {
     let (_directory, store) = fresh();
     let mut commit = Commit::new(session(1), Timestamp(0)).by(&Arc::from("a".repeat(MAX_AGENT_BYTES)));
     commit.push_encoded(&"k".repeat(MAX_KIND_BYTES), MAX_VERSION, b"").unwrap();
@@ -43,7 +43,7 @@ fn kinds_and_agents_have_a_longest_name() {
 }
 
 #[test]
-fn the_largest_commit_is_taken_and_a_larger_one_is_not() {
+fn commit_over_the_byte_limit_is_refused() {
     let (directory, store) = fresh();
     // Kind: 1 + 1 bytes; version: 2; length: 4.
     let room = MAX_COMMIT_BYTES - 8;
@@ -72,7 +72,7 @@ fn the_largest_commit_is_taken_and_a_larger_one_is_not() {
 }
 
 #[test]
-fn a_commit_holds_a_million_events_and_no_more() {
+fn commit_over_a_million_events_is_refused() {
     let (directory, store) = fresh();
     let mut commit = Commit::new(session(1), Timestamp(0));
     for _ in 0..MAX_COMMIT_EVENTS {
@@ -91,7 +91,7 @@ fn a_commit_holds_a_million_events_and_no_more() {
 }
 
 #[test]
-fn contents_of_any_size_come_back() {
+fn content_of_any_size_is_read_back() {
     let (directory, store) = fresh();
     let kib = 1 << 10;
     let lengths = [0, 1, 63, 64, 128 * kib - 1, 128 * kib, 128 * kib + 1, 3 << 20, 20 << 20];
@@ -119,7 +119,7 @@ fn contents_of_any_size_come_back() {
 }
 
 #[test]
-fn times_never_go_back() {
+fn commit_time_never_goes_back() {
     let (directory, store) = fresh();
     let store: Arc<dyn EventStore> = Arc::new(store);
     let clock = Arc::new(StepClock::new(Timestamp(10_000), -7));

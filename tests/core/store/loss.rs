@@ -69,7 +69,7 @@ fn accepted(directory: &Path, left: &History, whole: &History, loss: &Loss, cont
 }
 
 #[test]
-fn a_last_segment_that_is_gone_or_empty_is_a_loss() {
+fn last_segment_missing_or_empty_is_a_loss() {
     let directory = tempfile::tempdir().unwrap();
     let (store, recording) = recorded(directory.path(), 3, 31);
     drop(store);
@@ -92,7 +92,7 @@ fn a_last_segment_that_is_gone_or_empty_is_a_loss() {
 }
 
 #[test]
-fn a_journal_without_any_segment_is_a_loss_where_an_index_knows_of_one() {
+fn journal_without_segments_is_a_loss_where_the_index_knows_more() {
     for length in [None, Some(0), Some(40)] {
         let (directory, store) = fresh();
         record(&store, note(session(1), b"one"));
@@ -108,7 +108,7 @@ fn a_journal_without_any_segment_is_a_loss_where_an_index_knows_of_one() {
 }
 
 #[test]
-fn an_old_copy_of_the_journal_is_a_loss_where_the_index_knows_more() {
+fn journal_older_than_its_index_is_a_loss() {
     let (directory, store) = fresh();
     record(&store, note(session(1), b"one"));
     let left = history(&store);
@@ -127,7 +127,7 @@ fn an_old_copy_of_the_journal_is_a_loss_where_the_index_knows_more() {
 
 /// The end of the journal goes while a process has the store: its check tells, and then it takes nothing more.
 #[test]
-fn a_check_tells_of_a_loss_that_came_while_the_store_was_open() {
+fn fsck_reports_loss_that_came_while_open() {
     let directory = tempfile::tempdir().unwrap();
     let store = SharedStore::open(directory.path(), small()).unwrap();
     for number in 0..20 {
@@ -147,7 +147,7 @@ fn a_check_tells_of_a_loss_that_came_while_the_store_was_open() {
 }
 
 #[test]
-fn no_process_appends_after_a_loss() {
+fn append_after_a_loss_is_refused() {
     let (directory, store) = fresh();
     record(&store, note(session(1), b"one"));
     drop(store);
@@ -161,7 +161,7 @@ fn no_process_appends_after_a_loss() {
 
 /// A crash between the creation of a segment and the seal of the one before leaves the new one empty.
 #[test]
-fn a_segment_that_was_created_before_a_crash_is_no_loss() {
+fn segment_created_before_a_crash_is_no_loss() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = recorded(directory.path(), 2, 32);
     let whole = history(&store);
@@ -191,7 +191,7 @@ fn a_segment_that_was_created_before_a_crash_is_no_loss() {
 
 /// The disk refuses the next segment: what was acknowledged is there, and nothing says that more was.
 #[test]
-fn a_segment_that_can_not_be_created_is_no_loss() {
+fn segment_that_cannot_be_created_is_no_loss() {
     let (directory, store) = fresh();
     let mut random = Random(33);
     let mut acknowledged = 0;

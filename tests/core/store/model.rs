@@ -211,7 +211,7 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig { cases: rounds(16) as u32, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn the_stores_agree(operations in prop::collection::vec(operation(), 1..60)) {
+    fn memory_and_local_store_agree(operations in prop::collection::vec(operation(), 1..60)) {
         let mut pair = Pair::new();
         operations.iter().for_each(|operation| pair.apply(operation));
         (0..5).for_each(|number| pair.look(number, 0));
@@ -236,7 +236,7 @@ proptest! {
 }
 
 #[test]
-fn a_retry_is_recognised_among_the_last_1024_named_commits_whatever_their_size() {
+fn commit_retry_is_recognised_among_last_1024_ids() {
     let mut pair = Pair::new();
     let named = |number: u64| {
         let mut id = [1; 16];

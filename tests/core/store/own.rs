@@ -97,7 +97,7 @@ fn push_raw(session: &Session, kind: &str, version: u16, payload: &[u8]) {
 }
 
 #[test]
-fn own_events_and_slices_survive_a_restart() {
+fn own_event_and_slice_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let first = sessions(directory.path(), shop().unwrap(), 5);
     let session = first.create(NewSession::named("s")).unwrap().as_agent("clerk");
@@ -128,7 +128,7 @@ fn own_events_and_slices_survive_a_restart() {
 }
 
 #[test]
-fn who_does_not_know_an_event_reads_all_others() {
+fn registry_without_an_event_reads_all_others() {
     let directory = tempfile::tempdir().unwrap();
     let knowing = sessions(directory.path(), shop().unwrap(), 2);
     let session = knowing.create(NewSession::named("s")).unwrap();
@@ -169,7 +169,7 @@ fn who_does_not_know_an_event_reads_all_others() {
 
 /// The same slice, changed in meaning: its version is another, so old snapshots of it are not used.
 #[test]
-fn a_slice_of_a_new_version_is_folded_anew() {
+fn slice_of_new_version_is_folded_again() {
     #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
     struct Count {
         cents: i64,
@@ -218,7 +218,7 @@ fn rating() -> Registry {
 }
 
 #[test]
-fn the_general_reducers_keep_what_they_say() {
+fn general_reducers_keep_what_they_promise() {
     let directory = tempfile::tempdir().unwrap();
     let first = sessions(directory.path(), rating(), 7);
     let session = first.create(NewSession::named("s")).unwrap();
@@ -266,7 +266,7 @@ fn the_general_reducers_keep_what_they_say() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn registry_contradiction_is_refused() {
     let twice = |outcome: Result<Registry, RegistryError>| assert!(matches!(outcome, Err(RegistryError::Twice { .. })));
     twice(shop().unwrap().event::<Spent>());
     twice(shop().unwrap().slice::<Balance>());

@@ -46,7 +46,7 @@ impl PackedFixture {
 }
 
 #[test]
-fn a_damaged_block_costs_no_more_than_itself() {
+fn packed_block_damaged_loses_only_its_events() {
     let fixture = fixture(100);
     let length = std::fs::metadata(packed(fixture.directory.path())).unwrap().len() as usize;
     for at in [5, length / 3, length / 2] {
@@ -80,7 +80,7 @@ fn a_damaged_block_costs_no_more_than_itself() {
 }
 
 #[test]
-fn a_damaged_table_is_made_again_from_the_blocks() {
+fn packed_table_damaged_is_rebuilt_from_blocks() {
     let fixture = fixture(101);
     for back in [1, 10, 20, 30, 33, 36, 40] {
         let copy = fixture.changed(|bytes| {
@@ -97,7 +97,7 @@ fn a_damaged_table_is_made_again_from_the_blocks() {
 }
 
 #[test]
-fn flipped_bits_in_packed_segments_never_show_wrong_events() {
+fn packed_segment_flipped_bits_never_show_wrong_events() {
     let fixture = fixture(102);
     let mut random = Random(103);
     for round in 0..rounds(24) {
@@ -132,7 +132,7 @@ fn flipped_bits_in_packed_segments_never_show_wrong_events() {
 
 /// The last segment is gone, and what is left last is packed: there is nothing to append to.
 #[test]
-fn a_store_whose_last_segment_is_packed_goes_on_in_a_new_one_once_the_loss_is_accepted() {
+fn packed_last_segment_goes_on_in_new_one_after_accepted_loss() {
     let fixture = fixture(104);
     let copy = copied(fixture.directory.path(), false);
     for round in 0..3 {

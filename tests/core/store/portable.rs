@@ -71,7 +71,7 @@ fn history(sessions: &Sessions, id: SessionId) -> Vec<Recorded> {
 }
 
 #[test]
-fn import_leaves_commits_as_they_were() {
+fn import_keeps_commits() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (original, session, file) = long(here.path());
     let is_mixed = |commits: &[(Seq, Seq)]| (0..4).all(|more| commits.iter().any(|(first, last)| last - first == more));
@@ -87,7 +87,7 @@ fn import_leaves_commits_as_they_were() {
 }
 
 #[test]
-fn export_of_a_child_keeps_the_commits_of_its_past() {
+fn export_of_child_keeps_commits_of_its_past() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (original, parent, _) = long(here.path());
     let at = commits(&parent)[20].1;
@@ -100,7 +100,7 @@ fn export_of_a_child_keeps_the_commits_of_its_past() {
 
 /// Sessions of this program begin with an event that is a commit by itself; those of others may not.
 #[test]
-fn import_renames_a_session_that_began_with_more_than_its_name() {
+fn import_renames_session_with_larger_first_commit() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let original = sessions(open(here.path()));
     let id = super::session(3);
@@ -124,7 +124,7 @@ fn import_renames_a_session_that_began_with_more_than_its_name() {
 }
 
 #[test]
-fn import_of_what_is_here_in_smaller_commits_adds_the_rest() {
+fn import_of_known_events_in_smaller_commits_adds_the_rest() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (original, session, file) = long(here.path());
     let all = history(&original, session.id());
@@ -144,7 +144,7 @@ fn import_of_what_is_here_in_smaller_commits_adds_the_rest() {
 }
 
 #[test]
-fn import_of_a_session_that_went_on_otherwise_is_refused_and_changes_nothing() {
+fn import_of_diverged_session_is_refused() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (original, session, before) = long(here.path());
     let head = session.head().unwrap();
@@ -213,7 +213,7 @@ fn import_killed(directory: &Path, at: usize, name: &str) {
 }
 
 #[test]
-fn import_that_was_killed_is_completed_by_the_next() {
+fn import_killed_is_completed_by_the_next() {
     let here = tempfile::tempdir().unwrap();
     let (original, session, file) = long(here.path());
     let all = history(&original, session.id());

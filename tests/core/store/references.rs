@@ -88,7 +88,7 @@ fn exported(sessions: &Sessions) -> (BTreeSet<Digest>, Vec<u8>, PortableSummary)
 }
 
 #[test]
-fn export_takes_what_events_refer_to_and_not_what_they_name() {
+fn export_takes_referenced_contents_only() {
     let directory = tempfile::tempdir().unwrap();
     let first = sessions(SharedStore::open(directory.path(), LocalStoreOptions::default()).unwrap());
     let (referred, _) = paint(first.store().as_ref());
@@ -112,7 +112,7 @@ fn export_takes_what_events_refer_to_and_not_what_they_name() {
 }
 
 #[test]
-fn collection_keeps_what_events_refer_to_and_not_what_they_name() {
+fn collection_keeps_referenced_contents_only() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let (referred, named) = paint(&store);
@@ -127,7 +127,7 @@ fn collection_keeps_what_events_refer_to_and_not_what_they_name() {
 }
 
 #[test]
-fn collection_searches_a_commit_in_which_an_event_is_damaged() {
+fn collection_scans_commit_with_damaged_event() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let mut digests = Vec::new();
@@ -147,7 +147,7 @@ fn collection_searches_a_commit_in_which_an_event_is_damaged() {
 }
 
 #[test]
-fn event_of_a_version_above_the_highest_is_refused() {
+fn event_version_above_the_highest_is_refused() {
     let mut commit = note(session(1), b"");
     let refused = commit.push_encoded("Note", 1 << 15, b"").unwrap_err().to_string();
     assert!(refused.contains("an event's version: 32768 is over the limit of 32767"), "{refused}");
@@ -155,7 +155,7 @@ fn event_of_a_version_above_the_highest_is_refused() {
 }
 
 #[test]
-fn commit_without_events_keeps_contents_until_a_collection() {
+fn commit_without_events_keeps_contents_until_collection() {
     let directory = tempfile::tempdir().unwrap();
     let (first, second) = (
         SharedStore::open(directory.path(), LocalStoreOptions::default()).unwrap(),
@@ -179,7 +179,7 @@ fn commit_without_events_keeps_contents_until_a_collection() {
 }
 
 #[test]
-fn import_of_a_large_content_stores_what_recording_it_does() {
+fn import_of_large_content_stores_same_bytes_as_recording() {
     let bytes = super::Random(11).bytes(3 << 20);
     let digest = Digest::of(&bytes);
     let file =

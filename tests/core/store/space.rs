@@ -62,7 +62,7 @@ fn check(directory: &Path, kept: &[Digest], expected: &History, context: &str) {
 }
 
 #[test]
-fn a_collection_takes_what_nothing_refers_to_and_nothing_else() {
+fn collection_removes_only_unreferenced_contents() {
     let directory = tempfile::tempdir().unwrap();
     let (kept, gone, expected) = half_removed(directory.path());
     let before = snapshot_of_disk(&directory.path().join("journal"));
@@ -92,7 +92,7 @@ pub(crate) fn collect(directory: &str) {
 }
 
 #[test]
-fn a_collection_that_is_killed_leaves_a_whole_store() {
+fn collection_killed_leaves_intact_store() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let mut random = Random(41);
@@ -130,7 +130,7 @@ fn a_collection_that_is_killed_leaves_a_whole_store() {
 }
 
 #[test]
-fn a_session_that_came_again_survives_a_collection() {
+fn session_created_again_survives_collection() {
     let (directory, store) = fresh();
     for life in 0..3 {
         for number in 0..5 {
@@ -152,7 +152,7 @@ fn a_session_that_came_again_survives_a_collection() {
 
 /// A removal that the index has not heard of when the process ends.
 #[test]
-fn a_removed_session_stays_removed() {
+fn removed_session_stays_removed_after_crash() {
     let (directory, store) = fresh();
     for number in 1..4 {
         record(&store, note(session(number), b"one"));
@@ -174,7 +174,7 @@ fn a_removed_session_stays_removed() {
 }
 
 #[test]
-fn a_damaged_journal_is_not_collected() {
+fn collection_of_damaged_journal_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let (kept, _, expected) = half_removed(directory.path());
     let path = &segments(directory.path())[1];
@@ -194,7 +194,7 @@ fn a_damaged_journal_is_not_collected() {
 }
 
 #[test]
-fn packed_segments_read_as_before() {
+fn packed_segment_reads_as_before() {
     let directory = tempfile::tempdir().unwrap();
     let (store, recording) = recorded(directory.path(), 3, 42);
     let expected = history(&store);
@@ -223,7 +223,7 @@ fn packed_segments_read_as_before() {
 }
 
 #[test]
-fn leftovers_of_a_packing_are_cleared() {
+fn packing_leftovers_are_removed_on_open() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = recorded(directory.path(), 2, 43);
     let expected = history(&store);

@@ -90,7 +90,7 @@ fn told(state: &State) -> (u64, Timestamp, u64, Vec<(&'static str, Digest)>) {
 }
 
 #[test]
-fn every_position_has_one_state_whatever_the_way_to_it() {
+fn state_at_a_seq_is_the_same_by_every_way() {
     let directory = tempfile::tempdir().unwrap();
     let store: Arc<dyn EventStore> = Arc::new(open(directory.path()));
     let writing = sessions(&store, 7, Keep::All);
@@ -135,7 +135,7 @@ fn every_position_has_one_state_whatever_the_way_to_it() {
 
 /// Long enough for hash maps, for two threads, and for calls to be forgotten.
 #[test]
-fn a_long_history_folds_alike_in_pieces_and_as_a_whole() {
+fn fold_of_long_history_is_the_same_in_pieces() {
     let store: Arc<dyn EventStore> = Arc::new(MemoryStore::default());
     let writing = sessions(&store, 0, Keep::All);
     let session = writing.create(NewSession::named("s")).unwrap();
@@ -158,7 +158,7 @@ fn a_long_history_folds_alike_in_pieces_and_as_a_whole() {
 
 /// A snapshot that was tampered with, or is of another program, is not used.
 #[test]
-fn odd_snapshots_are_passed_over() {
+fn snapshot_that_is_odd_is_ignored() {
     let store: Arc<dyn EventStore> = Arc::new(MemoryStore::default());
     let writing = sessions(&store, 0, Keep::All);
     let session = writing.create(NewSession::named("s")).unwrap();
@@ -187,7 +187,7 @@ fn odd_snapshots_are_passed_over() {
 
 /// A store that was opened on a snapshot of a longer history than the journal has.
 #[test]
-fn a_snapshot_of_events_that_were_lost_is_not_used() {
+fn snapshot_of_lost_events_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let options = foldspace::LocalStoreOptions { durability: foldspace::Durability::Buffered, ..super::small() };
     let store: Arc<dyn EventStore> = Arc::new(LocalStore::open(directory.path(), options).unwrap());

@@ -42,7 +42,7 @@ fn at_once<T: Send>(work: impl Fn(u64) -> T + Sync) -> Vec<T> {
 }
 
 #[test]
-fn appends_of_many_threads_have_no_gaps_and_no_doubles() {
+fn concurrent_appends_leave_no_gaps_and_no_duplicates() {
     for (_directory, store) in stores() {
         let acknowledged = at_once(|thread| {
             let mut acknowledged = Vec::new();
@@ -67,7 +67,7 @@ fn appends_of_many_threads_have_no_gaps_and_no_doubles() {
 }
 
 #[test]
-fn of_those_who_expect_the_same_position_one_wins() {
+fn concurrent_appends_at_expected_seq_let_one_win() {
     for (_directory, store) in stores() {
         let begun = at_once(|_| store.submit(note(session(1), b"begin").expecting(Expected::NoSession)).is_ok());
         assert_eq!(begun.iter().filter(|begun| **begun).count(), 1);
@@ -96,7 +96,7 @@ fn of_those_who_expect_the_same_position_one_wins() {
 }
 
 #[test]
-fn the_same_named_commit_of_many_threads_is_recorded_once() {
+fn concurrent_appends_of_one_commit_id_are_recorded_once() {
     for (_directory, store) in stores() {
         for round in 1..20 {
             let named = || note(session(1), b"once").with_id(CommitId::from_bytes([round; 16]));
@@ -108,7 +108,7 @@ fn the_same_named_commit_of_many_threads_is_recorded_once() {
 }
 
 #[test]
-fn a_retry_is_recognised_after_reopening() {
+fn commit_retry_is_recognised_after_reopening() {
     let (directory, store) = fresh();
     let named = |number: u8| notes(session(1), &[b"a", b"b"]).with_id(CommitId::from_bytes([number; 16]));
     for number in 1..9 {
@@ -128,7 +128,7 @@ fn a_retry_is_recognised_after_reopening() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_recorded_too() {
+fn pending_commit_dropped_is_recorded() {
     let (directory, store) = fresh();
     for _ in 0..100 {
         drop(store.submit(note(session(1), b"dropped")).unwrap());
@@ -140,7 +140,7 @@ fn what_nobody_waits_for_is_recorded_too() {
 }
 
 #[test]
-fn tasks_that_write_what_they_wait_for_lose_nothing() {
+fn async_writers_awaiting_commits_lose_nothing() {
     for workers in [0, 1, 2, 4] {
         let directory = tempfile::tempdir().unwrap();
         let options = LocalStoreOptions { write_in_place: true, ..small() };
@@ -171,7 +171,7 @@ fn tasks_that_write_what_they_wait_for_lose_nothing() {
 }
 
 #[test]
-fn async_callers_need_no_thread_each() {
+fn pending_commits_awaited_need_no_threads() {
     let (_directory, store) = fresh();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -188,7 +188,7 @@ fn async_callers_need_no_thread_each() {
 }
 
 #[test]
-fn contents_given_by_many_at_once_are_kept_and_readable() {
+fn concurrent_contents_are_kept_and_readable() {
     let (directory, store) = fresh();
     let shared = Content::of(Random(70).bytes(300_000));
     at_once(|thread| {
@@ -212,7 +212,7 @@ fn contents_given_by_many_at_once_are_kept_and_readable() {
 }
 
 #[test]
-fn sessions_come_and_go_under_load() {
+fn concurrent_creates_and_removes_lose_nothing() {
     let (directory, store) = fresh();
     at_once(|thread| {
         let mut random = Random(71 + thread);
@@ -248,7 +248,7 @@ impl Drop for Stop<'_> {
 /// A copy of the directory of a running store, made without asking it, opens with all that was
 /// acknowledged before: as after a crash.
 #[test]
-fn a_copy_of_a_running_store_opens() {
+fn copy_of_running_store_opens() {
     let (directory, store) = fresh();
     let (stop, known) = (&AtomicBool::new(false), &AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -286,7 +286,7 @@ fn a_copy_of_a_running_store_opens() {
 }
 
 #[test]
-fn what_was_taken_can_be_waited_for_after_its_store_is_gone() {
+fn pending_commit_outlives_its_store() {
     let (directory, store) = fresh();
     let pending: Vec<_> = (0..20).map(|number| store.submit(note(session(number % 3), b"taken")).unwrap()).collect();
     drop(store);

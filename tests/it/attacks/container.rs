@@ -33,7 +33,7 @@ fn begun(kind: Kind) -> Option<Rig> {
 }
 
 #[test]
-fn one_that_was_removed_is_made_again() {
+fn container_removed_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
@@ -43,7 +43,7 @@ fn one_that_was_removed_is_made_again() {
 }
 
 #[test]
-fn one_that_was_stopped_is_made_again() {
+fn container_stopped_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let options = ContainerStopOpts::builder().timeout(0).build();
@@ -53,7 +53,7 @@ fn one_that_was_stopped_is_made_again() {
 }
 
 #[test]
-fn one_whose_first_process_was_killed_is_made_again() {
+fn container_with_killed_init_is_created_again() {
     let Some(rig) = begun(Kind::Overlay) else { return };
     let process = i32::try_from(process_of(&rig.name()).unwrap()).unwrap();
     let process = rustix::process::Pid::from_raw(process).unwrap();
@@ -63,7 +63,7 @@ fn one_whose_first_process_was_killed_is_made_again() {
 }
 
 #[test]
-fn one_that_was_paused_is_made_again() {
+fn container_paused_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         podman(async |podman| podman.containers().get(rig.name()).pause().await).unwrap();
@@ -93,7 +93,7 @@ fn failed_alone(rig: &Rig, step: &Step, what: &str) {
 }
 
 #[test]
-fn one_that_is_removed_under_a_command_fails_that_command_only() {
+fn container_removed_under_command_fails_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let step = meanwhile(&rig, 100, async |podman, name| {
@@ -105,7 +105,7 @@ fn one_that_is_removed_under_a_command_fails_that_command_only() {
 }
 
 #[test]
-fn one_that_is_stopped_under_a_command_fails_that_command_only() {
+fn container_stopped_under_command_fails_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let step = meanwhile(&rig, 100, async |podman, name| {
@@ -118,12 +118,12 @@ fn one_that_is_stopped_under_a_command_fails_that_command_only() {
 
 /// Nobody in it answers any more, so that only the clock outside ends the command.
 #[test]
-fn one_that_is_paused_under_a_command_on_an_overlay_fails_that_command_only() {
+fn container_paused_on_overlay_fails_only_its_command() {
     paused_under_a_command(Kind::Overlay);
 }
 
 #[test]
-fn one_that_is_paused_under_a_command_on_a_plain_directory_fails_that_command_only() {
+fn container_paused_on_plain_directory_fails_only_its_command() {
     paused_under_a_command(Kind::Plain);
 }
 
@@ -134,7 +134,7 @@ fn paused_under_a_command(kind: Kind) {
 }
 
 #[test]
-fn an_idle_one_is_stopped_and_started_again() {
+fn container_idle_is_stopped_and_started_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let overlay = if kind == Kind::Plain { foldspace::OverlayUse::Never } else { foldspace::OverlayUse::Auto };
         let Some(rig) = Rig::podman(|options| PodmanOptions { idle_seconds: 1, overlay, ..options }) else { return };
@@ -158,7 +158,7 @@ fn an_idle_one_is_stopped_and_started_again() {
 }
 
 #[test]
-fn nothing_is_left_of_a_session_that_ended() {
+fn container_leaves_nothing_after_its_session() {
     let Some(mut rig) = begun(Kind::Overlay) else { return };
     let name = rig.name();
     assert_eq!(named(&name).len(), 1);
@@ -174,7 +174,7 @@ fn nothing_is_left_of_a_session_that_ended() {
 }
 
 #[test]
-fn a_session_has_one_container_at_most() {
+fn container_is_one_per_session() {
     let Some(rig) = begun(Kind::Overlay) else { return };
     let again = ToolRunner::new(rig.session().clone(), Tools::standard(), rig.dispatcher().workspace().clone());
     assert!(matches!(again, Err(DispatchError::SecondContainer(_))), "{again:?}");

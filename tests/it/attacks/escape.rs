@@ -86,12 +86,12 @@ fn links_lead_nowhere(rig: &Rig) {
 }
 
 #[test]
-fn links_lead_nowhere_on_the_host() {
+fn links_on_host_lead_nowhere() {
     links_lead_nowhere(&Rig::new(Kind::Host).unwrap());
 }
 
 #[test]
-fn links_lead_nowhere_from_a_container() {
+fn links_in_container_lead_nowhere() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = Rig::new(kind) else { return };
         links_lead_nowhere(&rig);
@@ -178,12 +178,12 @@ fn flipping_leads_nowhere(rig: &Rig) {
 }
 
 #[test]
-fn links_that_come_and_go_lead_nowhere_on_the_host() {
+fn links_swapped_on_host_lead_nowhere() {
     flipping_leads_nowhere(&Rig::new(Kind::Host).unwrap());
 }
 
 #[test]
-fn links_that_come_and_go_lead_nowhere_from_a_container() {
+fn links_swapped_in_container_lead_nowhere() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = Rig::new(kind) else { return };
         flipping_leads_nowhere(&rig);
@@ -212,7 +212,7 @@ for entry in os.listdir('/proc'):
 ";
 
 #[test]
-fn the_first_process_can_t_be_looked_into() {
+fn container_init_is_not_readable() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     assert_eq!(rig.python(PROCESSES).stdout(), "");
 }

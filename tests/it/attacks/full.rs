@@ -69,7 +69,7 @@ fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Disk, rig: &mut Rig) {
 }
 
 #[test]
-fn what_does_not_fit_on_the_host_is_an_error_and_harms_nothing() {
+fn full_disk_on_host_fails_call_without_harm() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
     what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
     rig.close();
@@ -77,7 +77,7 @@ fn what_does_not_fit_on_the_host_is_an_error_and_harms_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_in_an_upper_layer_is_an_error_and_harms_nothing() {
+fn full_disk_under_overlay_fails_call_without_harm() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
     rig.close();
@@ -85,7 +85,7 @@ fn what_does_not_fit_in_an_upper_layer_is_an_error_and_harms_nothing() {
 }
 
 #[test]
-fn a_command_that_leaves_the_host_s_disk_too_little_is_ended() {
+fn disk_limit_kills_only_offending_command() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     let step = rig.sh("while :; do head -c 200k /dev/zero >> big; sleep 0.01; done");
     assert!(step.outcome.text.contains("the disk that holds the workspace has less than"), "{}", step.outcome.text);
@@ -121,7 +121,7 @@ fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
 }
 
 #[test]
-fn files_that_can_t_come_back_to_the_host_come_back_later() {
+fn populate_on_full_host_disk_succeeds_later() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
     files_that_can_t_come_back_come_back_later(&disk, &mut rig);
     rig.close();
@@ -129,7 +129,7 @@ fn files_that_can_t_come_back_to_the_host_come_back_later() {
 }
 
 #[test]
-fn files_that_can_t_come_back_to_an_overlay_come_back_later() {
+fn populate_on_full_overlay_succeeds_later() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     files_that_can_t_come_back_come_back_later(&disk, &mut rig);
     rig.close();
@@ -138,7 +138,7 @@ fn files_that_can_t_come_back_to_an_overlay_come_back_later() {
 
 /// The command has run when there is no room for what it did; nothing is lost but that call's own record.
 #[test]
-fn a_journal_without_room_for_what_a_command_did() {
+fn full_journal_loses_only_the_record_of_its_call() {
     let Some(disk) = Disk::new(320) else { return };
     let data = tempfile::tempdir_in(disk.root()).unwrap();
     let mut rig = Rig::within(&WorkspaceSpec::Host(HostOptions::default()), CaptureBudget::default(), data);

@@ -91,12 +91,12 @@ fn nobody_survives(rig: &Rig) {
 }
 
 #[test]
-fn nobody_survives_a_command_on_the_host() {
+fn processes_end_with_their_command_on_host() {
     nobody_survives(&Rig::new(Kind::Host).unwrap());
 }
 
 #[test]
-fn nobody_survives_a_command_in_a_container() {
+fn processes_end_with_their_command_in_container() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = Rig::new(kind) else { return };
         nobody_survives(&rig);
@@ -105,7 +105,7 @@ fn nobody_survives_a_command_in_a_container() {
 }
 
 #[test]
-fn a_fork_bomb_ends_with_its_command() {
+fn fork_bomb_ends_with_its_command() {
     let Some(rig) = Rig::podman(|options| PodmanOptions { pids: 64, ..options }) else { return };
     let made = rig.ok("true").of::<ContainerStarted>();
     let bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n";
@@ -118,7 +118,7 @@ fn a_fork_bomb_ends_with_its_command() {
 }
 
 #[test]
-fn a_memory_hog_is_killed_and_nothing_else() {
+fn memory_limit_kills_only_offending_process() {
     let Some(rig) = Rig::podman(|options| PodmanOptions { memory_bytes: 96 << 20, ..options }) else { return };
     rig.ok("echo kept > f");
     let hog =
@@ -130,7 +130,7 @@ fn a_memory_hog_is_killed_and_nothing_else() {
 }
 
 #[test]
-fn a_full_tmp_is_an_error_of_the_command() {
+fn full_tmp_fails_only_the_command() {
     let Some(rig) = Rig::podman(|options| PodmanOptions { tmp_bytes: 16 << 20, ..options }) else { return };
     let step = rig.sh("head -c 20M /dev/zero > /tmp/full; echo kept > f");
     assert!(step.outcome.text.contains("No space left"), "{}", step.outcome.text);
@@ -184,7 +184,7 @@ fn assert_printed_much(data: &Path) {
 }
 
 #[test]
-fn much_output_takes_little_memory() {
+fn output_of_512_mib_takes_bounded_memory() {
     let engine = std::env::var("CONTAINER_HOST").unwrap_or_default();
     let mut ways = vec![vec!["--backend", "host"]];
     if crate::engine::options().is_some() {

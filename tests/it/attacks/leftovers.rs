@@ -12,7 +12,7 @@ fn leftovers(dry_run: bool) -> Vec<Leftover> {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
+fn leftover_container_of_killed_process_is_removed() {
     let Some(_) = crate::engine::options() else { return };
     let data = tempfile::tempdir().unwrap();
     let story = data.path().join("story.jsonl");

@@ -4,7 +4,7 @@ use foldspace::CommandResult;
 
 use crate::rig::{Rig, everywhere};
 
-everywhere!(thousands_of_files_are_one_commit);
+everywhere!(capture_of_thousands_of_files_is_one_commit);
 
 const MAKE: &str = "import os
 for d in range(30):
@@ -19,7 +19,7 @@ for d in range(30):
         os.remove(f'many/{d}/{n}')
 ";
 
-fn thousands_of_files_are_one_commit(rig: Rig) {
+fn capture_of_thousands_of_files_is_one_commit(rig: Rig) {
     let step = rig.python(MAKE);
     assert_eq!(step.writes_and_deletes(), (3_000, 0));
     assert_eq!(step.of::<CommandResult>().len(), 1);

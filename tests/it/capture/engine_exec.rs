@@ -20,7 +20,7 @@ fn started(rig: &Rig) -> ContainerStarted {
 }
 
 #[test]
-fn what_a_command_changes_is_recorded_with_it() {
+fn engine_exec_records_changes_with_command() {
     for overlay in [OverlayUse::Auto, OverlayUse::Never] {
         let with = |options| PodmanOptions { runner: RunnerUse::Never, overlay, ..options };
         let Some(rig) = Rig::podman(with) else { return };
@@ -38,7 +38,7 @@ fn what_a_command_changes_is_recorded_with_it() {
 }
 
 #[test]
-fn it_is_as_confined_as_with_the_runner() {
+fn engine_exec_confines_as_the_runner() {
     let Some(rig) = rig() else { return };
     for process in ["self", "1"] {
         let text = rig.printed(&format!("cat /proc/{process}/status"));
@@ -57,7 +57,7 @@ fn it_is_as_confined_as_with_the_runner() {
 }
 
 #[test]
-fn another_command_s_processes_live_on() {
+fn engine_exec_leaves_processes_of_other_commands() {
     let Some(rig) = rig() else { return };
     let shell = rig.dispatcher().workspace().shell().unwrap();
     let waiting = "sleep 600 & child=$!; echo begun; while ! test -e go; do sleep 0.05; done; \
@@ -79,7 +79,7 @@ fn another_command_s_processes_live_on() {
 }
 
 #[test]
-fn who_has_ended_is_waited_for() {
+fn engine_exec_reaps_ended_processes() {
     let Some(rig) = rig() else { return };
     rig.ok("for i in 1 2 3 4 5 6 7 8 9; do (sh -c 'sleep 0 &' &); done; sleep 0.2");
     let is_left = "cat /proc/[0-9]*/stat 2>/dev/null | grep -q ') Z 1 '";
@@ -87,7 +87,7 @@ fn who_has_ended_is_waited_for() {
 }
 
 #[test]
-fn much_output_is_counted_and_not_kept() {
+fn engine_exec_counts_output_over_limit() {
     let Some(rig) = rig() else { return };
     let shell = rig.dispatcher().workspace().shell().unwrap();
     let command = ShellCommand {
@@ -124,7 +124,7 @@ fn foreign_image(rig: &Rig) -> String {
 }
 
 #[test]
-fn an_image_of_another_architecture_is_used_without_the_runner() {
+fn engine_exec_is_used_for_foreign_architecture() {
     let Some(maker) = Rig::podman(|options| options) else { return };
     let image = foreign_image(&maker);
     let rig = Rig::podman(|options| PodmanOptions { image: image.clone(), ..options }).unwrap();

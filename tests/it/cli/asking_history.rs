@@ -29,7 +29,7 @@ impl Program {
 }
 
 #[test]
-fn each_line_is_whose_who_wrote_it() {
+fn blame_names_the_agent_of_each_line() {
     let program = Program::with_project();
     assert_snapshot!(program.run(&["blame", "w", "d/b.txt"]), @"
      6  #5 write_file in /a.txt  -   [time]  1  one
@@ -67,7 +67,7 @@ fn each_line_is_whose_who_wrote_it() {
 }
 
 #[test]
-fn a_rewind_gives_lines_back_to_whose_they_were() {
+fn blame_after_rewind_names_the_first_writer() {
     let program = Program::with_project();
     let (now, then) =
         (program.run(&["blame", "w", "d/b.txt"]), program.run(&["blame", "w", "a.txt", "--before", "12"]));
@@ -84,7 +84,7 @@ fn a_rewind_gives_lines_back_to_whose_they_were() {
 }
 
 #[test]
-fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
+fn blame_after_merge_names_the_child_agent() {
     let program = Program::with_project();
     program.printed(&["clone", "w", "--name", "kid"]);
     program.printed(&["clone", "kid", "--name", "grandkid"]);
@@ -168,7 +168,7 @@ fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
 }
 
 #[test]
-fn what_has_no_lines_is_told() {
+fn blame_of_binary_or_directory_is_refused() {
     let program = Program::with_project();
     for (path, what) in [
         ("bin", "/bin is a binary file; only text files have lines"),
@@ -189,7 +189,7 @@ fn what_has_no_lines_is_told() {
 }
 
 #[test]
-fn lines_that_nobody_s_call_wrote_are_drift() {
+fn blame_names_drift() {
     let (program, script) = Program::with_own_directory("a.txt", "kept\n");
     std::fs::write(program.path("mine/a.txt"), "kept\nchanged behind its back\n").unwrap();
     program.printed(&["run", &script, "--session", "own"]);
@@ -201,7 +201,7 @@ fn lines_that_nobody_s_call_wrote_are_drift() {
 }
 
 #[test]
-fn the_history_of_a_path_follows_it() {
+fn history_of_path_follows_renames() {
     let program = Program::with_project();
     assert_snapshot!(program.run(&["history", "w", "d/b.txt"]), @"
      6  [time]  #5 write_file      -   created             14 B  /a.txt
@@ -273,7 +273,7 @@ fn the_history_of_a_path_follows_it() {
 }
 
 #[test]
-fn what_was_ever_there_is_found() {
+fn search_finds_text_of_any_moment() {
     let program = Program::with_project();
     assert_snapshot!(program.run(&["grep", "w", "zwei|three", "--all-history"]), @r"
     event 5 CallStarted params.content: three
@@ -316,7 +316,7 @@ fn what_was_ever_there_is_found() {
 }
 
 #[test]
-fn what_only_looks_like_a_mark_ends_no_search() {
+fn search_goes_past_text_that_looks_like_a_mark() {
     let program = Program::new();
     let content = json!({ "$content": "0".repeat(64), "note": "a needle" });
     let call = json!({ "tool": "read_file", "params": { "file_path": "needle.txt", "more": content } });
@@ -327,7 +327,7 @@ fn what_only_looks_like_a_mark_ends_no_search() {
 }
 
 #[test]
-fn what_commands_printed_and_long_texts_are_found() {
+fn search_finds_output_and_long_texts() {
     let program = Program::new();
     let long = format!("{}needle in a long text\n", "hay\n".repeat(3000));
     let write = json!({ "tool": "write_file", "params": { "file_path": "long.txt", "content": long } });

@@ -43,7 +43,7 @@ impl Program {
 const FIRST_BAD: u64 = 1 + 3 * 29 + 2;
 
 #[test]
-fn the_first_bad_change_is_found() {
+fn bisect_finds_first_bad_change() {
     for backend in ["memory", "host"] {
         let program = Program::with_bug(backend);
         let before = program.json(&["sessions"]);
@@ -58,7 +58,7 @@ fn the_first_bad_change_is_found() {
 }
 
 #[test]
-fn what_was_found_is_shown() {
+fn bisect_result_is_shown() {
     let program = Program::with_bug("memory");
     assert_snapshot!(program.run(&[&["bisect", "bug", "--good", "70"][..], &NO_BUG].concat()), @"
         70  good  exit 0 in [duration]
@@ -83,7 +83,7 @@ fn what_was_found_is_shown() {
 }
 
 #[test]
-fn several_probes_at_once_find_the_same() {
+fn bisect_with_parallel_probes_finds_the_same() {
     let program = Program::with_bug("host");
     for jobs in ["2", "5", "64"] {
         let found = program.bisected(&["--jobs", jobs], &NO_BUG);
@@ -93,7 +93,7 @@ fn several_probes_at_once_find_the_same() {
 }
 
 #[test]
-fn what_a_probe_leaves_is_not_there_in_the_next() {
+fn bisect_probe_leaves_nothing_for_the_next() {
     let program = Program::with_bug("host");
     let dirty = "test ! -e mess || exit 130; test ! -e d || exit 131; test ! -e d-e || exit 133; n=$(ls | grep -c state); \
                  test $n = 0 || { grep -q . state-$n.txt || exit 132; }; \
@@ -104,7 +104,7 @@ fn what_a_probe_leaves_is_not_there_in_the_next() {
 }
 
 #[test]
-fn what_was_not_kept_is_in_no_probe() {
+fn bisect_probe_lacks_files_never_kept() {
     let program = Program::new();
     let call = |command: &str| json!({ "tool": "shell_execute", "params": { "command": command } });
     let calls =
@@ -130,7 +130,7 @@ fn what_was_not_kept_is_in_no_probe() {
 }
 
 #[test]
-fn others_may_work_while_it_is_bisected() {
+fn bisect_does_not_block_the_session() {
     let program = Program::with_bug("host");
     let running = program.spawn(&["bisect", "bug", "--sh", "--", "touch begun; sleep 600"]);
     eventually("a probe runs", || has(&program.data().join("probes"), "begun"));
@@ -143,7 +143,7 @@ fn others_may_work_while_it_is_bisected() {
 }
 
 #[test]
-fn skips_hide_the_first() {
+fn bisect_with_skips_names_a_range() {
     let program = Program::with_bug("memory");
     let skip = |from: usize| {
         format!("n=$(ls | grep -c state); test $n -lt {from} || test $n -gt 32 || exit 125; ! grep -q BUG *.txt")
@@ -163,7 +163,7 @@ fn skips_hide_the_first() {
 }
 
 #[test]
-fn wrong_questions_are_told_apart() {
+fn bisect_wrong_arguments_are_refused() {
     let program = Program::with_bug("memory");
     let told = |arguments: &[&str]| program.run(&[&["bisect", "bug"], arguments].concat());
     assert_snapshot!(told(&["--", "true"]), @"
@@ -223,7 +223,7 @@ fn wrong_questions_are_told_apart() {
 }
 
 #[test]
-fn taking_too_long_is_failing() {
+fn bisect_timeout_counts_as_bad() {
     let program = Program::with_bug("host");
     let slow = "if grep -qs BUG *.txt; then sleep 60; fi";
     let found = program.bisected(&["--timeout", "1", "--good", "80", "--bad", "100"], &["--sh", "--", slow]);
@@ -232,7 +232,7 @@ fn taking_too_long_is_failing() {
 }
 
 #[test]
-fn a_predicate_is_searched_without_a_workspace() {
+fn bisect_of_predicate_needs_no_workspace() {
     let program = Program::with_bug("memory");
     let first = |predicate: &str| program.json(&["bisect", "bug", "--slice", predicate])["first_bad"].as_u64().unwrap();
     assert_eq!(first("VirtualFileSystem./state-30.txt exists"), FIRST_BAD);
@@ -269,7 +269,7 @@ fn a_predicate_is_searched_without_a_workspace() {
 }
 
 #[test]
-fn ctrl_c_leaves_nothing_behind() {
+fn bisect_interrupted_leaves_nothing() {
     let program = Program::with_bug("host");
     let mut running = program.spawn(&["bisect", "bug", "--jobs", "2", "--sh", "--", "touch begun; sleep 600.25"]);
     let begun = |directory: &Path| has(directory, "begun");
@@ -282,7 +282,7 @@ fn ctrl_c_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_a_killed_bisection_left_is_swept() {
+fn bisect_killed_is_cleaned_by_gc() {
     let program = Program::with_bug("host");
     let running = program.spawn(&["bisect", "bug", "--sh", "--", "touch begun; sleep 600"]);
     eventually("a probe runs", || has(&program.data().join("probes"), "begun"));
@@ -301,7 +301,7 @@ fn has(directory: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn a_prompt_into_what_was_changes_nothing() {
+fn shell_at_a_past_seq_changes_nothing() {
     let program = Program::with_bug("host");
     let head = program.json(&["sessions"])[0]["head"].clone();
     let typed =
@@ -313,7 +313,7 @@ fn a_prompt_into_what_was_changes_nothing() {
 }
 
 #[test]
-fn probes_run_in_containers_of_their_own() {
+fn bisect_probes_have_their_own_containers() {
     let Some(program) = Program::with_podman() else { return };
     for text in ["two", "three BUG", "four"] {
         program.printed(&[

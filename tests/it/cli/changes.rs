@@ -51,7 +51,7 @@ fn odd_world() -> Program {
 }
 
 #[test]
-fn everything_that_can_change_is_shown() {
+fn diff_shows_every_kind_of_change() {
     let program = odd_world();
     let patches = program.run(&["diff", "odd", "6.."]);
     assert!(patches.contains("+blob\u{1b}[31m"), "what is no terminal gets the contents as they are");
@@ -119,7 +119,7 @@ fn everything_that_can_change_is_shown() {
 }
 
 #[test]
-fn a_name_can_be_given_back_as_it_is_shown() {
+fn path_printed_is_accepted_as_argument() {
     let program = odd_world();
     assert_eq!(program.printed(&["cat", "odd", r"caf\xe9/\x1b[2J\x0a"]), "no end of line");
     assert_snapshot!(program.run(&["cat", "odd", "link"]), @r"
@@ -141,7 +141,7 @@ fn a_name_can_be_given_back_as_it_is_shown() {
 }
 
 #[test]
-fn no_escape_sequence_of_a_name_gets_through() {
+fn path_printed_has_no_escape_sequence() {
     let program = odd_world();
     for arguments in [
         &["log", "odd"][..],

@@ -17,7 +17,7 @@ impl Program {
 }
 
 #[test]
-fn what_a_command_changes_is_in_the_log() {
+fn exec_changes_are_in_the_log() {
     let program = Program::with_host();
     let command = "mkdir d; mv a.txt d/b.txt; echo two >> d/b.txt; ln -s b.txt d/l; chmod +x d/b.txt; echo done";
     assert_snapshot!(program.run(&["exec", "work", "--sh", "--", command]), @"
@@ -46,7 +46,7 @@ fn what_a_command_changes_is_in_the_log() {
 }
 
 #[test]
-fn a_command_that_failed_is_told_from_one_that_did_well() {
+fn log_marks_failed_commands() {
     let program = Program::new();
     let script = program.file(
         "w.jsonl",
@@ -88,7 +88,7 @@ fn a_command_that_failed_is_told_from_one_that_did_well() {
 }
 
 #[test]
-fn a_command_s_exit_status_is_the_program_s() {
+fn exec_exit_code_is_the_commands() {
     let program = Program::with_host();
     assert_snapshot!(program.run(&["exec", "work", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]), @"
     out
@@ -115,7 +115,7 @@ fn a_command_s_exit_status_is_the_program_s() {
 }
 
 #[test]
-fn wrong_commands_are_told_apart() {
+fn exec_wrong_arguments_are_refused() {
     let program = Program::with_host();
     assert_snapshot!(program.run(&["exec", "work", "--", "rm", "-rf", "/"]), @"
     error: the command is not allowed: it would remove everything below /, the home directory or what is above the workspace: rm -rf /
@@ -157,7 +157,7 @@ fn wrong_commands_are_told_apart() {
 }
 
 #[test]
-fn memory_has_no_shell_and_says_so() {
+fn exec_on_memory_is_refused() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["exec", "story", "--", "ls"]), @"
     error: shell_execute needs a shell, and the memory workspace has none; use the file tools
@@ -171,7 +171,7 @@ fn memory_has_no_shell_and_says_so() {
 }
 
 #[test]
-fn a_script_s_commands_are_asked_about() {
+fn run_asks_about_script_commands() {
     let program = Program::new();
     let script = program.file("ask.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch x && make"}}"#);
     assert_snapshot!(program.run(&["run", &script, "--backend", "host"]), @"
@@ -198,7 +198,7 @@ fn a_script_s_commands_are_asked_about() {
 }
 
 #[test]
-fn a_prompt_records_every_line() {
+fn shell_records_every_line() {
     let program = Program::with_host();
     let typed = b"mkdir sub\ncd sub\npwd | sed 's:.*/files::'\necho hi > here.txt\ncd nowhere\ncd ..\nls\nfalse\n";
     assert_snapshot!(program.fed(&["shell", "work"], typed), @"
@@ -220,7 +220,7 @@ fn a_prompt_records_every_line() {
 }
 
 #[test]
-fn a_prompt_goes_where_the_shell_goes() {
+fn shell_keeps_its_directory() {
     let program = Program::with_host();
     let made =
         r#"mkdir 'x\x41' xA sub "$(printf 'n\nm')"; touch xA/wrong 'x\x41/right' sub/below; cd n* && touch inner"#;
@@ -251,7 +251,7 @@ fn a_prompt_goes_where_the_shell_goes() {
 }
 
 #[test]
-fn the_files_of_any_moment_can_be_put_on_a_disk() {
+fn materialise_writes_files_of_any_moment() {
     let program = Program::with_story();
     let target = program.path("out").to_string_lossy().into_owned();
     assert_snapshot!(program.run(&["materialise", "story", &target, "--at", "9"]), @"
@@ -267,7 +267,7 @@ fn the_files_of_any_moment_can_be_put_on_a_disk() {
 }
 
 #[test]
-fn a_directory_of_the_person_s_own_is_taken_as_it_is() {
+fn run_in_own_directory_keeps_its_files() {
     let (program, script) = Program::with_own_directory("kept.txt", "kept\n");
     std::fs::write(program.path("mine/kept.txt"), "changed behind its back\n").unwrap();
     let ran = program.run(&["run", &script, "--session", "own"]);
@@ -294,7 +294,7 @@ fn a_directory_of_the_person_s_own_is_taken_as_it_is() {
 }
 
 #[test]
-fn a_mock_answers_from_its_list() {
+fn mock_answers_from_its_list() {
     let program = Program::new();
     let answers = program.file("answers.json", r#"[{"command": "make*", "stdout": "built\n", "exit_code": 0}]"#);
     let script = program.file("mock.jsonl", r#"{"tool": "shell_execute", "params": {"command": "make all"}}"#);
@@ -311,7 +311,7 @@ fn a_mock_answers_from_its_list() {
 }
 
 #[test]
-fn the_doctor_tells_what_works() {
+fn doctor_reports_what_works() {
     let program = Program::new();
     let findings = program.output(&["doctor", "--json", "--engine", "unix:///nowhere/podman.sock"]);
     assert_eq!(findings.status.code(), Some(1));
@@ -323,7 +323,7 @@ fn the_doctor_tells_what_works() {
 }
 
 #[test]
-fn what_a_container_is_to_be_is_recorded_with_the_session() {
+fn podman_options_are_recorded_with_the_session() {
     let program = Program::new();
     let script = program.file("w.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "a"}}"#);
     let options = ["--memory", "64", "--tmp", "16", "--idle-seconds", "0", "--overlay", "never", "--pids", "9"];
@@ -343,7 +343,7 @@ fn what_a_container_is_to_be_is_recorded_with_the_session() {
 }
 
 #[test]
-fn what_a_container_can_t_be_is_refused() {
+fn podman_options_that_are_wrong_are_refused() {
     let program = Program::new();
     let script = program.file("w.jsonl", r#"{"tool": "ls", "params": {}}"#);
     let refused = |options: &[&str]| program.run(&[&["run", script.as_str()], options].concat());

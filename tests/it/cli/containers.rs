@@ -41,7 +41,7 @@ impl Program {
 }
 
 #[test]
-fn a_command_runs_in_a_container_and_leaves_none() {
+fn exec_in_container_leaves_no_container() {
     let Some(program) = Program::with_podman() else { return };
     let told = program.run(&["exec", "work", "--sh", "--", "cat a.txt; id -u; pwd; echo two >> a.txt; exit 7"]);
     assert_eq!(told, "one\n65534\n/workspace\n[exit 7]");
@@ -55,7 +55,7 @@ fn a_command_runs_in_a_container_and_leaves_none() {
 }
 
 #[test]
-fn the_doctor_tries_a_container_and_leaves_nothing() {
+fn doctor_tries_a_container_and_leaves_nothing() {
     let Some(program) = Program::with_podman() else { return };
     let sessions = std::fs::read_dir(program.path("cache")).unwrap().count();
     let findings = program.json(&["doctor"]);
@@ -76,7 +76,7 @@ fn the_doctor_tries_a_container_and_leaves_nothing() {
 }
 
 #[test]
-fn gc_removes_the_container_of_a_killed_process() {
+fn gc_removes_container_of_killed_process() {
     let Some(program) = Program::with_podman() else { return };
     let (running, name) = program.slow();
     // A process that lives keeps it.
@@ -115,7 +115,7 @@ fn assert_recorded_and_gone(program: &Program, name: &str) {
 }
 
 #[test]
-fn ctrl_c_ends_the_command_and_removes_its_container() {
+fn exec_interrupted_removes_its_container() {
     let Some(program) = Program::with_podman() else { return };
     let (mut running, name) = program.slow();
     assert_eq!(signalled(&mut running, Signal::INT).code(), Some(130));
@@ -123,7 +123,7 @@ fn ctrl_c_ends_the_command_and_removes_its_container() {
 }
 
 #[test]
-fn a_request_to_end_removes_the_container_too() {
+fn exec_terminated_removes_its_container() {
     let Some(program) = Program::with_podman() else { return };
     let (mut running, name) = program.slow();
     signalled(&mut running, Signal::TERM);

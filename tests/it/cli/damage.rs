@@ -18,7 +18,7 @@ fn with_stray(bytes: &[u8]) -> (Program, PathBuf) {
 }
 
 #[test]
-fn acknowledged_events_that_are_lost_are_told_and_a_person_goes_on_without() {
+fn lost_events_are_reported_and_can_be_accepted() {
     let program = Program::with_story();
     let exported = program.run(&["export", "story", "whole.fold"]);
     assert!(exported.ends_with("[exit 0]"), "{exported}");
@@ -56,7 +56,7 @@ fn acknowledged_events_that_are_lost_are_told_and_a_person_goes_on_without() {
 }
 
 #[test]
-fn a_file_that_is_no_segment_is_named_passed_over_and_set_aside() {
+fn stray_file_in_journal_is_named_and_set_aside() {
     let whole = std::fs::read(segment(&Program::with_story())).unwrap();
     for bytes in [&b""[..], b"what is this?", &[0xff; 100_000], &whole] {
         let (program, stray) = with_stray(bytes);
@@ -76,7 +76,7 @@ fn a_file_that_is_no_segment_is_named_passed_over_and_set_aside() {
 }
 
 #[test]
-fn index_after_a_stray_file_was_set_aside_still_proves_a_loss() {
+fn index_after_stray_file_still_proves_a_loss() {
     let (program, _) = with_stray(b"what is this?");
     assert!(program.run(&["fsck", "--repair"]).ends_with("[exit 0]"));
     let bytes = std::fs::read(segment(&program)).unwrap();
@@ -86,7 +86,7 @@ fn index_after_a_stray_file_was_set_aside_still_proves_a_loss() {
 }
 
 #[test]
-fn what_is_made_in_a_directory_that_was_there_is_for_its_owner_only() {
+fn store_in_existing_directory_is_private() {
     let program = Program::new();
     std::fs::create_dir(program.data()).unwrap();
     std::fs::set_permissions(program.data(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -138,7 +138,7 @@ impl Machine {
 }
 
 #[test]
-fn a_clock_before_1970_stops_nothing() {
+fn clock_before_1970_stops_nothing() {
     let machine = Machine::new();
     let script = machine.program.file("s.jsonl", STORY);
     let early = ("MACHINE_SHIFT", "-3000000000");
@@ -152,7 +152,7 @@ fn a_clock_before_1970_stops_nothing() {
 }
 
 #[test]
-fn times_ahead_of_the_clock_are_told_of() {
+fn event_times_ahead_of_clock_are_reported() {
     let machine = Machine::new();
     let script = machine.program.file("s.jsonl", STORY);
     let ran = machine.run(("MACHINE_SHIFT", "9000000000"), &["run", &script, "--session", "ahead"]);
@@ -162,7 +162,7 @@ fn times_ahead_of_the_clock_are_told_of() {
 }
 
 #[test]
-fn a_directory_is_durable_with_its_name() {
+fn store_directory_name_is_synced() {
     let machine = Machine::new();
     let script = machine.program.file("s.jsonl", "");
     let log = machine.program.path("synced");
@@ -178,7 +178,7 @@ fn a_directory_is_durable_with_its_name() {
 }
 
 #[test]
-fn a_store_is_checked_where_nothing_may_be_written() {
+fn fsck_works_on_read_only_store() {
     let machine = Machine::new();
     let script = machine.program.file("s.jsonl", STORY);
     machine.program.printed(&["run", &script]);

@@ -24,7 +24,7 @@ fn run() -> Program {
 }
 
 #[test]
-fn it_ends_with_a_summary_and_where_to_look_further() {
+fn first_run_ends_with_summary_and_hints() {
     let program = Program::new();
     let (script, tree) = (fixture("first-run/script.jsonl"), fixture("first-run/tree"));
     let ran = program.run(&["run", script.to_str().unwrap(), "--mount", tree.to_str().unwrap()]);
@@ -46,7 +46,7 @@ fn it_ends_with_a_summary_and_where_to_look_further() {
 }
 
 #[test]
-fn the_tree_is_what_was_expected() {
+fn first_run_gives_the_expected_tree() {
     let program = run();
     let expected = std::fs::read_to_string(fixture("first-run/expected.files")).unwrap();
     let mut found = String::new();
@@ -63,7 +63,7 @@ fn the_tree_is_what_was_expected() {
 }
 
 #[test]
-fn what_it_says_to_look_at_can_be_looked_at() {
+fn first_run_hints_work() {
     let program = run();
     for arguments in [
         &["log", "first-run", "--calls"][..],
@@ -80,7 +80,7 @@ fn what_it_says_to_look_at_can_be_looked_at() {
 }
 
 #[test]
-fn the_diff_can_be_applied() {
+fn first_run_diff_can_be_applied() {
     let program = run();
     let tree = program.path("tree");
     let copied = Command::new("cp").arg("-r").arg(fixture("first-run/tree")).arg(&tree).status().unwrap();

@@ -67,7 +67,7 @@ fn help_names_every_command_and_exit_code() {
 }
 
 #[test]
-fn examples_fit_on_a_terminal() {
+fn help_examples_fit_on_a_terminal() {
     let program = Program::new();
     let shown = |arguments: &[&str], columns: &str| {
         let output = program.command(arguments).env("COLUMNS", columns).output().unwrap();
@@ -81,7 +81,7 @@ fn examples_fit_on_a_terminal() {
 }
 
 #[test]
-fn a_position_is_explained_by_what_it_does() {
+fn help_explains_positions() {
     let program = Program::new();
     for (command, does) in [
         ("clone", "Forks the session as it was at POSITION"),
@@ -101,7 +101,7 @@ fn a_position_is_explained_by_what_it_does() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_from_a_failure() {
+fn wrong_command_line_exits_with_2() {
     let program = Program::new();
     for wrong in [&[][..], &["nonsense"], &["ls"], &["run"], &["ls", "x", "--nonsense"], &["--color", "x", "ls", "y"]] {
         assert!(program.run(wrong).ends_with("[exit 2]"), "{wrong:?}");
@@ -110,7 +110,7 @@ fn a_wrong_command_line_is_told_from_a_failure() {
 }
 
 #[test]
-fn completions_come_for_every_shell() {
+fn completions_exist_for_every_shell() {
     let program = Program::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let text = program.printed(&["completions", shell]);
@@ -120,7 +120,7 @@ fn completions_come_for_every_shell() {
 }
 
 #[test]
-fn every_command_has_a_manual_page() {
+fn man_pages_exist_for_every_command() {
     let program = Program::new();
     program.printed(&["man", "pages/man1"]);
     for command in COMMANDS {
@@ -132,7 +132,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn what_goes_on_inside_is_told_when_asked() {
+fn verbose_prints_log_lines() {
     let program = Program::with_story();
     let quiet = program.output(&["sessions"]).stderr;
     assert!(quiet.is_empty());

@@ -29,7 +29,7 @@ const CALL: [&str; 13] = [
 ];
 
 #[test]
-fn what_looks_at_histories() {
+fn json_of_history_commands_is_stable() {
     let program = Program::with_story();
     let sessions = program.json(&["sessions"]);
     let names = ["session", "name", "backend", "events", "calls", "created", "updated"];
@@ -53,7 +53,7 @@ fn what_looks_at_histories() {
 }
 
 #[test]
-fn what_looks_at_states() {
+fn json_of_state_commands_is_stable() {
     let program = Program::with_story();
     let state = program.json(&["state", "story"]);
     assert_eq!(fields(&state), ["session", "name", "seq", "time", "unreadable", "slices"]);
@@ -78,7 +78,7 @@ fn what_looks_at_states() {
 }
 
 #[test]
-fn what_looks_at_stores() {
+fn json_of_store_commands_is_stable() {
     let program = Program::with_story();
     let verified = program.json(&["verify"]);
     let names = ["sessions", "events", "snapshots", "contents", "unreadable", "lost", "differences", "loss"];

@@ -110,7 +110,7 @@ impl Story {
 }
 
 #[test]
-fn a_library_is_built_broken_and_mended() {
+fn ledger_story_runs_end_to_end() {
     let Some(story) = Story::told() else { return };
     story.program.printed(&["verify"]);
     story.assert_found();

@@ -21,7 +21,7 @@ fn long_script(calls: usize) -> String {
 }
 
 #[test]
-fn a_live_run_can_be_followed_and_looked_at() {
+fn live_run_can_be_followed_and_read() {
     let program = Program::new();
     let script = program.file("busy.jsonl", long_script(600));
     let mut run = program.spawn(&["run", &script]);
@@ -41,7 +41,7 @@ fn a_live_run_can_be_followed_and_looked_at() {
 }
 
 #[test]
-fn followed_calls_are_shown_as_they_end() {
+fn log_follow_shows_calls_as_they_end() {
     let program = Program::with_story();
     let mut follow = program.spawn(&["log", "story", "--follow", "--calls", "--limit", "1"]);
     let mut lines = BufReader::new(follow.0.stdout.take().unwrap()).lines();
@@ -53,7 +53,7 @@ fn followed_calls_are_shown_as_they_end() {
 }
 
 #[test]
-fn a_process_that_has_a_store_for_itself_is_waited_for_and_named() {
+fn exclusive_store_owner_is_awaited_and_named() {
     let program = Program::with_story();
     let held = LocalStore::open(program.data(), LocalStoreOptions::default()).unwrap();
     let script = program.file("story.jsonl", STORY);
@@ -72,7 +72,7 @@ fn a_process_that_has_a_store_for_itself_is_waited_for_and_named() {
 }
 
 #[test]
-fn a_call_that_nobody_runs_is_interrupted() {
+fn call_of_dead_process_is_interrupted() {
     let program = Program::with_story();
     let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
     let session = sessions.create(NewSession::named("cut-off")).unwrap();
@@ -109,7 +109,7 @@ fn a_call_that_nobody_runs_is_interrupted() {
 }
 
 #[test]
-fn a_run_can_be_stopped() {
+fn run_interrupted_stops_after_its_call() {
     let program = Program::new();
     let script = program.file("busy.jsonl", long_script(20_000));
     let mut run = program.spawn(&["run", &script]);
@@ -130,7 +130,7 @@ fn a_run_can_be_stopped() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_pipe_is_no_error() {
     let program = Program::new();
     let script = program.file("busy.jsonl", long_script(300));
     let mut run = program.spawn(&["run", &script]);
@@ -145,7 +145,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn output_that_can_not_be_written_is_an_error() {
+fn unwritable_output_is_an_error() {
     let program = Program::with_story();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = program.command(&["log", "story"]).stdout(full).output().unwrap();

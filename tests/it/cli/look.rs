@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::rig::Program;
 
 #[test]
-fn sessions_are_listed() {
+fn sessions_lists_sessions() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["sessions"]), @"
     name   id            backend  events  calls  updated
@@ -15,7 +15,7 @@ fn sessions_are_listed() {
 }
 
 #[test]
-fn the_log_shows_events() {
+fn log_shows_events() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["log", "story"]), @"
        1  [time]  SessionStarted  -      -         story on memory
@@ -64,7 +64,7 @@ fn the_log_shows_events() {
 }
 
 #[test]
-fn the_log_shows_calls() {
+fn log_shows_calls() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["log", "story", "--calls"]), @"
        2  [time]  ok [duration]  -         write_file  a.txt  +1
@@ -86,7 +86,7 @@ fn the_log_shows_calls() {
 }
 
 #[test]
-fn a_call_and_an_event_are_shown() {
+fn show_prints_a_call_and_an_event() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["show", "story", "8"]), @"
     call 8  edit_file
@@ -161,7 +161,7 @@ fn a_call_and_an_event_are_shown() {
 }
 
 #[test]
-fn long_texts_come_back_when_a_call_is_shown() {
+fn show_prints_long_texts() {
     let program = Program::new();
     let long = "word ".repeat(200);
     let params = serde_json::json!({ "file_path": "long.txt", "content": long });
@@ -173,7 +173,7 @@ fn long_texts_come_back_when_a_call_is_shown() {
 }
 
 #[test]
-fn slices_are_listed_and_shown() {
+fn state_lists_and_shows_slices() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["state", "story"]), @"
     story at 15, [time]
@@ -212,7 +212,7 @@ fn slices_are_listed_and_shown() {
 }
 
 #[test]
-fn files_are_listed_read_and_searched() {
+fn ls_cat_and_grep_read_files() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["ls", "story"]), @"
     src/
@@ -283,7 +283,7 @@ fn files_are_listed_read_and_searched() {
 }
 
 #[test]
-fn differences_are_patches() {
+fn diff_prints_patches() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["diff", "story", ".."]), @"
     diff --git a/src/main.rs b/src/main.rs
@@ -343,7 +343,7 @@ fn differences_are_patches() {
 }
 
 #[test]
-fn colour_is_for_those_who_want_it() {
+fn colour_follows_option_and_terminal() {
     let program = Program::with_story();
     let escapes = |arguments: &[&str]| program.printed(arguments).contains('\u{1b}');
     assert!(!escapes(&["log", "story"]));
@@ -358,7 +358,7 @@ fn colour_is_for_those_who_want_it() {
 }
 
 #[test]
-fn tools_tell_what_they_take() {
+fn tools_print_their_parameters() {
     let program = Program::new();
     let listed = program.printed(&["tools"]);
     for name in ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"] {

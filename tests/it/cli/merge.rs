@@ -30,7 +30,7 @@ fn head(program: &Program, session: &str) -> u64 {
 }
 
 #[test]
-fn what_both_did_comes_together() {
+fn merge_combines_changes_of_both() {
     let program =
         program("sed -i s/1/one/ a.txt", "sed -i s/5/five/ a.txt; rm -r old; mkdir -p new/deep; echo n > new/deep/n");
     let before = head(&program, "main");
@@ -64,7 +64,7 @@ fn what_both_did_comes_together() {
 }
 
 #[test]
-fn conflicts_are_shown_and_decided() {
+fn merge_conflicts_are_shown_and_resolved() {
     let program =
         program("sed -i s/3/ours/ a.txt; echo more >> old/b.txt", "sed -i s/3/theirs/ a.txt; rm -r old; echo n > n");
     assert_snapshot!(program.run(&["merge", "worker"]), @"
@@ -108,7 +108,7 @@ fn conflicts_are_shown_and_decided() {
 }
 
 #[test]
-fn dry_merge_with_a_conflict_lists_what_else_would_be_merged() {
+fn merge_dry_run_with_conflict_lists_the_rest() {
     let own = "sed -i s/3/ours/ a.txt; mkdir -p .git; echo 1 > .git/index; echo 1 > m.pyc";
     let program =
         program(own, "sed -i s/3/theirs/ a.txt; echo n > n; mkdir -p .git; echo 2 > .git/index; echo 2 > m.pyc");
@@ -128,7 +128,7 @@ fn dry_merge_with_a_conflict_lists_what_else_would_be_merged() {
 }
 
 #[test]
-fn as_json_it_tells_the_same() {
+fn merge_json_tells_the_same() {
     let program = program("sed -i s/3/ours/ a.txt", "sed -i s/3/theirs/ a.txt; echo n > n");
     let output = program.output(&["--json", "merge", "worker"]);
     assert_eq!(output.status.code(), Some(1));
@@ -142,7 +142,7 @@ fn as_json_it_tells_the_same() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn merge_wrong_arguments_are_refused() {
     let program = program("true", "echo n > n");
     assert_snapshot!(program.run(&["merge", "main"]), @"
     error: session main began by itself: it has no parent
@@ -186,7 +186,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn an_agent_that_shares_a_session_is_held_to_its_limits_in_every_process() {
+fn shared_child_limits_hold_in_every_process() {
     let program = program("true", "true");
     program.printed(&["clone", "main", "--isolation", "shared", "--agent", "w", "--max-calls", "1", "--deny", "uniq"]);
     assert!(program.run(&["exec", "main", "--agent", "w", "--", "true"]).ends_with("[exit 0]"));
@@ -196,7 +196,7 @@ fn an_agent_that_shares_a_session_is_held_to_its_limits_in_every_process() {
 }
 
 #[test]
-fn what_an_editor_changed_in_the_clones_directory_is_merged_and_asked_about() {
+fn merge_includes_drift_of_the_clone() {
     let program = program("true", "true");
     let place = program.printed(&["exec", "worker", "--", "pwd"]);
     let asked = program.run(&["remove", "worker"]);

@@ -39,7 +39,7 @@ fn held(program: &Program) -> Vec<String> {
 const TAKEN_UP: [&str; 5] = [".git", ".git/HEAD", "a.txt", "src", "src/b.txt"];
 
 #[test]
-fn rewind_to_the_inside_of_a_commit_is_refused_and_names_the_nearest_positions() {
+fn rewind_into_a_commit_names_nearest_positions() {
     let program = with_files();
     let before = held(&program);
     for arguments in [&["--to", "4"][..], &["--to", "4", "--force"], &["--to", "4", "--force", "--dry-run"]] {
@@ -61,7 +61,7 @@ fn rewind_to_the_inside_of_a_commit_is_refused_and_names_the_nearest_positions()
 }
 
 #[test]
-fn rewind_to_before_the_session_began_keeps_the_directory_without_force() {
+fn rewind_before_the_start_keeps_own_directory() {
     let program = with_files();
     let before = held(&program);
     for to in ["1", "0"] {
@@ -86,7 +86,7 @@ fn rewind_to_before_the_session_began_keeps_the_directory_without_force() {
 }
 
 #[test]
-fn rewind_to_where_a_call_had_removed_an_earlier_file_needs_force() {
+fn rewind_over_removed_own_file_needs_force() {
     let program = with_files();
     program.printed(&["rewind", "own", "--to", "8"]);
     assert!(held(&program).contains(&"a.txt".to_owned()));
@@ -97,7 +97,7 @@ fn rewind_to_where_a_call_had_removed_an_earlier_file_needs_force() {
 }
 
 #[test]
-fn clone_at_the_inside_of_a_commit_begins_before_it_and_says_so() {
+fn clone_into_a_commit_begins_before_it() {
     let program = with_files();
     assert_snapshot!(program.run(&["clone", "own", "--at", "4", "--name", "kid"]), @"
     session kid ([id]) is own as of event 1

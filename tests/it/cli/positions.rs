@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::rig::Program;
 
 #[test]
-fn a_session_goes_by_name_or_by_the_beginning_of_its_id() {
+fn session_is_found_by_name_or_id_prefix() {
     let program = Program::with_story();
     let id = program.json(&["sessions"])[0]["session"].as_str().unwrap().to_owned();
     for wanted in ["story", &id, &id[..12], &id[..4]] {
@@ -20,7 +20,7 @@ fn a_session_goes_by_name_or_by_the_beginning_of_its_id() {
 }
 
 #[test]
-fn a_beginning_that_fits_several_is_refused() {
+fn session_id_prefix_of_several_is_refused() {
     let program = Program::new();
     let script = program.file("s.jsonl", "");
     // Among seventeen ids two begin with the same digit.
@@ -33,7 +33,7 @@ fn a_beginning_that_fits_several_is_refused() {
 }
 
 #[test]
-fn every_way_to_name_a_moment() {
+fn position_accepts_every_form() {
     let program = Program::with_story();
     let files = |at: &[&str]| program.printed(&[&["ls", "story", "-R"], at].concat()).replace('\n', " ");
     assert_eq!(files(&["--at", "0"]), "");
@@ -52,7 +52,7 @@ fn every_way_to_name_a_moment() {
 }
 
 #[test]
-fn a_fork_and_a_what_if_say_where_they_can_begin() {
+fn position_for_fork_names_allowed_seqs() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["clone", "story", "--at", "0"]), @"
     error: a fork has at least the first event of its session
@@ -71,7 +71,7 @@ fn a_fork_and_a_what_if_say_where_they_can_begin() {
 }
 
 #[test]
-fn a_moment_that_is_none_is_refused() {
+fn position_that_is_none_is_refused() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["ls", "story", "--at", "yesterday"]), @"
     error: invalid value 'yesterday' for '--at <POSITION>': a position is an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T[time]Z), or how long ago (10m, 2h, 1h30m)

@@ -52,7 +52,7 @@ fn pulled(program: &Program, url: &str, image: &str) -> String {
 }
 
 #[test]
-fn what_the_engine_says_is_shown_and_its_error_is_the_call_s() {
+fn pull_progress_and_error_are_shown() {
     let program = Program::new();
     let socket = program.path("engine.sock");
     let reports = [
@@ -80,7 +80,7 @@ fn what_the_engine_says_is_shown_and_its_error_is_the_call_s() {
 }
 
 #[test]
-fn what_is_no_report_is_an_error_of_the_pull() {
+fn pull_with_odd_report_fails() {
     let program = Program::new();
     let socket = program.path("engine.sock");
     engine(&socket, "{\"stream\": \"begun\"}\nno JSON\n");
@@ -89,7 +89,7 @@ fn what_is_no_report_is_an_error_of_the_pull() {
 }
 
 #[test]
-fn a_registry_that_is_not_there_is_named() {
+fn pull_from_missing_registry_names_it() {
     let Some(options) = crate::engine::options() else { return };
     let told = pulled(&Program::new(), &options.connection.unwrap(), "127.0.0.1:1/there-is-none:1");
     assert!(told.contains("Trying to pull 127.0.0.1:1/there-is-none:1"), "{told}");

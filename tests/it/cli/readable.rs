@@ -20,7 +20,7 @@ fn command(command: impl Into<serde_json::Value>) -> serde_json::Value {
 }
 
 #[test]
-fn log_of_a_command_over_256_bytes_shows_its_beginning() {
+fn log_shortens_command_over_256_bytes() {
     let long = "x".repeat(300);
     let program = with_calls(&[
         command(format!("cat > f.py <<'EOF'\nprint(1)\n# {long}\nEOF")),
@@ -63,7 +63,7 @@ fn log_calls_names_what_each_call_changed() {
 }
 
 #[test]
-fn log_of_a_mount_has_one_line_for_its_files() {
+fn log_of_mount_is_one_line() {
     let program = Program::new();
     for number in 0..20 {
         program.file(&format!("m/{number}"), "x");
@@ -86,7 +86,7 @@ fn log_of_a_mount_has_one_line_for_its_files() {
 }
 
 #[test]
-fn grep_takes_both_line_ends() {
+fn grep_accepts_both_line_ends() {
     let program = Program::new();
     let call = json!({ "tool": "write_file", "params": { "file_path": "dos.txt", "content": "x\r\n\r\ny\r\n" } });
     program.printed(&["run", &program.file("s.jsonl", call.to_string()), "--session", "work"]);
@@ -100,7 +100,7 @@ fn grep_takes_both_line_ends() {
 }
 
 #[test]
-fn glob_without_a_slash_fits_names_at_any_depth() {
+fn glob_without_slash_matches_at_any_depth() {
     let program = Program::new();
     for name in ["m/.env", "m/sub/.env", "m/a.py", "m/sub/b.py", "m/sub/c.md"] {
         program.file(name, "needle\n");
@@ -120,7 +120,7 @@ fn glob_without_a_slash_fits_names_at_any_depth() {
 }
 
 #[test]
-fn rerun_does_not_tell_the_times_of_a_listing() {
+fn rerun_ignores_times_of_a_listing() {
     // A day of its own in each run.
     let listing = "touch -d @$(date +%s%N | tail -c 9) f && ls -l";
     let byte_code = "mkdir __pycache__ && echo x > __pycache__/a.cpython-312.pyc";
@@ -134,7 +134,7 @@ fn rerun_does_not_tell_the_times_of_a_listing() {
 }
 
 #[test]
-fn what_if_shows_each_difference_of_a_file_once() {
+fn whatif_shows_each_difference_once() {
     let program = with_calls(&[command("echo one > a.txt"), command("cat a.txt > b.txt"), command("true")]);
     let script = program.file("other.jsonl", command("echo two > a.txt").to_string());
     let told = program.run(&["what-if", "work", "--replace", "2", "--script", &script, "--yes"]);
@@ -144,7 +144,7 @@ fn what_if_shows_each_difference_of_a_file_once() {
 }
 
 #[test]
-fn path_below_what_commands_call_the_root_is_the_workspaces() {
+fn path_below_workspace_root_is_accepted() {
     let program = Program::new();
     program.file("mine/a.txt", "one\n");
     let mine = program.path("mine").canonicalize().unwrap().to_string_lossy().into_owned();
@@ -162,7 +162,7 @@ fn path_below_what_commands_call_the_root_is_the_workspaces() {
 }
 
 #[test]
-fn mounted_files_keep_their_times() {
+fn mount_keeps_file_times() {
     let program = Program::new();
     program.file("m/Makefile", "out: in\n\techo built\n");
     let made = std::fs::File::create(program.path("m/in")).unwrap();

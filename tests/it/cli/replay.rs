@@ -13,7 +13,7 @@ use super::terminal::Terminal;
 use crate::rig::{Program, Running, eventually};
 
 #[test]
-fn without_a_terminal_it_says_what_to_do() {
+fn replay_without_terminal_prints_hint() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["replay", "story"]), @"
     error: the debugger needs a terminal, and there is none
@@ -23,7 +23,7 @@ fn without_a_terminal_it_says_what_to_do() {
 }
 
 #[test]
-fn steps_on_and_back() {
+fn replay_steps_forward_and_back() {
     let program = Program::with_story();
     let seq = |arguments: &[&str]| program.json(&[&["replay", "story"], arguments].concat())["seq"].as_u64();
     assert_eq!(seq(&["--step", "3"]), Some(3));
@@ -40,7 +40,7 @@ fn steps_on_and_back() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn replay_reports_missing_things() {
     let program = Program::with_story();
     for (wrong, code, words) in [
         (&["--diff", "1..99"][..], 3, "the session has no position 99"),
@@ -63,7 +63,7 @@ fn what_is_not_there_is_told() {
 }
 
 #[test]
-fn what_a_step_did_is_shown() {
+fn replay_shows_changes_of_a_step() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["replay", "story", "--step-call", "3", "--show", "diff"]), @"
        8  CallStarted  #8  edit_file a.txt
@@ -105,7 +105,7 @@ fn what_a_step_did_is_shown() {
 }
 
 #[test]
-fn searches_conditions_and_changes() {
+fn replay_searches_by_text_condition_and_change() {
     let program = Program::with_story();
     let places = |arguments: &[&str]| -> Vec<u64> {
         let lines = program.json_lines(&[&["replay", "story", "--all"], arguments].concat());
@@ -144,7 +144,7 @@ fn searches_conditions_and_changes() {
 }
 
 #[test]
-fn two_sessions_are_compared() {
+fn replay_compares_two_sessions() {
     let program = Program::with_story();
     let script = r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\nother\nthree\n"}}"#;
     program.printed(&["run", &program.file("other.jsonl", script), "--session", "other"]);
@@ -156,7 +156,7 @@ fn two_sessions_are_compared() {
 }
 
 #[test]
-fn the_shape_of_a_place() {
+fn replay_location_has_stable_shape() {
     let program = Program::with_story();
     let place = program.json(&["replay", "story", "--at", "9", "--show", "file", "a.txt"]);
     let fields: Vec<&str> = place.as_object().unwrap().keys().map(String::as_str).collect();
@@ -216,7 +216,7 @@ fn see(debugger: &Terminal, text: &str) {
 }
 
 #[test]
-fn keys_at_a_terminal_and_the_terminal_restored() {
+fn replay_keys_work_and_terminal_is_restored() {
     let program = Program::with_story();
     let mut debugger = Terminal::of(program.command(&["replay", "story"]));
     see(&debugger, "event 13 of 15");
@@ -242,7 +242,7 @@ fn keys_at_a_terminal_and_the_terminal_restored() {
 }
 
 #[test]
-fn a_prompt_in_a_copy_of_the_past() {
+fn replay_shell_runs_in_a_copy_of_the_past() {
     let program = Program::with_story();
     let mut command = program.command(&["replay", "story", "--at", "4"]);
     command.env("SHELL", "/bin/false");
@@ -270,7 +270,7 @@ fn a_prompt_in_a_copy_of_the_past() {
 }
 
 #[test]
-fn a_signal_restores_the_terminal_too() {
+fn replay_signal_restores_the_terminal() {
     let program = Program::with_story();
     let debugger = Terminal::of(program.command(&["replay", "story"]));
     see(&debugger, "event 13 of 15");
@@ -282,7 +282,7 @@ fn a_signal_restores_the_terminal_too() {
 
 /// A terminal that goes away, as a window does, and not a byte more comes from it.
 #[test]
-fn it_ends_with_its_terminal() {
+fn replay_ends_with_its_terminal() {
     let program = Program::with_story();
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();

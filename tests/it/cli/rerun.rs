@@ -42,7 +42,7 @@ fn head(program: &Program) -> u64 {
 }
 
 #[test]
-fn the_same_calls_give_the_same() {
+fn rerun_of_same_calls_finds_no_difference() {
     let program = with_project("host");
     let before = head(&program);
     let (told, exit) = lines(&program, &["rerun", "work", "--yes"]);
@@ -61,7 +61,7 @@ fn the_same_calls_give_the_same() {
 }
 
 #[test]
-fn without_rules_times_and_places_are_differences() {
+fn rerun_without_rules_reports_times_and_paths() {
     let program = with_project("host");
     let (told, exit) = lines(&program, &["rerun", "work", "--yes", "--no-default-rules"]);
     assert_eq!(exit, 1);
@@ -75,7 +75,7 @@ fn without_rules_times_and_places_are_differences() {
 }
 
 #[test]
-fn another_backend_is_another_world() {
+fn rerun_on_other_backend_reports_differences() {
     let program = with_project("host");
     assert_snapshot!(program.run(&["rerun", "work", "--backend", "memory", "--until", "15"]), @"
         2     2  same      write_file  src/sum.sh
@@ -105,7 +105,7 @@ fn another_backend_is_another_world() {
 }
 
 #[test]
-fn what_was_changed_from_outside_is_changed_again() {
+fn rerun_repeats_drift() {
     let program = with_project("host");
     let sessions = program.json(&["sessions"]);
     let files = program.data().join("workspaces").join(sessions[0]["session"].as_str().unwrap()).join("files");
@@ -124,7 +124,7 @@ fn what_was_changed_from_outside_is_changed_again() {
 }
 
 #[test]
-fn it_begins_with_the_files_that_stood_there() {
+fn rerun_begins_with_the_initial_files() {
     let program = Program::new();
     program.file("mounted/src/a.txt", "mounted\n");
     let mount = program.path("mounted").to_string_lossy().into_owned();
@@ -135,7 +135,7 @@ fn it_begins_with_the_files_that_stood_there() {
 }
 
 #[test]
-fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
+fn rerun_skips_interrupted_calls_and_repeats_their_changes() {
     let program = with_project("host");
     let slow = r#"{"tool": "shell_execute", "params": {"command": "echo begun > begun; sleep 60"}}"#;
     let slow = program.file("slow.jsonl", slow);
@@ -154,7 +154,7 @@ fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
 }
 
 #[test]
-fn what_is_kept_can_be_looked_at() {
+fn rerun_kept_workspace_can_be_read() {
     let program = with_project("host");
     let told = program.run(&["rerun", "work", "--yes", "--keep", "again"]);
     assert!(told.contains("kept as session again"), "{told}");
@@ -164,7 +164,7 @@ fn what_is_kept_can_be_looked_at() {
 }
 
 #[test]
-fn bad_input_is_refused_before_anything_runs() {
+fn rerun_wrong_arguments_run_nothing() {
     let program = with_project("host");
     let rules = |text: &str| program.file("rules.json", text);
     for (text, words) in [
@@ -200,7 +200,7 @@ fn bad_input_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn other_calls_have_other_ends() {
+fn whatif_with_other_calls_ends_differently() {
     let program = with_project("host");
     let before = head(&program);
     let edit = r#"{"tool": "edit_file", "params": {"file_path": "in", "old_string": "3", "new_string": "40"}}"#;
@@ -226,7 +226,7 @@ fn other_calls_have_other_ends() {
 }
 
 #[test]
-fn a_run_is_measured_by_a_session() {
+fn run_expect_compares_with_a_session() {
     let program = with_project("host");
     let run = |script: &str, name: &str| {
         program.run(&["run", script, "--backend", "host", "--session", name, "--yes", "--expect", "work"])
@@ -248,7 +248,7 @@ fn a_run_is_measured_by_a_session() {
 }
 
 #[test]
-fn on_the_host_a_history_allows_nothing() {
+fn rerun_on_host_asks_despite_recorded_approval() {
     use foldspace::{NewSession, Registry, SessionAllow, Sessions};
     let program = Program::new();
     let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
@@ -282,7 +282,7 @@ fn on_the_host_a_history_allows_nothing() {
 }
 
 #[test]
-fn what_limits_refused_is_not_run() {
+fn rerun_skips_calls_refused_by_limits() {
     let program = with_project("host");
     let script = r#"
 {"tool": "write_file", "params": {"file_path": "one", "content": "1"}}
@@ -312,7 +312,7 @@ fn script_line(path: &str) -> String {
 }
 
 #[test]
-fn files_are_the_same_byte_for_byte_unless_rules_say_otherwise() {
+fn rerun_compares_files_byte_by_byte_without_rules() {
     let program = Program::new();
     let script = |seconds: &str| {
         let params = serde_json::json!({ "file_path": "run.sh", "content": format!("sleep {seconds}s\n") });
@@ -332,7 +332,7 @@ fn files_are_the_same_byte_for_byte_unless_rules_say_otherwise() {
 }
 
 #[test]
-fn what_is_kept_of_other_calls_is_a_fork() {
+fn whatif_kept_is_a_fork() {
     let program = with_project("host");
     let script = program.file("other.jsonl", r#"{"tool": "rm", "params": {"path": "src"}}"#);
     let told = program.run(&["what-if", "work", "--yes", "--at", "7", "--script", &script, "--keep", "other"]);
@@ -348,7 +348,7 @@ fn what_is_kept_of_other_calls_is_a_fork() {
 }
 
 #[test]
-fn a_container_gives_the_same_again() {
+fn rerun_in_container_finds_no_difference() {
     let Some(program) = Program::with_podman() else { return };
     let script = program.file("project.jsonl", PROJECT);
     let ran = program.run(&["run", &script, "--session", "work", "--yes"]);

@@ -30,7 +30,7 @@ fn on_the_host() -> (Program, [u64; 2]) {
 }
 
 #[test]
-fn a_session_in_memory_goes_back_and_forth() {
+fn rewind_in_memory_goes_back_and_forth() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["rewind", "story", "--to", "7", "--dry-run"]), @"
     back     a.txt
@@ -62,7 +62,7 @@ fn a_session_in_memory_goes_back_and_forth() {
 }
 
 #[test]
-fn as_json_it_says_what_it_did() {
+fn rewind_json_tells_what_it_did() {
     let program = Program::with_story();
     let told = program.json(&["rewind", "story", "--to", "4"]);
     assert_eq!((told["to"].as_u64(), told["from"].as_u64(), told["refused"].is_null()), (Some(4), Some(15), true));
@@ -72,7 +72,7 @@ fn as_json_it_says_what_it_did() {
 }
 
 #[test]
-fn bad_positions_and_sessions_are_refused() {
+fn rewind_wrong_arguments_are_refused() {
     let program = Program::with_story();
     for (arguments, exit) in [
         (&["rewind", "story", "--to", "99"][..], 3),
@@ -88,7 +88,7 @@ fn bad_positions_and_sessions_are_refused() {
 }
 
 #[test]
-fn what_was_changed_from_outside_stands_in_the_way() {
+fn rewind_over_drift_needs_force() {
     let (program, [first, second]) = on_the_host();
     let root = root(&program);
     std::fs::write(root.join("c"), "by somebody").unwrap();
@@ -133,7 +133,7 @@ fn listing(root: &std::path::Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_killed_rewind_leaves_the_old_or_the_new() {
+fn rewind_killed_leaves_old_or_new_files() {
     let (program, _) = on_the_host();
     let root = root(&program);
     let head = || program.json(&["sessions"])[0]["events"].as_u64().unwrap();
@@ -172,7 +172,7 @@ fn a_killed_rewind_leaves_the_old_or_the_new() {
 }
 
 #[test]
-fn a_container_goes_back_too() {
+fn rewind_in_container_restores_files() {
     let Some(program) = Program::with_podman() else { return };
     exec(&program, "mkdir -p src && echo 'print(1)' > src/a.py && python3 src/a.py > out && chmod +x src/a.py");
     let head = program.json(&["sessions"])[0]["events"].as_u64().unwrap();
@@ -187,7 +187,7 @@ fn a_container_goes_back_too() {
 }
 
 #[test]
-fn a_name_from_elsewhere_does_nothing_to_the_terminal() {
+fn rewind_escapes_session_name_for_terminal() {
     use foldspace::{
         Commit, EventStore, Expected, LocalStore, LocalStoreOptions, SessionId, SessionStarted, Timestamp,
     };

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::rig::{Program, STORY, told};
 
 #[test]
-fn a_story_is_told_call_by_call() {
+fn run_prints_each_call() {
     let program = Program::new();
     let script = program.file("story.jsonl", STORY);
     assert_snapshot!(program.run(&["run", &script]), @"
@@ -30,7 +30,7 @@ fn a_story_is_told_call_by_call() {
 }
 
 #[test]
-fn a_second_run_gets_a_number_and_a_named_one_goes_on() {
+fn run_again_gets_a_number_or_continues_named_session() {
     let program = Program::with_story();
     let script = program.file("story.jsonl", r#"{"tool": "ls"}"#);
     assert!(program.run(&["run", &script]).contains("session story-2"));
@@ -45,7 +45,7 @@ fn a_second_run_gets_a_number_and_a_named_one_goes_on() {
 }
 
 #[test]
-fn a_call_that_goes_wrong_ends_the_run() {
+fn run_stops_at_unexpected_failure() {
     let program = Program::new();
     let script = program.file(
         "wrong.jsonl",
@@ -105,7 +105,7 @@ fn a_call_that_goes_wrong_ends_the_run() {
 }
 
 #[test]
-fn a_script_is_checked_before_anything_happens() {
+fn run_checks_script_first() {
     let program = Program::new();
     let run = |contents: &[u8]| program.run(&["run", &program.file("bad.jsonl", contents)]);
     assert_snapshot!(run(b"{\"tool\": \"ls\"}\n\n{\"tool\": \"ls\", \"parms\": {}}\n"), @r#"
@@ -145,7 +145,7 @@ fn a_script_is_checked_before_anything_happens() {
 }
 
 #[test]
-fn a_script_may_come_from_standard_input() {
+fn run_reads_script_from_stdin() {
     let program = Program::new();
     let script = "\u{feff}{\"tool\": \"write_file\", \"params\": {\"file_path\": \"a\", \"content\": \"x\"}}\r\n";
     let ran = program.fed(&["run", "-"], script.as_bytes());
@@ -159,7 +159,7 @@ fn a_script_may_come_from_standard_input() {
 }
 
 #[test]
-fn agents_are_named_by_the_script_or_the_command() {
+fn run_agent_comes_from_script_or_option() {
     let program = Program::new();
     let script = program.file("who.jsonl", "{\"tool\": \"ls\"}\n{\"tool\": \"ls\", \"agent\": \"other\"}\n");
     program.printed(&["run", &script, "--agent", "main"]);
@@ -173,7 +173,7 @@ fn agents_are_named_by_the_script_or_the_command() {
 }
 
 #[test]
-fn mounts_are_copied_once_and_only_from_where_it_is_allowed() {
+fn run_mount_is_copied_once_from_allowed_root() {
     let program = Program::new();
     program.file("tree/keep.txt", "kept");
     program.file("tree/target/big.bin", [0; 100]);
@@ -235,7 +235,7 @@ fn mounts_are_copied_once_and_only_from_where_it_is_allowed() {
 }
 
 #[test]
-fn the_environment_can_fence_mounts_in() {
+fn run_mount_roots_come_from_environment() {
     let program = Program::new();
     program.file("tree/a.txt", "a");
     program.file("fence/b/b.txt", "b");
@@ -257,7 +257,7 @@ fn the_environment_can_fence_mounts_in() {
 }
 
 #[test]
-fn json_tells_each_call_and_then_the_sum() {
+fn run_json_prints_calls_then_summary() {
     let program = Program::new();
     let lines = program.json_lines(&["run", &program.file("story.jsonl", STORY)]);
     assert_eq!(lines.len(), 6);
@@ -270,7 +270,7 @@ fn json_tells_each_call_and_then_the_sum() {
 }
 
 #[test]
-fn not_waiting_for_the_disk_loses_nothing_that_was_finished() {
+fn run_buffered_loses_nothing_finished() {
     let program = Program::new();
     program.printed(&["run", &program.file("story.jsonl", STORY), "--no-wait", "--timeout", "2.5"]);
     assert_eq!(program.printed(&["ls", "story", "-R"]), "src/\nsrc/main.rs\n");
@@ -280,7 +280,7 @@ fn not_waiting_for_the_disk_loses_nothing_that_was_finished() {
 }
 
 #[test]
-fn data_that_can_not_be_written_is_said() {
+fn run_without_writable_data_fails() {
     let program = Program::new();
     let (script, file) = (program.file("s.jsonl", STORY), program.file("a-file", ""));
     assert_snapshot!(program.run(&["--data", &file, "run", &script]), @"

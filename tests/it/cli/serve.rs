@@ -67,7 +67,7 @@ fn asked(mut stream: impl Read + Write, method: &str, path: &str, body: Option<&
 }
 
 #[test]
-fn it_serves_beside_the_command_line_and_ends_cleanly() {
+fn serve_works_beside_cli_and_ends_cleanly() {
     let program = Program::new();
     let serving = ServeProcess::begin(&program, &[], |_| ());
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
@@ -83,7 +83,7 @@ fn it_serves_beside_the_command_line_and_ends_cleanly() {
 }
 
 #[test]
-fn over_tcp_its_token_is_made_and_kept_to_its_owner() {
+fn serve_tcp_token_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let program = Program::new();
     let mut serving = ServeProcess::begin(&program, &["--http", "127.0.0.1:0"], |_| ());
@@ -112,7 +112,7 @@ fn over_tcp_its_token_is_made_and_kept_to_its_owner() {
 }
 
 #[test]
-fn other_machines_are_let_in_only_when_that_is_said() {
+fn serve_non_loopback_needs_explicit_option() {
     let program = Program::new();
     let refused = program.run(&["serve", "--http", "0.0.0.0:0"]);
     assert!(refused.contains("--allow-remote") && refused.ends_with("[exit 2]"), "{refused}");
@@ -120,7 +120,7 @@ fn other_machines_are_let_in_only_when_that_is_said() {
 }
 
 #[test]
-fn what_a_dead_server_left_is_taken_away_and_what_somebody_else_has_is_not() {
+fn serve_removes_only_stale_socket() {
     let program = Program::with_story();
     let socket = program.data().join("http.sock");
     drop(UnixListener::bind(&socket).unwrap());
@@ -138,7 +138,7 @@ fn what_a_dead_server_left_is_taken_away_and_what_somebody_else_has_is_not() {
 }
 
 #[test]
-fn calls_under_way_are_given_a_while_and_then_taken_back() {
+fn serve_shutdown_cancels_calls_after_grace() {
     let program = Program::new();
     let serving = ServeProcess::begin(&program, &["--grace", "0", "--allow", "sleep"], |_| ());
     let new = json!({ "name": "demo", "backend": "host" });
@@ -183,7 +183,7 @@ fn collector() -> (String, Arc<Mutex<Vec<u8>>>) {
 }
 
 #[test]
-fn each_call_is_a_span_for_the_collector_in_the_trace_of_who_makes_it() {
+fn serve_exports_each_call_as_span_of_caller_trace() {
     let program = Program::new();
     let (url, sent) = collector();
     let mut serving = ServeProcess::begin(&program, &["--otlp", &url, "--http", "127.0.0.1:0"], |_| ());
@@ -251,7 +251,7 @@ fn each_call_is_a_span_for_the_collector_in_the_trace_of_who_makes_it() {
 }
 
 #[test]
-fn who_reads_no_logs_keeps_no_call_waiting() {
+fn serve_unread_logs_block_no_call() {
     let program = Program::new();
     // Its error stream is a pipe that nobody reads before the end, and each call writes a line.
     let serving = ServeProcess::begin(&program, &["-v"], |_| ());
@@ -271,7 +271,7 @@ fn who_reads_no_logs_keeps_no_call_waiting() {
 }
 
 #[test]
-fn a_holder_of_the_store_that_stands_still_stops_only_who_needs_it() {
+fn serve_stopped_store_owner_blocks_only_its_users() {
     use rustix::process::{Pid, Signal, kill_process};
     let program = Program::with_story();
     program.printed(&["run", &program.file("held.jsonl", ""), "--session", "held", "--backend", "host"]);
@@ -304,7 +304,7 @@ fn a_holder_of_the_store_that_stands_still_stops_only_who_needs_it() {
 }
 
 #[test]
-fn output_of_a_session_that_the_server_has_is_shown_whole_however_slowly_it_is_read() {
+fn serve_forwarded_output_is_complete_for_slow_reader() {
     const PRINTED: u64 = 24 << 20;
     let program = Program::new();
     let serving = ServeProcess::begin(&program, &[], |_| ());
@@ -320,7 +320,7 @@ fn output_of_a_session_that_the_server_has_is_shown_whole_however_slowly_it_is_r
 }
 
 #[test]
-fn the_systems_manager_is_told_and_logs_are_json_when_asked_for() {
+fn serve_notifies_systemd_and_logs_json() {
     let program = Program::new();
     let path = program.path("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -346,7 +346,7 @@ fn the_systems_manager_is_told_and_logs_are_json_when_asked_for() {
 }
 
 #[test]
-fn image_of_the_environment_counts_for_sessions_of_the_api() {
+fn serve_image_from_environment_is_default() {
     let program = Program::new();
     let serving = ServeProcess::begin(&program, &[], |command| _ = command.env("FOLDSPACE_IMAGE", "localhost/own:1"));
     let image = |name: &str, backend: &str, options: Value| {

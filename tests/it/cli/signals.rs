@@ -17,7 +17,7 @@ impl Program {
 }
 
 #[test]
-fn a_slow_reader_gets_everything() {
+fn exec_output_is_complete_for_slow_reader() {
     let program = Program::with_work();
     let count = "i=0; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done";
     let mut exec = program.command(&["exec", "work", "--timeout", "120", "--sh", "--", count]);
@@ -32,7 +32,7 @@ fn a_slow_reader_gets_everything() {
 }
 
 #[test]
-fn output_that_has_no_place_is_an_error() {
+fn exec_output_to_full_device_fails() {
     let program = Program::with_work();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = program.command(&["exec", "work", "--", "echo", "hello"]).stdout(full).output().unwrap();
@@ -49,7 +49,7 @@ fn output_that_has_no_place_is_an_error() {
 }
 
 #[test]
-fn error_stream_that_takes_nothing_ends_no_command() {
+fn exec_with_closed_stderr_runs_on() {
     let program = Program::with_work();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let closed = || {
@@ -72,7 +72,7 @@ fn error_stream_that_takes_nothing_ends_no_command() {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_does_not_keep_a_command() {
+fn exec_interrupted_ends_with_blocked_reader() {
     let program = Program::with_work();
     let mut exec = program.spawn(&["exec", "work", "--", "yes"]);
     let mut first = [0; 1];
@@ -87,7 +87,7 @@ fn signal(id: u32, name: &str) {
 }
 
 #[test]
-fn being_told_to_end_is_like_ctrl_c() {
+fn exec_terminated_is_like_interrupted() {
     for name in ["-TERM", "-HUP"] {
         let program = Program::with_work();
         let mut exec = program.spawn(&["exec", "work", "--sh", "--", "echo begun; sleep 100"]);
@@ -100,7 +100,7 @@ fn being_told_to_end_is_like_ctrl_c() {
 }
 
 #[test]
-fn who_is_told_twice_ends_at_once_but_takes_the_container_along() {
+fn exec_signalled_twice_ends_and_removes_container() {
     let Some(options) = crate::engine::options() else { return };
     let program = Program::new();
     let url = options.connection.unwrap();
@@ -132,7 +132,7 @@ fn who_is_told_twice_ends_at_once_but_takes_the_container_along() {
 }
 
 #[test]
-fn who_is_not_to_hang_up_goes_on() {
+fn exec_under_nohup_ignores_hangup() {
     let program = Program::with_work();
     let mut command = Command::new("nohup");
     command.arg(env!("CARGO_BIN_EXE_foldspace")).args(["exec", "work", "--sh", "--", "echo begun; sleep 1; echo done"]);

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::rig::{Program, told};
 
 #[test]
-fn without_a_store_nothing_is_made() {
+fn read_commands_create_no_store() {
     let program = Program::new();
     assert_snapshot!(program.run(&["sessions"]), @"
     error: there is no store in [dir]/data
@@ -31,7 +31,7 @@ fn without_a_store_nothing_is_made() {
 }
 
 #[test]
-fn the_data_is_where_it_was_said() {
+fn data_directory_follows_option_and_environment() {
     let program = Program::new();
     let script = program.file("s.jsonl", "");
     let (home, xdg) = (program.path("home"), program.path("xdg"));
@@ -55,7 +55,7 @@ fn the_data_is_where_it_was_said() {
 }
 
 #[test]
-fn a_session_travels_in_one_file() {
+fn export_and_import_round_trip() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["export", "story", "story.fold"]), @"
     story: 15 events, 3 contents, 2.0 KiB written to story.fold
@@ -94,7 +94,7 @@ fn a_session_travels_in_one_file() {
 }
 
 #[test]
-fn a_file_that_is_no_export_is_refused() {
+fn import_of_other_file_is_refused() {
     let program = Program::with_story();
     program.printed(&["export", "story", "story.fold"]);
     let whole = std::fs::read(program.path("story.fold")).unwrap();
@@ -129,7 +129,7 @@ fn a_file_that_is_no_export_is_refused() {
 }
 
 #[test]
-fn a_healthy_store_is_said_to_be_so() {
+fn fsck_of_healthy_store_reports_ok() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["verify"]), @"
     1 session, 15 events, 0 snapshots, 3 contents: all is as the events say
@@ -160,7 +160,7 @@ fn segment(program: &Program) -> PathBuf {
 }
 
 #[test]
-fn damage_is_found_shown_and_repaired() {
+fn fsck_finds_and_repairs_damage() {
     let program = Program::with_story();
     let segment = segment(&program);
     let mut bytes = std::fs::read(&segment).unwrap();
@@ -179,7 +179,7 @@ fn damage_is_found_shown_and_repaired() {
 }
 
 #[test]
-fn a_removed_session_leaves_space_behind() {
+fn gc_frees_space_of_removed_session() {
     let program = Program::with_story();
     program.printed(&["run", &program.file("other.jsonl", "")]);
     assert_snapshot!(program.run(&["remove", "story"]), @"
@@ -205,7 +205,7 @@ fn a_removed_session_leaves_space_behind() {
 }
 
 #[test]
-fn only_an_index_that_somebody_lost_is_told_of() {
+fn index_loss_is_reported_only_if_lost() {
     let program = Program::with_story();
     program.printed(&["run", &program.file("other.jsonl", "")]);
     let told = || program.run(&["sessions"]).contains("note: the index");
@@ -222,7 +222,7 @@ fn only_an_index_that_somebody_lost_is_told_of() {
 }
 
 #[test]
-fn children_of_what_is_removed_are_named() {
+fn remove_names_children() {
     let program = Program::with_story();
     program.printed(&["clone", "story", "--name", "one"]);
     assert_snapshot!(program.run(&["remove", "story"]), @"
@@ -244,7 +244,7 @@ fn children_of_what_is_removed_are_named() {
 }
 
 #[test]
-fn space_is_accounted_for() {
+fn du_accounts_for_all_space() {
     let program = Program::with_story();
     let whole = program.printed(&["du"]);
     for word in ["WriteFile", "CallStarted", "story", "contents", "journal files", "kept on the disk"] {

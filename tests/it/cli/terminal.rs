@@ -105,7 +105,7 @@ fn told(decided: &serde_json::Value) -> String {
 }
 
 #[test]
-fn yes_is_for_once_and_no_is_no() {
+fn question_yes_allows_once_no_denies() {
     let program = Program::new();
     let mut run = program.asked(2, &[]);
     let shown = run.wait_for(QUESTION, 1);
@@ -118,7 +118,7 @@ fn yes_is_for_once_and_no_is_no() {
 }
 
 #[test]
-fn an_answer_for_the_session_is_not_asked_for_again() {
+fn question_answered_for_session_is_not_repeated() {
     let program = Program::new();
     let mut run = program.asked(3, &[]);
     run.wait_for(QUESTION, 1);
@@ -129,7 +129,7 @@ fn an_answer_for_the_session_is_not_asked_for_again() {
 }
 
 #[test]
-fn what_is_no_answer_is_asked_again_but_not_for_ever() {
+fn question_repeats_wrong_answer_a_few_times() {
     let program = Program::new();
     let mut run = program.asked(2, &[]);
     run.wait_for(QUESTION, 1);
@@ -145,7 +145,7 @@ fn what_is_no_answer_is_asked_again_but_not_for_ever() {
 }
 
 #[test]
-fn the_end_of_the_input_is_a_no() {
+fn question_end_of_input_denies() {
     let program = Program::new();
     let mut run = program.asked(1, &[]);
     run.wait_for(QUESTION, 1);
@@ -155,7 +155,7 @@ fn the_end_of_the_input_is_a_no() {
 }
 
 #[test]
-fn what_was_typed_before_a_question_is_no_answer_to_it() {
+fn question_ignores_earlier_input() {
     let program = Program::new();
     let mut run = program.asked(2, &["--timeout", "8"]);
     run.wait_for(QUESTION, 1);
@@ -168,7 +168,7 @@ fn what_was_typed_before_a_question_is_no_answer_to_it() {
 }
 
 #[test]
-fn the_bar_steps_aside_for_a_question() {
+fn progress_bar_hides_for_question() {
     let program = Program::new();
     let mut run = program.asked(2, &[]);
     run.wait_for(QUESTION, 1);
@@ -183,7 +183,7 @@ fn the_bar_steps_aside_for_a_question() {
 }
 
 #[test]
-fn ctrl_c_at_a_question_ends_the_run() {
+fn question_interrupted_ends_the_run() {
     let program = Program::new();
     let run = program.asked(2, &[]);
     run.wait_for(QUESTION, 1);
@@ -195,7 +195,7 @@ fn ctrl_c_at_a_question_ends_the_run() {
 }
 
 #[test]
-fn a_prompt_outlives_ctrl_c_but_not_two() {
+fn shell_survives_one_interrupt_not_two() {
     let program = Program::new();
     let script = program.file("work.jsonl", "");
     program.printed(&["run", &script, "--backend", "host", "--session", "work"]);

@@ -55,7 +55,7 @@ fn had() -> (Program, Running, std::path::PathBuf) {
 }
 
 #[test]
-fn who_has_a_session_lets_end_what_others_do_there() {
+fn session_owner_waits_for_calls_of_others() {
     let (program, mut first, first_ends) = had();
     let (mut second, second_ends) = until(&program, "box", "second");
     eventually("the second call waits for the first", || program.json_lines(&["log", "box", "--calls"]).len() == 2);
@@ -96,7 +96,7 @@ fn contained(program: &Program, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn processes_that_have_one_number_in_two_containers_share_a_store_and_a_session() {
+fn processes_with_equal_pids_share_a_store() {
     if !rustix::process::geteuid().is_root() {
         return report_skip("another user takes root");
     }
@@ -117,7 +117,7 @@ fn processes_that_have_one_number_in_two_containers_share_a_store_and_a_session(
 }
 
 #[test]
-fn what_a_call_is_to_keep_is_kept_wherever_it_is_done() {
+fn forwarded_call_keeps_its_files() {
     let (program, mut first, ends) = had();
     let write = ["exec", "box", "--keep-file-bytes", "999", "--", "sh", "-c", "printf %1000d 7 > f"];
     let mut second = program.spawn(&write);
@@ -129,7 +129,7 @@ fn what_a_call_is_to_keep_is_kept_wherever_it_is_done() {
 }
 
 #[test]
-fn the_same_commands_work_beside_a_process_that_holds_the_store() {
+fn commands_work_beside_store_owner() {
     let program = Program::with_story();
     let holder = sleeper(&program, "held");
     assert!(program.data().join("store.sock").exists());
@@ -160,7 +160,7 @@ fn the_same_commands_work_beside_a_process_that_holds_the_store() {
 }
 
 #[test]
-fn a_session_that_somebody_has_who_takes_no_calls_is_refused() {
+fn session_of_owner_without_calls_is_busy() {
     let program = Program::with_story();
     let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
     let session = sessions.session(sessions.find("story").unwrap().id).unwrap();
@@ -181,7 +181,7 @@ fn a_session_that_somebody_has_who_takes_no_calls_is_refused() {
 }
 
 #[test]
-fn holders_that_are_killed_lose_nothing_of_what_others_record() {
+fn store_owner_killed_loses_nothing_of_others() {
     const CALLS: usize = 150;
     let program = Program::new();
     let scripts: Vec<String> = (0..3).map(|n| script(&program, &format!("worker{n}"), CALLS)).collect();
@@ -221,7 +221,7 @@ fn holders_that_are_killed_lose_nothing_of_what_others_record() {
 }
 
 #[test]
-fn a_name_is_given_once_among_processes() {
+fn session_name_is_unique_across_processes() {
     let program = Program::new();
     let _holder = sleeper(&program, "held");
     let empty = program.file("same.jsonl", "");
@@ -251,7 +251,7 @@ fn call_through_server(program: &Program, session: &str, body: &serde_json::Valu
 }
 
 #[test]
-fn commands_reach_a_session_that_another_process_has() {
+fn commands_are_forwarded_to_session_owner() {
     let program = Program::new();
     program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
     let server = program.spawn(&["serve"]);
@@ -291,7 +291,7 @@ fn commands_reach_a_session_that_another_process_has() {
 }
 
 #[test]
-fn a_holder_that_is_stopped_is_named_and_the_store_is_there_again_when_it_goes_on() {
+fn store_owner_stopped_is_named_until_it_continues() {
     use rustix::process::{Pid, Signal, kill_process};
     let program = Program::with_story();
     let holder = sleeper(&program, "held");
@@ -307,7 +307,7 @@ fn a_holder_that_is_stopped_is_named_and_the_store_is_there_again_when_it_goes_o
 }
 
 #[test]
-fn a_store_that_another_user_has_is_refused() {
+fn store_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return report_skip("another user takes root");
     }

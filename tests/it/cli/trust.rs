@@ -21,7 +21,7 @@ impl Event for Newer {
 }
 
 #[test]
-fn a_session_of_a_newer_program_is_not_opened_as_another() {
+fn session_of_newer_program_is_not_opened() {
     use foldspace::{Commit, EventStore, Expected, SessionId, Timestamp};
     let program = Program::with_story();
     let store = LocalStore::open(program.data(), LocalStoreOptions::default()).unwrap();
@@ -42,7 +42,7 @@ fn a_session_of_a_newer_program_is_not_opened_as_another() {
 }
 
 #[test]
-fn a_directory_whose_name_is_no_text_is_used_itself() {
+fn directory_with_non_utf8_name_is_used() {
     let program = Program::new();
     let odd = program.path("").join(OsStr::from_bytes(b"odd-\xff"));
     std::fs::create_dir(&odd).unwrap();
@@ -56,7 +56,7 @@ fn a_directory_whose_name_is_no_text_is_used_itself() {
 }
 
 #[test]
-fn a_file_says_not_by_itself_what_of_this_machine_is_used() {
+fn imported_session_gets_no_host_access() {
     let program = Program::new();
     let script = program.file("s.jsonl", "");
     let mine = program.path("mine").to_string_lossy().into_owned();
@@ -91,7 +91,7 @@ fn a_file_says_not_by_itself_what_of_this_machine_is_used() {
 }
 
 #[test]
-fn a_session_that_can_not_be_used_is_not_left() {
+fn failed_create_leaves_no_session() {
     let program = Program::with_story();
     let script = program.file("s.jsonl", "");
     let ran = program.run(&["run", &script, "--backend", "host", "--dir", "/"]);
@@ -105,7 +105,7 @@ fn a_session_that_can_not_be_used_is_not_left() {
 }
 
 #[test]
-fn a_session_goes_with_its_files_or_not_at_all() {
+fn remove_takes_session_and_files_or_neither() {
     let program = Program::new();
     let script = program.file("s.jsonl", "");
     program.printed(&["run", &script, "--backend", "host"]);
@@ -131,7 +131,7 @@ fn a_session_goes_with_its_files_or_not_at_all() {
 }
 
 #[test]
-fn what_can_not_be_is_refused_before_anything_is_done() {
+fn wrong_options_are_refused_first() {
     let program = Program::with_story();
     let (long, script) = ("n".repeat(70_000), program.file("s.jsonl", ""));
     let memory = ["run", &script, "--backend", "podman", "--memory", "17592186044416"];

@@ -20,7 +20,7 @@ fn check(answer: &Answer, kind: &str, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_values_are_refused() {
+async fn http_wrong_values_are_refused() {
     let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
@@ -91,7 +91,7 @@ async fn wrong_values_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_places_are_refused() {
+async fn http_wrong_paths_are_refused() {
     let served = Server::begin().await;
     served.session("demo").await;
     for (kind, path) in [
@@ -135,7 +135,7 @@ async fn wrong_places_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_json_is_refused() {
+async fn http_body_that_is_no_json_is_refused() {
     let served = Server::begin().await;
     served.session("demo").await;
     let post = async |body: &[u8], media: &str| {
@@ -172,7 +172,7 @@ async fn what_is_no_json_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_http_is_refused() {
+async fn http_request_that_is_no_http_is_refused() {
     let served = Server::begin().await;
     let raws: [&[u8]; 8] = [
         b"\r\n\r\nHELO\r\n\r\n",

@@ -27,7 +27,7 @@ async fn events(served: &Server, mut request: CallRequest, allowed: bool) -> (Ve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_comes_before_the_outcome() {
+async fn call_stream_sends_output_before_outcome() {
     let served = Server::begin().await;
     hosted(&served).await;
     let (seen, outcome) = events(&served, shell("printf 'one\\n'; printf '\\377' >&2; echo two > f"), true).await;
@@ -44,7 +44,7 @@ async fn output_comes_before_the_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_asked_of_who_streams_and_anybody_may_answer() {
+async fn call_question_is_streamed_and_anyone_answers() {
     let served = Server::begin().await;
     hosted(&served).await;
     let path = "/v1/sessions/demo/calls";
@@ -81,7 +81,7 @@ async fn a_question_is_asked_of_who_streams_and_anybody_may_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_stream_a_question_is_refused_and_says_whom_to_ask() {
+async fn call_question_without_stream_is_refused_with_hint() {
     let served = Server::begin().await;
     hosted(&served).await;
     let call = json!({ "tool": "shell_execute", "params": { "command": "uname" } });
@@ -95,7 +95,7 @@ async fn without_a_stream_a_question_is_refused_and_says_whom_to_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_says_how_much_of_its_files_is_kept() {
+async fn call_reports_capture_budget() {
     let served = Server::begin().await;
     hosted(&served).await;
     let write = |file: &str| shell(&format!("printf %1000d 7 > {file}"));
@@ -134,7 +134,7 @@ async fn is_interrupted(served: &Server, call: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_goes_away_takes_its_call_back() {
+async fn call_of_gone_client_is_cancelled() {
     let served = Server::begin().await;
     hosted(&served).await;
     let sleep = CallRequest { auto_confirm: true, ..shell("echo here; sleep 600") };
@@ -172,7 +172,7 @@ async fn a_client_that_goes_away_takes_its_call_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn anybody_may_take_a_call_back() {
+async fn call_is_cancelled_by_any_client() {
     let served = Server::begin().await;
     hosted(&served).await;
     assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 404);
@@ -188,7 +188,7 @@ async fn anybody_may_take_a_call_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_agents_call_in_one_session() {
+async fn concurrent_calls_of_agents_share_a_session() {
     let served = Arc::new(Server::begin().await);
     served.session("demo").await;
     let calls: Vec<_> = (0..16)
@@ -211,7 +211,7 @@ async fn several_agents_call_in_one_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_ends_takes_no_calls() {
+async fn server_shutting_down_refuses_calls() {
     let served = Server::begin().await;
     served.session("demo").await;
     let mut events = served.follow("/v1/sessions/demo/events/stream", &[]).await;

@@ -9,7 +9,7 @@ use crate::rig::Server;
 const FILE: &str = "docs/openapi.json";
 
 #[tokio::test]
-async fn the_description_is_checked_in() {
+async fn openapi_document_is_checked_in() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
     let text = format!("{}\n", foldspace::http::openapi());
     if std::env::var_os("FOLDSPACE_BLESS").is_some() {
@@ -23,7 +23,7 @@ async fn the_description_is_checked_in() {
 }
 
 #[tokio::test]
-async fn whatever_it_names_is_there() {
+async fn openapi_paths_all_exist() {
     let served = Server::begin().await;
     served.session("demo").await;
     let description: Value = serde_json::from_str(&foldspace::http::openapi()).unwrap();
@@ -51,7 +51,7 @@ async fn whatever_it_names_is_there() {
 }
 
 #[tokio::test]
-async fn figures_count_what_was_done() {
+async fn metrics_count_calls() {
     let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;

@@ -8,7 +8,7 @@ use crate::rig::Server;
 const STREAM: &str = "/v1/sessions/demo/events/stream";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_come_from_any_position_and_as_they_happen() {
+async fn event_stream_starts_anywhere_and_goes_live() {
     let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
@@ -28,7 +28,7 @@ async fn events_come_from_any_position_and_as_they_happen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_again_misses_nothing() {
+async fn event_stream_resumes_without_gap() {
     let served = std::sync::Arc::new(Server::begin().await);
     served.session("demo").await;
     let writer = {
@@ -56,7 +56,7 @@ async fn who_comes_again_misses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_position_is_refused() {
+async fn event_stream_from_wrong_position_is_refused() {
     let served = Server::begin().await;
     served.session("demo").await;
     for (query, header) in [("?from=x", ""), ("?from=--1", ""), ("?form=1", ""), ("", "1.5"), ("", "x")] {
@@ -74,7 +74,7 @@ async fn what_is_no_position_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_the_log_fit_together() {
+async fn event_pages_fit_together() {
     let served = Server::begin().await;
     served.session("demo").await;
     for number in 0..10 {
@@ -93,7 +93,7 @@ async fn pages_of_the_log_fit_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_slowly_gets_every_event_all_the_same() {
+async fn event_stream_is_complete_for_slow_reader() {
     const EVENTS: u64 = 2000;
     let served = Server::begin().await;
     served.session("demo").await;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::rig::{PATIENCE, Server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_opened_and_left_are_closed() {
+async fn idle_connection_is_closed() {
     let limits = ServerLimits { connections: 4, head: Duration::from_millis(100), ..ServerLimits::default() };
     let served = Server::with(limits).await;
     let mut left = Vec::new();
@@ -38,7 +38,7 @@ async fn connections_that_are_opened_and_left_are_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_nothing_is_given_up() {
+async fn client_that_reads_nothing_is_disconnected() {
     let limits = ServerLimits { stall: Duration::from_millis(100), ..ServerLimits::default() };
     let served = Server::with(limits).await;
     served.session("demo").await;
@@ -63,7 +63,7 @@ const TAKE_BODIES: [&str; 7] =
     ["", "/demo/calls", "/demo/calls/1/answer", "/demo/children", "/demo/merge", "/demo/rewind", "/demo/bisect"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn body_that_never_comes_times_out() {
     let options = HttpOptions { body_time: Duration::from_millis(100), ..HttpOptions::default() };
     let served = Server::made(tempfile::tempdir().unwrap(), ServerLimits::default(), options).await;
     served.session("demo").await;
@@ -82,7 +82,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_too_large_is_answered_whoever_still_sends_it() {
+async fn body_too_large_is_answered_while_sending() {
     let served = Server::begin().await;
     served.session("demo").await;
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(5 << 20));
@@ -103,7 +103,7 @@ async fn a_body_that_is_too_large_is_answered_whoever_still_sends_it() {
 const LEFT: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_connections_take_no_more_than_their_room() {
+async fn connection_limit_bounds_ten_thousand_clients() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();

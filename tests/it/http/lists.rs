@@ -27,7 +27,7 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_are_listed_page_by_page() {
+async fn session_list_is_paged() {
     let served = Server::begin().await;
     for name in ["a", "b", "c", "d", "e"] {
         served.session(name).await;
@@ -88,7 +88,7 @@ fn damaged() -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_cant_be_read_hides_no_other() {
+async fn session_list_survives_unreadable_session() {
     let served = Server::made(damaged(), ServerLimits::default(), HttpOptions::default()).await;
     let list = served.ask("GET", "/v1/sessions", None).await.json();
     assert_eq!(names(&list), ["bad", "good"]);
@@ -100,7 +100,7 @@ async fn a_session_that_cant_be_read_hides_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_means_whoever_has_it_now() {
+async fn session_name_follows_its_present_owner() {
     let served = Server::begin().await;
     served.session("demo").await;
     let id = async || served.ask("GET", "/v1/sessions/demo", None).await.json()["session"].as_str().unwrap().to_owned();

@@ -29,7 +29,7 @@ fn shell(command: &str) -> CallRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_wants_all_output_misses_none_however_slow() {
+async fn all_output_is_complete_for_slow_client() {
     let served = hosted().await;
     let (mut length, mut missed) = (0, 0);
     let seen = |event| match event {
@@ -48,7 +48,7 @@ async fn who_wants_all_output_misses_none_however_slow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_waits_for_its_client_can_be_taken_back() {
+async fn call_blocked_on_its_client_can_be_cancelled() {
     let served = hosted().await;
     let (client, (tell, told), (go_on, waits)) = (served.client(), mpsc::channel(), mpsc::channel::<()>());
     let call = tokio::spawn(async move {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::rig::Server;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_begins_is_listed_and_goes() {
+async fn session_is_created_listed_and_removed() {
     let served = Server::begin().await;
     let begun = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).await;
     let id = begun.json()["session"].as_str().unwrap().to_owned();
@@ -27,7 +27,7 @@ async fn a_session_begins_is_listed_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn states_and_files_are_given_at_any_position() {
+async fn state_and_files_are_served_at_any_seq() {
     let served = Server::begin().await;
     served.session("demo").await;
     let first = served.write("demo", "a.txt").await["finished"].as_u64().unwrap();
@@ -77,7 +77,7 @@ async fn states_and_files_are_given_at_any_position() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn children_begin_and_are_merged_and_a_session_goes_back() {
+async fn children_are_created_merged_and_session_rewound() {
     let served = Server::begin().await;
     served.session("demo").await;
     let first = served.write("demo", "a.txt").await["finished"].as_u64().unwrap();
@@ -122,7 +122,7 @@ async fn children_begin_and_are_merged_and_a_session_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_session_denies_is_denied_in_its_copies() {
+async fn denied_commands_stay_denied_in_children() {
     let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
@@ -136,7 +136,7 @@ async fn what_a_session_denies_is_denied_in_its_copies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn host_directories_are_those_that_the_server_allows() {
+async fn host_directory_outside_allowed_roots_is_refused() {
     let served = Server::begin().await;
     let source = served.directory.path().join("source");
     std::fs::create_dir(&source).unwrap();
@@ -153,7 +153,7 @@ async fn host_directories_are_those_that_the_server_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_the_host_is_where_it_was_when_it_was_allowed() {
+async fn host_directory_swapped_for_link_is_refused() {
     let served = Server::begin().await;
     let (root, outside) = (served.directory.path().canonicalize().unwrap(), tempfile::tempdir().unwrap());
     let (inside, link) = (root.join("inside"), root.join("link"));
@@ -184,7 +184,7 @@ async fn a_directory_of_the_host_is_where_it_was_when_it_was_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_a_workspace_is_told() {
+async fn workspace_owner_is_reported() {
     let served = Server::begin().await;
     served.session("demo").await;
     let id = served.face.hub().sessions().find("demo").unwrap().id;

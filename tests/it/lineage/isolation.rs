@@ -12,7 +12,7 @@ use super::shared;
 use crate::rig::{Family, eventually, is_running, texts};
 
 #[test]
-fn what_relatives_do_stays_with_each() {
+fn relatives_do_not_share_files() {
     for family in Family::everywhere() {
         let parent = family.founder();
         family.write(&parent, "a", "one");
@@ -39,7 +39,7 @@ fn what_relatives_do_stays_with_each() {
 }
 
 #[test]
-fn nothing_of_a_process_goes_over() {
+fn relatives_do_not_share_processes() {
     for family in Family::everywhere().into_iter().filter(Family::has_shell) {
         let parent = shared(family.founder());
         family.write(&parent, "a", "one");
@@ -85,7 +85,7 @@ fn nothing_of_a_process_goes_over() {
 }
 
 #[test]
-fn events_and_answers_stay_with_each() {
+fn relatives_do_not_share_events_or_approvals() {
     for family in Family::everywhere() {
         let parent = family.founder();
         let mut commit = parent.session().commit();
@@ -115,7 +115,7 @@ fn events_and_answers_stay_with_each() {
 }
 
 #[test]
-fn a_child_with_full_isolation_has_the_mounts_afresh() {
+fn fully_isolated_child_has_fresh_mounts() {
     for family in Family::everywhere() {
         let parent = family.founder();
         let source = family.path().join("source");

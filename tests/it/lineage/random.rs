@@ -189,7 +189,7 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
     #[test]
-    fn in_memory(operations in prop::collection::vec(operation(), 1..40)) {
+    fn random_lineage_in_memory_equals_model(operations in prop::collection::vec(operation(), 1..40)) {
         run(WorkspaceSpec::Memory, &operations);
     }
 }
@@ -197,7 +197,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, max_shrink_iters: 60, ..ProptestConfig::default() })]
     #[test]
-    fn in_directories(operations in prop::collection::vec(operation(), 1..30)) {
+    fn random_lineage_in_directories_equals_model(operations in prop::collection::vec(operation(), 1..30)) {
         run(WorkspaceSpec::Host(foldspace::HostOptions::default()), &operations);
     }
 }
@@ -205,7 +205,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3, failure_persistence: None, max_shrink_iters: 10, ..ProptestConfig::default() })]
     #[test]
-    fn in_overlays(operations in prop::collection::vec(operation(), 1..25)) {
+    fn random_lineage_in_overlays_equals_model(operations in prop::collection::vec(operation(), 1..25)) {
         if let Some(options) = Rig::options(Kind::Overlay) {
             run(WorkspaceSpec::Podman(options), &operations);
         }

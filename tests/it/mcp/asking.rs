@@ -25,7 +25,7 @@ fn run(client: &mut McpClient, command: &str, result: Value) -> Value {
 }
 
 #[test]
-fn a_person_allows_once_or_for_the_session() {
+fn elicitation_allows_once_or_for_session() {
     let program = Program::with_files();
     let mut client = asking(&program);
     let (id, question) = begin(&mut client, "touch one");
@@ -49,7 +49,7 @@ fn a_person_allows_once_or_for_the_session() {
 }
 
 #[test]
-fn whatever_else_is_said_is_no() {
+fn elicitation_other_answers_deny() {
     let program = Program::with_files();
     let mut client = asking(&program);
     let answers = [
@@ -73,7 +73,7 @@ fn whatever_else_is_said_is_no() {
 }
 
 #[test]
-fn a_person_sees_all_of_a_command() {
+fn elicitation_shows_whole_command() {
     let program = Program::with_files();
     let mut client = asking(&program);
     let command = format!("touch one {}\nwith HOME=/x\u{61c}\ntouch last", "x".repeat(3990));
@@ -92,7 +92,7 @@ fn a_person_sees_all_of_a_command() {
 }
 
 #[test]
-fn a_question_can_be_taken_back() {
+fn elicitation_is_cancelled_with_its_call() {
     let program = Program::with_files();
     let mut client = asking(&program);
     let (id, question) = begin(&mut client, "touch x");
@@ -106,7 +106,7 @@ fn a_question_can_be_taken_back() {
 }
 
 #[test]
-fn who_can_not_be_asked_is_told_whom_to_ask() {
+fn question_without_elicitation_is_refused_with_hint() {
     let program = Program::with_files();
     let mut client = program.on_host(&[]);
     let refused = client.failed("shell_execute", json!({ "command": "touch x" }));
@@ -137,7 +137,7 @@ pub(super) fn modern_by(name: &str, extra: Value) -> Value {
 }
 
 #[test]
-fn a_client_of_the_newest_version_comes_back_with_the_answer() {
+fn newest_client_returns_with_the_answer() {
     let program = Program::with_files();
     let files = program.files().to_string_lossy().into_owned();
     let mut client = program.start(&["--backend", "host", "--dir", &files, "--session", "s"]);

@@ -14,7 +14,7 @@ fn code(answer: &Value) -> (i64, Option<&Value>) {
 }
 
 #[test]
-fn what_is_no_message_is_answered_as_far_as_it_can_be() {
+fn malformed_message_gets_an_error() {
     let program = Program::with_files();
     let mut client = program.client(&[]);
     let lines: [(&[u8], i64, Option<Value>); 9] = [
@@ -43,7 +43,7 @@ fn what_is_no_message_is_answered_as_far_as_it_can_be() {
 }
 
 #[test]
-fn before_initialize_little_is_answered() {
+fn requests_before_initialize_are_refused() {
     let program = Program::with_files();
     let mut client = program.start(&[]);
     client.notify("notifications/initialized", json!({}));
@@ -59,7 +59,7 @@ fn before_initialize_little_is_answered() {
 }
 
 #[test]
-fn a_message_has_a_bound() {
+fn message_over_the_limit_is_refused() {
     let program = Program::with_files();
     let mut client = program.client(&[]);
     let mut input = client.input.take().unwrap();
@@ -84,7 +84,7 @@ fn a_message_has_a_bound() {
 }
 
 #[test]
-fn an_id_is_of_one_request_at_a_time() {
+fn request_id_in_flight_is_refused() {
     let program = Program::with_files();
     let files = program.files().to_string_lossy().into_owned();
     let can = json!({ "elicitation": {} });
@@ -97,7 +97,7 @@ fn an_id_is_of_one_request_at_a_time() {
 
 /// Hostile lines of a client.
 #[test]
-fn hostile_messages_are_answered_with_errors() {
+fn hostile_messages_get_errors() {
     let program = Program::with_files();
     let mut client = program.client(&[]);
     let deep = format!(
@@ -135,7 +135,7 @@ fn hostile_messages_are_answered_with_errors() {
 }
 
 #[test]
-fn hundreds_cancelled_at_once_leave_nothing() {
+fn hundreds_of_cancelled_requests_leave_nothing() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes", "--session", "s"]);
     let mut bytes = Vec::new();
@@ -221,7 +221,7 @@ fn ended(child: &mut Child) -> ExitStatus {
 
 /// Requests whose answers nobody reads are not taken without end.
 #[test]
-fn a_client_that_does_not_read_is_read_no_more() {
+fn client_that_reads_nothing_is_read_no_more() {
     let program = Program::with_files();
     let (mut child, input) = unread(&program, u64::MAX);
     drop(child.stdout.take());
@@ -230,7 +230,7 @@ fn a_client_that_does_not_read_is_read_no_more() {
 }
 
 #[test]
-fn who_does_not_read_does_not_keep_the_server() {
+fn client_that_reads_nothing_does_not_keep_the_server() {
     let program = Program::with_files();
     let (mut child, input) = unread(&program, u64::MAX);
     let server = rustix::process::Pid::from_child(&child);

@@ -31,7 +31,7 @@ impl Program {
 }
 
 #[test]
-fn the_change_that_broke_something_is_found() {
+fn session_bisect_finds_breaking_change() {
     let program = Program::with_files();
     let mut client = with_history(&program);
     let request = json!({ "name": "session_bisect", "arguments": broken(), "_meta": { "progressToken": "b" } });
@@ -52,7 +52,7 @@ fn the_change_that_broke_something_is_found() {
 }
 
 #[test]
-fn commands_run_only_for_who_may_run_commands() {
+fn session_bisect_needs_permission_for_commands() {
     let program = Program::with_files();
     with_history(&program).leave();
     let mut client = program.on_host(&["--tools", "files,sessions", "--session", "s", "--yes"]);
@@ -63,7 +63,7 @@ fn commands_run_only_for_who_may_run_commands() {
 }
 
 #[test]
-fn commands_run_nowhere_where_the_clients_own_do_not() {
+fn session_bisect_runs_nothing_without_shell() {
     let program = Program::with_files();
     with_history(&program).leave();
     let mut client = program.client(&["--tools", "all", "--session", "in-memory", "--yes"]);
@@ -77,7 +77,7 @@ fn commands_run_nowhere_where_the_clients_own_do_not() {
 }
 
 #[test]
-fn what_the_clients_own_session_denies_is_denied() {
+fn session_bisect_keeps_denials_of_client() {
     let program = Program::with_files();
     let mut client = with_history(&program);
     client.done("session_clone", json!({ "name": "worker", "deny": ["grep"] }));
@@ -99,7 +99,7 @@ fn asked(program: &Program) -> McpClient {
 }
 
 #[test]
-fn the_person_is_asked_once_for_all_runs() {
+fn session_bisect_asks_once_for_all_probes() {
     let program = Program::with_files();
     let mut client = asked(&program);
     let bisect = |client: &mut McpClient, answer: Value| {
@@ -129,7 +129,7 @@ fn the_person_is_asked_once_for_all_runs() {
 }
 
 #[test]
-fn who_comes_back_with_answers_is_told_how_to_allow() {
+fn session_bisect_without_answers_gives_hint() {
     let program = Program::with_files();
     with_history(&program).leave();
     let files = program.files().to_string_lossy().into_owned();
@@ -141,7 +141,7 @@ fn who_comes_back_with_answers_is_told_how_to_allow() {
 }
 
 #[test]
-fn a_bisection_that_is_taken_back_leaves_nothing() {
+fn session_bisect_cancelled_leaves_nothing() {
     let program = Program::with_files();
     with_history(&program).leave();
     let mut client = program.on_host(&["--tools", "all", "--session", "s", "--yes"]);

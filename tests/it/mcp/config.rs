@@ -14,7 +14,7 @@ fn printed(program: &Program, client: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_printed_starts_the_server() {
+fn print_config_starts_the_server() {
     let program = Program::with_files();
     let arguments = ["--backend", "host", "--dir", "files", "--session", "from-config"];
     let document: Value = serde_json::from_str(&printed(&program, "claude", &arguments)).unwrap();
@@ -40,7 +40,7 @@ fn what_is_printed_starts_the_server() {
 }
 
 #[test]
-fn what_would_not_start_is_not_printed() {
+fn print_config_refuses_wrong_options() {
     let program = Program::with_files();
     for wrong in [&["--session", "from config"][..], &["--mount", "x:../y"], &["--session", ""]] {
         let output = program.output(&[&["mcp", "--print-config", "claude"], wrong].concat());
@@ -50,7 +50,7 @@ fn what_would_not_start_is_not_printed() {
 }
 
 #[test]
-fn where_the_users_engine_is_is_passed_on() {
+fn print_config_passes_engine_address() {
     let program = Program::with_files();
     let mut command = program.command(&["mcp", "--print-config", "claude"]);
     let output = command.env("XDG_RUNTIME_DIR", "/run/user/7").stdin(Stdio::null()).output().unwrap();

@@ -6,7 +6,7 @@ use super::write;
 use crate::rig::Program;
 
 #[test]
-fn who_only_asks_leaves_nothing() {
+fn client_without_calls_creates_no_session() {
     let program = Program::with_files();
     let mut client = program.client(&[]);
     for list in ["tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping"] {
@@ -17,7 +17,7 @@ fn who_only_asks_leaves_nothing() {
 }
 
 #[test]
-fn a_client_has_a_new_session_called_after_it() {
+fn client_session_is_named_after_it() {
     let program = Program::with_files();
     for _ in 0..2 {
         let mut client = program.client(&[]);
@@ -28,7 +28,7 @@ fn a_client_has_a_new_session_called_after_it() {
 }
 
 #[test]
-fn a_named_session_goes_on_and_files_stay() {
+fn named_session_is_continued() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--session", "nightly", "--agent", "first"]);
     client.done("write_file", write("a.txt", "one"));
@@ -45,7 +45,7 @@ fn a_named_session_goes_on_and_files_stay() {
 }
 
 #[test]
-fn a_client_may_have_a_child_of_a_session() {
+fn client_can_work_in_a_child() {
     let program = Program::with_files();
     let mut client = program.client(&["--session", "main"]);
     client.done("write_file", write("a.txt", "one"));
@@ -65,7 +65,7 @@ fn a_client_may_have_a_child_of_a_session() {
 }
 
 #[test]
-fn mounts_are_copied_and_told_of() {
+fn mounts_are_copied_and_announced() {
     let program = Program::with_files();
     std::fs::write(program.files().join("readme.md"), "hello").unwrap();
     let mut client = program.client(&["--mount", "files:/project"]);
@@ -77,7 +77,7 @@ fn mounts_are_copied_and_told_of() {
 }
 
 #[test]
-fn what_was_said_before_the_end_is_answered() {
+fn requests_before_end_of_input_are_answered() {
     let program = Program::with_files();
     let mut client = program.client(&[]);
     let ids: Vec<u64> = (0..50)

@@ -25,7 +25,7 @@ fn is_gone(process: &str) -> bool {
 }
 
 #[test]
-fn output_comes_as_progress() {
+fn output_is_sent_as_progress() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes"]);
     let (id, process) = begin(&mut client);
@@ -51,7 +51,7 @@ fn told(client: &McpClient) -> Vec<(f64, String)> {
 }
 
 #[test]
-fn much_output_is_told_in_part() {
+fn large_output_is_sent_in_part() {
     let program = Program::with_files();
     for bytes in [64_usize << 10, 20_000_000] {
         let mut client = program.on_host(&["--allow", "yes", "--allow", "head"]);
@@ -71,7 +71,7 @@ fn much_output_is_told_in_part() {
 }
 
 #[test]
-fn characters_are_told_whole() {
+fn progress_does_not_split_characters() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes"]);
     let command = r"printf 'x\303'; while [ ! -e go ]; do sleep 0.02; done; printf '\251\342\202'";
@@ -88,7 +88,7 @@ fn characters_are_told_whole() {
 
 /// A client that reads no more than it must to know the process.
 #[test]
-fn cancelling_kills_the_command_of_who_does_not_read() {
+fn cancel_kills_command_of_blocked_client() {
     let program = Program::with_files();
     let files = program.files().to_string_lossy().into_owned();
     let mut command = program.command(&["mcp", "--backend", "host", "--dir", &files, "--allow", "yes"]);
@@ -128,7 +128,7 @@ fn cancelling_kills_the_command_of_who_does_not_read() {
 }
 
 #[test]
-fn cancelling_kills_the_command() {
+fn cancel_kills_command() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes", "--session", "s"]);
     let (id, process) = begin(&mut client);
@@ -142,7 +142,7 @@ fn cancelling_kills_the_command() {
 }
 
 #[test]
-fn a_client_that_vanishes_in_a_call_ends_it() {
+fn client_gone_cancels_its_call() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes", "--session", "s"]);
     let (_, process) = begin(&mut client);
@@ -154,7 +154,7 @@ fn a_client_that_vanishes_in_a_call_ends_it() {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_ends_its_calls() {
+fn server_terminated_cancels_its_calls() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes", "--session", "s"]);
     let (_, process) = begin(&mut client);

@@ -16,7 +16,7 @@ pub(super) fn with_history(program: &Program) -> McpClient {
 }
 
 #[test]
-fn a_session_is_looked_at_at_any_position() {
+fn session_tools_read_any_seq() {
     let program = Program::with_files();
     let mut client = with_history(&program);
     let log = client.done("session_log", json!({}));
@@ -45,7 +45,7 @@ fn a_session_is_looked_at_at_any_position() {
 }
 
 #[test]
-fn a_clone_is_worked_in_and_merged() {
+fn session_clone_can_be_merged() {
     let program = Program::with_files();
     let mut client = with_history(&program);
     let limits =
@@ -74,7 +74,7 @@ fn a_clone_is_worked_in_and_merged() {
 }
 
 #[test]
-fn a_conflict_is_told_and_can_be_decided() {
+fn session_merge_conflict_can_be_resolved() {
     let program = Program::with_files();
     let mut client = with_history(&program);
     client.done("session_clone", json!({ "name": "worker" }));
@@ -92,7 +92,7 @@ fn a_conflict_is_told_and_can_be_decided() {
 }
 
 #[test]
-fn a_session_goes_back_and_forth() {
+fn session_rewind_goes_back_and_forth() {
     let program = Program::with_files();
     let mut client = with_history(&program);
     let dry = client.done("session_rewind", json!({ "to": 4, "dry_run": true }));
@@ -105,7 +105,7 @@ fn a_session_goes_back_and_forth() {
 }
 
 #[test]
-fn rewind_with_force_keeps_what_a_person_had() {
+fn session_rewind_forced_records_drift() {
     let program = Program::with_files();
     let mine = program.files();
     std::fs::write(mine.join("own.txt"), "own").unwrap();
@@ -123,7 +123,7 @@ fn rewind_with_force_keeps_what_a_person_had() {
 }
 
 #[test]
-fn wrong_parameters_are_told() {
+fn session_tools_refuse_wrong_parameters() {
     let program = Program::with_files();
     let mut client = with_history(&program);
     let wrong = [

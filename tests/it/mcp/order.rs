@@ -50,7 +50,7 @@ fn check_order(client: &mut McpClient) {
 }
 
 #[test]
-fn calls_sent_at_once_run_in_order() {
+fn pipelined_calls_run_in_order() {
     let program = Program::with_files();
     check_order(&mut program.client(&[]));
     check_order(&mut program.on_host(&[]));
@@ -62,7 +62,7 @@ fn until_go() -> Value {
 }
 
 #[test]
-fn read_after_command_waits_while_ping_passes() {
+fn read_waits_for_command_while_ping_passes() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes"]);
     let calls = [("shell_execute", until_go()), ("read_file", read("out")), ("rm", json!({ "path": "out" }))];
@@ -82,7 +82,7 @@ fn read_after_command_waits_while_ping_passes() {
 }
 
 #[test]
-fn cancelled_command_lets_the_next_call_begin() {
+fn cancelled_command_lets_next_call_start() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes"]);
     let command = send(&mut client, &[("shell_execute", until_go()), ("write_file", write("next", "x"))]);
@@ -91,7 +91,7 @@ fn cancelled_command_lets_the_next_call_begin() {
 }
 
 #[test]
-fn call_behind_a_question_waits_for_its_answer() {
+fn call_behind_question_waits_for_answer() {
     let program = Program::with_files();
     let files = program.files().to_string_lossy().into_owned();
     let arguments = ["--backend", "host", "--dir", &files];
@@ -110,7 +110,7 @@ fn call_behind_a_question_waits_for_its_answer() {
 }
 
 #[test]
-fn calls_that_wait_do_not_hold_up_the_end() {
+fn waiting_calls_do_not_delay_shutdown() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--yes"]);
     let first = send(&mut client, &[("shell_execute", until_go()), ("write_file", write("late", "x"))]);

@@ -109,7 +109,7 @@ fn read() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_with_connections_have_sessions_of_their_own() {
+async fn connected_clients_have_own_sessions() {
     let (_directory, hub, server) = server(McpOptions::default());
     let served = McpServed::begin(&server).await;
     let ((first, _), (second, _)) = (Connected::new(&served, "/mcp").await, Connected::new(&served, "/mcp").await);
@@ -121,7 +121,7 @@ async fn clients_with_connections_have_sessions_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_without_connections_are_told_apart_by_their_names() {
+async fn sessionless_clients_are_told_apart_by_name() {
     let (_directory, hub, server) = server(McpOptions::default());
     let served = McpServed::begin(&server).await;
     assert_eq!(served.call("one", "/mcp", "write_file", written("one")).await["isError"], false);
@@ -135,7 +135,7 @@ async fn clients_without_connections_are_told_apart_by_their_names() {
 
 /// More clients than are known at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_comes_finds_room() {
+async fn client_table_evicts_oldest_for_new_clients() {
     let options = McpOptions { session: Some("shared".to_owned()), ..McpOptions::default() };
     let (_directory, hub, server) = server(options);
     let served = McpServed::begin(&server).await;
@@ -171,7 +171,7 @@ pub(super) async fn eventually_status(hub: &Hub, session: &str, wanted: Option<C
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_takes_its_calls_back() {
+async fn http_server_shutdown_cancels_calls() {
     let files = tempfile::tempdir().unwrap();
     let (_directory, hub, server) = server(on_host(files.path()));
     let served = McpServed::begin(&server).await;
@@ -195,7 +195,7 @@ async fn a_server_that_ends_takes_its_calls_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_first_is_of_the_session_that_is_asked_for() {
+async fn instructions_describe_the_requested_session() {
     let (_directory, hub, server) = server(McpOptions::default());
     let files = tempfile::tempdir().unwrap();
     let spec = WorkspaceSpec::Host(HostOptions { directory: Some(files.path().to_owned()) });

@@ -44,7 +44,7 @@ fn allowed(directory: &std::path::Path) -> McpOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_one_connection_run_in_order() {
+async fn connection_calls_run_in_order() {
     let files = tempfile::tempdir().unwrap();
     let (_directory, hub, server) = server(allowed(files.path()));
     let served = McpServed::begin(&server).await;
@@ -77,7 +77,7 @@ async fn calls_of_one_connection_run_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pipelined_messages_are_taken_in_order() {
+async fn connection_pipelined_messages_keep_order() {
     let (_directory, _, server) = server(McpOptions::default());
     let served = McpServed::begin(&server).await;
     let (client, _) = Connected::new(&served, "/mcp").await;
@@ -104,7 +104,7 @@ async fn pipelined_messages_are_taken_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_call_is_answered_and_its_question_not_asked_again() {
+async fn connection_cancelled_call_is_answered_once() {
     let files = tempfile::tempdir().unwrap();
     let (_directory, hub, server) = server(McpOptions { session: Some("asks".to_owned()), ..on_host(files.path()) });
     let served = McpServed::begin(&server).await;
@@ -135,7 +135,7 @@ async fn cancelled_call_is_answered_and_its_question_not_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_deleted_answers_204() {
+async fn connection_delete_answers_204() {
     let (_directory, _, server) = server(McpOptions::default());
     let served = McpServed::begin(&server).await;
     let (client, _) = Connected::new(&served, "/mcp").await;
@@ -146,7 +146,7 @@ async fn connection_deleted_answers_204() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn query_is_obeyed_or_refused() {
+async fn connection_query_is_obeyed_or_refused() {
     let options = McpOptions { session: Some("team".to_owned()), ..McpOptions::default() };
     let (_directory, hub, server) = server(options);
     let served = McpServed::begin(&server).await;

@@ -17,7 +17,7 @@ fn updated(client: &mut McpClient) -> Value {
 }
 
 #[test]
-fn files_slices_and_the_log_are_read_at_any_position() {
+fn resources_are_read_at_any_seq() {
     let program = Program::with_files();
     std::fs::write(program.files().join("data.bin"), [0, 159, 146, 150]).unwrap();
     let mut client = program.on_host(&["--session", "s"]);
@@ -41,7 +41,7 @@ fn files_slices_and_the_log_are_read_at_any_position() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn resource_missing_is_an_error() {
     let program = Program::with_files();
     let mut other = program.client(&["--session", "other"]);
     other.done("ls", json!({}));
@@ -72,7 +72,7 @@ fn what_is_not_there_is_told() {
 }
 
 #[test]
-fn what_is_too_long_is_told_in_part_or_not() {
+fn resource_too_long_is_cut_or_refused() {
     let program = Program::with_files();
     for number in 0..25_000 {
         std::fs::write(program.files().join(format!("{number:060}.txt")), "").unwrap();
@@ -122,7 +122,7 @@ fn resources_are_listed_in_pages() {
 }
 
 #[test]
-fn who_watches_is_told_of_changes() {
+fn resource_subscription_reports_changes() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--session", "s", "--allow", "mkdir"]);
     client.ask("resources/list", json!({}));
@@ -147,7 +147,7 @@ fn who_watches_is_told_of_changes() {
 }
 
 #[test]
-fn templates_and_their_arguments_are_told() {
+fn resource_templates_complete_arguments() {
     let program = Program::with_files();
     let mut client = program.client(&["--session", "s"]);
     client.done("write_file", write("src/main.rs", "x"));

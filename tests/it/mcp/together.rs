@@ -68,7 +68,7 @@ pub(super) fn names(hub: &Hub) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_in_one_session_are_several_agents() {
+async fn clients_of_one_session_are_separate_agents() {
     let (_directory, hub, server) = server(McpOptions { session: Some("shared".to_owned()), ..McpOptions::default() });
     let (mut first, mut second) = (DuplexClient::new(&server).await, DuplexClient::new(&server).await);
     let written = first.call("write_file", json!({ "file_path": "a.txt", "content": "one" })).await;
@@ -89,7 +89,7 @@ async fn clients_in_one_session_are_several_agents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_without_a_name_have_sessions_of_their_own() {
+async fn unnamed_clients_have_own_sessions() {
     let (_directory, hub, server) = server(McpOptions::default());
     let (mut first, mut second) = (DuplexClient::new(&server).await, DuplexClient::new(&server).await);
     first.call("write_file", json!({ "file_path": "a.txt", "content": "one" })).await;

@@ -12,7 +12,7 @@ fn names(client: &mut super::McpClient) -> Vec<String> {
 }
 
 #[test]
-fn the_chosen_groups_are_offered() {
+fn tool_groups_select_tools() {
     let program = Program::with_files();
     let mut client = program.on_host(&[]);
     let usual =
@@ -33,7 +33,7 @@ fn the_chosen_groups_are_offered() {
 }
 
 #[test]
-fn tools_that_can_not_work_are_not_listed() {
+fn tools_without_shell_are_not_listed() {
     let program = Program::with_files();
     let mut client = program.client(&["--tools", "files,shell,python,podman_shell"]);
     assert_eq!(names(&mut client), ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"]);
@@ -58,7 +58,7 @@ fn hints(client: &mut super::McpClient) -> Vec<(String, [bool; 4])> {
 }
 
 #[test]
-fn annotations_say_what_is_so() {
+fn tool_annotations_match_effects() {
     let (program, another) = (Program::with_files(), Program::with_files());
     let mut closed = program.client(&["--tools", "files,shell,sessions", "--backend", "podman"]);
     let mut open = another.on_host(&["--tools", "files,shell"]);
@@ -78,7 +78,7 @@ fn annotations_say_what_is_so() {
 }
 
 #[test]
-fn a_child_runs_commands_where_its_parent_does() {
+fn child_runs_commands_where_parent_does() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--session", "main"]);
     client.done("ls", json!({}));
@@ -95,7 +95,7 @@ fn a_child_runs_commands_where_its_parent_does() {
 }
 
 #[test]
-fn every_tool_has_schemas_of_objects() {
+fn tool_schemas_are_objects() {
     let program = Program::with_files();
     let mut client = program.client(&["--tools", "all"]);
     let tools = client.ask("tools/list", json!({}));
@@ -111,7 +111,7 @@ fn every_tool_has_schemas_of_objects() {
 }
 
 #[test]
-fn every_tool_can_be_called() {
+fn tools_can_all_be_called() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--allow", "python3", "--allow", "cat"]);
     assert_eq!(client.done("write_file", write("src/a.txt", "one\ntwo\n"))["version"], 1);
@@ -136,7 +136,7 @@ fn world_calls(program: &Program, client: super::McpClient) -> Vec<Value> {
 }
 
 #[test]
-fn a_model_can_act_on_what_went_wrong() {
+fn tool_errors_say_what_to_do() {
     let program = Program::with_files();
     let mut client = program.client(&[]);
     assert_eq!(client.failed("read_file", json!({ "file_path": "nope" })), "/nope does not exist");

@@ -47,7 +47,7 @@ fn parent_and_child(family: &Family) -> (ToolRunner, ToolRunner) {
 }
 
 #[test]
-fn what_both_did_is_there_and_each_file_names_where_it_comes_from() {
+fn merge_combines_both_sides_with_origins() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&parent, "a.txt", "1\n", "one\n");
@@ -87,7 +87,7 @@ fn what_both_did_is_there_and_each_file_names_where_it_comes_from() {
 }
 
 #[test]
-fn merging_again_does_nothing_and_later_work_comes_alone() {
+fn merge_again_brings_only_later_work() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&child, "a.txt", "2\n", "two\n");
@@ -105,7 +105,7 @@ fn merging_again_does_nothing_and_later_work_comes_alone() {
 }
 
 #[test]
-fn a_change_that_both_made_is_noted_once_and_changes_no_file() {
+fn merge_of_equal_changes_writes_no_file() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     for side in [&parent, &child] {
@@ -119,7 +119,7 @@ fn a_change_that_both_made_is_noted_once_and_changes_no_file() {
 }
 
 #[test]
-fn a_conflict_is_recorded_once_with_both_sides_kept_and_can_be_decided() {
+fn merge_conflict_is_recorded_once_and_resolvable() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&parent, "a.txt", "3\n", "ours\n");
@@ -149,7 +149,7 @@ fn a_conflict_is_recorded_once_with_both_sides_kept_and_can_be_decided() {
 }
 
 #[test]
-fn what_was_decided_for_the_parent_stays_decided() {
+fn merge_resolution_for_parent_stays() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&parent, "a.txt", "3\n", "ours\n");
@@ -162,7 +162,7 @@ fn what_was_decided_for_the_parent_stays_decided() {
 }
 
 #[test]
-fn when_the_disk_is_full_nothing_has_happened() {
+fn merge_on_full_disk_changes_nothing() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.create(&child, "new.txt", "new\n");
@@ -181,7 +181,7 @@ fn when_the_disk_is_full_nothing_has_happened() {
 }
 
 #[test]
-fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
+fn merge_of_dying_process_leaves_recorded_state() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&child, "a.txt", "1\n", "one\n");
@@ -202,7 +202,7 @@ fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
 }
 
 #[test]
-fn what_a_full_child_has_before_its_first_call_is_its_work() {
+fn merge_of_full_child_counts_its_first_files() {
     let family = Family::on_host();
     let parent = family.founder();
     let child = family.start(&parent, ForkOptions::new(Isolation::Full));
@@ -216,7 +216,7 @@ fn what_a_full_child_has_before_its_first_call_is_its_work() {
 }
 
 #[test]
-fn lines_that_went_together_are_kept_when_a_side_is_chosen() {
+fn merge_side_choice_keeps_clean_lines() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&parent, "a.txt", "1\n2\n3\n", "one\n2\nours\n");
@@ -227,7 +227,7 @@ fn lines_that_went_together_are_kept_when_a_side_is_chosen() {
 }
 
 #[test]
-fn somebody_further_up_takes_it_when_the_parent_is_gone() {
+fn merge_goes_to_grandparent_when_parent_is_gone() {
     let family = Family::on_host();
     let (top, middle) = parent_and_child(&family);
     let low = family.child(&middle, "low", ChildLimits::default());
@@ -246,7 +246,7 @@ fn somebody_further_up_takes_it_when_the_parent_is_gone() {
 }
 
 #[test]
-fn what_a_rewind_took_back_can_be_merged_again() {
+fn merge_again_after_rewind() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.create(&child, "new.txt", "new\n");
@@ -259,7 +259,7 @@ fn what_a_rewind_took_back_can_be_merged_again() {
 }
 
 #[test]
-fn what_somebody_changed_by_hand_counts() {
+fn merge_counts_drift_of_parent() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&child, "same.txt", "same", "the child's");
@@ -272,7 +272,7 @@ fn what_somebody_changed_by_hand_counts() {
 }
 
 #[test]
-fn only_children_are_merged() {
+fn merge_of_other_session_is_refused() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     let merge = |parent: &ToolRunner, child: &ToolRunner| merge(&family, parent, child, &MergeChoices::default());
@@ -283,7 +283,7 @@ fn only_children_are_merged() {
 }
 
 #[test]
-fn a_parent_with_limits_keeps_them_in_a_merge() {
+fn merge_respects_parent_limits() {
     let family = Family::on_host();
     let top = family.founder();
     let parent = family.child(&top, "middle", ChildLimits { bytes_written: Some(10), ..ChildLimits::default() });
@@ -300,7 +300,7 @@ fn a_parent_with_limits_keeps_them_in_a_merge() {
 }
 
 #[test]
-fn what_was_recorded_without_a_workspace_is_merged_into_one() {
+fn merge_of_memory_child_writes_workspace() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     record(child.session(), "deep/er/x", b"\0\xff");
@@ -314,7 +314,7 @@ fn what_was_recorded_without_a_workspace_is_merged_into_one() {
 }
 
 #[test]
-fn a_child_with_nothing_of_the_parents_is_merged_by_the_mounts_of_both() {
+fn merge_of_full_child_uses_mounts_as_base() {
     let family = Family::on_host();
     let parent = family.founder();
     let source = family.path().join("source");
@@ -334,7 +334,7 @@ fn a_child_with_nothing_of_the_parents_is_merged_by_the_mounts_of_both() {
 }
 
 #[test]
-fn a_grandchild_can_be_merged_by_either() {
+fn merge_of_grandchild_into_either_ancestor() {
     let family = Family::on_host();
     let (top, middle) = parent_and_child(&family);
     family.edit(&middle, "same.txt", "same", "of the middle");
@@ -352,7 +352,7 @@ fn a_grandchild_can_be_merged_by_either() {
 }
 
 #[test]
-fn a_fork_knows_what_its_past_has_merged() {
+fn merge_base_of_fork_includes_earlier_merges() {
     let family = Family::on_host();
     let (parent, child) = parent_and_child(&family);
     family.edit(&child, "a.txt", "3\n", "three\n");

@@ -229,28 +229,28 @@ fn host() -> WorkspaceSpec {
 }
 
 #[test]
-fn a_merge_has_happened_or_has_not() {
+fn merge_killed_anywhere_is_whole_or_absent() {
     at_every_moment(&host(), Way::Merge);
 }
 
 #[test]
-fn and_so_has_a_rewind() {
+fn rewind_killed_anywhere_is_whole_or_absent() {
     at_every_moment(&host(), Way::Rewind);
 }
 
 #[test]
-fn what_puts_it_back_may_be_killed_too() {
+fn rollback_killed_anywhere_is_completed_later() {
     at_every_moment(&host(), Way::PutBack);
 }
 
 #[test]
-fn an_overlay_is_put_back_as_well() {
+fn merge_killed_anywhere_on_overlay_is_whole_or_absent() {
     let Some(options) = crate::rig::Rig::options(Kind::Overlay) else { return };
     at_every_moment(&WorkspaceSpec::Podman(options), Way::Merge);
 }
 
 #[test]
-fn what_somebody_else_did_meanwhile_stays() {
+fn rollback_keeps_changes_made_meanwhile() {
     // Before the first change, between two, and before the last.
     for (way, moment) in [Way::Merge, Way::Rewind].into_iter().flat_map(|way| [1, 4, 7, 9].map(|at| (way, at))) {
         let family = Family::on_host();

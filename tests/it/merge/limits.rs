@@ -13,7 +13,7 @@ fn refused(outcome: &ToolOutcome, session: &Session, words: &str) {
 }
 
 #[test]
-fn calls_are_counted_over_restarts() {
+fn call_limit_counts_over_restarts() {
     let family = Family::on_host();
     let parent = family.founder();
     (0..5).for_each(|_| drop(family.does(&parent, "ls", json!({}))));
@@ -30,7 +30,7 @@ fn calls_are_counted_over_restarts() {
 }
 
 #[test]
-fn calls_that_are_made_at_once_are_counted_too() {
+fn call_limit_counts_concurrent_calls() {
     let family = Family::on_host();
     let child = family.child(&family.founder(), "worker", ChildLimits { calls: Some(4), ..ChildLimits::default() });
     let outcomes = family.runtime.block_on(async {
@@ -49,7 +49,7 @@ fn calls_that_are_made_at_once_are_counted_too() {
 }
 
 #[test]
-fn only_the_tools_that_are_named_are_there() {
+fn tool_limit_hides_other_tools() {
     let family = Family::on_host();
     let limits = ChildLimits { tools: Some(["ls".to_owned(), "no_such".to_owned()].into()), ..ChildLimits::default() };
     let child = family.child(&family.founder(), "worker", limits);
@@ -63,7 +63,7 @@ fn only_the_tools_that_are_named_are_there() {
 }
 
 #[test]
-fn what_is_denied_in_addition_stays_denied() {
+fn denied_commands_of_child_stay_denied() {
     let family = Family::on_host();
     let limits = ChildLimits { deny: ["sort  -r".to_owned(), "uniq".to_owned()].into(), ..ChildLimits::default() };
     let parent = family.founder();
@@ -77,7 +77,7 @@ fn what_is_denied_in_addition_stays_denied() {
 }
 
 #[test]
-fn a_command_ends_with_the_time_and_no_other_begins() {
+fn time_limit_ends_command_and_session() {
     let family = Family::on_host();
     let parent = family.founder();
     let child = family.child(&parent, "worker", ChildLimits { wall_millis: Some(5000), ..ChildLimits::default() });
@@ -94,7 +94,7 @@ fn a_command_ends_with_the_time_and_no_other_begins() {
 }
 
 #[test]
-fn bytes_are_counted_before_a_tool_writes_and_after_a_command_did() {
+fn byte_limit_checks_tools_before_and_commands_after() {
     let family = Family::on_host();
     let parent = family.founder();
     family.create(&parent, "large.txt", "more than the child may write");
@@ -114,7 +114,7 @@ fn bytes_are_counted_before_a_tool_writes_and_after_a_command_did() {
 }
 
 #[test]
-fn a_child_that_shares_the_session_is_held_to_its_own_limits() {
+fn shared_child_has_its_own_limits() {
     let family = Family::on_host();
     let parent = family.founder();
     let limits = ChildLimits { calls: Some(2), bytes_written: Some(5), ..ChildLimits::default() };
@@ -134,7 +134,7 @@ fn a_child_that_shares_the_session_is_held_to_its_own_limits() {
 }
 
 #[test]
-fn an_agent_is_held_to_its_limits_by_its_name_wherever_it_comes_from() {
+fn agent_limits_follow_the_agent_name() {
     let family = Family::on_host();
     let parent = family.founder();
     let tools = Some(["ls".to_owned(), "write_file".to_owned(), "shell_execute".to_owned()].into());
@@ -163,7 +163,7 @@ fn an_agent_is_held_to_its_limits_by_its_name_wherever_it_comes_from() {
 }
 
 #[test]
-fn a_shared_child_has_one_name_and_needs_one() {
+fn shared_child_needs_a_unique_name() {
     let family = Family::on_host();
     let parent = family.founder();
     let limits = ChildLimits { calls: Some(1), ..ChildLimits::default() };
@@ -177,7 +177,7 @@ fn a_shared_child_has_one_name_and_needs_one() {
 }
 
 #[test]
-fn delegation_widens_no_budget() {
+fn delegation_does_not_widen_limits() {
     let family = Family::on_host();
     let limits = ChildLimits { calls: Some(4), bytes_written: Some(10), ..ChildLimits::default() };
     let middle = family.child(&family.founder(), "middle", limits);
@@ -200,7 +200,7 @@ fn delegation_widens_no_budget() {
 }
 
 #[test]
-fn no_child_may_more_than_its_parent() {
+fn child_limits_stay_within_parent() {
     let family = Family::on_host();
     let named = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
     let limits = ChildLimits { calls: Some(5), depth: Some(1), tools: named(&["ls", "rm"]), ..ChildLimits::default() };

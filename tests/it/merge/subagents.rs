@@ -47,7 +47,7 @@ fn merge_of(result: &SubagentResult) -> MergeOutcome {
 }
 
 #[test]
-fn who_fails_or_panics_harms_nobody_and_each_result_has_its_place() {
+fn subagent_failure_leaves_other_results() {
     let family = Family::on_host();
     let parent = family.founder();
     family.create(&parent, "a", "a");
@@ -82,7 +82,7 @@ fn who_fails_or_panics_harms_nobody_and_each_result_has_its_place() {
 }
 
 #[test]
-fn they_work_at_once_and_not_more_than_is_said() {
+fn subagents_run_concurrently_up_to_limit() {
     let family = Family::on_host();
     let parent = family.founder();
     let (at_work, most, both) = (AtomicUsize::new(0), AtomicUsize::new(0), Barrier::new(2));
@@ -107,7 +107,7 @@ fn they_work_at_once_and_not_more_than_is_said() {
 }
 
 #[test]
-fn siblings_do_not_see_each_other_and_the_second_of_two_conflicts() {
+fn subagents_are_isolated_and_second_conflicts() {
     let family = Family::on_host();
     let parent = family.founder();
     family.create(&parent, "a", "1\n");
@@ -120,7 +120,7 @@ fn siblings_do_not_see_each_other_and_the_second_of_two_conflicts() {
 }
 
 #[test]
-fn a_shared_child_works_in_the_parents_files() {
+fn subagent_shared_works_in_parent_files() {
     let family = Family::on_host();
     let parent = family.founder();
     let batch = vec![agent(Isolation::Shared, json!([write("a", "a")])), fork(json!([write("b", "b")]))];
@@ -135,7 +135,7 @@ fn a_shared_child_works_in_the_parents_files() {
 }
 
 #[test]
-fn a_batch_that_is_taken_back_ends() {
+fn subagent_batch_can_be_cancelled() {
     let family = Family::on_host();
     let parent = family.founder();
     let options = Subagents { parallel: 1, ..merging() };
@@ -165,7 +165,7 @@ fn a_batch_that_is_taken_back_ends() {
 }
 
 #[test]
-fn limits_hold_in_a_batch() {
+fn subagent_limits_hold_in_a_batch() {
     let family = Family::on_host();
     let parent = family.founder();
     let mut once = fork(json!([write("a", "a"), write("b", "b")]));
@@ -177,7 +177,7 @@ fn limits_hold_in_a_batch() {
 }
 
 #[test]
-fn a_child_that_began_without_its_mounts_is_named() {
+fn subagent_without_mounts_is_named() {
     let family = Family::on_host();
     let parent = family.founder();
     let source = family.path().join("source");

@@ -38,7 +38,7 @@ fn spares(process: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_session_takes_one_and_another_comes() {
+fn warm_container_is_taken_and_replaced() {
     let Some(options) = options(401) else { return };
     let warm = keep(&options, 1);
     let sandbox = Sandbox::filled(&options, &[("a/one", "one")]);
@@ -64,7 +64,7 @@ fn a_session_takes_one_and_another_comes() {
 }
 
 #[test]
-fn a_child_is_at_once_ready_in_one() {
+fn warm_container_serves_a_child() {
     let Some(options) = options(402) else { return };
     let warm = keep(&options, 2);
     let parent = Sandbox::filled(&options, &[("a/one", "one")]);
@@ -81,7 +81,7 @@ fn a_child_is_at_once_ready_in_one() {
 }
 
 #[test]
-fn other_options_get_another_container() {
+fn warm_container_of_other_options_is_not_taken() {
     let Some(options) = options(403) else { return };
     let warm = keep(&options, 1);
     let before = spares(std::process::id());
@@ -97,7 +97,7 @@ fn other_options_get_another_container() {
 }
 
 #[test]
-fn they_go_with_who_kept_them() {
+fn warm_containers_removed_on_drop() {
     let Some(options) = options(405) else { return };
     let before = spares(std::process::id());
     let warm = keep(&options, 2);
@@ -112,7 +112,7 @@ fn they_go_with_who_kept_them() {
 }
 
 #[test]
-fn one_that_has_ended_meanwhile_is_not_used() {
+fn warm_container_that_ended_is_not_used() {
     let Some(options) = options(406) else { return };
     let before = spares(std::process::id());
     let warm = keep(&options, 1);
@@ -139,7 +139,7 @@ fn runs(id: &str) -> bool {
 }
 
 #[test]
-fn an_idle_one_is_removed_and_the_next_command_has_another() {
+fn warm_container_idle_is_replaced() {
     let Some(options) = options(407) else { return };
     let options = PodmanOptions { idle_seconds: 1, ..options };
     let warm = keep(&options, 1);
@@ -162,7 +162,7 @@ fn an_idle_one_is_removed_and_the_next_command_has_another() {
 
 /// A process that is killed before the container has the session's name leaves one that may have any.
 #[test]
-fn one_that_a_killed_process_has_not_named_writes_nothing_any_more() {
+fn warm_container_of_killed_process_is_stopped() {
     let Some(options) = options(409) else { return };
     for next in ["a command", "a command in a warm one", "a fork"] {
         let warm = keep(&options, 1);
@@ -195,7 +195,7 @@ pub(crate) fn keep_until_killed() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_swept() {
+fn warm_containers_of_killed_process_are_removed() {
     let Some(_) = options(408) else { return };
     let place = tempfile::tempdir().unwrap();
     drop(Sessions::open(place.path().join("data"), Registry::standard()).unwrap());

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_what_was_meant() {
+    fn manifest_round_trips() {
         let boot = b"this start\n";
         let layers = vec![LayerName { owner: Some("abc".to_owned()), number: 4 }, LayerName::own(12)];
         let odd = EntryPath::from_bytes(b"new\nline/\xff").unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_none() {
+    fn manifest_malformed_is_none() {
         for text in ["x", "1\n2 3", "../1", "/1", "a/", "a/b/1", "-1", "1\0e../x\0"] {
             assert_eq!(List::decode(text.as_bytes(), b""), None, "{text:?}");
             assert_eq!(List::names(format!("start\n{text}").as_bytes()), Vec::new(), "{text:?}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn where_much_is_touched_all_is() {
+    fn manifest_with_many_paths_touches_all() {
         let many = (0..=TOUCHED_MAX).map(|number| DirtyPath::Entry(path(&number.to_string()))).collect();
         let list = List { layers: Vec::new(), touched: Some(many) };
         let decoded = List::decode(&list.encode(b""), b"").unwrap();

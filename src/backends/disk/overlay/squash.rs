@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_with_as_many_links_as_can_be_is_copied_once() {
+    fn squash_copies_file_at_link_limit_once() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let open = |at: &std::path::Path| open_in(CWD, at, OFlags::RDONLY | OFlags::DIRECTORY).unwrap();
         let (from, to) = (open(from.path()), open(to.path()));

@@ -25,7 +25,7 @@ fn entries(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_left_beside_a_directory() {
+fn aside_is_removed_with_workspace() {
     let top = tempfile::tempdir().unwrap();
     let workspace = host(&top.path().join("project"));
     assert!(workspace.is_blank());
@@ -42,7 +42,7 @@ fn nothing_is_left_beside_a_directory() {
 }
 
 #[test]
-fn where_nothing_can_be_beside_it_is_within_and_nobody_sees_it() {
+fn aside_within_workspace_is_hidden() {
     let top = tempfile::tempdir().unwrap();
     // With anything before it the name is too long.
     let root = top.path().join("n".repeat(250));
@@ -68,7 +68,7 @@ fn where_nothing_can_be_beside_it_is_within_and_nobody_sees_it() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed_but_not_what_is_in_use_or_to_be_kept() {
+fn aside_of_killed_process_is_removed() {
     let top = tempfile::tempdir().unwrap();
     let (root, home) = (top.path().join("project"), top.path().join(".foldspace-project"));
     for made in [&root, &home.join("0/directory"), &home.join("1")] {
@@ -90,7 +90,7 @@ fn what_a_killed_process_left_is_removed_but_not_what_is_in_use_or_to_be_kept() 
 }
 
 #[test]
-fn another_directory_in_the_place_is_not_worked_in() {
+fn workspace_replaced_directory_is_refused() {
     let top = tempfile::tempdir().unwrap();
     let at = |name: &str| top.path().join(name);
     fs::create_dir(at("files")).unwrap();
@@ -118,7 +118,7 @@ fn another_directory_in_the_place_is_not_worked_in() {
 }
 
 #[test]
-fn no_command_runs_in_another_directory() {
+fn command_in_replaced_directory_is_refused() {
     let top = tempfile::tempdir().unwrap();
     let root = top.path().join("project");
     let workspace = host(&root);
@@ -134,8 +134,8 @@ fn no_command_runs_in_another_directory() {
 
 /// In a namespace of its own, where it may mount.
 #[test]
-#[ignore = "everything_holds_in_a_user_namespace runs it"]
-fn a_mount_within_is_said_to_be_another() {
+#[ignore = "disk_tests_pass_in_user_namespace runs it"]
+fn apply_into_other_mount_is_refused() {
     let top = tempfile::tempdir().unwrap();
     let at = |name: &str| top.path().join(name);
     for made in ["files/mount", "aside"] {

@@ -11,7 +11,7 @@ use crate::backends::FileChange;
 use crate::backends::disk::{LazyOverlay, OverlayDisk, WorkspaceDisk};
 
 #[test]
-fn a_small_layer_is_copied_whole_and_stays_where_it_is() {
+fn small_layer_is_copied_whole() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
@@ -71,7 +71,7 @@ fn a_small_layer_is_copied_whole_and_stays_where_it_is() {
 }
 
 #[test]
-fn what_was_moved_stays_moved() {
+fn copied_layer_keeps_moved_directories() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     match fs::rename(view(&parent).join("a"), view(&parent).join("moved")) {
@@ -91,7 +91,7 @@ fn what_was_moved_stays_moved() {
 }
 
 #[test]
-fn what_is_large_or_was_copied_already_is_sealed() {
+fn large_or_copied_layer_is_sealed() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     let sealed = |parent: &mut OverlayDisk, child: &str| {
@@ -121,7 +121,7 @@ fn what_is_large_or_was_copied_already_is_sealed() {
 }
 
 #[test]
-fn what_nobody_has_looked_at_is_touched_in_the_copy_too() {
+fn copied_layer_keeps_unscanned_changes_touched() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
@@ -134,7 +134,7 @@ fn what_nobody_has_looked_at_is_touched_in_the_copy_too() {
 }
 
 #[test]
-fn a_copy_goes_on_to_grandchildren_and_outlives_its_owner() {
+fn copied_layer_outlives_its_owner() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     fs::write(view(&parent).join("a/one"), "changed").unwrap();
@@ -164,7 +164,7 @@ fn a_copy_goes_on_to_grandchildren_and_outlives_its_owner() {
 
 /// What a process leaves that is killed while it copies: a layer, and no list.
 #[test]
-fn half_a_copy_counts_for_nothing() {
+fn half_copied_layer_is_ignored() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     fs::write(view(&parent).join("a/one"), "changed").unwrap();

@@ -11,7 +11,7 @@ fn open(family: &Family, name: &str) -> LazyOverlay {
 }
 
 #[test]
-fn it_has_nothing_of_its_own() {
+fn lazy_child_has_no_layer() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
@@ -37,7 +37,7 @@ fn it_has_nothing_of_its_own() {
 }
 
 #[test]
-fn it_names_what_was_not_known_when_it_was_shared_until_that_is_settled() {
+fn lazy_child_reports_unknown_changes_until_settled() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
@@ -55,7 +55,7 @@ fn it_names_what_was_not_known_when_it_was_shared_until_that_is_settled() {
 }
 
 #[test]
-fn without_its_layers_it_is_none() {
+fn lazy_child_without_layers_is_none() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);

@@ -30,12 +30,12 @@ fn some_files(top: &Path) {
 }
 
 #[test]
-fn nothing_is_touched_when_nothing_happened() {
+fn scan_of_unchanged_disk_is_empty() {
     on_each_with(&some_files, |rig| assert_eq!(rig.take(), []));
 }
 
 #[test]
-fn one_change_is_named_and_no_other() {
+fn scan_reports_only_the_change() {
     on_each_with(&some_files, |rig| {
         let touched = rig.watch(|top| fs::write(top.join("a/b/three"), "changed").unwrap());
         let files = touched
@@ -48,7 +48,7 @@ fn one_change_is_named_and_no_other() {
 }
 
 #[test]
-fn every_kind_of_change_is_named() {
+fn scan_reports_every_kind_of_change() {
     on_each_with(&some_files, |rig| {
         rig.watch(|top| fs::write(top.join("new"), "1").unwrap());
         rig.watch(|top| fs::write(top.join("new"), "2").unwrap());
@@ -70,7 +70,7 @@ fn every_kind_of_change_is_named() {
 }
 
 #[test]
-fn the_same_size_in_the_same_moment_is_seen() {
+fn scan_reports_same_size_in_same_tick() {
     on_each_with(&some_files, |rig| {
         for round in 0..60 {
             rig.watch(|top| fs::write(top.join("a/one"), format!("{round:03}")).unwrap());
@@ -79,7 +79,7 @@ fn the_same_size_in_the_same_moment_is_seen() {
 }
 
 #[test]
-fn a_change_that_hides_behind_its_old_time_is_seen() {
+fn scan_reports_change_with_restored_mtime() {
     on_each_with(&some_files, |rig| {
         let times = |file: &fs::File| fs::FileTimes::new().set_modified(file.metadata().unwrap().modified().unwrap());
         rig.watch(|top| {
@@ -92,7 +92,7 @@ fn a_change_that_hides_behind_its_old_time_is_seen() {
 }
 
 #[test]
-fn directories_are_renamed_replaced_and_made_again() {
+fn scan_reports_renamed_and_replaced_directories() {
     on_each_with(&some_files, |rig| {
         let may_rename = fs::rename(rig.at("a/b"), rig.at("a/B")).is_ok();
         assert!(may_rename || std::env::var_os(IN_NAMESPACE).is_some(), "{}: a directory can't be renamed", rig.kind);
@@ -121,7 +121,7 @@ fn directories_are_renamed_replaced_and_made_again() {
 }
 
 #[test]
-fn names_are_any_bytes() {
+fn scan_reports_names_of_any_bytes() {
     on_each(|rig| {
         let odd = |top: &Path| top.join(std::ffi::OsStr::from_bytes(b"\xff\xfe \n"));
         rig.watch(|top| fs::create_dir(odd(top)).unwrap());
@@ -139,7 +139,7 @@ fn names_are_any_bytes() {
 }
 
 #[test]
-fn pipes_and_sockets_are_seen_and_not_opened() {
+fn scan_does_not_open_special_files() {
     on_each(|rig| {
         let touched = rig.watch(|top| {
             let top = open_in(rustix::fs::CWD, format!("{}/.", top.display()), OFlags::PATH).unwrap();
@@ -157,7 +157,7 @@ fn pipes_and_sockets_are_seen_and_not_opened() {
 }
 
 #[test]
-fn links_lead_nowhere() {
+fn scan_does_not_follow_links() {
     on_each_with(&some_files, |rig| {
         fs::write(rig.directory.path().join("secret"), "secret").unwrap();
         let outside = rig.directory.path().to_owned();
@@ -180,7 +180,7 @@ fn links_lead_nowhere() {
 }
 
 #[test]
-fn trees_may_be_a_thousand_levels_deep() {
+fn scan_of_a_thousand_levels_works() {
     on_each(|rig| {
         let make = |top: &Path, levels: usize| {
             let mut at = open_in(rustix::fs::CWD, format!("{}/.", top.display()), OFlags::PATH).unwrap();
@@ -213,7 +213,7 @@ fn trees_may_be_a_thousand_levels_deep() {
 }
 
 #[test]
-fn what_is_too_deep_is_named_and_not_looked_into() {
+fn scan_reports_too_deep_directory_unopened() {
     on_each(|rig| {
         let name = "n".repeat(200);
         let mut at = open_in(rustix::fs::CWD, format!("{}/.", rig.view().display()), OFlags::PATH).unwrap();
@@ -256,7 +256,7 @@ fn what_is_too_deep_is_named_and_not_looked_into() {
 
 /// Somebody reacts to what was put in place before it is looked at.
 #[test]
-fn what_others_change_before_our_look_is_named() {
+fn scan_reports_changes_before_first_look() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join("files").join(name);
     for name in ["files", "aside", "files/again"] {
@@ -293,7 +293,7 @@ fn what_others_change_before_our_look_is_named() {
 
 /// The caller of a first look knows of entries that came after it and are in no listing.
 #[test]
-fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
+fn scan_reports_short_lived_file_when_gone() {
     let directory = tempfile::tempdir().unwrap();
     let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
     fs::create_dir_all(files.join("in")).unwrap();
@@ -316,7 +316,7 @@ fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
 }
 
 #[test]
-fn ten_thousand_files_and_one_change() {
+fn scan_of_ten_thousand_files_reports_one_change() {
     let fill = |top: &Path| {
         for directory in 0..100 {
             fs::create_dir(top.join(format!("d{directory}"))).unwrap();
@@ -334,7 +334,7 @@ fn ten_thousand_files_and_one_change() {
 }
 
 #[test]
-fn what_is_named_twice_differs_by_nothing() {
+fn scan_repeated_reports_same_entries() {
     let (before, after) = (World::new(), World::from([(path("a"), Seen::Directory)]));
     let found = std::panic::catch_unwind(|| assert_covered("", &before, &after, &[]));
     assert!(found.is_err(), "the suite itself would see an omission");

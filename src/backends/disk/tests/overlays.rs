@@ -44,7 +44,7 @@ fn some_files(top: &Path) {
 }
 
 #[test]
-fn a_small_upper_layer_is_not_sealed_and_a_large_one_is() {
+fn seal_of_small_upper_layer_does_nothing() {
     let Some((mut disk, _directory)) = overlay(&some_files) else { return };
     fs::write(view(&disk).join("a/one"), "1").unwrap();
     take(&mut disk);
@@ -62,7 +62,7 @@ fn a_small_upper_layer_is_not_sealed_and_a_large_one_is() {
 }
 
 #[test]
-fn what_was_not_settled_is_named_after_a_seal() {
+fn seal_keeps_unsettled_changes_touched() {
     let Some((mut disk, _directory)) = overlay(&some_files) else { return };
     fs::write(view(&disk).join("a/one"), "1").unwrap();
     disk.seal().unwrap();
@@ -73,7 +73,7 @@ fn what_was_not_settled_is_named_after_a_seal() {
 }
 
 #[test]
-fn many_layers_become_one_and_show_the_same() {
+fn squash_shows_the_same_files() {
     let Some((mut disk, directory)) = overlay(&some_files) else { return };
     disk.options.squash_above = 6;
     let layers = || fs::read_dir(directory.path().join("layered/layers")).unwrap().count();
@@ -102,7 +102,7 @@ fn many_layers_become_one_and_show_the_same() {
 }
 
 #[test]
-fn a_renamed_directory_outlives_a_squash() {
+fn squash_keeps_renamed_directory() {
     let Some((mut disk, _directory)) = overlay(&some_files) else { return };
     disk.options.squash_above = 2;
     if fs::rename(view(&disk).join("a/b"), view(&disk).join("moved")).is_err() {
@@ -122,7 +122,7 @@ fn a_renamed_directory_outlives_a_squash() {
 }
 
 #[test]
-fn owners_stay_through_a_squash() {
+fn squash_keeps_owners() {
     if !rustix::process::geteuid().is_root() {
         return skip("owners take root");
     }
@@ -145,7 +145,7 @@ fn owners_stay_through_a_squash() {
 }
 
 #[test]
-fn another_process_finds_the_files_again() {
+fn overlay_is_reopened_by_another_process() {
     let Some((mut disk, directory)) = overlay(&some_files) else { return };
     disk.apply(&[file("new", "1"), FileChange::Delete { path: path("a/b") }]).unwrap();
     let before = world(&disk);
@@ -166,7 +166,7 @@ fn another_process_finds_the_files_again() {
 }
 
 #[test]
-fn however_often_it_is_opened_the_layers_stay_few() {
+fn overlay_reopened_often_has_few_layers() {
     let Some((disk, directory)) = overlay(&some_files) else { return };
     let mut options = disk.options.clone();
     options.squash_above = 5;
@@ -188,7 +188,7 @@ fn however_often_it_is_opened_the_layers_stay_few() {
 }
 
 #[test]
-fn what_the_list_does_not_name_never_comes_back() {
+fn overlay_layers_outside_manifest_stay_gone() {
     let Some((mut disk, directory)) = overlay(&some_files) else { return };
     disk.apply(&[FileChange::Delete { path: path("a/b") }]).unwrap();
     let before = world(&disk);
@@ -207,7 +207,7 @@ fn what_the_list_does_not_name_never_comes_back() {
 }
 
 #[test]
-fn deletions_are_marks_in_the_upper_layer_only() {
+fn overlay_deletions_are_whiteouts_in_upper_layer() {
     let Some((mut disk, directory)) = overlay(&some_files) else { return };
     fs::remove_file(view(&disk).join("top")).unwrap();
     assert!(names(&take(&mut disk), "top"));
@@ -223,7 +223,7 @@ fn deletions_are_marks_in_the_upper_layer_only() {
 }
 
 #[test]
-fn where_no_overlay_can_be_it_is_said_why() {
+fn overlay_unsupported_names_the_reason() {
     let reason = OverlayDisk::supported(Path::new("/proc")).unwrap_err();
     assert!(reason.contains("/proc"), "{reason}");
 }
@@ -266,7 +266,7 @@ impl Drop for Container {
 }
 
 #[test]
-fn a_container_shows_the_files_and_only_they() {
+fn overlay_mounted_in_container_shows_the_files() {
     let Some((mut disk, directory)) = overlay(&some_files) else { return };
     let container = Container::start();
     let at = directory.path().canonicalize().unwrap().join("workspace");
@@ -296,7 +296,7 @@ fn a_container_shows_the_files_and_only_they() {
 }
 
 #[test]
-fn what_lies_below_is_never_seen_while_layers_change() {
+fn overlay_never_shows_lower_directory_while_sealing() {
     let Some((mut disk, directory)) = overlay(&some_files) else { return };
     let container = Container::start();
     let at = directory.path().canonicalize().unwrap().join("workspace");
@@ -321,7 +321,7 @@ fn what_lies_below_is_never_seen_while_layers_change() {
 }
 
 #[test]
-fn a_container_that_is_gone_is_forgotten() {
+fn overlay_forgets_gone_container() {
     let Some((mut disk, directory)) = overlay(&some_files) else { return };
     let container = Container::start();
     let at = directory.path().canonicalize().unwrap();
@@ -338,7 +338,7 @@ fn a_container_that_is_gone_is_forgotten() {
 
 /// The whole suite again, as a user who may mount in a namespace of its own only.
 #[test]
-fn everything_holds_in_a_user_namespace() {
+fn disk_tests_pass_in_user_namespace() {
     let inside = |args: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount"]).args(args).env(IN_NAMESPACE, "1").output()
@@ -348,7 +348,7 @@ fn everything_holds_in_a_user_namespace() {
     }
     let program = std::env::current_exe().unwrap();
     let mut suite = vec![program.to_str().unwrap(), "backends::disk::tests", "--nocapture", "--include-ignored"];
-    for left_out in ["ten_thousand", "owners_stay_through_a_squash", "everything_holds_in_a_user_namespace"] {
+    for left_out in ["ten_thousand", "squash_keeps_owners", "disk_tests_pass_in_user_namespace"] {
         suite.extend(["--skip", left_out]);
     }
     let output = inside(&suite).unwrap();

@@ -125,7 +125,7 @@ pub(super) fn file(at: &str, text: &str) -> FileChange {
 }
 
 #[test]
-fn a_child_has_the_files_and_knows_them() {
+fn shared_child_has_files_and_knows_them() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     fs::write(view(&parent).join("a/new"), "new").unwrap();
@@ -144,7 +144,7 @@ fn a_child_has_the_files_and_knows_them() {
 }
 
 #[test]
-fn neither_sees_what_the_other_changes() {
+fn shared_child_and_parent_are_isolated() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.parent_of(&["one", "other"]);
     let (mut one, other) = (family.open("one").unwrap(), family.open("other").unwrap());
@@ -165,7 +165,7 @@ fn neither_sees_what_the_other_changes() {
 }
 
 #[test]
-fn what_nobody_has_looked_at_is_touched_in_the_child_too() {
+fn shared_child_keeps_unscanned_changes_touched() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
@@ -184,7 +184,7 @@ fn what_nobody_has_looked_at_is_touched_in_the_child_too() {
 }
 
 #[test]
-fn a_child_has_children() {
+fn shared_child_can_share_again() {
     let Some(family) = Family::new() else { return };
     let mut disk = family.create("0");
     let mut worlds = Vec::new();
@@ -216,7 +216,7 @@ fn a_child_has_children() {
 }
 
 #[test]
-fn layers_stay_for_who_uses_them_when_the_parent_squashes() {
+fn shared_layers_survive_parent_squash() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     for round in 0..3 {
@@ -250,7 +250,7 @@ fn layers_stay_for_who_uses_them_when_the_parent_squashes() {
 }
 
 #[test]
-fn a_child_that_squashes_lets_go_of_its_parent_s_layers() {
+fn squashed_child_releases_parent_layers() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     for round in 0..3 {
@@ -281,7 +281,7 @@ fn a_child_that_squashes_lets_go_of_its_parent_s_layers() {
 }
 
 #[test]
-fn a_parent_that_is_removed_leaves_what_is_used() {
+fn removed_parent_leaves_used_layers() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.parent_of(&["child"]);
     for name in ["files", "run"] {
@@ -302,7 +302,7 @@ fn a_parent_that_is_removed_leaves_what_is_used() {
 }
 
 #[test]
-fn who_has_files_gets_none() {
+fn share_into_filled_child_is_refused() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     let mut other = family.create("other");
@@ -316,7 +316,7 @@ fn who_has_files_gets_none() {
 /// A process that is killed while it shares leaves one of these: the list that counts for nothing yet, and with it
 /// the mark.
 #[test]
-fn a_half_made_child_is_blank_and_leaves_nothing() {
+fn half_made_child_is_blank() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
@@ -341,7 +341,7 @@ fn a_half_made_child_is_blank_and_leaves_nothing() {
 }
 
 #[test]
-fn what_interrupted_processes_have_left_is_swept() {
+fn layers_of_interrupted_processes_are_removed() {
     let Some(family) = Family::new() else { return };
     let parent = family.parent_of(&["vanished", "kept"]);
     fs::remove_dir_all(family.home("vanished")).unwrap();
@@ -362,7 +362,7 @@ fn what_interrupted_processes_have_left_is_swept() {
 }
 
 #[test]
-fn after_a_new_start_of_the_machine_a_child_is_blank() {
+fn shared_child_after_reboot_is_blank() {
     let Some(family) = Family::new() else { return };
     let parent = family.parent_of(&["child"]);
     drop(parent);
@@ -389,7 +389,7 @@ fn after_a_new_start_of_the_machine_a_child_is_blank() {
 
 /// Another process makes the parent anew at the moment when its last user goes.
 #[test]
-fn what_somebody_begins_anew_does_not_go_with_its_last_user() {
+fn layer_begun_again_survives_former_user() {
     let Some(family) = Family::new() else { return };
     let parent = family.parent_of(&["child"]);
     drop(parent);
@@ -410,7 +410,7 @@ fn what_somebody_begins_anew_does_not_go_with_its_last_user() {
 }
 
 #[test]
-fn a_child_that_can_not_be_made_changes_nothing() {
+fn failed_share_changes_nothing() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     fs::write(view(&parent).join("later"), "later").unwrap();

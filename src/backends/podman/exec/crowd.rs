@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_has_what_is_below_it_and_what_has_left_it() {
+    fn crowd_includes_descendants_and_daemons() {
         // The first process and its sleep; a command, its child, and two that have left: one with a session of its own.
         let all = crowd(&[
             (10, 1, 10, 0),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn other_commands_keep_theirs() {
+    fn crowd_excludes_other_commands() {
         let other =
             [(10, 1, 10, 0), (11, 10, 10, 0), (30, 2, 30, 3), (31, 30, 31, 7), (32, 10, 30, 7), (33, 10, 33, 4)];
         assert_eq!(ours(&crowd(&other), Some(20), 5), Vec::<i32>::new());
@@ -226,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_parents_comes_to_an_end() {
+    fn crowd_with_parent_cycle_ends() {
         let all = crowd(&[(10, 1, 10, 0), (20, 21, 20, 5), (21, 20, 20, 5)]);
         assert_eq!(ours(&all, None, 0), [20, 21]);
     }
 
     #[test]
-    fn the_kernel_s_lines_are_read() {
+    fn crowd_parses_proc_stat() {
         let stat = b"14668 (a) b\xff) S 14608 14663 14662 0 -1 4194304 77 0 0 0 0 0 0 0 20 0 1 0 5727608 2";
         let expected = Process { parent: 14608, session: 14662, started: 5_727_608 };
         assert_eq!(parsed(stat), Some(expected));

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_apart_however_the_bytes_come() {
+    fn exec_frames_split_anywhere_keep_streams() {
         let sent = [frame(1, b"out"), frame(2, b""), frame(2, b"err"), frame(0, b"put"), frame(1, b"")].concat();
         for piece in 1..=sent.len() {
             let (mut frames, mut stdout, mut stderr) = (ExecFrames::default(), Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stream_is_an_error_and_no_panic() {
+    fn exec_frames_malformed_are_an_error() {
         for first in 3..=255 {
             let mut frames = ExecFrames::default();
             let fed = frames.feed(&frame(first, b"x"), &mut |_, _| panic!("given"));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_any_announced_length_takes_no_memory() {
+    fn exec_frames_huge_length_takes_no_memory() {
         let mut frames = ExecFrames::default();
         let mut seen = 0;
         let mut output = |_, bytes: &[u8]| seen += bytes.len();

@@ -227,19 +227,19 @@ mod tests {
     }
 
     #[test]
-    fn a_command_gets_its_variables_and_no_others() {
+    fn exec_passes_given_variables_only() {
         let line = command_line(&spec(&["printf", "a b", "$X"], &[("X", "1=2"), ("-i", "")]), None).unwrap();
         assert_eq!(line, ["env", "-i", "--", "X=1=2", "-i=", "printf", "a b", "$X"]);
     }
 
     #[test]
-    fn a_program_is_never_taken_for_a_variable() {
+    fn exec_program_with_equals_sign_is_no_variable() {
         let line = command_line(&spec(&["./a=b", "c"], &[]), None).unwrap();
         assert_eq!(line, ["env", "-i", "--", "/bin/sh", "-c", "exec \"$@\"", "sh", "./a=b", "c"]);
     }
 
     #[test]
-    fn what_is_not_text_is_refused_before_anything_runs() {
+    fn exec_non_utf8_is_refused() {
         let mut wrong = spec(&["true"], &[]);
         wrong.argv.push(OsString::from_vec(vec![0xff]));
         assert!(matches!(command_line(&wrong, None), Err(NotRun::Invalid(_))));
