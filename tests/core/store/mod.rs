@@ -141,9 +141,10 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A copy of a store; with what it has beside the journal or without.
+/// A copy of a store; with what it has beside the journal or without. It lies in memory where that can be: the tests
+/// that copy wait for many thousand writes, none of which has to outlive the machine.
 pub(crate) fn copied(from: &Path, whole: bool) -> TempDir {
-    let target = tempfile::tempdir().unwrap();
+    let target = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     if whole {
         copy(from, target.path());
     } else {
