@@ -52,6 +52,8 @@ mod reducers;
 #[cfg(all(test, feature = "tools"))]
 mod simulation;
 #[cfg(feature = "tools")]
+#[cfg(test)]
+mod testing;
 mod tools;
 #[cfg(feature = "tools")]
 pub mod view;

@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_recorded_is_what_was_meant() {
+    fn workspace_spec_round_trips() {
         let odd = PathBuf::from(OsStr::from_bytes(b"/tmp/\xff"));
         let specs = [
             WorkspaceSpec::Memory,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_workspace_is_the_same_but_for_a_given_directory() {
+    fn workspace_spec_of_fork_drops_given_directory() {
         let podman =
             WorkspaceSpec::Podman(PodmanOptions { pids: 7, connection: Some("u".into()), ..Default::default() });
         let rule = MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") };
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_would_be_none_are_refused() {
+    fn workspace_spec_zero_limits_are_refused() {
         let wrong = [("cpus", json!(0)), ("cpus", json!(-1.5)), ("cpus", json!(0.001)), ("memory_bytes", json!(0))];
         let wrong = wrong.into_iter().chain([("pids", json!(0)), ("tmp_bytes", json!(0)), ("cpus", json!(null))]);
         for (name, value) in wrong {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_answer_is_refused() {
+    fn workspace_spec_misspelt_field_is_refused() {
         let rule = |text: serde_json::Value| serde_json::from_value::<MockRule>(text);
         assert_eq!(rule(json!({ "command": "make", "exit_code": 1 })).unwrap().answer.exit_code, 1);
         let error = rule(json!({ "command": "make", "exitcode": 1 })).unwrap_err().to_string();

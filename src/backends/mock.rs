@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_answer_that_fits_is_given() {
+    fn mock_gives_first_matching_answer() {
         let mock = MockWorkspace::new()
             .answering("git *", MockAnswer::printing("git"))
             .and_then(|mock| mock.answering("*", MockAnswer::exiting(3, "other")))
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fails_on_cue_times_out_and_is_cancelled() {
+    fn mock_fails_times_out_and_is_cancelled() {
         let slow = MockAnswer::printing("x").after(Duration::from_secs(60));
         let mock = MockWorkspace::new().answering("slow", slow).unwrap();
         let mock = mock.answering("broken", MockAnswer::failing("no engine")).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_bounded_like_everywhere() {
+    fn mock_output_is_bounded() {
         let mock = MockWorkspace::new().answering("*", MockAnswer::printing("x".repeat(1000))).unwrap();
         let mut command = ShellCommand::shell("y");
         command.keep = 10;

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_output_is_kept_whole() {
+    fn output_short_is_kept_whole() {
         let output = collected(100, &[b"one\n", b"two\n"]);
         assert_eq!(output, Output::whole("one\ntwo\n"));
         assert_eq!(output.text(100), ("one\ntwo\n".to_owned(), false));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_output_both_ends_are_kept() {
+    fn output_long_keeps_both_ends() {
         let output = collected(8, &[b"abc", b"defghij", b"klm", b"nopqrstuvwxyz"]);
         assert_eq!((&output.kept[..], output.cut_at, output.bytes), (&b"abcdwxyz"[..], 4, 26));
         assert!(output.is_cut());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_between_characters_and_stays_below_its_limit() {
+    fn output_text_is_cut_between_characters() {
         let output = Output::whole("\u{e4}".repeat(1000));
         for max in [70, 71, 101, 1999] {
             let (text, cut) = output.text(max);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted_in_bytes_that_were_written() {
+    fn output_counts_omitted_bytes() {
         // Latin-1: each of its letters beyond ASCII is shown as three bytes.
         let output = Output::whole(b"gr\xfcn ".repeat(6000));
         let (text, cut) = output.text(32 << 10);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_output_is_said_to_be_that() {
+    fn output_binary_is_marked() {
         let (text, cut) = Output::whole(&b"\x7fELF\0\0\0"[..]).text(100);
         assert_eq!(
             (text.as_str(), cut),

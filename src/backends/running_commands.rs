@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_begins_or_is_taken_back() {
+    fn running_command_starts_or_is_cancelled() {
         let wish = CancelState::new().unwrap();
         assert!(wish.begin() && wish.begin());
         assert!(wish.take_back() && wish.cancel().is_cancelled());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_runs_out_of_disk_is_ended() {
+    fn disk_limit_ends_only_the_running_out_command() {
         let all = Arc::new(RunningCommands::default());
         let (modest, hungry) = (Arc::new(CancelState::new().unwrap()), Arc::new(CancelState::new().unwrap()));
         let first = all.begin(Arc::clone(&modest), 1 << 20);

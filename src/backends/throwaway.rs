@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_when_it_is_dropped() {
+    fn throwaway_is_removed_on_drop() {
         let home = tempfile::tempdir().unwrap();
         let theirs = home.path().join("theirs");
         std::fs::create_dir(&theirs).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_leaves_nothing() {
+    fn throwaway_is_removed_on_panic() {
         let home = tempfile::tempdir().unwrap();
         let at = home.path().to_owned();
         let panicked = std::thread::spawn(move || {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_swept() {
+    fn throwaway_of_killed_process_is_removed() {
         let home = tempfile::tempdir().unwrap();
         assert!(sweep_throwaways(home.path(), false).unwrap().is_empty());
         let left = home.path().join(PLACE).join("0123456789abcdef0123456789abcdef");

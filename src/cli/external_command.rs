@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fresh_home_is_nobody_else_s_and_goes() {
+    fn fresh_home_is_private_and_removed() {
         let below = tempfile::tempdir().unwrap();
         let homes = [Home::fresh(below.path()).unwrap(), Home::fresh(below.path()).unwrap()];
         assert_ne!(homes[0].path(), homes[1].path());

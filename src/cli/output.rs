@@ -212,7 +212,7 @@ mod tests {
     use super::json_visible;
 
     #[test]
-    fn json_stays_json() {
+    fn json_output_stays_json() {
         let text = serde_json::to_string("a\u{9b}b\u{7f}\u{1b}\n").unwrap();
         let safe = json_visible(text);
         assert_eq!(safe, "\"a\\u009bb\\u007f\\u001b\\n\"");

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_may_be_open() {
+    fn position_range_may_be_open() {
         let read = |text: &str| text.parse::<PositionRange>();
         assert_eq!(read(".."), Ok(PositionRange { from: None, until: None }));
         assert_eq!(read("@3..-2"), Ok(PositionRange { from: Some(Position::Seq(3)), until: Some(Position::Back(2)) }));

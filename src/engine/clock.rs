@@ -141,14 +141,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_text_with_milliseconds() {
+    fn timestamp_prints_milliseconds() {
         let moment = Timestamp(1_700_000_000_120);
         assert_eq!(moment.to_string(), "2023-11-14T22:13:20.120Z");
         assert_eq!("2023-11-14T22:13:20.120Z".parse::<Timestamp>().unwrap(), moment);
     }
 
     #[test]
-    fn system_ids_differ() {
+    fn system_clock_ids_differ() {
         let clock = SystemClock::default();
         assert_ne!(clock.fresh_id(), clock.fresh_id());
     }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_bytes_agree() {
+    fn id_text_and_bytes_agree() {
         let id = SessionId::from_bytes(*b"0123456789abcdef");
         assert_eq!(id.to_string().parse(), Ok(id));
         assert!("xyz".parse::<SessionId>().is_err());

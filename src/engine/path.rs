@@ -281,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn slashes_are_normalised() {
+    fn path_slashes_are_normalised() {
         for text in ["a/b", "/a/b", "//a///b//"] {
             assert_eq!(creation(text), Ok("a/b".to_owned()));
         }
     }
 
     #[test]
-    fn lookup_of_a_leading_dot_is_the_root() {
+    fn path_with_leading_dot_is_the_root() {
         for text in [".", "./", "./a/b", ".//a/b"] {
             let meant = text.trim_start_matches("./").trim_start_matches('.');
             assert_eq!(EntryPath::lookup(text), EntryPath::lookup(meant), "{text}");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_at_and_above() {
+    fn path_limits_hold() {
         let deep = |n: usize| vec!["d"; n].join("/");
         assert!(creation(&deep(16)).is_ok());
         is(creation(&deep(17)), "has 17 segments; at most 16");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_paths_are_refused() {
+    fn path_hostile_is_refused() {
         for text in ["..", "a/../b", "a/./b", "a/.", "/../etc"] {
             is(creation(text), "are not allowed");
         }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_show_and_come_back() {
+    fn path_of_any_bytes_round_trips() {
         for bytes in [&b"a\xff/b"[..], b"back\\slash", b"line\nbreak", "gr\u{fc}n".as_bytes(), b"\\x41"] {
             let path = EntryPath::from_bytes(bytes).unwrap();
             assert_eq!(EntryPath::lookup(&path.to_string()).unwrap(), path);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn below_means_strictly_below() {
+    fn path_is_below_is_strict() {
         let path = |t: &str| EntryPath::lookup(t).unwrap();
         assert!(path("a/b").is_below(&path("a")));
         assert!(!path("ab").is_below(&path("a")));

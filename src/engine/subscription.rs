@@ -274,7 +274,7 @@ mod tests {
     use crate::engine::store::MemoryStore;
 
     #[test]
-    fn what_is_at_hand_takes_no_look_into_the_store_and_what_is_not_is_behind() {
+    fn subscription_reads_store_only_when_behind() {
         let (registry, clock) = (crate::Registry::standard(), Arc::new(crate::SystemClock::default()));
         let sessions = Sessions::new(Arc::<MemoryStore>::default(), registry, clock, SnapshotPolicy::default());
         let sessions = sessions.unwrap();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn room_strangers_full_oldest_goes() {
+    async fn admission_full_drops_oldest_stranger() {
         let room = ConnectionShare::new(4);
         let mut all = Vec::new();
         for _ in 0..3 {

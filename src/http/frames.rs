@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_three_lines() {
+    fn sse_event_is_three_lines() {
         let mut text = Vec::new();
         write(&mut text, Some("output"), Some(7), &serde_json::json!({ "text": "a\nb\r\u{2028}" }));
         assert_eq!(String::from_utf8(text).unwrap(), "id: 7\nevent: output\ndata: {\"text\":\"a\\nb\\r\u{2028}\"}\n\n");
     }
 
     #[tokio::test]
-    async fn who_reads_nothing_is_given_up() {
+    async fn sse_reader_that_reads_nothing_is_dropped() {
         let (frames, response) = open();
         for _ in 0..WAITING {
             frames.send("x").await.unwrap();

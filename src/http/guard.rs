@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_addresses_localhost_or_named() {
+    fn host_guard_accepts_addresses_localhost_and_names() {
         let names = vec!["box.example".to_owned()];
         for host in ["127.0.0.1:80", "[::1]:8080", "[::1]", "localhost", "LOCALHOST:1", "Box.Example:7", "10.1.2.3:4"] {
             assert!(is_known(name_of(host), &names), "{host}");

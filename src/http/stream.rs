@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_may_come_in_two_pieces() {
+    fn stream_joins_split_character() {
         let (mut halves, mut text) = (Halves::default(), Vec::new());
         halves.write(&mut text, OutputStream::Stdout, &Bytes::from_static(b"a\xc3"));
         halves.write(&mut text, OutputStream::Stderr, &Bytes::from_static(b"!"));

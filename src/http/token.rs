@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_itself_and_nothing_else() {
+    fn token_equals_only_itself() {
         let token = Token::new("  0123456789abcdef\n").unwrap();
         assert!(token.is("0123456789abcdef"));
         for other in ["", "0123456789abcde", "0123456789abcdef ", "0123456789abcdeF"] {

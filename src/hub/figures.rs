@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_in_its_class_and_all_above() {
+    fn call_duration_counts_in_its_bucket_and_above() {
         let figures = Figures::default();
         let tools = Tools::standard();
         figures.ended("ls", &tools, CallStatus::Ok, 300);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn bodies_arrive_in_time_and_have_a_bound() {
+    async fn body_limit_bounds_size_and_time() {
         let whole = arrived(Body::from("{}"), ARRIVAL).await;
         assert_eq!(whole.unwrap(), "{}");
         let long = arrived(Body::from(vec![b' '; MESSAGE_MAX + 1]), ARRIVAL).await;

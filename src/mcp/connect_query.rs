@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asked_query_is_read_or_refused() {
+    fn connect_query_is_read_or_refused() {
         let options = McpOptions { session: Some("team".to_owned()), ..McpOptions::default() };
         let read =
             |query: &str, options: &McpOptions| ConnectQuery::read(&format!("/mcp?{query}").parse().unwrap(), options);

@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_names_its_session() {
+    fn client_name_gives_session_name() {
         let names = ["Claude Code", "mcp", "  ", "../x", "Ünïcode (dev)", "a--b__"].map(for_session);
         assert_eq!(names, ["claude-code", "mcp", "mcp", "x", "n-code-dev", "a-b"]);
         assert_eq!(for_session(&"n".repeat(1000)).len(), MAX_NAME_CHARS - ROOM);
     }
 
     #[test]
-    fn nothing_that_hides_is_shown() {
+    fn client_name_has_no_hidden_characters() {
         assert_eq!(
             shown("a\u{61c}\u{ad}\u{fff9}\u{e0041}\u{202e}\tb\nc", 80),
             format!("a{}b\nc", "\u{fffd}".repeat(6))
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_of_a_session_have_names_of_their_own() {
+    fn agent_names_are_unique_in_session() {
         let (agents, session) = (Arc::new(Agents::default()), SessionId::from_bytes([1; 16]));
         let first = agents.take(session, "cursor");
         let second = agents.take(session, "cursor");

@@ -48,7 +48,7 @@ mod tests {
     use super::Order::{Changes, Free, Reads, Resumes};
 
     #[test]
-    fn order_request_fits_beside_others() {
+    fn request_order_allows_independent_requests() {
         let all = [Free, Reads, Changes, Resumes];
         let fitting = |order: super::Order| all.into_iter().filter(move |other| order.fits(*other)).collect::<Vec<_>>();
         assert_eq!(fitting(Free), all);

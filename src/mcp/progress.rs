@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_come_whole() {
+    fn progress_characters_come_whole() {
         let cut = "aé€😀".as_bytes();
         let lengths: Vec<usize> = (0..=cut.len()).map(|end| whole(&cut[..end])).collect();
         assert_eq!(lengths, [0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10]);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_cut_until_it_fits() {
+    fn shorten_cuts_until_it_fits() {
         let small = json!({ "first_bad": 7, "bad": [{ "patch": "x".repeat(500) }] });
         let mut same = small.clone();
         assert_eq!(to_fit(&mut same, 1 << 20), [""; 0]);

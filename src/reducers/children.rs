@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_the_session_is_counted_by_its_agent_since_it_began_last() {
+    fn shared_child_usage_counts_since_last_start() {
         let slice = begin(call(Children::default(), "w", 1), "", "w", calls(2), 2);
         let slice = call(call(call(call(slice, "w", 3), "other", 4), "w", 5), "w", 6);
         assert_eq!(known(&slice, "w"), [("w", 3, Some(5))]);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_of_a_child_uses_both_use() {
+    fn grandchild_usage_counts_for_both() {
         let slice = begin(begin(Children::default(), "", "w", calls(1), 1), "w", "low", calls(9), 2);
         let slice = call(slice, "low", 3);
         assert_eq!(known(&slice, "low"), [("low", 1, None), ("w", 1, Some(3))]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_forked_has_no_siblings() {
+    fn forked_session_has_no_siblings() {
         let slice = begin(Children::default(), "", "w", calls(1), 1);
         let (name, backend, program) = ("fork".to_owned(), "memory".to_owned(), String::new());
         let limits = ChildLimits::default();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_keeps_it_all_and_most_blocks_when_one_more_begins() {
+    fn children_snapshot_reuses_blocks() {
         let mut slice = begin(Children::default(), "", "w", calls(3), 4);
         for seq in 5..5 + 3 * BLOCK as u64 {
             slice = begin(slice, "", "", ChildLimits::default(), seq);

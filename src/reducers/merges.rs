@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_settles_the_conflicts_of_its_child_only() {
+    fn merge_settles_conflicts_of_its_child_only() {
         let slice = conflict(conflict(Merges::default(), 2, 7), 3, 8);
         assert!(slice.conflicted(child(2)).is_some() && slice.last_merge(child(2)).is_none());
         let slice = merge(slice, 2, 9);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_forked_has_what_was_merged_and_no_conflict() {
+    fn forked_session_keeps_merges_without_conflicts() {
         let slice = conflict(merge(Merges::default(), 2, 7), 3, 8);
         let (name, backend, program) = ("fork".to_owned(), "memory".to_owned(), String::new());
         let limits = ChildLimits::default();

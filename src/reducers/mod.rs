@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_standard_registry_is_whole() {
+    fn standard_registry_is_complete() {
         let names: Vec<_> = Registry::standard().slices().iter().map(|slice| slice.name).collect();
         assert_eq!(
             names,

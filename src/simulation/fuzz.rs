@@ -35,7 +35,7 @@ fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn spoilt_segments_never_show_another_history() {
+fn simulated_damage_never_shows_another_history() {
     let (mut opened, mut repaired) = (0, 0);
     for seed in 0..JOURNALS {
         let place = tempfile::tempdir().unwrap();

@@ -40,7 +40,7 @@ fn wanted(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn crashes_at_any_moment_lose_nothing_that_was_acknowledged() {
+fn simulated_crashes_keep_every_acknowledged_event() {
     let seeds = match wanted("FOLDSPACE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..wanted("FOLDSPACE_SEEDS").unwrap_or(SEEDS),
@@ -81,7 +81,7 @@ fn crashes_at_any_moment_lose_nothing_that_was_acknowledged() {
 
 /// A simulation that finds nothing proves nothing.
 #[test]
-fn disks_that_lie_are_found_out() {
+fn simulated_lying_disk_is_detected() {
     for lie in [Lie::Names, Lie::Late, Lie::AllButTheLast] {
         let found = (0..40).find_map(|seed| Some((seed, run(seed, lie).err()?)));
         let (seed, error) = found.unwrap_or_else(|| panic!("{lie:?} is not found out"));

@@ -104,12 +104,12 @@ fn each(moments: u64) -> impl Iterator<Item = (u64, u64, u64)> {
 }
 
 #[test]
-fn a_closing_that_fails_at_any_moment_leaves_no_hole() {
+fn close_failing_anywhere_leaves_no_hole() {
     survives_use_after(1, 4, drop);
 }
 
 #[test]
-fn a_first_commit_that_fails_at_any_moment_leaves_no_segment_without_a_head() {
+fn first_commit_failing_anywhere_leaves_no_headless_segment() {
     survives_use_after(0, 8, |store| {
         drop(record(&store, KEPT));
         store.abandon();
@@ -117,7 +117,7 @@ fn a_first_commit_that_fails_at_any_moment_leaves_no_segment_without_a_head() {
 }
 
 #[test]
-fn a_group_in_three_segments_that_fails_at_any_moment_leaves_no_damage() {
+fn group_over_segments_failing_anywhere_leaves_no_damage() {
     survives_use_after(3, 20, |store| {
         for _ in 0..9 {
             drop(store.submit(note(KEPT)));
@@ -128,7 +128,7 @@ fn a_group_in_three_segments_that_fails_at_any_moment_leaves_no_damage() {
 }
 
 #[test]
-fn a_packing_that_stops_at_any_moment_loses_no_segment() {
+fn packing_stopped_anywhere_loses_no_segment() {
     for (at, times, seed) in each(8) {
         let bench = Bench::new(seed);
         let store = bench.open().unwrap();
@@ -143,14 +143,14 @@ fn a_packing_that_stops_at_any_moment_loses_no_segment() {
 }
 
 #[test]
-fn a_collection_that_stops_at_any_moment_loses_no_segment() {
+fn collection_stopped_anywhere_loses_no_segment() {
     let moments = moments_of_collection(&[REMOVED, KEPT].repeat(5));
     assert!(moments > 20, "all is collected with {moments} operations");
 }
 
 /// Leaves the kept commits where the index has them, and moves the end.
 #[test]
-fn a_collection_that_stops_at_any_moment_looks_like_no_loss() {
+fn collection_stopped_anywhere_is_no_loss() {
     let moments = moments_of_collection(&[KEPT, REMOVED, REMOVED]);
     assert!(moments > 5, "all is collected with {moments} operations");
 }
@@ -181,7 +181,7 @@ fn is_collected(order: &[SessionId], at: u64, seed: u64) -> bool {
 }
 
 #[test]
-fn an_opening_after_a_clean_end_writes_nothing() {
+fn open_after_clean_end_writes_nothing() {
     let bench = Bench::new(1);
     let store = bench.open().unwrap();
     record(&store, KEPT).unwrap();
@@ -193,7 +193,7 @@ fn an_opening_after_a_clean_end_writes_nothing() {
 }
 
 #[test]
-fn an_opening_that_fails_at_any_moment_leaves_a_store_whose_name_lasts() {
+fn open_failing_anywhere_keeps_store_name() {
     for (at, times, seed) in each(4) {
         let bench = Bench::new(seed);
         bench.disturbed(Fault::Broken(at, times), || bench.open().map(LocalStore::abandon)).unwrap_or_default();
@@ -206,7 +206,7 @@ fn an_opening_that_fails_at_any_moment_leaves_a_store_whose_name_lasts() {
 }
 
 #[test]
-fn an_index_does_not_know_the_time_of_a_commit_that_a_cut_took() {
+fn index_forgets_time_of_cut_commit() {
     for seed in 0..CUTS {
         let bench = Bench::new(seed);
         let store = bench.open().unwrap();
@@ -226,7 +226,7 @@ fn an_index_does_not_know_the_time_of_a_commit_that_a_cut_took() {
 }
 
 #[test]
-fn a_power_cut_at_any_moment_of_writing_looks_like_no_loss() {
+fn power_cut_anywhere_is_no_loss() {
     let moments =
         (1..).take_while(|at| (0..CUTS).filter(|seed| is_written_and_cut_off(*at, *seed)).count() > 0).count();
     assert!(moments > 20, "all is written with {moments} operations");

@@ -106,13 +106,13 @@ fn accepts_at_every_moment(damage: fn(&Bench)) -> u64 {
 }
 
 #[test]
-fn an_acceptance_that_is_cut_off_at_any_moment_forgets_no_loss() {
+fn acceptance_cut_anywhere_forgets_no_loss() {
     let moments = accepts_at_every_moment(Bench::cut_end);
     assert!(moments > 5, "{moments}");
 }
 
 #[test]
-fn an_acceptance_with_a_repair_that_is_cut_off_at_any_moment_forgets_no_loss() {
+fn acceptance_with_repair_cut_anywhere_forgets_no_loss() {
     let moments = accepts_at_every_moment(|bench| {
         bench.cut_end();
         bench.damage(1, |bytes| bytes[900] ^= 1);
@@ -121,7 +121,7 @@ fn an_acceptance_with_a_repair_that_is_cut_off_at_any_moment_forgets_no_loss() {
 }
 
 #[test]
-fn an_acceptance_by_a_seal_alone_is_told_until_it_is_done() {
+fn acceptance_by_seal_is_reported_until_done() {
     let moments = accepts_at_every_moment(|bench| {
         bench.disk.put(&bench.segments().pop().unwrap().0, None);
         remove_index(bench.place.path());
@@ -166,7 +166,7 @@ fn repaired(bench: &Bench) -> Result<(), StoreError> {
 }
 
 #[test]
-fn a_torn_end_is_kept_whenever_the_power_is_cut() {
+fn torn_end_survives_power_cut() {
     keeps_at_every_moment(
         |bench| {
             let last = bench.segments().len() - 1;
@@ -180,7 +180,7 @@ fn a_torn_end_is_kept_whenever_the_power_is_cut() {
 }
 
 #[test]
-fn what_a_repair_takes_out_is_kept_whenever_the_power_is_cut() {
+fn repair_leftovers_survive_power_cut() {
     keeps_at_every_moment(
         |bench| bench.damage(0, |bytes| bytes[900..900 + MARK.len()].copy_from_slice(&MARK)),
         repaired,
@@ -188,7 +188,7 @@ fn what_a_repair_takes_out_is_kept_whenever_the_power_is_cut() {
 }
 
 #[test]
-fn a_stray_file_is_kept_whenever_the_power_is_cut() {
+fn stray_file_survives_power_cut() {
     let stray = |bench: &Bench| {
         let path = bench.place.path().join("journal/99999999.seg");
         bench.disk.put(&path, Some(MARK.to_vec()));

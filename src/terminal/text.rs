@@ -114,14 +114,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_durations_have_the_unit_that_fits() {
+    fn size_and_duration_have_fitting_unit() {
         assert_eq!([0, 1023, 1024, 1_048_575, 1 << 20].map(size), ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "1.0 MiB"]);
         let micros = [0, 340, 9_999, 10_000, 999_999, 1_500_000, 125_000_000];
         assert_eq!(micros.map(duration), ["0.0 ms", "0.3 ms", "10.0 ms", "10 ms", "1000 ms", "1.5 s", "2 min 5 s"]);
     }
 
     #[test]
-    fn nothing_that_a_terminal_would_obey_is_shown() {
+    fn text_has_no_terminal_control() {
         assert_eq!(visible("a\tb\n"), "a\tb\n");
         assert_eq!(visible("\u{1b}[2J\u{9b}1m\r\u{202e}"), "\\x1b[2J\\u{9b}1m\\r\\u{202e}");
         assert_eq!(one_line("\n  first\u{7}\nsecond", 80), "  first\\x07...");
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn words_survive_a_shell() {
+    fn quoted_words_survive_a_shell() {
         assert_eq!(shell_word("a-b/c.d"), "a-b/c.d");
         assert_eq!(shell_word("it's"), "'it'\\''s'");
         assert_eq!(shell_word(""), "''");
     }
 
     #[test]
-    fn counts_are_words() {
+    fn counts_are_pluralised() {
         assert_eq!(count(1, "file"), "1 file");
         assert_eq!(count(0, "directory"), "0 directories");
         assert_eq!(count(2, "key"), "2 keys");

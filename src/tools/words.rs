@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_sentences() {
+    fn message_is_a_sentence() {
         assert_eq!([counted(1, "call"), counted(0, "call"), counted(2, "entry")], ["1 call", "0 calls", "2 entries"]);
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!([all_of(&names[..1]), all_of(&names[..2]), all_of(&names)], ["a", "a and b", "a, b and c"]);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_comes_through() {
+    fn clean_text_has_no_terminal_control() {
         let hostile = "a\u{1b}[2J\u{9b}1m\r\n\u{7}\u{202e}evil\u{2066}\u{200b}\u{feff}\u{ad}z";
         let shown = clean(hostile, 0, 500);
         assert!(shown.chars().all(|c| (' '..='~').contains(&c)), "{shown:?}");
@@ -83,20 +83,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wide_fits() {
+    fn clean_text_counts_wide_characters() {
         assert_eq!(clean("a\u{6f22}\u{5b57}b", 0, 4), "a\u{6f22} ");
         assert_eq!(clean("a\u{6f22}\u{5b57}b", 2, 4), " \u{5b57}b");
         assert_eq!(columns(&clean(&"\u{6f22}".repeat(90_000), 3, 80)), 80);
     }
 
     #[test]
-    fn what_is_cut_says_so() {
+    fn clean_text_marks_its_cut() {
         assert_eq!([fitted("abcd", 4), fitted("abcde", 4), fitted("a\nb", 3)], ["abcd", "abc…", "a\\…"]);
         assert_eq!([fitted("\u{6f22}\u{6f22}", 4), fitted("\u{6f22}\u{6f22}", 3)], ["\u{6f22}\u{6f22}", "\u{6f22}…"]);
     }
 
     #[test]
-    fn tabs_and_marks_keep_their_place() {
+    fn clean_text_keeps_tabs_and_marks() {
         assert_eq!(clean("a\tb", 0, 80), "a   b");
         assert_eq!(clean("e\u{301}x", 0, 80), "e\u{301}x");
         let pile = format!("e{}x", "\u{301}".repeat(1000));

@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a terminal is a file, and the test is its program")]
-    fn a_panic_gives_the_terminal_back_before_it_is_told() {
+    fn screen_panic_restores_terminal_before_message() {
         if std::env::var_os(INNER).is_some() {
             let (sessions, session) = fixture::story();
             let model = fixture::model(&sessions, &session, 1);
@@ -269,7 +269,7 @@ mod tests {
         let path = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
         let open = || File::options().read(true).write(true).open(&path).unwrap();
         let side = open();
-        let name = "tui::screen::tests::a_panic_gives_the_terminal_back_before_it_is_told";
+        let name = "tui::screen::tests::screen_panic_restores_terminal_before_message";
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", name, "--nocapture"]).env(INNER, "1").env("TERM", "xterm");
         let mut child =

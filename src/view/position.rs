@@ -252,7 +252,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
         #[test]
-        fn position_of_any_text_prints_what_parses_again(text in texts()) {
+        fn position_print_parses_again(text in texts()) {
             if let Ok(position) = text.parse::<Position>() {
                 prop_assert_eq!(position.to_string().parse(), Ok(position), "{:?}", text);
             }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_understood() {
+    fn position_parses_every_form() {
         let read = |text: &str| text.parse::<Position>();
         assert_eq!(read("12"), Ok(Position::Seq(12)));
         assert_eq!(read("@0"), Ok(Position::Seq(0)));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_have_numbers_or_texts() {
+    fn position_in_json_is_number_or_text() {
         let read = |json: &str| serde_json::from_str::<Position>(json).map_err(|error| error.to_string());
         assert_eq!(read("12"), Ok(Position::Seq(12)));
         assert_eq!(read("-5"), Ok(Position::Back(5)));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn position_malformed_is_refused() {
         let huge = "9".repeat(30);
         for text in [
             "",
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_found() {
+    fn position_is_resolved() {
         let session = five_events();
         let found = |text: &str| text.parse::<Position>().unwrap().resolve(&session).ok();
         assert_eq!([found("0"), found("5"), found("6")], [Some(0), Some(5), None]);

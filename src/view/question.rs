@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_shown_whole() {
+    fn question_shows_whole_command() {
         let long = format!("{}\nrm last\u{202e}", "x".repeat(100_000));
         let words = question(&asked(&long));
         assert!(words.starts_with("the agent wants to run, in session s:\n  xxx"), "{}", &words[..60]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_counted() {
+    fn question_counts_omitted_text() {
         let stdin = format!("first{}last", "\u{e9}".repeat(40_000)).into_bytes().into();
         let words = question(&CommandQuestion { stdin, ..asked("sh") });
         let head = "\nwith the standard input (38009 of its 40009 characters, in the middle, are not shown):\n  first";
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_for_the_session_says_for_what() {
+    fn question_for_session_names_programs() {
         assert_eq!(allowed_by_session(&asked("make")), "make");
         let whole = CommandQuestion { programs: vec!["$x ".repeat(100)], ..asked("x") };
         assert_eq!(allowed_by_session(&whole), "exactly this command");

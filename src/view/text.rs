@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_hides() {
+    fn text_shows_hidden_characters() {
         let hostile = "a\u{1b}[2J\u{9b}\u{202e}\u{2066}\u{200b}\u{61c}\u{ad}\u{fff9}\u{feff}\u{e0041}\t\r\nz";
         let shown = visible(hostile);
         assert!(shown.chars().all(|c| (' '..='~').contains(&c)), "{shown}");

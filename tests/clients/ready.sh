@@ -13,8 +13,8 @@ state=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/foldspace-tests/clients}
 say() { printf 'clients: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
-# shellcheck source=tests/engine/apt.sh
-. "$here/../engine/apt.sh"
+# shellcheck source=tests/podman/apt.sh
+. "$here/../podman/apt.sh"
 
 has_python() { python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 

@@ -64,7 +64,7 @@ fn assert_refused(rig: &Rig, step: &Step, by: DecidedBy, why: &str) {
 }
 
 #[test]
-fn once_is_for_one_command() {
+fn approval_once_allows_one_command() {
     let (rig, person) = asked_about();
     person.says(ApprovalAnswer::Once);
     let step = rig.ok("touch a");
@@ -87,7 +87,7 @@ fn once_is_for_one_command() {
 }
 
 #[test]
-fn no_is_recorded_with_its_reason_and_nothing_runs() {
+fn approval_refused_is_recorded_and_runs_nothing() {
     let (rig, person) = asked_about();
     person.says(ApprovalAnswer::Refuse("not on a Friday".to_owned()));
     assert_refused(&rig, &rig.sh("touch a && echo x > b"), DecidedBy::Answer, "not on a Friday");
@@ -100,7 +100,7 @@ fn no_is_recorded_with_its_reason_and_nothing_runs() {
 }
 
 #[test]
-fn for_the_session_is_for_its_rest() {
+fn approval_for_session_allows_its_rest() {
     let (mut rig, person) = asked_about();
     let before = rig.session().head().unwrap();
     person.says(ApprovalAnswer::Session);
@@ -142,7 +142,7 @@ impl Asker for Silent {
 }
 
 #[test]
-fn a_call_ends_without_an_answer_too() {
+fn approval_unanswered_does_not_keep_a_call() {
     let (mut rig, silent) = (Rig::new(Kind::Host).unwrap(), Arc::new(Silent::default()));
     rig.reopen_with(ShellRules { asker: Some(silent.clone()), ..ShellRules::default() });
     let call = || ToolCall::new("shell_execute", json!({ "command": "touch a" }));

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use foldspace::{
     BackendError, Below, CallFinished, CallStatus, CaptureBudget, ChangeDetector, CommandPolicy, CommandResult,
@@ -15,6 +15,8 @@ use foldspace::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+
+use crate::rig::eventually;
 
 /// A host workspace that fails where it is told to, and tells of directories that it can't look into.
 struct Wrapped {
@@ -152,13 +154,14 @@ impl Tool for Looks {
     }
 }
 
-struct World {
+/// A session on a workspace that fails where it is told to.
+struct FailingSession {
     directory: tempfile::TempDir,
     session: Session,
     _sessions: Sessions,
 }
 
-impl World {
+impl FailingSession {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let sessions = Sessions::open(directory.path().join("data"), Registry::standard()).unwrap();
@@ -201,25 +204,16 @@ fn sh(command: &str) -> ToolCall {
     ToolCall::new("shell_execute", json!({ "command": command }))
 }
 
-/// Waits until something holds; fails when it does not in a minute.
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
-fn a_command_is_recorded_although_what_it_changed_can_t_be_found_out() {
-    let world = World::new();
+fn call_with_failing_capture_records_its_command() {
+    let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
     let dispatcher = world.dispatcher(Arc::clone(&workspace));
     let running = Arc::clone(&workspace);
     let begun = world.files().join("begun");
     // It fails from the time on that the command runs.
     let failing = std::thread::spawn(move || {
-        until("the command runs", || begun.exists());
+        eventually("the command runs", || begun.exists());
         running.capture_fails.store(true, Ordering::Release);
     });
     let command = "touch begun; while [ ! -e go ]; do sleep 0.05; done; echo said";
@@ -245,8 +239,8 @@ fn a_command_is_recorded_although_what_it_changed_can_t_be_found_out() {
 }
 
 #[test]
-fn what_ran_is_recorded_although_the_tool_s_own_work_fails() {
-    let world = World::new();
+fn call_with_failing_write_records_its_command() {
+    let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
     let dispatcher = world.dispatcher(Arc::clone(&workspace));
     workspace.disk_is_full.store(true, Ordering::Release);
@@ -259,8 +253,8 @@ fn what_ran_is_recorded_although_the_tool_s_own_work_fails() {
 }
 
 #[test]
-fn a_command_that_was_given_up_is_over_before_the_next_one_runs() {
-    let world = World::new();
+fn command_given_up_ends_before_the_next_starts() {
+    let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let call = json!({ "left": "echo 1 > f; sleep 60.17; echo 2 > f", "then": "cat f; ps -e -o args | grep -c '^sleep 60[.]17' " });
     let outcome = runtime().block_on(dispatcher.call(ToolCall::new("twice", call))).unwrap();
@@ -273,30 +267,30 @@ fn a_command_that_was_given_up_is_over_before_the_next_one_runs() {
 }
 
 #[test]
-fn a_tool_that_only_reads_has_no_shell() {
-    let world = World::new();
+fn read_only_tool_has_no_shell() {
+    let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let outcome = runtime().block_on(dispatcher.call(ToolCall::new("looks", json!({})))).unwrap();
     assert_eq!(outcome.result, json!(false));
 }
 
 /// The command's shell writes its number and sleeps; gives it once it does.
-fn process(world: &World) -> rustix::process::Pid {
+fn process(world: &FailingSession) -> rustix::process::Pid {
     let file = world.files().join("pid");
     let number = || std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
-    until("the command runs", || number().is_some());
+    eventually("the command runs", || number().is_some());
     rustix::process::Pid::from_raw(number().unwrap()).unwrap()
 }
 
 fn until_gone(pid: rustix::process::Pid) {
-    until("the command ends", || rustix::process::test_kill_process(pid).is_err());
+    eventually("the command ends", || rustix::process::test_kill_process(pid).is_err());
 }
 
 const SLEEPS: &str = "echo $$ > pid.new; mv pid.new pid; exec sleep 60";
 
 #[test]
-fn the_end_of_the_runtime_ends_a_call() {
-    let world = World::new();
+fn call_ends_with_its_runtime() {
+    let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let runtime = runtime();
     let caller = dispatcher.clone();
@@ -304,13 +298,13 @@ fn the_end_of_the_runtime_ends_a_call() {
     let pid = process(&world);
     drop(runtime);
     until_gone(pid);
-    until("the end is recorded", || !world.events::<CallFinished>().is_empty());
+    eventually("the end is recorded", || !world.events::<CallFinished>().is_empty());
     assert_eq!(world.events::<CallFinished>()[0].status, CallStatus::Interrupted);
 }
 
 #[test]
-fn a_call_that_is_dropped_outside_of_a_runtime_kills_its_command() {
-    let world = World::new();
+fn call_dropped_outside_a_runtime_kills_its_command() {
+    let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     let runtime = runtime();
     let mut call = Box::pin(dispatcher.call(sh(SLEEPS)));
@@ -319,13 +313,13 @@ fn a_call_that_is_dropped_outside_of_a_runtime_kills_its_command() {
     let pid = process(&world);
     drop(call);
     until_gone(pid);
-    until("the end is recorded", || !world.events::<CallFinished>().is_empty());
+    eventually("the end is recorded", || !world.events::<CallFinished>().is_empty());
     assert_eq!(world.events::<CallFinished>()[0].status, CallStatus::Interrupted);
 }
 
 #[test]
-fn what_can_t_be_looked_into_stays_as_it_was() {
-    let world = World::new();
+fn unreadable_directory_keeps_its_recorded_entries() {
+    let world = FailingSession::new();
     std::fs::create_dir_all(world.files().join("d/e")).unwrap();
     for file in ["d/in", "d/e/deep", "out"] {
         std::fs::write(world.files().join(file), file).unwrap();
@@ -344,8 +338,8 @@ fn what_can_t_be_looked_into_stays_as_it_was() {
 }
 
 #[test]
-fn a_workspace_that_is_shared_is_filled_once() {
-    let world = World::new();
+fn shared_workspace_is_populated_once() {
+    let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
     let first = world.dispatcher(Arc::clone(&workspace));
     let write = ToolCall::new("write_file", json!({ "file_path": "a.txt", "content": "old" }));
@@ -358,8 +352,8 @@ fn a_workspace_that_is_shared_is_filled_once() {
 }
 
 #[test]
-fn a_disk_that_was_being_filled_is_filled_again() {
-    let world = World::new();
+fn half_populated_workspace_is_populated_again() {
+    let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     for file in ["a.txt", "b.txt"] {
         let write = ToolCall::new("write_file", json!({ "file_path": file, "content": file }));
@@ -382,8 +376,8 @@ fn a_disk_that_was_being_filled_is_filled_again() {
 }
 
 #[test]
-fn a_file_of_holes_is_noted_by_its_size() {
-    let world = World::new();
+fn sparse_file_is_recorded_by_its_size() {
+    let world = FailingSession::new();
     let rules = ShellRules {
         policy: CommandPolicy { auto_confirm: true, ..CommandPolicy::default() },
         budget: CaptureBudget { file_bytes: 10, step_bytes: 100, digest_bytes: 1 << 20 },
@@ -406,8 +400,8 @@ fn a_file_of_holes_is_noted_by_its_size() {
 }
 
 #[test]
-fn with_a_directory_goes_what_is_below_it_and_no_more_is_said() {
-    let world = World::new();
+fn deleted_directory_is_one_event() {
+    let world = FailingSession::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
     // Between a directory and what is below it others come in order.
     let make = "mkdir -p a/d a.b && touch a/x a/d/y a.b/z a-c";

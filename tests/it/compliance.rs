@@ -32,14 +32,14 @@ fn not_applicable(report: &ComplianceReport) -> Vec<&'static str> {
 }
 
 #[test]
-fn memory() {
+fn memory_workspace_is_compliant() {
     let report = block_on(check_workspace(Arc::new(MemoryWorkspace), Means::Processes));
     assert!(report.passed(), "{report}");
     assert_eq!(report.check("accepts").unwrap().outcome, CheckOutcome::Passed);
 }
 
 #[test]
-fn mock() {
+fn mock_workspace_is_compliant() {
     let mock = canned_answers()
         .into_iter()
         .try_fold(MockWorkspace::new(), |mock, rule| mock.answering(&rule.command, rule.answer))
@@ -56,20 +56,20 @@ fn mock() {
 }
 
 #[test]
-fn host() {
+fn host_workspace_is_compliant() {
     let directory = tempfile::tempdir().unwrap();
     let workspace = HostWorkspace::open(&directory.path().join("files"), &HostOptions::default()).unwrap();
     check_all(Arc::new(workspace));
 }
 
 #[test]
-fn podman() {
+fn podman_workspace_is_compliant() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     check_podman(&options);
 }
 
 #[test]
-fn podman_on_a_plain_directory() {
+fn podman_workspace_without_overlay_is_compliant() {
     let Some(options) = Rig::options(Kind::Plain) else { return };
     check_podman(&options);
 }

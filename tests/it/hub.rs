@@ -20,7 +20,7 @@ fn write(path: &str) -> ToolCall {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_open_one_workspace_and_it_closes_when_nobody_uses_it() {
+async fn hub_shares_a_workspace_and_closes_it_unused() {
     let (_directory, hub) = hub();
     let spec = WorkspaceSpec::parse("host", &json!({})).unwrap();
     let session = hub.create(Some("demo".to_owned()), &spec, &[]).await.unwrap();
@@ -50,7 +50,7 @@ async fn many_open_one_workspace_and_it_closes_when_nobody_uses_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn children_begin_merge_and_go() {
+async fn hub_starts_merges_and_removes_children() {
     let (_directory, hub) = hub();
     let parent = hub.create(None, &WorkspaceSpec::Memory, &[]).await.unwrap();
     let child = hub.start_child(parent.session().id(), ForkOptions::new(Isolation::Fork)).await.unwrap();
@@ -69,7 +69,7 @@ async fn children_begin_merge_and_go() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_made_ready_leaves_nothing() {
+async fn hub_failed_create_leaves_no_session() {
     let (directory, hub) = hub();
     let mount = foldspace::MountSpec { host_path: directory.path().into(), ..Default::default() };
     let refused = hub.create(Some("demo".to_owned()), &WorkspaceSpec::Memory, &[mount]).await;
@@ -78,7 +78,7 @@ async fn a_session_that_cannot_be_made_ready_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn one_process_has_a_workspace() {
+async fn hub_workspace_belongs_to_one_process() {
     let (directory, hub) = hub();
     let session = hub.create(Some("demo".to_owned()), &WorkspaceSpec::Memory, &[]).await.unwrap();
     // What another process would have: its own handle of the store's directory.

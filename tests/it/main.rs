@@ -15,7 +15,6 @@ mod capture;
 mod cli;
 mod compliance;
 mod engine;
-mod golden;
 mod house;
 mod http;
 mod hub;
@@ -28,5 +27,16 @@ mod rewind;
 mod rig;
 mod rootless;
 mod sharing;
-mod store;
 mod tidy;
+
+/// Does the work of a process that a test has started; no test itself.
+#[test]
+#[ignore = "the tests start it"]
+fn process_entry() {
+    let (work, orders) = rig::ordered();
+    match work.as_str() {
+        "keep_warm" => sharing::warm::keep_until_killed(),
+        "merge_or_rewind" => merge::killed::merge_or_rewind(&orders),
+        _ => panic!("no process does {work}"),
+    }
+}

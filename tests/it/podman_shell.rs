@@ -58,21 +58,21 @@ fn a_container_s_life(rig: &Rig) {
 }
 
 #[test]
-fn on_an_overlay_it_starts_runs_and_stops() {
+fn podman_shell_on_overlay_starts_runs_and_stops() {
     if let Some(rig) = Rig::new(Kind::Overlay) {
         a_container_s_life(&rig);
     }
 }
 
 #[test]
-fn on_a_plain_directory_it_starts_runs_and_stops() {
+fn podman_shell_on_plain_directory_starts_runs_and_stops() {
     if let Some(rig) = Rig::new(Kind::Plain) {
         a_container_s_life(&rig);
     }
 }
 
 #[test]
-fn what_it_can_t_do_it_says() {
+fn podman_shell_refuses_what_it_cannot_do() {
     let Some(rig) = Rig::new(Kind::Plain) else { return };
     for (params, words) in [
         (json!({ "action": "exec" }), "needs a command"),

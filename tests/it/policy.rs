@@ -78,7 +78,7 @@ fn name_of(decision: &Decision) -> &'static str {
 }
 
 #[test]
-fn every_command_of_the_fixture_is_decided_as_it_says() {
+fn policy_decides_fixture_as_noted() {
     let mut wrong = Vec::new();
     for case in cases() {
         let policy = CommandPolicy { allow: case.allow.clone(), ..CommandPolicy::default() };
@@ -92,7 +92,7 @@ fn every_command_of_the_fixture_is_decided_as_it_says() {
 }
 
 #[test]
-fn no_confirmation_and_no_entry_lifts_a_denial() {
+fn policy_denial_is_lifted_by_nothing() {
     for case in cases().into_iter().filter(|case| case.decision == "deny") {
         let command = case.command.to_string();
         let programs = ["rm", "sh", "bash", "sudo", "curl", "dd", "chmod", command.as_str()];
@@ -105,7 +105,7 @@ fn no_confirmation_and_no_entry_lifts_a_denial() {
 }
 
 #[test]
-fn every_text_that_was_tried_is_decided_as_it_says() {
+fn policy_decides_tried_texts_as_noted() {
     let mut wrong = Vec::new();
     for Tried { command, decision, listed, confirmed, .. } in lines("tried.jsonl") {
         let all: Vec<String> = LISTED.split_whitespace().map(str::to_owned).collect();
@@ -123,7 +123,7 @@ fn every_text_that_was_tried_is_decided_as_it_says() {
 }
 
 #[test]
-fn nothing_that_was_denied_or_asked_about_is_allowed_without_a_question() {
+fn policy_allows_nothing_once_denied_or_asked() {
     let of_cases = cases().into_iter().map(|case| {
         let was = case.was.clone().unwrap_or(case.decision.clone());
         (case.command.to_string(), was, case.decision)
@@ -137,7 +137,7 @@ fn nothing_that_was_denied_or_asked_about_is_allowed_without_a_question() {
 }
 
 #[test]
-fn yes_answers_for_what_was_denied_only_where_the_text_names_no_danger() {
+fn policy_yes_answers_once_denied_text_only_without_danger() {
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     let mut runs = Vec::new();
     for case in cases() {

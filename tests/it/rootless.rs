@@ -3,26 +3,26 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::engine::{Rootless, rootless};
+use crate::rig::{Running, eventually, named_at, told};
 
 /// Held by the test that has the engine. Podman 4.3 looks up a user's further ids in a library that is not safe for
 /// threads: two containers made at once can end its service.
 static ENGINE: Mutex<()> = Mutex::new(());
 
 /// A user with a home of its own, in which the program is.
-struct Person {
+struct RootlessUser {
     home: tempfile::TempDir,
     engine: Rootless,
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Person {
+impl RootlessUser {
     /// None where there is no engine for it.
     fn new() -> Option<Self> {
         let engine = rootless()?;
@@ -110,17 +110,13 @@ impl Person {
     /// How many containers the engine has for the session of these files, running or not.
     fn containers(&self) -> usize {
         let session = self.files().parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
-        crate::rig::named_at(&self.engine.url, &format!("foldspace-{session}")).len()
+        named_at(&self.engine.url, &format!("foldspace-{session}")).len()
     }
 
     fn verify(&self) {
         let verified = self.output(&["verify"]);
         assert!(verified.status.success(), "{}", told(&verified));
     }
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 fn shell(command: &str) -> (&'static str, Value) {
@@ -145,8 +141,8 @@ fn below(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn commands_change_files_of_the_caller_and_become_events() {
-    let Some(person) = Person::new() else { return };
+fn rootless_command_changes_become_events() {
+    let Some(person) = RootlessUser::new() else { return };
     let made = person.run(&[
         shell("id -u && echo one > f && mkdir d && ln -s f d/link && printf x > d/x && chmod 700 d/x"),
         ("write_file", json!({ "file_path": "w", "content": "written\n" })),
@@ -175,8 +171,8 @@ fn commands_change_files_of_the_caller_and_become_events() {
 }
 
 #[test]
-fn a_later_process_goes_on_with_the_files() {
-    let Some(person) = Person::new() else { return };
+fn rootless_session_is_continued_by_later_process() {
+    let Some(person) = RootlessUser::new() else { return };
     person.run(&[shell("echo one > f && echo secret > shut && chmod 000 shut && mkdir closed && chmod 000 closed")]);
     let drifted = person.files().join("drifted");
     std::fs::write(&drifted, "from outside\n").unwrap();
@@ -185,28 +181,15 @@ fn a_later_process_goes_on_with_the_files() {
     assert!(person.printed(&["log", "s"]).contains("DriftFound"));
     // Killed in the middle: what it had done is found, and its container does not stay.
     let mut command = person.command(&["exec", "s", "--sh", "--", "echo begun > g; sleep 100"]);
-    let mut child = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut child = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begun = person.files().join("g");
-    let came = (0..600).any(|_| {
-        std::thread::sleep(Duration::from_millis(50));
-        begun.exists()
-    });
-    assert!(came, "no command has begun in 30 s");
+    eventually("the command runs", || begun.exists());
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     assert_eq!(person.containers(), 1, "nobody could remove it");
     assert_eq!(person.sh("cat g f"), "begun\none\ntwo");
     assert_eq!(person.containers(), 0);
     person.verify();
-}
-
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }
 
 const CONFINED: &str = "
@@ -217,8 +200,8 @@ unshare --user true 2>/dev/null && echo a user namespace
 cat /proc/1/environ 2>/dev/null | wc -c";
 
 #[test]
-fn a_command_is_as_confined_as_with_root_s_engine() {
-    let Some(person) = Person::new() else { return };
+fn rootless_command_is_confined_as_with_root_engine() {
+    let Some(person) = RootlessUser::new() else { return };
     let made = person.run(&[shell(CONFINED)]);
     let nothing = "0000000000000000";
     let caps: String = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}: {nothing}\n")).concat();
@@ -229,8 +212,8 @@ fn a_command_is_as_confined_as_with_root_s_engine() {
 }
 
 #[test]
-fn nothing_leads_out_to_what_the_caller_may_read() {
-    let Some(person) = Person::new() else { return };
+fn rootless_links_lead_nowhere() {
+    let Some(person) = RootlessUser::new() else { return };
     let secret = person.home.path().join("secret");
     std::fs::write(&secret, "the caller's own").unwrap();
     person.own(&secret);
@@ -255,8 +238,8 @@ fn nothing_leads_out_to_what_the_caller_may_read() {
 }
 
 #[test]
-fn who_leaves_the_group_and_session_dies_with_the_command() {
-    let Some(person) = Person::new() else { return };
+fn rootless_daemons_die_with_their_command() {
+    let Some(person) = RootlessUser::new() else { return };
     let look = "grep -lszx '[9]8765' /proc/[0-9]*/cmdline | wc -l";
     let leave = "(setsid setsid sh -c 'sleep 98765; true' >/dev/null 2>&1 &)";
     let made = person.run(&[
@@ -270,8 +253,8 @@ fn who_leaves_the_group_and_session_dies_with_the_command() {
 }
 
 #[test]
-fn what_is_not_enforced_is_said() {
-    let Some(person) = Person::new() else { return };
+fn rootless_doctor_names_limits_not_enforced() {
+    let Some(person) = RootlessUser::new() else { return };
     let doctor = person.json(&["doctor"]);
     let finding = |what: &str| {
         let found = doctor.as_array().unwrap().iter().find(|finding| finding["what"] == what);
@@ -291,8 +274,8 @@ fn what_is_not_enforced_is_said() {
 }
 
 #[test]
-fn root_is_refused_by_a_user_s_engine_with_what_to_do() {
-    let Some(person) = Person::new().filter(|_| rustix::process::geteuid().is_root()) else { return };
+fn rootless_engine_refuses_root_with_hint() {
+    let Some(person) = RootlessUser::new().filter(|_| rustix::process::geteuid().is_root()) else { return };
     let story = person.home.path().join("story.jsonl");
     std::fs::write(&story, json!({ "tool": "shell_execute", "params": { "command": "true" } }).to_string()).unwrap();
     let ran = person.mine(&["run", "--yes", "--backend", "podman", "--session", "s", "story.jsonl"]).output().unwrap();

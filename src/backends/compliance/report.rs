@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn it_prints_as_a_list() {
+    fn compliance_report_prints_as_list() {
         let failed = CheckOutcome::Failed { seen: "it is not".to_owned() };
         let report =
             report([CheckOutcome::Passed, failed, CheckOutcome::NotApplicable { reason: "no shell".to_owned() }]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_promises_nothing_has_not_passed() {
+    fn compliance_report_without_checks_has_not_passed() {
         let not_applicable = || CheckOutcome::NotApplicable { reason: String::new() };
         assert!(report([CheckOutcome::Passed, not_applicable()]).passed());
         assert!(!report([not_applicable(), not_applicable()]).passed());

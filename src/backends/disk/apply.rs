@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_not_be_put_back_is_kept_where_the_error_says() {
+    fn apply_failed_undo_keeps_file_at_named_path() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         for made in ["files", "aside"] {

@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the tests make the host's files")]
-    fn no_step_leads_out() {
+    fn beneath_refuses_steps_that_lead_out() {
         let directory = tempfile::tempdir().unwrap();
         let host = directory.path().canonicalize().unwrap();
         std::fs::create_dir_all(host.join("top/a/b")).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_may_be_longer_than_the_kernel_takes() {
+    fn beneath_opens_paths_over_kernel_limit() {
         let directory = tempfile::tempdir().unwrap();
         let top = open_in(rustix::fs::CWD, directory.path(), OFlags::DIRECTORY).unwrap();
         let name = "n".repeat(200);

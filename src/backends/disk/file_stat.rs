@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_is_known_by_its_whole_time() {
+    fn stat_of_made_file_compares_nanoseconds() {
         let modified = rustix::time::Timespec { tv_sec: 7, tv_nsec: 123_456_789 };
         let stamp = |modified, size| FileStat { device: 1, inode: 1, size, modified, changed: 0, mode: 0o100_644 };
         let made = MadeStat::Leaf { bytes: 5, modified };
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_in_the_tick_of_the_look_is_fresh() {
+    fn stat_changed_in_tick_of_scan_is_fresh() {
         let stamp = |changed| FileStat { device: 1, inode: 1, size: 1, modified: 0, changed, mode: 0o100_644 };
         let look = FileTime(10 * SECOND + 7);
         assert!(stamp(10 * SECOND + 7).is_fresh(look));

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_blank_until_it_was_filled_whole() {
+    fn populate_marker_is_blank_until_done() {
         let directory = tempfile::tempdir().unwrap();
         let open = |is_new| PopulateMarker::new("host", directory.path().join("note"), is_new);
         let interrupted = open(true);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "what a killed process leaves is put there")]
-    fn what_is_between_two_states_is_told_to_a_later_process() {
+    fn populate_marker_keeps_intent_for_later_process() {
         let directory = tempfile::tempdir().unwrap();
         let open = || PopulateMarker::new("host", directory.path().join("note"), false);
         let changing = open();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_can_not_be_made_is_an_error() {
+    fn populate_marker_unwritable_is_an_error() {
         let blank = PopulateMarker::new("host", PathBuf::from("/nowhere/note"), true);
         assert!(blank.filling().unwrap_err().reason.contains("/nowhere/note"));
         assert!(blank.unsettled(b"x").unwrap_err().reason.contains("/nowhere/note"));

@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tight_container_has_no_faults() {
+    fn confinement_of_tight_container_has_no_faults() {
         assert_eq!(of(STATUS).faults(65534), Vec::<String>::new());
         assert!(!of(STATUS).has_limits(&PodmanOptions::default()));
     }
 
     #[test]
-    fn limits_are_those_that_were_asked_for() {
+    fn confinement_checks_limits() {
         let asked = PodmanOptions { memory_bytes: 1 << 30, pids: 512, cpus: 1.5, ..PodmanOptions::default() };
         let limits = |memory, pids, quota| Confinement {
             memory_bytes: Some(memory),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hole_is_named() {
+    fn confinement_names_every_hole() {
         assert_eq!(Confinement::default().faults(65534).len(), 3);
         assert_eq!(of(&STATUS.replace("CapBnd:\t0", "CapBnd:\t1")).faults(65534), ["it has capabilities"]);
         assert_eq!(of(&STATUS.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")).faults(65534), ["it may gain privileges"]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn writable_mounts_beside_the_known_ones_are_named() {
+    fn confinement_names_writable_mounts() {
         let mount = |id: u32, below: u32, place: &str, options: &str, system: &str| {
             format!("{id} {below} 0:1 / {place} {options},nosuid shared:7 - tmpfs tmpfs {system},size=1k\n")
         };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_read() {
+    fn confinement_reads_quotas() {
         assert_eq!(quota("100000 100000\n"), Some((100_000, 100_000)));
         assert_eq!(quota("max 100000\n"), None);
     }

@@ -218,7 +218,7 @@ mod tests {
         {"Name":"b","URI":"unix:///b.sock","Default":true}]"#;
 
     #[test]
-    fn what_comes_first_wins() {
+    fn connection_first_source_wins() {
         let mut told = ConnectionSource {
             list: Some(LIST),
             sockets: vec!["/u/podman/podman.sock"],
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_come_last_the_user_s_before_the_system_s() {
+    fn connection_user_socket_precedes_system_socket() {
         let mut told = ConnectionSource {
             sockets: vec!["/u/podman/podman.sock", "/run/podman/podman.sock"],
             ..ConnectionSource::default()
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_used_is_said() {
+    fn connection_unusable_is_named() {
         let told = ConnectionSource {
             variables: BTreeMap::from([("PODMAN_CONNECTION", "c")]),
             list: Some(LIST),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_no_answer_is_said_with_what_is_found_instead() {
+    fn connection_list_malformed_names_fallback() {
         for (list, why) in [("{", "was not understood"), ("hangs", "gave no answer")] {
             let mut told = ConnectionSource { list: Some(list), ..ConnectionSource::default() };
             assert!(resolve(None, &told).unwrap_err().contains(why));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_not_waited_for_without_end() {
+    fn connection_list_program_times_out() {
         let sh = |text: &str| {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", text]);

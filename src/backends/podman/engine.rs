@@ -362,7 +362,7 @@ mod tests {
     use super::foreign;
 
     #[test]
-    fn an_engine_serves_its_own_user() {
+    fn engine_serves_its_own_user() {
         let url = "unix:///e.sock";
         assert_eq!(foreign(url, true, Some(1000), 1000), None);
         assert_eq!(foreign(url, true, None, 1000), None, "nobody knows who is at the other end of a network");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_s_engine_is_refused_with_what_to_do() {
+    fn engine_of_another_user_is_refused_with_hint() {
         let refused = |rootless, owner, me| foreign("unix:///e.sock", rootless, owner, me).unwrap();
         let by_root = refused(true, Some(1000), 0);
         assert!(

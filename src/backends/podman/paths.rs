@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_is_there_keeps_its_mode() {
+    fn cache_existing_directory_keeps_mode() {
         let place = tempfile::tempdir().unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_directory_that_is_removed_has_a_new_one() {
+    fn cache_lock_of_removed_directory_is_taken_anew() {
         let place = tempfile::tempdir().unwrap();
         let overlay = OverlayDir::new(place.path(), "one", "layers");
         let first = hold(&overlay).unwrap();

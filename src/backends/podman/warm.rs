@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_container_depends_on_tells_options_apart() {
+    fn warm_key_covers_container_options_only() {
         let one = PodmanOptions::default();
         let same = PodmanOptions { pull: true, idle_seconds: 1, reserve_bytes: 1, ..one.clone() };
         assert_eq!(essence(&one), essence(&same));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn where_none_can_be_made_the_reason_is_told() {
+    fn warm_failure_names_the_reason() {
         let nowhere = PodmanOptions { connection: Some("unix:///nowhere.sock".to_owned()), ..Default::default() };
         let warm = WarmContainers::keep(&nowhere, 1).unwrap();
         let told = warm.wait(Duration::from_secs(60)).unwrap_err();

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_passed_on_from_anywhere() {
+    fn mcp_config_passes_arguments() {
         let given = |words: &[&str]| arguments(words.iter().map(OsString::from)).unwrap();
         let here = std::env::current_dir().unwrap().display().to_string();
         let args = given(&["--data", "mcp", "mcp", "--print-config", "claude", "--mount=./src:/work", "--yes"]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_is_as_toml_is() {
+    fn mcp_config_toml_is_valid() {
         let text = McpClientKind::Codex.snippet(&start());
         let wanted = "[mcp_servers.foldspace]\ncommand = \"/opt/foldspace\"\n\
                       args = [\"mcp\", \"--session\", \"a \\\"b\\\" \\\\\"]\n\n\
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_has_a_snippet() {
+    fn mcp_config_covers_every_client() {
         for client in McpClientKind::value_variants().iter().filter(|client| **client != McpClientKind::Codex) {
             let document: Value = serde_json::from_str(&client.snippet(&start())).unwrap();
             let servers = document.as_object().unwrap().values().next().unwrap();

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_names_its_session() {
+    fn session_name_comes_from_script() {
         let name = |path: &str| name_of_script(Path::new(path));
         assert_eq!(name("/a/fix bug (2).jsonl"), "fix-bug--2");
         assert_eq!(name("/a/first-run/script.jsonl"), "first-run");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_gets_a_number() {
+    fn session_name_taken_gets_a_number() {
         let taken = ["a", "a-2", "b-2"].map(str::to_owned);
         assert_eq!(["a", "b", "c"].map(|name| free_name(name, &taken)), ["a-3", "b", "c"]);
     }

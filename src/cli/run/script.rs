@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_blank_lines_are_skipped() {
+    fn script_skips_comments_and_blank_lines() {
         let script = b"\xef\xbb\xbf# one\n\n  // two\r\n{\"tool\":\"ls\"}\r\n{\"tool\":\"rm\",\"expect\":\"error\",\"agent\":\"a\"}";
         let steps = read(script).unwrap();
         assert_eq!(
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_line() {
+    fn script_error_names_its_line() {
         let message = |text: &[u8]| read(text).unwrap_err();
         assert_eq!(message(b"{}"), "line 1 of it: missing field `tool` (column 2)");
         let unknown = message(b"\n{\"tool\":\"ls\",\"parms\":{}}");

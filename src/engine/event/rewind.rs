@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_comes_back_from_the_journal_and_from_json() {
+    fn slice_restored_round_trips() {
         let mut bytes = Vec::new();
         event().encode(&mut bytes).unwrap();
         assert_eq!(SliceRestored::decode(1, &bytes).unwrap(), event());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_none_are_an_error() {
+    fn slice_restored_malformed_is_an_error() {
         let mut bytes = Vec::new();
         event().encode(&mut bytes).unwrap();
         for end in 0..bytes.len() {

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_known_again() {
+    fn lines_are_matched_after_edit() {
         assert_eq!(of(&["a", "b", "c"], &["a", "x", "c"]), [Some(0), None, Some(2)]);
         assert_eq!(of(&["a", "b"], &["z", "a", "b", "y"]), [None, Some(0), Some(1), None]);
         assert_eq!(of(&["a", "b", "c", "d"], &["a", "d"]), [Some(0), Some(3)]);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_told() {
+    fn lines_over_limit_are_reported() {
         let texts: Vec<String> = (0..COMPARED_MAX).map(|at| format!("{at}\n")).collect();
         let forward: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
         let backward: Vec<&[u8]> = forward.iter().rev().copied().collect();
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_is_a_common_subsequence(
+        fn lines_kept_are_a_common_subsequence(
             old in proptest::collection::vec(0_u8..5, 0..30),
             new in proptest::collection::vec(0_u8..5, 0..30),
         ) {

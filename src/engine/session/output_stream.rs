@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_subscriber_unless_it_is_to_miss_nothing() {
+    fn output_blocks_only_for_lossless_subscriber() {
         let outputs = Outputs::default();
         let (some, all) = (outputs.subscribe(None), outputs.subscribe_to_all(None));
         std::thread::scope(|scope| {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_a_call_misses_nothing_for_another_ones_output() {
+    fn output_of_one_call_displaces_no_other() {
         let outputs = Outputs::default();
         let (of_one, of_other) = (outputs.subscribe(Some(1)), outputs.subscribe_to_all(Some(2)));
         (0..WAITING_MAX * 2).for_each(|_| outputs.show(|| CommandOutput { call: 7, ..piece("noise") }));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lets_go_or_goes_away_is_not_waited_for() {
+    fn output_dropped_subscriber_is_not_awaited() {
         let outputs = Outputs::default();
         let all = outputs.subscribe_to_all(None);
         std::thread::scope(|scope| {

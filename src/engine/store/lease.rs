@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_had_by_one_and_names_who_has_it() {
+    fn lease_names_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let session = SessionId::from_bytes([7; 16]);
         let holder = LeaseHolder { process: 12, command: "somebody".to_owned(), address: Some("run/a".into()) };
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_who_take_it_one_has_it_at_a_time() {
+    fn lease_has_one_owner_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
         let (session, having) = (SessionId::from_bytes([7; 16]), std::sync::atomic::AtomicU32::new(0));
         std::thread::scope(|scope| {

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_tells_whether_others_had_it() {
+    fn name_lock_reports_other_turns() {
         let directory = tempfile::tempdir().unwrap();
         let (one, two) = (NameLock::of(directory.path()), NameLock::of(directory.path()));
         let others = |naming: &NameLock| naming.turn().unwrap().others_had_it();

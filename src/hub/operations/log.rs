@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_on_one_page() {
+    fn log_page_holds_each_call_once() {
         let session = session();
         let ended = begin(&session, json!({}));
         end(&session, ended);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_no_more_than_a_result_may() {
+    fn log_page_fits_result_limit() {
         let session = session();
         let large = || json!({ "x": "y".repeat(700_000) });
         let both = [begin(&session, large()), begin(&session, large())];

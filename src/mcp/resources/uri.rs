@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_they_are_written() {
+    fn resource_uri_round_trips() {
         let uris = [
             "foldspace://demo/files/src/main.rs",
             "foldspace://demo/files/a%20b%25%3F.txt?at=12",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn resource_uri_malformed_is_refused() {
         let long = format!("foldspace://demo/nothing/{}", "x/".repeat(40_000));
         let deep = format!("foldspace://demo/files/{}", "x/".repeat(9_000));
         let uris = [

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_back_counts_while_it_is_worked_on() {
+    fn in_flight_cancelled_request_still_counts() {
         let (under_way, id) = (InFlightRequests::default(), RequestId::Number(1));
         let slot = under_way.begin(id.clone(), Order::Free);
         under_way.cancel(&id);

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_bounded() {
+    async fn reader_line_is_bounded() {
         let whole = |text: &[u8]| InputLine::Whole(text.to_vec());
         assert_eq!(lines(b"one\r\n\n  \ntwo\n").await, [whole(b"one"), whole(b"two")]);
         assert_eq!(lines(b"12345678\n123456789\nok\n").await, [whole(b"12345678"), InputLine::TooLong, whole(b"ok")]);

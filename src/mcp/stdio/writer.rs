@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_does_not_read_is_given_up() {
+    async fn writer_gives_up_blocked_client() {
         let (mut theirs, ours) = tokio::io::duplex(16);
         let writer = LineWriter::new(ours, CancellationToken::new());
         let long = "x".repeat(100);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_reads_is_told_to_the_end() {
+    async fn writer_serves_reader_to_the_end() {
         let (mut theirs, ours) = tokio::io::duplex(16);
         let writer = LineWriter::new(ours, CancellationToken::new());
         writer.gone.cancel();

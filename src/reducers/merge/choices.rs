@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deepest_choice_counts() {
+    fn merge_choice_deepest_path_wins() {
         let path = |text: &str| EntryPath::lookup(text).unwrap();
         let mut choices = MergeChoices::default();
         assert_eq!(choices.side(&path("a")), None);

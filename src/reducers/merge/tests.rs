@@ -105,7 +105,7 @@ fn check_conflict(base: &Tree, ours: &Tree, theirs: &Tree, path: &str, kind: Con
 }
 
 #[test]
-fn each_conflict_has_its_kind_and_both_ways_out() {
+fn merge_conflict_has_kind_and_both_choices() {
     use ConflictKind as Kind;
     let base =
         Tree::default().file("d/a", "1\n2\n3\n").file("d/b", "b").file("bin", "\0").link("l", "a").file("x", "x");
@@ -134,7 +134,7 @@ fn each_conflict_has_its_kind_and_both_ways_out() {
 }
 
 #[test]
-fn what_goes_together_is_merged() {
+fn merge_of_separate_changes_is_clean() {
     let base = Tree::default().file("a", "1\n2\n3\n4\n").file("d/x", "x").file("d/e/y", "y").script("run", "1\n2\n3\n");
     let ours = base.clone().file("a", "one\n2\n3\n4\n").without("d/x").file("run", "1\n2\n3\n").file("ours", "new");
     let theirs =
@@ -148,7 +148,7 @@ fn what_goes_together_is_merged() {
 }
 
 #[test]
-fn a_directory_stays_while_something_in_it_does() {
+fn merge_keeps_directory_with_contents() {
     let base = Tree::default().file("d/a", "a").file("d/b", "b").file("d/e/c", "c");
     let (ours, theirs) = (base.clone().file("d/a", "changed"), base.clone().without("d"));
     let plan = planned(&base, &ours, &theirs, &choosing(MergeSide::Ours));
@@ -158,7 +158,7 @@ fn a_directory_stays_while_something_in_it_does() {
 }
 
 #[test]
-fn a_directory_becomes_a_file_and_a_file_a_directory() {
+fn merge_swaps_directory_and_file() {
     let base = Tree::default().file("d/a", "a").file("d/e/b", "b").file("f", "f");
     let theirs = base.clone().file("d", "now a file").without("f").file("f/g", "now in a directory");
     let plan = planned(&base, &base, &theirs, &MergeChoices::default());
@@ -171,7 +171,7 @@ fn incomplete(content: [u8; 32], size: u64) -> Node {
 }
 
 #[test]
-fn what_was_never_kept_can_only_stay_as_the_parent_has_it() {
+fn merge_of_unkept_file_keeps_parent() {
     let base = Tree::default().file("big", "small").put("old", incomplete([3; 32], 9));
     let theirs = base.clone().put("big", incomplete([7; 32], 1 << 30));
     assert_eq!(conflicts(&base, &base, &theirs), [("big".to_owned(), ConflictKind::Incomplete)]);
@@ -187,7 +187,7 @@ fn what_was_never_kept_can_only_stay_as_the_parent_has_it() {
 }
 
 #[test]
-fn special_files_stay_away() {
+fn merge_leaves_special_files_out() {
     let fifo = || Node::Special { special: Special::Fifo };
     let base = Tree::default().file("a", "a").put("old", fifo());
     let theirs = base.clone().put("pipe", fifo()).put("a", fifo()).without("old");
@@ -198,7 +198,7 @@ fn special_files_stay_away() {
 }
 
 #[test]
-fn large_texts_are_not_merged_by_lines() {
+fn merge_of_large_text_is_not_by_lines() {
     let long = |first: &str| format!("{first}\n{}", "line\n".repeat(MERGED_LINES_MAX));
     let base = Tree::default().file("a", &long("1"));
     let (ours, theirs) =
@@ -278,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn merges_are_what_the_plain_rule_says(common in edits(), own in edits(), childs in edits()) {
+    fn merge_equals_plain_rule(common in edits(), own in edits(), childs in edits()) {
         let base = edited(Tree::default(), &common);
         let (ours, theirs) = (edited(base.clone(), &own), edited(base.clone(), &childs));
         let plan = planned(&base, &ours, &theirs, &MergeChoices::default());
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn either_side_can_be_chosen_for_all(common in edits(), own in edits(), childs in edits()) {
+    fn merge_choice_of_one_side_for_all(common in edits(), own in edits(), childs in edits()) {
         let base = edited(Tree::default(), &common);
         let (ours, theirs) = (edited(base.clone(), &own), edited(base.clone(), &childs));
         for side in [MergeSide::Ours, MergeSide::Theirs] {
@@ -320,7 +320,7 @@ proptest! {
     }
 
     #[test]
-    fn only_what_both_changed_is_a_conflict(common in edits(), childs in edits()) {
+    fn merge_conflicts_only_where_both_changed(common in edits(), childs in edits()) {
         let base = edited(Tree::default(), &common);
         let theirs = edited(base.clone(), &childs);
         let one_sided = planned(&base, &base, &theirs, &MergeChoices::default());
@@ -333,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn once_merged_there_is_nothing_left_to_merge(common in edits(), own in edits(), childs in edits()) {
+    fn merge_again_is_empty(common in edits(), own in edits(), childs in edits()) {
         let base = edited(Tree::default(), &common);
         let (ours, theirs) = (edited(base.clone(), &own), edited(base.clone(), &childs));
         let plan = planned(&base, &ours, &theirs, &choosing(MergeSide::Theirs));
@@ -344,7 +344,7 @@ proptest! {
     }
 
     #[test]
-    fn conflicts_of_swapped_sides_are_the_same(common in edits(), own in edits(), childs in edits()) {
+    fn merge_of_swapped_sides_has_same_conflicts(common in edits(), own in edits(), childs in edits()) {
         let base = edited(Tree::default(), &common);
         let (ours, theirs) = (edited(base.clone(), &own), edited(base.clone(), &childs));
         let paths = |ours: &Tree, theirs: &Tree| {

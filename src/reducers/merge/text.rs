@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_only_one_side_changed_are_taken() {
+    fn text_merge_takes_lines_of_one_side() {
         assert_eq!(merged("1\n2\n3\n4\n5\n", "1\ntwo\n3\n4\n5\n", "1\n2\n3\n4\n").unwrap(), "1\ntwo\n3\n4\n");
         assert_eq!(merged("1\n2\n3\n", "0\n1\n2\n3\n", "1\n2\n3\n4\n").unwrap(), "0\n1\n2\n3\n4\n");
         assert_eq!(merged("1\n2\n3\n", "1\nx\n3\n", "1\nx\n3\n").unwrap(), "1\nx\n3\n");
     }
 
     #[test]
-    fn the_same_lines_and_those_beside_them_conflict() {
+    fn text_merge_adjacent_lines_conflict() {
         assert_eq!(merged("1\n2\n3\n", "1\na\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(None)));
         assert_eq!(merged("1\n2\n3\n", "1\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(None)));
         assert_eq!(merged("1\n2\n3\n4\n", "1\na\n3\n4\n", "1\n2\nb\n4\n"), Err(MergedLines::Conflict(None)));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_stay_as_they_were() {
+    fn text_merge_keeps_line_ends() {
         assert_eq!(merged("1\r\n2\r\n3\r\n", "a\r\n2\r\n3\r\n", "1\r\n2\r\nc\r\n").unwrap(), "a\r\n2\r\nc\r\n");
         assert_eq!(merged("1\n2\n3", "a\n2\n3", "1\n2\nc").unwrap(), "a\n2\nc");
         assert_eq!(merged("1\n2\n3\n", "a\n2\n3\n", "1\n2\n3").unwrap(), "a\n2\n3");
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_too_long_is_not_begun() {
+    fn text_merge_over_limit_is_not_begun() {
         let many = "x\n".repeat(MERGED_LINES_MAX + 1);
         assert_eq!(merged(&many, &format!("a\n{many}"), &format!("{many}b\n")), Err(MergedLines::TooMany));
         assert_eq!(merge(b"\xff", b"a", b"b", None), MergedLines::NoText);
     }
 
     #[test]
-    fn a_choice_is_for_the_lines_in_conflict_only() {
+    fn text_merge_choice_covers_conflicts_only() {
         let (base, ours, theirs) = ("1\n2\n3\n4\n5\n", "one\n2\nours\n4\n5\n", "1\n2\ntheirs\n4\nfive\n");
         let decided = |side| merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), Some(side));
         let conflict = |text: &str| MergedLines::Conflict(Some(text.as_bytes().to_vec()));
@@ -122,7 +122,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
         #[test]
-        fn merge_one_side_unchanged_gives_the_other(base in text(), changed in text()) {
+        fn text_merge_with_one_side_unchanged_gives_the_other(base in text(), changed in text()) {
             let all = MergedLines::Merged(changed.clone());
             prop_assert_eq!(merge(&base, &base, &changed, None), MergedLines::Merged(changed.clone()));
             prop_assert_eq!(merge(&base, &changed, &base, None), MergedLines::Merged(changed.clone()));
@@ -130,7 +130,7 @@ mod tests {
         }
 
         #[test]
-        fn merge_sides_swapped_gives_the_same(base in bytes(), ours in bytes(), theirs in bytes()) {
+        fn text_merge_of_swapped_sides_is_the_same(base in bytes(), ours in bytes(), theirs in bytes()) {
             prop_assert_eq!(merge(&base, &ours, &theirs, None), merge(&base, &theirs, &ours, None));
             let chosen = merge(&base, &ours, &theirs, Some(MergeSide::Ours));
             prop_assert_eq!(chosen, merge(&base, &theirs, &ours, Some(MergeSide::Theirs)));

@@ -184,7 +184,7 @@ mod tests {
     use crate::engine::event::Node;
 
     #[test]
-    fn a_change_shows_though_a_clone_was_read_after_its_place_was_found() {
+    fn leaf_change_is_visible_despite_read_clone() {
         let entry = |version| {
             let time = Timestamp(0);
             Entry { node: Node::Directory, version, created_at: time, updated_at: time }

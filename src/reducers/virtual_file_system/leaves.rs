@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn leaves_are_as_a_plain_map(
+        fn leaves_equal_a_plain_map(
             steps in prop::collection::vec((any::<bool>(), 0_u16..2000), 0..1500),
             bounds in prop::collection::vec((0_u16..2000, 0_u16..2000), 0..20),
         ) {

@@ -133,7 +133,7 @@ mod tests {
     proptest! {
         /// Whatever is put in and taken out: it holds what a plain map holds.
         #[test]
-        fn it_is_a_map(steps in proptest::collection::vec((0_u8..4, "[ab](/[abc]){0,2}"), 1..200)) {
+        fn table_equals_a_plain_map(steps in proptest::collection::vec((0_u8..4, "[ab](/[abc]){0,2}"), 1..200)) {
             let (mut table, mut model) = (EntryTable::default(), BTreeMap::new());
             for ((step, path), version) in steps.into_iter().zip(1..) {
                 let path = EntryPath::lookup(&path).unwrap();

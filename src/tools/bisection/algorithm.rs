@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_take_ten_probes() {
+    fn bisect_of_a_thousand_takes_ten_probes() {
         for first in 1..=1000 {
             let (found, rounds) = search(1000, 1, at(first));
             assert_eq!(found, Some(BisectOutcome::First(first)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn small_searches_end() {
+    fn bisect_of_few_positions_ends() {
         assert_eq!(search(0, 1, at(1)), (None, 0));
         assert_eq!(search(1, 1, at(1)), (Some(BisectOutcome::First(1)), 0));
         assert_eq!(search(2, 5, at(2)), (Some(BisectOutcome::First(2)), 1));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn it_jumps_away_from_what_can_not_be_probed() {
+    fn bisect_jumps_away_from_skips() {
         let broken = |probe| if (300..700).contains(&probe) { BisectVerdict::Skip } else { at(900)(probe) };
         let (found, rounds) = search(1000, 1, broken);
         assert_eq!(found, Some(BisectOutcome::First(900)));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_is_noticed() {
+    fn bisect_contradiction_is_noticed() {
         let mut search = BisectSearch::new(8);
         search.record(6, BisectVerdict::Bad);
         search.record(7, BisectVerdict::Good);
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_a_linear_search_finds(
+        fn bisect_equals_linear_search(
             last in 1_usize..200,
             place in 0.0..1.0,
             jobs in 1_usize..6,

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_glob_without_a_slash_fits_names_at_any_depth() {
+    fn path_glob_without_slash_matches_at_any_depth() {
         let fits = |glob: &str, path: &str| PathGlob::new(glob).unwrap().fits_bytes(path.as_bytes());
         for (glob, path) in [
             (".env", ".env"),

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_within_the_limits_are_taken() {
+    fn shell_execute_accepts_variables_within_limits() {
         assert_eq!(refused(VARIABLES_MAX, &"N".repeat(NAME_MAX), &"é".repeat(VALUE_MAX)), "");
         assert_eq!(refused(1, "A", &"x".repeat(48_001)), "env: A has 48001 characters; at most 48000 are allowed");
         assert_eq!(refused(65, "A", ""), "env has 65 variables; at most 64 are allowed");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_variables_are_in_the_schema() {
+    fn shell_execute_schema_has_variable_limits() {
         let schema = serde_json::to_value(schemars::schema_for!(ShellExecuteParams)).unwrap();
         let told = schema["properties"]["env"]["description"].as_str().unwrap().replace('\n', " ");
         for limit in ["64", "80 ASCII", "48,000"] {

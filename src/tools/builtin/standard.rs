@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_standard_tools_are_whole() {
+    fn standard_tools_are_complete() {
         let tools = Tools::standard();
         let names: Vec<_> = tools.names().collect();
         let all =
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_describes_its_parameters() {
+    fn standard_tools_describe_parameters() {
         for tool in Tools::standard().describe() {
             let params = serde_json::to_value(&tool.params).unwrap();
             assert_eq!(params["additionalProperties"], false, "{}", tool.name);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lifted_comes_back() {
+    fn content_params_round_trip() {
         let long = "x".repeat(INLINE_MAX + 1);
         let value = json!({
             "short": "x".repeat(INLINE_MAX),

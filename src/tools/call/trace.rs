@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_place_in_a_trace_is_none() {
+    fn traceparent_malformed_is_none() {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         let none = "0".repeat(32);
         for text in [
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn later_versions_may_say_more() {
+    fn traceparent_of_later_version_is_accepted() {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         let read = TraceContext::read(&format!(" cc-{trace}-{span}-01-what-else "), Some("a=1,\tb=2")).unwrap();
         assert_eq!((read.traceparent(), read.tracestate()), (format!("00-{trace}-{span}-01"), "a=1,b=2"));
     }
 
     #[test]
-    fn a_state_that_can_not_be_read_is_left_out() {
+    fn tracestate_malformed_is_left_out() {
         let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
         let long = format!("vendor={}", "x".repeat(STATE_MAX));
         for state in ["no state", "vendor=a\r\nhost: b", "vendor=é", "vendor=\0", &long] {

@@ -103,7 +103,7 @@ fn globs(globs: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn everything_is_copied_byte_for_byte() {
+fn mount_copies_byte_for_byte() {
     let binary: Vec<u8> = (0..=255).collect();
     let world = World::new(&[("a.txt", b"hello\r\n"), (".git/x", b""), ("sub/binary", &binary), ("run", b"#!")]);
     std::fs::set_permissions(world.home.join("run"), PermissionsExt::from_mode(0o744)).unwrap();
@@ -145,7 +145,7 @@ fn everything_is_copied_byte_for_byte() {
 }
 
 #[test]
-fn one_commit_records_all() {
+fn mount_is_one_commit() {
     let world = World::new(&[("a/x", b"1"), ("b/y", b"2")]);
     let of = |name: &str| MountSpec { host_path: name.into(), mount_path: path(name), ..MountSpec::default() };
     assert_eq!(world.hydrate(&[of("a"), of("b")]).unwrap().len(), 2);
@@ -155,7 +155,7 @@ fn one_commit_records_all() {
 }
 
 #[test]
-fn edits_survive_a_second_time() {
+fn mount_again_keeps_edits() {
     let world = World::new(&[("a.txt", b"old"), ("b.txt", b"old")]);
     assert_eq!(world.hydrate(&[world.spec()]).unwrap().len(), 1);
     let mut commit = world.session.commit();
@@ -178,7 +178,7 @@ fn edits_survive_a_second_time() {
 }
 
 #[test]
-fn only_allowed_directories_are_mounted() {
+fn mount_outside_allowed_roots_is_refused() {
     let world = World::new(&[("dir/a", b"1"), ("file", b"1")]);
     let outside = world.outside();
     symlink(&outside, world.home.join("out")).unwrap();
@@ -199,7 +199,7 @@ fn only_allowed_directories_are_mounted() {
 }
 
 #[test]
-fn without_roots_nothing_is_mounted() {
+fn mount_without_roots_is_refused() {
     let world = World::new(&[]);
     let error = AllowedRoots::default().open(&world.home).unwrap_err();
     assert!(error.to_string().ends_with("none are allowed"), "{error}");
@@ -209,7 +209,7 @@ fn without_roots_nothing_is_mounted() {
 }
 
 #[test]
-fn a_link_into_another_root_is_allowed() {
+fn mount_link_into_another_root_is_allowed() {
     let world = World::new(&[("a/x", b"1")]);
     let outside = world.outside();
     symlink(&outside, world.home.join("out")).unwrap();
@@ -218,7 +218,7 @@ fn a_link_into_another_root_is_allowed() {
 }
 
 #[test]
-fn a_followed_link_stays_inside() {
+fn mount_followed_link_stays_inside() {
     let world = World::new(&[("dir/a", b"1"), ("dir/deep/b", b"22")]);
     let outside = world.outside();
     let follow = MountSpec { follow_symlinks: true, ..world.spec() };
@@ -242,7 +242,7 @@ fn a_followed_link_stays_inside() {
 }
 
 #[test]
-fn links_that_lead_out_are_kept_when_not_followed() {
+fn mount_unfollowed_link_out_is_kept() {
     let world = World::new(&[]);
     symlink(world.outside(), world.home.join("out")).unwrap();
     world.hydrate(&[world.spec()]).unwrap();
@@ -251,7 +251,7 @@ fn links_that_lead_out_are_kept_when_not_followed() {
 }
 
 #[test]
-fn the_byte_budget_holds_for_the_whole_mount() {
+fn mount_byte_budget_covers_whole_mount() {
     let world = World::new(&[("a", b"12345"), ("b", b"67890")]);
     let of = |max_bytes| MountSpec { max_bytes: Some(max_bytes), ..world.spec() };
     let error = world.error(&[of(9)]);
@@ -263,14 +263,14 @@ fn the_byte_budget_holds_for_the_whole_mount() {
 }
 
 #[test]
-fn what_is_left_out_does_not_count() {
+fn mount_excluded_files_do_not_count() {
     let world = World::new(&[("a", b"12345"), ("big", b"67890")]);
     let spec = MountSpec { max_bytes: Some(5), exclude_glob: globs(&["big"]), ..world.spec() };
     assert_eq!(world.hydrate(&[spec]).unwrap()[0].bytes, 5);
 }
 
 #[test]
-fn globs_choose_and_exclude_wins() {
+fn mount_exclude_glob_wins() {
     let world = World::new(&[
         ("top.rs", b""),
         ("top.txt", b""),
@@ -301,7 +301,7 @@ fn globs_choose_and_exclude_wins() {
 }
 
 #[test]
-fn odd_names_are_refused_unless_left_out() {
+fn mount_odd_names_are_refused_unless_excluded() {
     use std::os::unix::ffi::OsStrExt;
     let world = World::new(&[("ok", b"")]);
     let latin = Path::new(std::ffi::OsStr::from_bytes(b"d/caf\xe9"));
@@ -319,7 +319,7 @@ fn odd_names_are_refused_unless_left_out() {
 }
 
 #[test]
-fn mounts_may_share_directories_but_no_files() {
+fn mounts_share_directories_not_files() {
     let world = World::new(&[("a/x", b"1"), ("a/lib/one", b"1"), ("b/y", b"2"), ("b/lib/two", b"2"), ("c/y/z", b"3")]);
     let of = |name: &str, at: Option<EntryPath>| MountSpec {
         host_path: name.into(),
@@ -339,7 +339,7 @@ fn mounts_may_share_directories_but_no_files() {
 }
 
 #[test]
-fn an_empty_mount_is_a_directory() {
+fn mount_of_empty_directory_is_a_directory() {
     let world = World::new(&[]);
     world.hydrate(&[MountSpec { mount_path: path("data"), ..world.spec() }]).unwrap();
     assert_eq!((world.paths(), world.node("data")), (vec!["/data".to_owned()], Node::Directory));
@@ -350,7 +350,7 @@ fn an_empty_mount_is_a_directory() {
 }
 
 #[test]
-fn directories_nested_too_deep_are_refused() {
+fn mount_too_deep_is_refused() {
     let world = World::new(&[]);
     std::fs::create_dir_all(world.home.join(vec!["d"; 127].join("/"))).unwrap();
     assert_eq!(copy(&world.spec(), &world.roots()).unwrap().entries.len(), 1);
@@ -359,7 +359,7 @@ fn directories_nested_too_deep_are_refused() {
 }
 
 #[test]
-fn more_than_one_commit_holds_is_refused_readably() {
+fn mount_over_commit_limit_is_refused() {
     let world = World::new(&[("a", b"1")]);
     let copied = copy(&world.spec(), &world.roots()).unwrap();
     let mut batch = MountBatch { commit: world.session.commit(), changes: Vec::new(), hydrated: Vec::new() };
@@ -371,7 +371,7 @@ fn more_than_one_commit_holds_is_refused_readably() {
 }
 
 #[test]
-fn a_workspace_that_fails_leaves_nothing() {
+fn mount_on_failing_workspace_leaves_nothing() {
     struct Broken;
     impl Workspace for Broken {
         fn backend_name(&self) -> &'static str {
@@ -389,7 +389,7 @@ fn a_workspace_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn the_workspace_is_given_every_file() {
+fn mount_gives_workspace_every_file() {
     #[derive(Default)]
     struct Seen(Mutex<Vec<FileChange>>);
     impl Workspace for Seen {
@@ -416,7 +416,7 @@ fn the_workspace_is_given_every_file() {
 }
 
 #[test]
-fn a_preview_names_fifty_entries() {
+fn mount_preview_names_fifty_entries() {
     let world = World::new(&[]);
     for n in 0..52 {
         world.host_file(format!("many/f{n:02}"), b"x");
@@ -434,7 +434,7 @@ fn a_preview_names_fifty_entries() {
 }
 
 #[test]
-fn a_mount_is_read_from_a_command_line() {
+fn mount_spec_parses_command_line() {
     let parsed = |text: &str| MountSpec::parse(text).map(|spec| (spec.host_path, spec.mount_path));
     assert_eq!(parsed("/a/b").unwrap(), ("/a/b".into(), None));
     assert_eq!(parsed("/a/b:c/d/").unwrap(), ("/a/b".into(), path("c/d")));
@@ -445,7 +445,7 @@ fn a_mount_is_read_from_a_command_line() {
 }
 
 #[test]
-fn a_mount_is_read_from_json() {
+fn mount_spec_parses_json() {
     let spec: MountSpec = serde_json::from_str(r#"{ "host_path": "/a", "mount_path": "/b", "max_bytes": 5 }"#).unwrap();
     assert_eq!((spec.mount_path, spec.max_bytes, spec.follow_symlinks), (path("b"), Some(5), false));
     assert!(serde_json::from_str::<MountSpec>(r#"{ "host_path": "/a", "colour": 1 }"#).is_err());

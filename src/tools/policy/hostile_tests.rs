@@ -84,7 +84,7 @@ fn ends(command: &str) -> Decision {
 }
 
 #[test]
-fn hostile_repetitions_end_and_are_never_allowed() {
+fn policy_hostile_repetition_is_never_allowed() {
     let endless = ["(", "$(", "`", "\"$(", "${a:-", "$((", "((", "{ ", "<(", "if ", "while ", "case x in a) ", "f(){ "];
     for unit in TOKENS.iter().chain(&PROGRAMS).chain(&endless) {
         for next in ["", " ", "$("] {
@@ -101,7 +101,7 @@ fn hostile_repetitions_end_and_are_never_allowed() {
 }
 
 #[test]
-fn values_that_double_do_not_explode() {
+fn policy_doubling_values_stay_bounded() {
     let mut text = "a=xxxxxxxxxx;".to_owned();
     text.push_str(&"a=$a$a$a$a;".repeat(300));
     ends(&text);
@@ -114,7 +114,7 @@ fn values_that_double_do_not_explode() {
 }
 
 #[test]
-fn input_that_multiplies_is_bounded() {
+fn policy_multiplying_input_is_bounded() {
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     let marks = "a".repeat(4_000);
     for (command, line) in [
@@ -155,19 +155,19 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_gets_an_answer(text in "\\PC{0,300}") {
+    fn policy_decides_any_text(text in "\\PC{0,300}") {
         ends(&text);
     }
 
     #[test]
-    fn any_tokens_get_an_answer(picks in prop::collection::vec(0..TOKENS.len() + PROGRAMS.len(), 0..120)) {
+    fn policy_decides_any_tokens(picks in prop::collection::vec(0..TOKENS.len() + PROGRAMS.len(), 0..120)) {
         let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &PROGRAMS[at - TOKENS.len()])).copied().collect();
         ends(&text);
         CommandPolicy::default().check(&ShellCommand::args(text.split(' ')), &BTreeSet::new());
     }
 
     #[test]
-    fn spelling_saves_no_command(which in 0..6_usize, ways in prop::collection::vec(0..6_usize, 1..12)) {
+    fn policy_spelling_evades_no_rule(which in 0..6_usize, ways in prop::collection::vec(0..6_usize, 1..12)) {
         let commands = ["rm -rf /", "mkfs.ext4 /dev/sdb", "dd if=/dev/zero of=x", "chmod -R 777 /", "find / -delete", "tee /dev/sda"];
         let text: Vec<String> = commands[which].split(' ').map(|word| spelled(word, &ways)).collect();
         let text = text.join(" ");
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn a_program_that_is_not_listed_is_never_allowed(picks in prop::collection::vec(0..TOKENS.len() + 4, 0..20)) {
+    fn policy_unlisted_program_is_never_allowed(picks in prop::collection::vec(0..TOKENS.len() + 4, 0..20)) {
         let words = ["ls ", "ls x ", "echo ", "x "];
         let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &words[at - TOKENS.len()])).copied().collect();
         // It runs before a shell reads the text after it.
@@ -205,7 +205,7 @@ fn steps_of(command: &str, stdin: &str) -> (usize, usize) {
 }
 
 #[test]
-fn the_work_is_a_fixed_multiple_of_the_length() {
+fn policy_work_is_linear_in_length() {
     let units =
         TOKENS.iter().chain(&PROGRAMS).copied().chain(["rm * ", "cd aaaaaaaaaaaaaaaa/b; ", "f(){ f; }; ", "<<E\n"]);
     for unit in units {
@@ -224,7 +224,7 @@ fn the_work_is_a_fixed_multiple_of_the_length() {
 }
 
 #[test]
-fn no_text_panics_or_takes_too_long() {
+fn policy_never_panics_or_hangs() {
     arbtest::arbtest(|u| {
         let picks: Vec<u8> = u.arbitrary()?;
         let text: String = match u.arbitrary()? {

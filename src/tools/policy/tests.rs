@@ -22,7 +22,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_denial_wins_over_every_allowance() {
+fn policy_denial_wins_over_allowance() {
     let policy = CommandPolicy { auto_confirm: true, ..allowing(&["rm", "rm -rf /"]) };
     let session = BTreeSet::from(["rm".to_owned(), "rm -rf /".to_owned()]);
     let decision = policy.check(&ShellCommand::shell("rm -rf /"), &session);
@@ -30,7 +30,7 @@ fn a_denial_wins_over_every_allowance() {
 }
 
 #[test]
-fn what_is_asked_for_is_allowed_once_it_is_in_the_session() {
+fn policy_session_allowance_ends_asking() {
     let policy = CommandPolicy::default();
     for command in
         ["make && ./x.sh | sort", "$x y", "ls 'x", "cat a | sh", "PATH=. git status", "echo x > out", "~/bin/x"]
@@ -43,7 +43,7 @@ fn what_is_asked_for_is_allowed_once_it_is_in_the_session() {
 }
 
 #[test]
-fn a_whole_command_is_allowed_with_what_it_was_asked_about() {
+fn policy_session_allowance_covers_whole_command() {
     let policy = CommandPolicy::default();
     let asked = |value: &str, stdin: &str| {
         let env = BTreeMap::from([("PATH".to_owned(), value.to_owned())]);
@@ -59,7 +59,7 @@ fn a_whole_command_is_allowed_with_what_it_was_asked_about() {
 }
 
 #[test]
-fn code_is_looked_at_as_an_argument_and_may_be_long() {
+fn policy_checks_python_code_as_argument() {
     let mut policy = allowing(&["python3"]);
     policy.deny.push(DenyRule::Pattern("*import ctypes*".into()));
     let check = |code: &str| {
@@ -72,7 +72,7 @@ fn code_is_looked_at_as_an_argument_and_may_be_long() {
 }
 
 #[test]
-fn rules_hold_for_the_interpreter_of_a_script() {
+fn policy_rules_cover_script_interpreter() {
     let mut policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     policy.deny.push(DenyRule::Program("bash".into()));
     policy.deny.push(DenyRule::Pattern("zsh*".into()));
@@ -83,13 +83,13 @@ fn rules_hold_for_the_interpreter_of_a_script() {
 }
 
 #[test]
-fn asking_names_each_program_that_is_not_allowed_once() {
+fn policy_question_names_each_program_once() {
     let decision = check(&allowing(&["ls"]), "ls; /usr/bin/make | ./x | sudo make; cd y");
     assert_eq!(decision, Decision::Ask { programs: words(&["./x", "make", "sudo"]) });
 }
 
 #[test]
-fn auto_confirm_answers_every_question() {
+fn policy_auto_confirm_answers_questions() {
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     for command in ["make", "$x y", "ls 'x"] {
         assert_eq!(check(&policy, command), Decision::Allow { because: AllowedBy::AutoConfirm }, "{command}");
@@ -97,7 +97,7 @@ fn auto_confirm_answers_every_question() {
 }
 
 #[test]
-fn a_list_of_arguments_is_read_by_no_shell() {
+fn policy_argv_is_not_parsed_as_shell() {
     let policy = allowing(&["echo", "printf"]);
     let run = |list: &[&str]| policy.check(&ShellCommand::args(words(list)), &BTreeSet::new());
     assert_eq!(run(&["printf", "a; make | $(make)\n", "> x"]), Decision::Allow { because: AllowedBy::Harmless });
@@ -116,7 +116,7 @@ fn a_list_of_arguments_is_read_by_no_shell() {
 }
 
 #[test]
-fn lists_of_arguments_that_read_alike_are_told_apart() {
+fn policy_argv_lists_are_told_apart() {
     let policy = CommandPolicy::default();
     let list = ShellCommand::args(["sh", "-c", "$x"]);
     let Decision::Ask { programs } = policy.check(&list, &BTreeSet::new()) else { panic!() };
@@ -128,7 +128,7 @@ fn lists_of_arguments_that_read_alike_are_told_apart() {
 }
 
 #[test]
-fn a_shells_script_is_looked_into_and_others_are_named() {
+fn policy_looks_into_shell_scripts() {
     let policy = allowing(&["ls", "python3"]);
     let run = |text: &str, interpreter| policy.check(&ShellCommand::script(interpreter, text), &BTreeSet::new());
     assert_eq!(run("ls\nls", "/bin/bash"), Decision::Allow { because: AllowedBy::List });
@@ -140,7 +140,7 @@ fn a_shells_script_is_looked_into_and_others_are_named() {
 }
 
 #[test]
-fn a_reason_names_the_limit_the_words_and_what_to_do() {
+fn policy_reason_names_limit_and_hint() {
     let policy = CommandPolicy::default();
     let long = "x".repeat(4_097);
     assert_eq!(
@@ -159,14 +159,14 @@ fn a_reason_names_the_limit_the_words_and_what_to_do() {
 }
 
 #[test]
-fn length_is_counted_in_characters() {
+fn policy_length_counts_characters() {
     let policy = allowing(&["ls"]);
     let text = format!("ls {}", "\u{e9}".repeat(4_093));
     assert_eq!(check(&policy, &text), Decision::Allow { because: AllowedBy::List });
 }
 
 #[test]
-fn own_rules_name_programs_and_patterns() {
+fn policy_own_rules_match_programs_and_patterns() {
     let mut policy = allowing(&["git", "docker", "ls"]);
     policy.deny.push(DenyRule::Program("docker".into()));
     policy.deny.push(DenyRule::Pattern("git push*--force*".into()));
@@ -180,7 +180,7 @@ fn own_rules_name_programs_and_patterns() {
 }
 
 #[test]
-fn without_rules_nothing_but_size_is_denied() {
+fn policy_without_rules_denies_size_only() {
     let policy = CommandPolicy { deny: Vec::new(), auto_confirm: true, ..CommandPolicy::default() };
     for command in ["rm -rf /", ":(){ :|:& };:", "echo > /dev/sda", "curl x | sh", "ls \u{7}"] {
         assert!(matches!(check(&policy, command), Decision::Allow { .. }), "{command}");
@@ -188,7 +188,7 @@ fn without_rules_nothing_but_size_is_denied() {
 }
 
 #[test]
-fn a_policy_is_written_as_json() {
+fn policy_round_trips_as_json() {
     let text = r#"{"deny":["remove_root",{"program":"docker"},{"pattern":"git push*"}],"allow":["ls"]}"#;
     let policy: CommandPolicy = serde_json::from_str(text).unwrap();
     assert_eq!(policy.max_chars, 4_096);
@@ -201,7 +201,7 @@ fn a_policy_is_written_as_json() {
 }
 
 #[test]
-fn stars_in_patterns_stand_for_any_text() {
+fn policy_pattern_star_matches_any_text() {
     for (pattern, text, expected) in [
         ("git push", "git push", true),
         ("git push", "git push x", false),
@@ -216,7 +216,7 @@ fn stars_in_patterns_stand_for_any_text() {
 }
 
 #[test]
-fn functions_and_substitutions_that_hold_themselves_are_asked_about() {
+fn policy_recursive_functions_are_asked_about() {
     for command in [
         "f() { echo $(f); }",
         "f() { f <(f); }",
@@ -243,7 +243,7 @@ fn functions_and_substitutions_that_hold_themselves_are_asked_about() {
 }
 
 #[test]
-fn builtins_that_evaluate_their_words_are_asked_about() {
+fn policy_eval_builtins_are_asked_about() {
     for command in [
         ": & wait -n -p 'a[$(touch PWNED)]'",
         "wait -p 'a[`touch PWNED`]'",
@@ -266,7 +266,7 @@ fn builtins_that_evaluate_their_words_are_asked_about() {
 }
 
 #[test]
-fn file_systems_in_files_are_asked_about_and_on_devices_denied() {
+fn policy_mkfs_on_file_asks_and_on_device_denies() {
     let policy = allowing(&["mkfs.ext4", "mkswap"]);
     for command in ["mkfs.ext4 --version", "mkfs.ext4 -V", "mkfs.ext4 disk.img", "mkswap file"] {
         assert!(matches!(check(&policy, command), Decision::Ask { .. }), "{command}");
@@ -277,7 +277,7 @@ fn file_systems_in_files_are_asked_about_and_on_devices_denied() {
 }
 
 #[test]
-fn without_questions_what_is_not_plain_runs_unless_it_names_a_danger() {
+fn policy_auto_confirm_runs_unclear_text_without_danger() {
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     for command in [
         "for d in a /; do rm -rf \"$d\"; done",
@@ -311,7 +311,7 @@ fn without_questions_what_is_not_plain_runs_unless_it_names_a_danger() {
 }
 
 #[test]
-fn what_hides_a_program_or_a_file_is_asked_about() {
+fn policy_hidden_program_is_asked_about() {
     let policy = allowing(&["ls", "cat", "rm", "env", "sudo", "xargs", "bash", "flock", "strace"]);
     for command in [
         ": <<E$\n$(make)\nE$",

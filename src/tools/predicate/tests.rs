@@ -33,7 +33,7 @@ fn parse(text: &str) -> Result<Predicate, ValueError> {
 }
 
 #[test]
-fn predicates_hold_or_do_not() {
+fn predicate_holds_or_not() {
     let state = session().state().unwrap();
     let yes = [
         "Usage.calls == 1",
@@ -79,7 +79,7 @@ fn predicates_hold_or_do_not() {
 }
 
 #[test]
-fn what_is_none_is_refused_with_its_place() {
+fn predicate_error_names_its_position() {
     let told = |text: &str| parse(text).map(|_| ()).unwrap_err().to_string();
     let begin = |at: usize| format!("the predicate can't be understood at character {at}: ");
     for (text, at, what) in [
@@ -120,7 +120,7 @@ fn what_is_none_is_refused_with_its_place() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_harms(text in "[ -~]{0,40}|(Usage|VirtualFileSystem|count|not|and|or|[(){}\\[\\].\"/\\\\=<>!&| 0-9a-z]){0,20}") {
+    fn predicate_of_any_text_never_panics(text in "[ -~]{0,40}|(Usage|VirtualFileSystem|count|not|and|or|[(){}\\[\\].\"/\\\\=<>!&| 0-9a-z]){0,20}") {
         if let Ok(predicate) = parse(&text) {
             drop(predicate.holds(&session().state().unwrap()));
         }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_yes_is_for_that_command_and_no_other() {
+    fn recorded_approval_covers_that_command_only() {
         let long = "x = 1\n".repeat(200);
         let other = format!("{long}y = 2");
         let known = question(&["make", "all"], "in", &[("A", "1")]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sandbox_only_a_recorded_no_is_an_answer() {
+    fn recorded_refusal_counts_without_sandbox() {
         let known = question(&["make"], "", &[]);
         let answers = Answers::new(None, false);
         answers.hold(vec![decided(&known, None, PolicyDecision::Allow)]);

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deepest_places_are_named() {
+    fn compare_names_deepest_differences() {
         let places = |was: Value, is: Value| {
             let mut places = Vec::new();
             differing(&was, &is, String::new(), &mut places);

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_in_a_fork_is_not_found_by_a_call_of_its_parent() {
+    fn rerun_past_of_fork_excludes_parent_drift() {
         let sessions = sessions();
         let parent = sessions.create(NewSession::named("parent")).unwrap();
         let open = begin(&parent);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_has_the_limits_of_whoever_made_it() {
+    fn rerun_call_has_limits_of_its_agent() {
         let sessions = sessions();
         let parent = sessions.create(NewSession::named("parent")).unwrap();
         let only = |tool: &str| ChildLimits {

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_run_to_run_is_made_the_same() {
+    fn rerun_rules_normalise_volatile_text() {
         let rules = NormalRules::default();
         assert_eq!(rules.texts.len(), TEXTS.len(), "the built-in rules are right");
         let same = [
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_without_ignored_fields() {
+    fn rerun_rules_ignore_fields() {
         let rules = NormalRules::default();
         let normal = |tool, value: Value| rules.normal_result(tool, &value, &|text| rules.normal(text));
         let one = json!({ "stdout": "in 3 ms", "duration_seconds": 0.1 });
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn own_rules_come_from_json() {
+    fn rerun_rules_parse_json() {
         let path = |path: &str| EntryPath::lookup(path).unwrap();
         let text =
             r#"{"texts": [{"pattern": "a+", "replace": "$0"}], "ignore_paths": ["/logs/**"], "ignore_fields": ["n"]}"#;

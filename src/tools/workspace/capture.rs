@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_away_for_a_moment_is_opened_again() {
+    fn capture_reopens_file_that_was_away() {
         let compared = |away| {
             let disk = Flickering { away: AtomicUsize::new(away) };
             compare(&disk, disk.dirty()?, &VirtualFileSystem::default(), CaptureBudget::default())

@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_leads_from_any_files_to_any_others(now in tree(false), then in tree(false)) {
+        fn plan_leads_from_any_files_to_any_others(now in tree(false), then in tree(false)) {
             let plan = ChangePlan::between(&now, &then);
             let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             prop_assert_eq!(reached.diff(&then), Vec::new());
@@ -194,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_left_is_left_and_all_else_leads_there(now in tree(true), then in tree(true)) {
+        fn plan_keeps_what_is_left(now in tree(true), then in tree(true)) {
             let plan = ChangePlan::between(&now, &then);
             let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             let node = |tree: &VirtualFileSystem, path| tree.get(path).map(|entry| entry.node.clone());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_again_is_left_as_it_is() {
+    fn plan_leaves_unrestorable_entries() {
         let path = |name: &str| EntryPath::lookup(name).unwrap();
         let write = |tree: &mut VirtualFileSystem, name: &str, node| {
             tree.write(&WriteFile { path: path(name), mode: WriteMode::Create, node }, Timestamp(1));

@@ -50,21 +50,21 @@ fn tab(tab: Tab) -> DebuggerAction {
 }
 
 #[test]
-fn every_pane_at_80x24() {
+fn panes_fit_80x24() {
     for pane in Tab::ALL {
         shown(&format!("80x24-{}", pane.name()), &screen(80, 24, true, &[tab(pane)]));
     }
 }
 
 #[test]
-fn every_pane_at_200x50() {
+fn panes_fit_200x50() {
     for pane in [Tab::File, Tab::Slices, Tab::Event] {
         shown(&format!("200x50-{}", pane.name()), &screen(200, 50, true, &[tab(pane)]));
     }
 }
 
 #[test]
-fn help_prompts_and_what_is_hostile() {
+fn help_prompts_and_hostile_text_are_drawn() {
     shown("80x24-help", &screen(80, 24, true, &[DebuggerAction::Help]));
     let typed = "src".chars().map(|c| DebuggerAction::Type(tui_input::InputRequest::InsertChar(c)));
     let asking: Vec<DebuggerAction> =
@@ -76,7 +76,7 @@ fn help_prompts_and_what_is_hostile() {
 }
 
 #[test]
-fn nothing_that_a_terminal_obeys_is_drawn() {
+fn drawing_has_no_terminal_control() {
     for pane in Tab::ALL {
         for seq in [16, 17, 18, 20] {
             let buffer = screen(80, 24, true, &[DebuggerAction::Jump(seq), tab(pane)]);
@@ -88,7 +88,7 @@ fn nothing_that_a_terminal_obeys_is_drawn() {
 }
 
 #[test]
-fn without_colour_everything_is_still_told() {
+fn drawing_without_colour_shows_everything() {
     for pane in Tab::ALL {
         let (with, without) = (screen(80, 24, true, &[tab(pane)]), screen(80, 24, false, &[tab(pane)]));
         assert_eq!(text_of(&with), text_of(&without));
@@ -103,7 +103,7 @@ fn without_colour_everything_is_still_told() {
 }
 
 #[test]
-fn small_terminals_are_told_so_and_none_is_too_odd() {
+fn drawing_on_small_terminal_says_so() {
     let text = text_of(&screen(30, 8, true, &[]));
     assert!(text.contains("30x8 is too small"), "{text}");
     for (width, height) in [(1, 1), (39, 24), (40, 10), (41, 11), (139, 10), (140, 10), (400, 120)] {

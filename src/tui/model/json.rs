@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn json_diff_shows_differences_only() {
         let (before, after) =
             (json!({"a": 1, "b": {"c": [1, 2]}, "gone": 0}), json!({"a": 1, "b": {"c": [1, 3]}, "n/w": 5}));
         assert_eq!(told(&before, &after), ["- /gone", "~ /b/c/1", "+ /n~1w"]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_moved_on_has_two_differences() {
+    fn json_diff_of_shifted_list_has_two_entries() {
         let (before, after) = (json!([1, 2, 3, 4]), json!([2, 3, 4, 5]));
         assert_eq!(told(&before, &after), ["- /0", "+ /3"]);
     }

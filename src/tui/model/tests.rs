@@ -33,7 +33,7 @@ fn asked(ask: Ask, text: &str) -> DebuggerAction {
 }
 
 #[test]
-fn calls_are_rows_and_open_to_their_events() {
+fn rows_are_calls_that_open_to_events() {
     let mut model = at(1);
     assert_eq!(rows(&model), [1, 2, 5, 8, 11, 13, 16]);
     does(&mut model, [DebuggerAction::Line(Forward), DebuggerAction::Enter]);
@@ -48,7 +48,7 @@ fn calls_are_rows_and_open_to_their_events() {
 }
 
 #[test]
-fn events_calls_ends_and_jumps() {
+fn cursor_steps_by_event_call_and_end() {
     let mut model = at(1);
     does(&mut model, [DebuggerAction::Call(Forward), DebuggerAction::Call(Forward)]);
     assert_eq!(model.cursor, 5);
@@ -72,7 +72,7 @@ fn events_calls_ends_and_jumps() {
 }
 
 #[test]
-fn a_folded_call_shows_all_that_it_did() {
+fn folded_call_shows_its_changes() {
     let mut model = at(8);
     let step = |model: &Model| model.sight.as_ref().map(|sight| (sight.step.before, sight.step.after)).unwrap();
     assert_eq!(step(&model), (7, 10));
@@ -85,7 +85,7 @@ fn a_folded_call_shows_all_that_it_did() {
 }
 
 #[test]
-fn slices_tell_what_changed_in_them() {
+fn slice_pane_shows_changes() {
     let mut model = at(3);
     does(&mut model, [DebuggerAction::Tab(Tab::Slices)]);
     let shown = detail(&model);
@@ -99,7 +99,7 @@ fn slices_tell_what_changed_in_them() {
 }
 
 #[test]
-fn searches_lead_on_and_back() {
+fn search_goes_forward_and_back() {
     let mut model = at(1);
     does(&mut model, [asked(Ask::Search(Forward), "content:zwei")]);
     assert_eq!(model.cursor, 9);
@@ -116,7 +116,7 @@ fn searches_lead_on_and_back() {
 }
 
 #[test]
-fn runs_stop_where_a_condition_is_met() {
+fn run_stops_at_condition() {
     let until = |way, text: &str| asked(Ask::Until(way), text);
     let mut model = at(1);
     for (condition, stop) in [
@@ -139,7 +139,7 @@ fn runs_stop_where_a_condition_is_met() {
 }
 
 #[test]
-fn a_predicate_stops_where_it_comes_to_hold() {
+fn run_stops_where_predicate_holds() {
     let mut model = at(1);
     does(&mut model, [asked(Ask::Until(Forward), "calls 3")]);
     assert_eq!(model.cursor, 8);
@@ -159,7 +159,7 @@ fn a_predicate_stops_where_it_comes_to_hold() {
 }
 
 #[test]
-fn changes_of_a_file_are_followed() {
+fn cursor_follows_changes_of_a_file() {
     let mut model = at(1);
     does(&mut model, [DebuggerAction::Change(Forward)]);
     assert!(said(&model).starts_with("no file is chosen"), "{}", said(&model));
@@ -177,7 +177,7 @@ fn changes_of_a_file_are_followed() {
 }
 
 #[test]
-fn marks_and_comparisons() {
+fn marks_compare_two_positions() {
     let (sessions, session) = fixture::story();
     let write = serde_json::json!({ "file_path": "a.txt", "content": "other\n" });
     fixture::session(&sessions, "other", &[("main", "write_file", write)]);
@@ -196,7 +196,7 @@ fn marks_and_comparisons() {
 }
 
 #[test]
-fn what_acts_is_only_wished_for() {
+fn model_only_requests_actions() {
     let mut model = at(8);
     let id = model.past.id().to_string();
     does(&mut model, [asked(Ask::Fork, "mine"), DebuggerAction::Shell, DebuggerAction::Copy, DebuggerAction::Quit]);
@@ -208,7 +208,7 @@ fn what_acts_is_only_wished_for() {
 }
 
 #[test]
-fn filters_show_an_agent_or_a_kind() {
+fn filter_shows_agent_or_kind() {
     let mut model = at(1);
     does(&mut model, [asked(Ask::Filter, "agent tidy"), DebuggerAction::Line(Forward)]);
     assert_eq!(rows(&model), [11, 13]);
@@ -219,7 +219,7 @@ fn filters_show_an_agent_or_a_kind() {
 }
 
 #[test]
-fn what_a_command_printed_is_shown() {
+fn detail_shows_command_output() {
     let (sessions, session) = fixture::story();
     fixture::command(&session, "built\nall\n", "warning\n", 2);
     let mut model = fixture::model(&sessions, &session, 19);
@@ -235,7 +235,7 @@ fn what_a_command_printed_is_shown() {
 }
 
 #[test]
-fn a_call_of_many_events_is_stepped_over_by_the_other_thread() {
+fn step_over_large_call_runs_in_background() {
     let (sessions, session) = fixture::story();
     fixture::long_call(&session, 12_000);
     let write = serde_json::json!({ "file_path": "last.txt", "content": "" });
@@ -252,7 +252,7 @@ fn a_call_of_many_events_is_stepped_over_by_the_other_thread() {
 }
 
 #[test]
-fn a_long_way_can_be_stopped_and_old_finds_are_ignored() {
+fn background_search_can_be_stopped() {
     let mut model = at(1);
     model.apply(asked(Ask::Search(Forward), "zwei"));
     let errand = model.next_errand().unwrap();
@@ -274,7 +274,7 @@ fn a_long_way_can_be_stopped_and_old_finds_are_ignored() {
 }
 
 #[test]
-fn into_a_child_and_back() {
+fn cursor_enters_child_and_returns() {
     let (sessions, session) = fixture::story();
     let child = foldspace::ForkOptions { name: Some("kid".to_owned()), ..foldspace::ForkOptions::fork_at(9) };
     sessions.child_of(&session, child).unwrap();
@@ -287,7 +287,7 @@ fn into_a_child_and_back() {
 }
 
 #[test]
-fn new_events_are_seen_when_asked_for() {
+fn reload_shows_new_events() {
     let (sessions, session) = fixture::story();
     let mut model = fixture::model(&sessions, &session, 16);
     fixture::write(&session, &serde_json::json!({ "file_path": "b.txt", "content": "b" }));
@@ -297,7 +297,7 @@ fn new_events_are_seen_when_asked_for() {
 }
 
 #[test]
-fn a_tree_of_thousands_of_levels_is_cut() {
+fn tree_of_thousands_of_levels_is_cut() {
     let (sessions, session) = fixture::story();
     let at = fixture::deep(&session, 4000);
     let mut model = fixture::model(&sessions, &session, at);
@@ -311,7 +311,7 @@ fn a_tree_of_thousands_of_levels_is_cut() {
 }
 
 #[test]
-fn nobody_looks_for_what_is_not_wanted_any_more() {
+fn background_search_ends_when_unwanted() {
     let model = at(8);
     let leash = leash::Leash::default();
     leash.cancel();
@@ -324,7 +324,7 @@ fn nobody_looks_for_what_is_not_wanted_any_more() {
 }
 
 #[test]
-fn how_a_call_stands_is_told_only_where_it_is_known() {
+fn call_status_is_shown_only_where_known() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let (sessions, session) = fixture::story();
     fixture::long_call(&session, 12_000);
@@ -349,7 +349,7 @@ fn how_a_call_stands_is_told_only_where_it_is_known() {
 }
 
 #[test]
-fn texts_are_searched_as_they_are_meant() {
+fn search_text_is_literal() {
     let (sessions, session) = fixture::story();
     let content = format!("echo \"hi\"\n{}needle\n", "long ".repeat(100));
     let written = fixture::write(&session, &serde_json::json!({ "file_path": "c.txt", "content": content }));
@@ -365,7 +365,7 @@ fn texts_are_searched_as_they_are_meant() {
 }
 
 #[test]
-fn what_was_under_way_ends_with_the_history() {
+fn background_work_ends_with_history() {
     let (sessions, session) = fixture::story();
     let child = foldspace::ForkOptions { name: Some("kid".to_owned()), ..foldspace::ForkOptions::fork_at(14) };
     sessions.child_of(&session, child).unwrap();
@@ -389,7 +389,7 @@ fn what_was_under_way_ends_with_the_history() {
 }
 
 #[test]
-fn a_predicate_is_found_far_back() {
+fn predicate_is_found_far_back() {
     let (sessions, session) = fixture::story();
     fixture::long_call(&session, 3000);
     let mut model = fixture::model(&sessions, &session, 1);

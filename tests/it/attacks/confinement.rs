@@ -17,7 +17,7 @@ fn status(text: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_command_is_nobody_and_can_become_nobody_else() {
+fn confined_command_cannot_change_user() {
     let Some(rig) = rig() else { return };
     let text = rig.printed("cat /proc/self/status");
     for name in ["Uid", "Gid"] {
@@ -36,7 +36,7 @@ fn a_command_is_nobody_and_can_become_nobody_else() {
 }
 
 #[test]
-fn there_is_no_network_but_the_loopback() {
+fn confined_command_has_loopback_only() {
     let Some(rig) = rig() else { return };
     let devices = rig.printed("cat /proc/net/dev");
     let names: Vec<_> = devices.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
@@ -59,7 +59,7 @@ fn group(process: i64, controller: &str, file: &str) -> Option<String> {
 }
 
 #[test]
-fn limits_are_in_force() {
+fn confined_command_has_its_limits() {
     let options = |options| PodmanOptions { memory_bytes: 96 << 20, pids: 77, cpus: 0.5, ..options };
     let Some(rig) = Rig::podman(options) else { return };
     let step = rig.ok("true");
@@ -75,7 +75,7 @@ fn limits_are_in_force() {
 }
 
 #[test]
-fn only_the_workspace_and_tmp_can_be_written() {
+fn confined_command_writes_workspace_and_tmp_only() {
     let Some(rig) = rig() else { return };
     for path in
         ["/x", "/usr/bin/x", "/etc/x", "/run/x", "/run/foldspace/x", "/run/foldspace/scripts/x", "/proc/sys/kernel/x"]
@@ -108,7 +108,7 @@ for entry in os.listdir('/dev'):
 ";
 
 #[test]
-fn there_are_no_devices_of_the_machine() {
+fn confined_command_sees_no_devices() {
     let Some(rig) = rig() else { return };
     assert_eq!(rig.python(DEVICES).stdout(), "");
 }

@@ -1,7 +1,5 @@
 //! What happens to containers behind our back, and when nobody uses them.
 
-use std::time::Duration;
-
 use foldspace::WorkspaceError;
 use foldspace::{CallStatus, ContainerStarted, ContainerStopped, PodmanOptions, Recorded, ToolCall, ToolRunner, Tools};
 use podman_api::Podman;
@@ -12,13 +10,7 @@ use crate::rig::{Kind, Rig, Step, eventually, named, podman, process_of};
 
 /// Waits until the container does not run.
 pub(super) fn until_stopped(rig: &Rig) {
-    for _ in 0..600 {
-        if process_of(&rig.name()).is_none() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the container still runs after 30 s");
+    eventually("the container has stopped", || process_of(&rig.name()).is_none());
 }
 
 /// The next call finds the same files, in a container that runs.
@@ -40,7 +32,7 @@ fn begun(kind: Kind) -> Option<Rig> {
 }
 
 #[test]
-fn one_that_was_removed_is_made_again() {
+fn container_removed_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
@@ -50,7 +42,7 @@ fn one_that_was_removed_is_made_again() {
 }
 
 #[test]
-fn one_that_was_stopped_is_made_again() {
+fn container_stopped_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let options = ContainerStopOpts::builder().timeout(0).build();
@@ -60,7 +52,7 @@ fn one_that_was_stopped_is_made_again() {
 }
 
 #[test]
-fn one_whose_first_process_was_killed_is_made_again() {
+fn container_with_killed_init_is_created_again() {
     let Some(rig) = begun(Kind::Overlay) else { return };
     let process = i32::try_from(process_of(&rig.name()).unwrap()).unwrap();
     let process = rustix::process::Pid::from_raw(process).unwrap();
@@ -70,7 +62,7 @@ fn one_whose_first_process_was_killed_is_made_again() {
 }
 
 #[test]
-fn one_that_was_paused_is_made_again() {
+fn container_paused_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         podman(async |podman| podman.containers().get(rig.name()).pause().await).unwrap();
@@ -100,7 +92,7 @@ fn failed_alone(rig: &Rig, step: &Step, what: &str) {
 }
 
 #[test]
-fn one_that_is_removed_under_a_command_fails_that_command_only() {
+fn container_removed_under_command_fails_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let step = meanwhile(&rig, 100, async |podman, name| {
@@ -112,7 +104,7 @@ fn one_that_is_removed_under_a_command_fails_that_command_only() {
 }
 
 #[test]
-fn one_that_is_stopped_under_a_command_fails_that_command_only() {
+fn container_stopped_under_command_fails_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let step = meanwhile(&rig, 100, async |podman, name| {
@@ -125,12 +117,12 @@ fn one_that_is_stopped_under_a_command_fails_that_command_only() {
 
 /// Nobody in it answers any more, so that only the clock outside ends the command.
 #[test]
-fn one_that_is_paused_under_a_command_on_an_overlay_fails_that_command_only() {
+fn container_paused_on_overlay_fails_only_its_command() {
     paused_under_a_command(Kind::Overlay);
 }
 
 #[test]
-fn one_that_is_paused_under_a_command_on_a_plain_directory_fails_that_command_only() {
+fn container_paused_on_plain_directory_fails_only_its_command() {
     paused_under_a_command(Kind::Plain);
 }
 
@@ -141,7 +133,7 @@ fn paused_under_a_command(kind: Kind) {
 }
 
 #[test]
-fn an_idle_one_is_stopped_and_started_again() {
+fn container_idle_is_stopped_and_started_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let overlay = if kind == Kind::Plain { foldspace::OverlayUse::Never } else { foldspace::OverlayUse::Auto };
         let Some(rig) = Rig::podman(|options| PodmanOptions { idle_seconds: 1, overlay, ..options }) else { return };
@@ -165,7 +157,7 @@ fn an_idle_one_is_stopped_and_started_again() {
 }
 
 #[test]
-fn nothing_is_left_of_a_session_that_ended() {
+fn container_leaves_nothing_after_its_session() {
     let Some(mut rig) = begun(Kind::Overlay) else { return };
     let name = rig.name();
     assert_eq!(named(&name).len(), 1);
@@ -181,7 +173,7 @@ fn nothing_is_left_of_a_session_that_ended() {
 }
 
 #[test]
-fn a_session_has_one_container_at_most() {
+fn container_is_one_per_session() {
     let Some(rig) = begun(Kind::Overlay) else { return };
     let again = ToolRunner::new(rig.session().clone(), Tools::standard(), rig.dispatcher().workspace().clone());
     assert!(matches!(again, Err(WorkspaceError::SecondContainer(_))), "{again:?}");

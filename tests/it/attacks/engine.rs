@@ -33,7 +33,7 @@ fn fails_clearly(rig: &Rig, words: &[&str]) {
 }
 
 #[test]
-fn without_an_engine_there_are_files_and_clear_words() {
+fn engine_missing_leaves_files_usable() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("unix://{}", directory.path().join("none.sock").display());
     let rig = with(PodmanOptions { connection: Some(url.clone()), ..PodmanOptions::default() });
@@ -41,7 +41,7 @@ fn without_an_engine_there_are_files_and_clear_words() {
 }
 
 #[test]
-fn what_is_no_engine_is_no_engine() {
+fn engine_that_is_none_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let answers = [
         "",
@@ -58,14 +58,14 @@ fn what_is_no_engine_is_no_engine() {
 }
 
 #[test]
-fn a_missing_image_is_named_with_how_to_get_it() {
+fn image_missing_is_named_with_hint() {
     let Some(options) = crate::engine::options() else { return };
     let rig = with(PodmanOptions { image: "localhost/there-is-none:1".to_owned(), ..options });
     fails_clearly(&rig, &["localhost/there-is-none:1", "podman pull"]);
 }
 
 #[test]
-fn an_engine_that_accepts_and_never_answers() {
+fn engine_that_never_answers_times_out() {
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::open(&directory.path().join("gate.sock"), None);
     gate.mute.store(true, Ordering::Relaxed);
@@ -76,7 +76,7 @@ fn an_engine_that_accepts_and_never_answers() {
 }
 
 #[test]
-fn an_engine_that_falls_silent() {
+fn engine_that_falls_silent_times_out() {
     let Some(options) = crate::engine::options() else { return };
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::open(&directory.path().join("gate.sock"), None);
@@ -94,7 +94,7 @@ fn an_engine_that_falls_silent() {
 
 /// A rootless Podman says so of some of the containers that are made at the same time.
 #[test]
-fn an_engine_that_finds_no_ids_is_asked_again() {
+fn engine_without_ids_is_asked_again() {
     let Some(options) = crate::engine::options() else { return };
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::open(&directory.path().join("gate.sock"), None);
@@ -185,7 +185,7 @@ fn relayed(mut stream: UnixStream, refusals: &AtomicUsize) {
 }
 
 #[test]
-fn an_engine_that_goes_and_comes_back() {
+fn engine_restarted_is_used_again() {
     let Some(options) = crate::engine::options() else { return };
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::open(&directory.path().join("gate.sock"), None);

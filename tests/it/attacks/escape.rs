@@ -86,12 +86,12 @@ fn links_lead_nowhere(rig: &Rig) {
 }
 
 #[test]
-fn links_lead_nowhere_on_the_host() {
+fn links_on_host_lead_nowhere() {
     links_lead_nowhere(&Rig::new(Kind::Host).unwrap());
 }
 
 #[test]
-fn links_lead_nowhere_from_a_container() {
+fn links_in_container_lead_nowhere() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = Rig::new(kind) else { return };
         links_lead_nowhere(&rig);
@@ -99,9 +99,9 @@ fn links_lead_nowhere_from_a_container() {
 }
 
 /// Ends a loop of another thread, also when a test fails: else that would be waited for without end.
-struct Ends<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -151,7 +151,7 @@ fn flipping_leads_nowhere(rig: &Rig) {
     let (mut inside, mut refused) = (0, 0);
     let links = std::thread::scope(|scope| {
         let flipping = scope.spawn(|| flip(&root, &done));
-        let ends = Ends(&done);
+        let ends = StopOnDrop(&done);
         // For long enough that what is raced for was met in both its states.
         for n in 0..600 {
             if n >= 40 && inside > 0 && refused > 0 {
@@ -178,12 +178,12 @@ fn flipping_leads_nowhere(rig: &Rig) {
 }
 
 #[test]
-fn links_that_come_and_go_lead_nowhere_on_the_host() {
+fn links_swapped_on_host_lead_nowhere() {
     flipping_leads_nowhere(&Rig::new(Kind::Host).unwrap());
 }
 
 #[test]
-fn links_that_come_and_go_lead_nowhere_from_a_container() {
+fn links_swapped_in_container_lead_nowhere() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = Rig::new(kind) else { return };
         flipping_leads_nowhere(&rig);
@@ -212,7 +212,7 @@ for entry in os.listdir('/proc'):
 ";
 
 #[test]
-fn the_first_process_can_t_be_looked_into() {
+fn container_init_is_not_readable() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     assert_eq!(rig.python(PROCESSES).stdout(), "");
 }

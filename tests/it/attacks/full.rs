@@ -1,11 +1,29 @@
 //! A file system that is full: under the files, and under the journal.
 
+use std::io::Write;
+use std::path::PathBuf;
+
 use foldspace::{
     CallFinished, CallStatus, CaptureBudget, CommandResult, EntryPath, HostOptions, Recorded, ToolCall, WorkspaceSpec,
 };
 use serde_json::json;
 
 use crate::rig::{Disk, Kind, Rig, walk};
+
+/// Leaves no byte on a disk; returns the file that fills it, to be removed again.
+fn fill(disk: &Disk) -> PathBuf {
+    let path = disk.root().join("filler");
+    let mut file = std::fs::File::create(&path).unwrap();
+    let mut piece = vec![b'x'; 1 << 16];
+    loop {
+        if file.write_all(&piece).is_err() {
+            match piece.len() {
+                1 => return path,
+                length => piece.truncate(length / 2),
+            }
+        }
+    }
+}
 
 /// A session whose files lie on a small file system.
 fn on_a_small_disk(kind: Kind) -> Option<(Disk, Rig)> {
@@ -28,7 +46,7 @@ fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Disk, rig: &mut Rig) {
     assert!(step.exit_code() != 0 && step.outcome.text.contains("No space left"), "{}", step.outcome.text);
     rig.ok("rm -f big more");
     // What a tool writes does not fit.
-    let filler = disk.fill();
+    let filler = fill(disk);
     let large = "x".repeat(40_000);
     let known = rig.known();
     for (tool, params) in [
@@ -51,7 +69,7 @@ fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Disk, rig: &mut Rig) {
 }
 
 #[test]
-fn what_does_not_fit_on_the_host_is_an_error_and_harms_nothing() {
+fn full_disk_on_host_fails_call_without_harm() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
     what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
     rig.close();
@@ -59,7 +77,7 @@ fn what_does_not_fit_on_the_host_is_an_error_and_harms_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_in_an_upper_layer_is_an_error_and_harms_nothing() {
+fn full_disk_under_overlay_fails_call_without_harm() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
     rig.close();
@@ -67,7 +85,7 @@ fn what_does_not_fit_in_an_upper_layer_is_an_error_and_harms_nothing() {
 }
 
 #[test]
-fn a_command_that_leaves_the_host_s_disk_too_little_is_ended() {
+fn disk_limit_kills_only_offending_command() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     let step = rig.sh("while :; do head -c 200k /dev/zero >> big; sleep 0.01; done");
     assert!(step.outcome.text.contains("the disk that holds the workspace has less than"), "{}", step.outcome.text);
@@ -89,7 +107,7 @@ fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
     for entry in std::fs::read_dir(disk.root()).unwrap() {
         std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
     }
-    let filler = disk.fill();
+    let filler = fill(disk);
     std::fs::OpenOptions::new().write(true).open(&filler).unwrap().set_len((8 << 20) - 1_200_000).unwrap();
     let error = rig.try_reopen().unwrap_err().to_string();
     assert!(error.contains("No space left"), "{error}");
@@ -103,7 +121,7 @@ fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
 }
 
 #[test]
-fn files_that_can_t_come_back_to_the_host_come_back_later() {
+fn populate_on_full_host_disk_succeeds_later() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
     files_that_can_t_come_back_come_back_later(&disk, &mut rig);
     rig.close();
@@ -111,7 +129,7 @@ fn files_that_can_t_come_back_to_the_host_come_back_later() {
 }
 
 #[test]
-fn files_that_can_t_come_back_to_an_overlay_come_back_later() {
+fn populate_on_full_overlay_succeeds_later() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     files_that_can_t_come_back_come_back_later(&disk, &mut rig);
     rig.close();
@@ -120,7 +138,7 @@ fn files_that_can_t_come_back_to_an_overlay_come_back_later() {
 
 /// The command has run when there is no room for what it did; nothing is lost but that call's own record.
 #[test]
-fn a_journal_without_room_for_what_a_command_did() {
+fn full_journal_loses_only_the_record_of_its_call() {
     let Some(disk) = Disk::new(320) else { return };
     let data = tempfile::tempdir_in(disk.root()).unwrap();
     let mut rig = Rig::within(&WorkspaceSpec::Host(HostOptions::default()), CaptureBudget::default(), data);

@@ -1,31 +1,19 @@
 //! Containers of processes that ended without a word.
 
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use foldspace::{Leftover, remove_leftovers};
 use serde_json::json;
 
-use crate::rig::{named, process_of};
-
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
+use crate::rig::{Running, eventually, named, process_of};
 
 fn leftovers(dry_run: bool) -> Vec<Leftover> {
     remove_leftovers(None, dry_run).unwrap().removed
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
-    if crate::engine::options().is_none() {
-        return;
-    }
+fn leftover_container_of_killed_process_is_removed() {
+    let Some(_) = crate::engine::options() else { return };
     let data = tempfile::tempdir().unwrap();
     let story = data.path().join("story.jsonl");
     let call =
@@ -36,7 +24,7 @@ fn what_a_killed_process_left_is_removed() {
     command.args(["run", "--yes", "--backend", "podman", "--engine"]).arg(std::env::var_os("CONTAINER_HOST").unwrap());
     command.arg(&story);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = Ends(command.spawn().unwrap());
+    let mut child = Running(command.spawn().unwrap());
     let name = begun(&data.path().join("cache"));
     let alive = leftovers(true);
     assert!(alive.iter().all(|one| one.name != name), "it belongs to a process that lives: {alive:?}");
@@ -57,8 +45,8 @@ fn what_a_killed_process_left_is_removed() {
 
 /// The name of the container, once the command has begun.
 fn begun(cache: &std::path::Path) -> String {
-    for _ in 0..600 {
-        std::thread::sleep(Duration::from_millis(100));
+    let mut found = None;
+    eventually("a container has begun", || {
         let sessions = std::fs::read_dir(cache).into_iter().flatten().map_while(Result::ok);
         let names = sessions.map(|session| format!("foldspace-{}", session.file_name().to_string_lossy()));
         let began = |name: &String| {
@@ -66,9 +54,8 @@ fn begun(cache: &std::path::Path) -> String {
             process
                 .is_some_and(|process| std::path::Path::new(&format!("/proc/{process}/root/workspace/begun")).exists())
         };
-        if let Some(name) = names.into_iter().find(began) {
-            return name;
-        }
-    }
-    panic!("no container has begun in 60 s");
+        found = names.into_iter().find(began);
+        found.is_some()
+    });
+    found.unwrap()
 }

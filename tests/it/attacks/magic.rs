@@ -64,19 +64,19 @@ fn they_lead_nowhere(rig: &Rig) {
 }
 
 #[test]
-fn on_the_host() {
+fn proc_links_on_host_lead_nowhere() {
     they_lead_nowhere(&Rig::new(Kind::Host).unwrap());
 }
 
 #[test]
-fn on_an_overlay() {
+fn proc_links_on_overlay_lead_nowhere() {
     if let Some(rig) = Rig::new(Kind::Overlay) {
         they_lead_nowhere(&rig);
     }
 }
 
 #[test]
-fn on_a_plain_directory() {
+fn proc_links_on_plain_directory_lead_nowhere() {
     if let Some(rig) = Rig::new(Kind::Plain) {
         they_lead_nowhere(&rig);
     }
@@ -84,7 +84,7 @@ fn on_a_plain_directory() {
 
 /// Commands, which see `/proc` themselves, are not let in by the directory that they begin in.
 #[test]
-fn no_command_begins_behind_one() {
+fn command_directory_behind_proc_link_is_refused() {
     for kind in [Kind::Host, Kind::Overlay, Kind::Plain] {
         let Some(rig) = Rig::new(kind) else { return };
         rig.ok("ln -s /proc/self/root root && ln -s /proc/self/cwd cwd && ln -s /proc/1/root/tmp first");

@@ -7,7 +7,6 @@ mod escape;
 mod full;
 mod hunger;
 mod import;
-mod import_fuzz;
 mod leftovers;
 mod magic;
 mod probes;

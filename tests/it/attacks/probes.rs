@@ -25,7 +25,7 @@ const DONE: [&str; 12] = [
 ];
 
 #[test]
-fn hostile_command_is_held_at_every_probe() {
+fn hostile_command_is_confined_at_every_probe() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     let step = rig.python(include_str!("probes.py"));
     let told: BTreeMap<_, _> = step.stdout().lines().map(|line| line.split_once('\t').unwrap()).collect();
@@ -43,7 +43,7 @@ fn hostile_command_is_held_at_every_probe() {
 
 /// An image may say that a directory of it is to be kept elsewhere: on the host, where there is no limit and no history.
 #[test]
-fn volumes_of_an_image_are_read_only() {
+fn image_volumes_are_read_only() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     rig.ok("true");
     let tag = rig.name();
@@ -64,7 +64,7 @@ const ENTRIES: &str = "ln -s /etc/shadow shadow && ln -s / root && ln -s /proc/1
     python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'";
 
 #[test]
-fn entries_that_are_no_files_are_refused_at_once() {
+fn special_files_are_refused_at_once() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     rig.ok(ENTRIES);
     for file in ["shadow", "root/etc/shadow", "runner/etc/shadow", "up/etc/shadow", "loop", "passwd", "fifo", "socket"]
@@ -98,7 +98,7 @@ print(len(names))
 ";
 
 #[test]
-fn odd_names_and_closed_trees_are_recorded() {
+fn odd_names_and_unreadable_trees_are_recorded() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     let step = rig.python(NAMES);
     assert_eq!(step.stdout(), "16");
@@ -109,7 +109,7 @@ fn odd_names_and_closed_trees_are_recorded() {
 }
 
 #[test]
-fn variables_of_a_command_reach_no_other() {
+fn command_environment_reaches_no_other_command() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     rig.ok("echo 'touch /workspace/sourced' > startup");
     let env = json!({ "LD_PRELOAD": "/workspace/none.so", "BASH_ENV": "/workspace/startup", "PATH": "/workspace" });
@@ -135,7 +135,7 @@ fn root_is_opened_again(rig: &Rig) {
 }
 
 #[test]
-fn root_closed_by_a_command_is_opened_again_in_a_container() {
+fn workspace_root_closed_in_container_is_opened_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = Rig::new(kind) else { return };
         root_is_opened_again(&rig);
@@ -143,6 +143,6 @@ fn root_closed_by_a_command_is_opened_again_in_a_container() {
 }
 
 #[test]
-fn root_closed_by_a_command_is_opened_again_on_the_host() {
+fn workspace_root_closed_on_host_is_opened_again() {
     root_is_opened_again(&Rig::new(Kind::Host).unwrap());
 }

@@ -28,7 +28,7 @@ except OSError as e:
 ";
 
 #[test]
-fn it_does_not_talk_to_commands() {
+fn runner_refuses_commands_as_clients() {
     let Some(rig) = rig() else { return };
     assert_eq!(rig.python(CONNECTS).stdout(), "1\nclosed");
     // The token was in a file beside the socket, and nothing else is ever there.
@@ -36,7 +36,7 @@ fn it_does_not_talk_to_commands() {
 }
 
 #[test]
-fn it_can_t_be_killed_or_stopped() {
+fn runner_ignores_signals_from_container() {
     let Some(rig) = rig() else { return };
     let made = rig.ok("true").of::<ContainerStarted>();
     for signal in ["TERM", "KILL", "STOP", "INT", "HUP", "SEGV", "USR1", "CHLD"] {
@@ -47,7 +47,7 @@ fn it_can_t_be_killed_or_stopped() {
 }
 
 #[test]
-fn its_program_can_t_be_replaced() {
+fn runner_program_cannot_be_replaced() {
     let Some(rig) = rig() else { return };
     for command in ["rm -f runner", "mv runner other", "cp /bin/true runner", "echo x > runner", "chmod u+w runner"] {
         assert_ne!(rig.sh(&format!("cd {RUN} && {command}")).exit_code(), 0, "{command}");
@@ -119,7 +119,7 @@ fn imposture(rig: &Rig) -> usize {
 }
 
 #[test]
-fn nobody_poses_as_it() {
+fn runner_cannot_be_impersonated() {
     let Some(rig) = rig() else { return };
     // It may be gone before it has seen who came; one that was not asked would show nothing.
     let came: usize = (0..5).map(|_| imposture(&rig)).find(|came| *came > 0).unwrap_or(0);
@@ -128,7 +128,7 @@ fn nobody_poses_as_it() {
 }
 
 #[test]
-fn a_socket_that_is_gone_costs_no_more_than_a_container() {
+fn runner_socket_missing_costs_only_its_container() {
     let Some(rig) = rig() else { return };
     rig.ok("rm -f /run/foldspace/door/*");
     let shell = rig.dispatcher().workspace().shell().unwrap();
@@ -141,7 +141,7 @@ fn a_socket_that_is_gone_costs_no_more_than_a_container() {
 
 /// The library writes with more rights than a command has: it must not do so through a command's links.
 #[test]
-fn what_is_planted_before_a_restart_is_not_written_through() {
+fn runner_restart_does_not_write_through_planted_links() {
     let Some(rig) = Rig::podman(|options| PodmanOptions { idle_seconds: 1, ..options }) else { return };
     let directory = tempfile::tempdir().unwrap();
     let victim = directory.path().join("victim");

@@ -3,15 +3,14 @@
 use foldspace::{DeleteEntry, DriftFound, Recorded, WriteFile};
 use serde_json::json;
 
-use super::everywhere;
-use crate::rig::{Kind, Rig, walk};
+use crate::rig::{Kind, Rig, everywhere, walk};
 
 everywhere!(
-    it_is_recorded_before_the_next_call,
-    it_is_found_after_the_process_ended,
-    a_session_goes_on_after_its_process_ended,
-    lost_files_come_back,
-    what_was_never_kept_is_gone_after_a_loss,
+    drift_is_recorded_before_the_next_call,
+    drift_is_found_after_process_ended,
+    session_reopened_finds_no_drift,
+    populate_restores_lost_files,
+    populate_drops_files_never_kept,
 );
 
 /// What was written and deleted from outside, by nobody and in no call.
@@ -34,7 +33,7 @@ fn prepared(rig: &Rig) {
     rig.ok("mkdir -p d gone/deep && for f in changed removed kept d/kept gone/deep/f; do echo $f > $f; done");
 }
 
-fn it_is_recorded_before_the_next_call(rig: Rig) {
+fn drift_is_recorded_before_the_next_call(rig: Rig) {
     prepared(&rig);
     meddle(&rig);
     let step = rig.ok("cat changed && echo more >> kept");
@@ -52,7 +51,7 @@ fn it_is_recorded_before_the_next_call(rig: Rig) {
     rig.verify();
 }
 
-fn it_is_found_after_the_process_ended(mut rig: Rig) {
+fn drift_is_found_after_process_ended(mut rig: Rig) {
     prepared(&rig);
     meddle(&rig);
     let before = rig.session().head().unwrap();
@@ -66,7 +65,7 @@ fn it_is_found_after_the_process_ended(mut rig: Rig) {
     rig.verify();
 }
 
-fn a_session_goes_on_after_its_process_ended(mut rig: Rig) {
+fn session_reopened_finds_no_drift(mut rig: Rig) {
     prepared(&rig);
     rig.ok("chmod +x kept && ln -s kept link && mkdir empty && mkfifo pipe");
     let (known, head) = (rig.known(), rig.session().head().unwrap());
@@ -80,7 +79,7 @@ fn a_session_goes_on_after_its_process_ended(mut rig: Rig) {
     rig.verify();
 }
 
-fn lost_files_come_back(mut rig: Rig) {
+fn populate_restores_lost_files(mut rig: Rig) {
     prepared(&rig);
     rig.ok("chmod +x kept && ln -s kept link && mkdir empty && printf '\\0\\377' > bytes");
     let (known, root, head) = (rig.known(), rig.root(), rig.session().head().unwrap());
@@ -96,7 +95,7 @@ fn lost_files_come_back(mut rig: Rig) {
 }
 
 /// What can't be made again is missed after a loss, and that is recorded as drift once.
-fn what_was_never_kept_is_gone_after_a_loss(mut rig: Rig) {
+fn populate_drops_files_never_kept(mut rig: Rig) {
     rig.ok("mkfifo pipe && echo kept > kept");
     let (root, head) = (rig.root(), rig.session().head().unwrap());
     let at = if rig.kind() == Kind::Host { root } else { rig.cache() };

@@ -5,19 +5,18 @@ use std::time::Duration;
 use foldspace::{CallFinished, CallStatus, CommandResult, EvalResult, ToolCall};
 use serde_json::json;
 
-use super::everywhere;
-use crate::rig::{Rig, eventually, kind};
+use crate::rig::{Rig, eventually, everywhere, kind};
 
 everywhere!(
-    a_command_that_fails,
-    a_command_that_takes_too_long,
-    a_command_that_is_cancelled,
-    a_call_whose_future_is_dropped,
-    python_that_fails_or_takes_too_long,
-    a_call_whose_own_time_is_up,
+    command_failed_records_its_changes,
+    command_timed_out_records_its_changes,
+    command_cancelled_records_its_changes,
+    call_dropped_records_its_changes,
+    python_failed_or_timed_out_records_its_changes,
+    call_over_its_time_records_its_changes,
 );
 
-fn a_command_that_fails(rig: Rig) {
+fn command_failed_records_its_changes(rig: Rig) {
     let step = rig.sh("echo x > written; exit 3");
     assert_eq!((step.exit_code(), step.paths().0), (3, vec!["written".to_owned()]));
     let step = rig.sh("echo y > other; kill -9 $$");
@@ -27,7 +26,7 @@ fn a_command_that_fails(rig: Rig) {
     rig.verify();
 }
 
-fn a_command_that_takes_too_long(rig: Rig) {
+fn command_timed_out_records_its_changes(rig: Rig) {
     let params = json!({ "command": "echo before > f; sleep 60; echo after > f", "timeout_seconds": 1 });
     let step = rig.call("shell_execute", params);
     assert_eq!((step.exit_code(), step.paths().0), (124, vec!["f".to_owned()]));
@@ -49,7 +48,7 @@ fn until_begun(rig: &Rig) {
     tokio::task::block_in_place(|| eventually("the command has begun", begun));
 }
 
-fn a_command_that_is_cancelled(rig: Rig) {
+fn command_cancelled_records_its_changes(rig: Rig) {
     rig.ok("touch old");
     let call = slow();
     let cancel = call.cancel.clone();
@@ -70,7 +69,7 @@ fn a_command_that_is_cancelled(rig: Rig) {
     rig.verify();
 }
 
-fn a_call_whose_future_is_dropped(rig: Rig) {
+fn call_dropped_records_its_changes(rig: Rig) {
     rig.ok("touch old");
     let before = rig.session().head().unwrap();
     let finished = rig.runtime.block_on(async {
@@ -105,7 +104,7 @@ fn until_finished(rig: &Rig, from: u64) -> CallFinished {
     found.unwrap().unwrap().event
 }
 
-fn python_that_fails_or_takes_too_long(rig: Rig) {
+fn python_failed_or_timed_out_records_its_changes(rig: Rig) {
     let evaluate = |code: &str| rig.call("evaluate_python", json!({ "code": code }));
     let step = evaluate("open('a', 'w').write('1')\nprint('done')");
     assert_eq!((step.stdout(), step.paths().0), ("done", vec!["a".to_owned()]));
@@ -120,7 +119,7 @@ fn python_that_fails_or_takes_too_long(rig: Rig) {
     rig.verify();
 }
 
-fn a_call_whose_own_time_is_up(rig: Rig) {
+fn call_over_its_time_records_its_changes(rig: Rig) {
     rig.ok("true");
     let call = ToolCall { limit: Some(Duration::from_secs(2)), ..slow() };
     let outcome = rig.runtime.block_on(rig.dispatcher().call(call)).unwrap();

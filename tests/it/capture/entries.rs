@@ -2,29 +2,28 @@
 
 use foldspace::{DeleteEntry, EntryPath, Node, Special, WriteFile, WriteMode};
 
-use super::everywhere;
-use crate::rig::{Rig, Seen};
+use crate::rig::{Rig, Seen, everywhere};
 
 everywhere!(
-    a_rename_deletes_and_writes,
-    directories_move,
-    the_executable_bit_is_a_change,
-    links_of_both_kinds,
-    kinds_take_each_other_s_place,
-    names_of_any_bytes,
-    empty_directories_stay,
-    special_files_are_noted,
-    binary_and_sparse_files,
-    what_may_not_be_read,
-    deep_directories,
-    what_comes_and_goes,
+    rename_is_a_delete_and_a_write,
+    moved_directory_is_recorded,
+    executable_bit_change_is_recorded,
+    symlinks_and_hard_links_are_recorded,
+    entry_replaced_by_another_kind_is_recorded,
+    names_of_any_bytes_are_recorded,
+    empty_directory_is_recorded,
+    special_files_are_recorded,
+    binary_and_sparse_files_are_recorded,
+    unreadable_file_is_recorded_without_content,
+    deep_directories_are_recorded,
+    short_lived_file_is_not_recorded,
 );
 
 fn texts(paths: &[&str]) -> Vec<String> {
     paths.iter().map(|&path| path.to_owned()).collect()
 }
 
-fn a_rename_deletes_and_writes(rig: Rig) {
+fn rename_is_a_delete_and_a_write(rig: Rig) {
     rig.ok("echo hello > a && mkdir d && echo x > d/x");
     let step = rig.ok("mv a b");
     let node = Node::file(b"hello\n", false);
@@ -36,7 +35,7 @@ fn a_rename_deletes_and_writes(rig: Rig) {
     rig.verify();
 }
 
-fn directories_move(rig: Rig) {
+fn moved_directory_is_recorded(rig: Rig) {
     rig.ok("mkdir -p a/b/c && echo 1 > a/one && echo 2 > a/b/two && echo 3 > a/b/c/three && mkdir a/empty");
     assert_eq!(rig.ok("mv a z").paths().1, ["a"]);
     rig.python("import os\nos.rename('z/b', 'b')\nos.rename('b/c', 'z/c')\n");
@@ -54,7 +53,7 @@ fn directories_move(rig: Rig) {
     rig.verify();
 }
 
-fn the_executable_bit_is_a_change(rig: Rig) {
+fn executable_bit_change_is_recorded(rig: Rig) {
     rig.ok("echo run > f");
     let executable = |rig: &Rig| {
         let path = EntryPath::lookup("f").unwrap();
@@ -70,7 +69,7 @@ fn the_executable_bit_is_a_change(rig: Rig) {
     rig.verify();
 }
 
-fn links_of_both_kinds(rig: Rig) {
+fn symlinks_and_hard_links_are_recorded(rig: Rig) {
     rig.ok(
         "echo one > f && ln f hard && mkdir d && ln f d/hard && ln -s f soft && ln -s ../f d/soft && ln -s . d/here",
     );
@@ -82,7 +81,7 @@ fn links_of_both_kinds(rig: Rig) {
     rig.verify();
 }
 
-fn kinds_take_each_other_s_place(rig: Rig) {
+fn entry_replaced_by_another_kind_is_recorded(rig: Rig) {
     rig.ok("echo file > x");
     rig.ok("rm x && mkdir -p x/y && echo below > x/y/z");
     let step = rig.ok("rm -r x && echo file > x");
@@ -106,14 +105,14 @@ for name in [name.encode() for name in names] + [b'\\xff', b'\\xfe\\xff', b'\\xc
     os.makedirs(b'under/' + name + b'/' + name)
 ";
 
-fn names_of_any_bytes(rig: Rig) {
+fn names_of_any_bytes_are_recorded(rig: Rig) {
     rig.python(NAMES);
     rig.python("import os, shutil\nshutil.copytree(b'd', b'e')\nos.rename(b'd', b'\\xf0\\x28')\n");
     rig.ok("rm -r under e");
     rig.verify();
 }
 
-fn empty_directories_stay(rig: Rig) {
+fn empty_directory_is_recorded(rig: Rig) {
     rig.ok("mkdir -p a/b/c d");
     assert_eq!(rig.ok("rmdir a/b/c").paths(), (Vec::new(), texts(&["a/b/c"])));
     rig.ok("touch d/f");
@@ -123,7 +122,7 @@ fn empty_directories_stay(rig: Rig) {
     rig.verify();
 }
 
-fn special_files_are_noted(rig: Rig) {
+fn special_files_are_recorded(rig: Rig) {
     rig.ok("mkfifo pipe && echo file > file");
     rig.python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.bind('socket')\n");
     let node = |name: &str| rig.slice().get(&EntryPath::lookup(name).unwrap()).unwrap().node.clone();
@@ -144,7 +143,7 @@ open('crlf', 'wb').write(b'a\\r\\nb')
 open('nul', 'wb').write(b'a\\0b')
 ";
 
-fn binary_and_sparse_files(rig: Rig) {
+fn binary_and_sparse_files_are_recorded(rig: Rig) {
     rig.python(BYTES);
     let text = |name: &str| match &rig.slice().get(&EntryPath::lookup(name).unwrap()).unwrap().node {
         Node::File { text, .. } => *text,
@@ -158,7 +157,7 @@ fn binary_and_sparse_files(rig: Rig) {
     rig.verify();
 }
 
-fn what_may_not_be_read(rig: Rig) {
+fn unreadable_file_is_recorded_without_content(rig: Rig) {
     rig.ok("echo secret > f && mkdir -p d/e && echo below > d/e/f");
     rig.ok("chmod 000 f && chmod 000 d/e && chmod 000 d");
     rig.ok("chmod 700 d && echo more > d/more && chmod 000 d");
@@ -176,7 +175,7 @@ for n in range(300):
 open('bottom', 'w').write('x')
 ";
 
-fn deep_directories(rig: Rig) {
+fn deep_directories_are_recorded(rig: Rig) {
     rig.python(DEEP);
     assert_eq!(rig.slice().len(), 301);
     rig.ok("mkdir -p other && mv d/d/d other/moved");
@@ -184,7 +183,7 @@ fn deep_directories(rig: Rig) {
     rig.verify();
 }
 
-fn what_comes_and_goes(rig: Rig) {
+fn short_lived_file_is_not_recorded(rig: Rig) {
     assert_eq!(rig.ok("echo x > t && rm t && mkdir -p a/b && rm -r a").writes_and_deletes(), (0, 0));
     rig.ok("echo 1 > f");
     assert_eq!(rig.ok("echo 2 > f && echo 1 > f").writes_and_deletes(), (0, 0));

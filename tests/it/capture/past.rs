@@ -2,12 +2,11 @@
 
 use foldspace::materialise;
 
-use super::everywhere;
-use crate::rig::{Disk, Rig, differences, walk};
+use crate::rig::{Disk, Rig, differences, everywhere, walk};
 
-everywhere!(every_moment_comes_back, where_not_all_fits_nothing_stays);
+everywhere!(materialise_gives_every_moment, materialise_on_full_disk_leaves_nothing);
 
-fn every_moment_comes_back(rig: Rig) {
+fn materialise_gives_every_moment(rig: Rig) {
     let moments = rig.moments();
     let copies = tempfile::tempdir().unwrap();
     for (seq, then) in moments.iter().rev() {
@@ -21,7 +20,7 @@ fn every_moment_comes_back(rig: Rig) {
     rig.verify();
 }
 
-fn where_not_all_fits_nothing_stays(rig: Rig) {
+fn materialise_on_full_disk_leaves_nothing(rig: Rig) {
     rig.ok("mkdir -p a/b && echo small > a/b/first && head -c 3000000 /dev/zero > z && echo last > zz");
     let Some(small) = Disk::new(1) else { return };
     let state = rig.session().state().unwrap();

@@ -1,11 +1,16 @@
 //! Programs as agents use them.
 
-use super::everywhere;
-use crate::rig::{Kind, Rig};
+use crate::rig::{Kind, Rig, everywhere, skip};
 
-everywhere!(tar_packs_and_unpacks, a_virtual_environment_is_made, sed_edits_in_place, git_works, a_program_is_built);
+everywhere!(
+    tar_round_trip_is_recorded,
+    virtual_environment_is_recorded,
+    sed_in_place_is_recorded,
+    git_work_is_recorded,
+    make_build_is_recorded
+);
 
-fn tar_packs_and_unpacks(rig: Rig) {
+fn tar_round_trip_is_recorded(rig: Rig) {
     rig.ok("mkdir -p tree/a/b tree/empty && echo one > tree/a/one && echo two > tree/a/b/two && ln -s one tree/a/link");
     rig.ok("chmod +x tree/a/one && ln tree/a/one tree/hard && mkfifo tree/pipe");
     rig.ok("tar -cf packed.tar tree");
@@ -17,14 +22,14 @@ fn tar_packs_and_unpacks(rig: Rig) {
     rig.verify();
 }
 
-fn a_virtual_environment_is_made(rig: Rig) {
+fn virtual_environment_is_recorded(rig: Rig) {
     rig.ok("python3 -m venv --without-pip --copies env");
     rig.ok("env/bin/python -c 'import sys; open(\"where\", \"w\").write(sys.prefix)'");
     rig.ok("rm -rf env && python3 -m venv --without-pip env");
     rig.verify();
 }
 
-fn sed_edits_in_place(rig: Rig) {
+fn sed_in_place_is_recorded(rig: Rig) {
     rig.ok("for n in 1 2 3 4 5; do echo \"line $n\" > $n.txt; done; chmod +x 3.txt");
     let step = rig.ok("sed -i s/line/row/ 2.txt 3.txt");
     assert_eq!(step.paths(), (vec!["2.txt".to_owned(), "3.txt".to_owned()], Vec::new()));
@@ -35,11 +40,10 @@ fn sed_edits_in_place(rig: Rig) {
     rig.verify();
 }
 
-fn git_works(rig: Rig) {
+fn git_work_is_recorded(rig: Rig) {
     if !rig.has("git") {
         assert_ne!(rig.kind(), Kind::Host, "git is needed");
-        assert!(!crate::engine::in_ci(), "the image of the tests has all programs");
-        return;
+        return skip("no git in the image");
     }
     rig.ok("git init -q -b main . && git config user.email a@b.c && git config user.name A && git config gc.auto 0");
     rig.ok("mkdir src && echo 'fn main() {}' > src/main.rs && echo target > .gitignore");
@@ -59,11 +63,10 @@ fn git_works(rig: Rig) {
 const MAKEFILE: &str = "all: program\\nprogram: main.o part.o\\n\\tgcc -o program main.o part.o\\n\
     %%.o: %%.c part.h\\n\\tgcc -c -o $@ $<\\nclean:\\n\\trm -f program *.o\\n";
 
-fn a_program_is_built(rig: Rig) {
+fn make_build_is_recorded(rig: Rig) {
     if !(rig.has("gcc") && rig.has("make")) {
         assert_ne!(rig.kind(), Kind::Host, "gcc and make are needed");
-        assert!(!crate::engine::in_ci(), "the image of the tests has all programs");
-        return;
+        return skip("no gcc or make in the image");
     }
     rig.ok(
         "echo 'int part(void);' > part.h && printf '#include \"part.h\"\\nint part(void) { return 3; }\\n' > part.c",

@@ -3,17 +3,16 @@
 use foldspace::{CallFinished, CommandDecided, CommandResult, WorkspaceTouched};
 use serde_json::json;
 
-use super::everywhere;
-use crate::rig::{Kind, Rig, kind};
+use crate::rig::{Kind, Rig, everywhere, kind};
 
 everywhere!(
-    a_command_is_one_commit,
-    tools_and_commands_see_each_other,
-    calls_at_once_take_turns,
-    fast_changes_are_seen
+    command_is_recorded_in_one_commit,
+    tools_and_commands_see_each_others_changes,
+    concurrent_calls_take_turns,
+    changes_in_one_tick_are_seen
 );
 
-fn a_command_is_one_commit(rig: Rig) {
+fn command_is_recorded_in_one_commit(rig: Rig) {
     rig.ok("true");
     let step = rig.ok("echo x > f && echo printed");
     let kinds: Vec<_> = step.events.iter().map(kind).collect();
@@ -32,7 +31,7 @@ fn a_command_is_one_commit(rig: Rig) {
     rig.verify();
 }
 
-fn tools_and_commands_see_each_other(rig: Rig) {
+fn tools_and_commands_see_each_others_changes(rig: Rig) {
     let tool = |tool: &str, params| {
         let step = rig.call(tool, params);
         assert!(step.outcome.is_ok(), "{tool}: {}", step.outcome.text);
@@ -57,7 +56,7 @@ fn tools_and_commands_see_each_other(rig: Rig) {
     rig.verify();
 }
 
-fn calls_at_once_take_turns(rig: Rig) {
+fn concurrent_calls_take_turns(rig: Rig) {
     rig.ok("echo 0 > count");
     let add = "n=$(cat count); sleep 0.02; echo $((n + 1)) > count; echo $n > at-$n";
     let outcomes = rig.runtime.block_on(async {
@@ -89,7 +88,7 @@ fn calls_at_once_take_turns(rig: Rig) {
 }
 
 /// Changes that follow each other faster than a file's times move.
-fn fast_changes_are_seen(rig: Rig) {
+fn changes_in_one_tick_are_seen(rig: Rig) {
     rig.ok("echo a > f");
     for n in 0..40 {
         let step = rig.ok(&format!("echo {} > f", if n % 2 == 0 { "b" } else { "a" }));

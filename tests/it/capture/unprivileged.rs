@@ -20,7 +20,7 @@ fn program(world: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn files_and_a_root_that_can_t_be_read_are_noted_and_stop_nothing() {
+fn unprivileged_unreadable_files_are_recorded_without_content() {
     let world = tempfile::tempdir().unwrap();
     std::fs::set_permissions(world.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // Not by this process: what another test starts meanwhile would have the copy open for writing.

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::World;
+use crate::rig::Program;
 
 /// What a project goes through: a mount, edits, moves by a command, a second agent, deletions.
 const PROJECT: &str = r#"
@@ -14,49 +14,49 @@ const PROJECT: &str = r#"
 {"tool": "shell_execute", "params": {"command": "cp d/b.txt c.txt; rm -r lib"}}
 "#;
 
-impl World {
+impl Program {
     /// A world in which the project's session is `w`, on the host.
     fn with_project() -> Self {
-        let world = Self::new();
-        let mounted = world.path("mounted").to_string_lossy().into_owned();
-        world.file("mounted/src/main.rs", "fn main() {}\n");
-        world.file("mounted/src/lib.rs", "// lib\n");
-        let script = world.file("w.jsonl", PROJECT);
-        let ran = world.run(&["run", &script, "--backend", "host", "--session", "w", "--yes", "--mount", &mounted]);
+        let program = Self::new();
+        let mounted = program.path("mounted").to_string_lossy().into_owned();
+        program.file("mounted/src/main.rs", "fn main() {}\n");
+        program.file("mounted/src/lib.rs", "// lib\n");
+        let script = program.file("w.jsonl", PROJECT);
+        let ran = program.run(&["run", &script, "--backend", "host", "--session", "w", "--yes", "--mount", &mounted]);
         assert!(ran.ends_with("[exit 0]"), "{ran}");
-        world
+        program
     }
 }
 
 #[test]
-fn each_line_is_whose_who_wrote_it() {
-    let world = World::with_project();
-    assert_snapshot!(world.run(&["blame", "w", "d/b.txt"]), @"
+fn blame_names_the_agent_of_each_line() {
+    let program = Program::with_project();
+    assert_snapshot!(program.run(&["blame", "w", "d/b.txt"]), @"
      6  #5 write_file in /a.txt  -   [time]  1  one
      9  #8 edit_file in /a.txt   ed  [time]  2  zwei
     24  #20 shell_execute        ed  [time]  3  drei
     24  #20 shell_execute        ed  [time]  4  four
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["blame", "w", "a.txt", "--before", "12"]), @"
+    assert_snapshot!(program.run(&["blame", "w", "a.txt", "--before", "12"]), @"
     6  #5 write_file  -   [time]  1  one
     9  #8 edit_file   ed  [time]  2  zwei
     6  #5 write_file  -   [time]  3  three
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["blame", "w", "lib/main.rs", "--at", "25"]), @"
+    assert_snapshot!(program.run(&["blame", "w", "lib/main.rs", "--at", "25"]), @"
     4  mount in /src/main.rs  -  [time]  1  fn main() {}
     [exit 0]
     ");
     // What is no move is the work of who wrote it.
-    assert_snapshot!(world.run(&["blame", "w", "c.txt"]), @"
+    assert_snapshot!(program.run(&["blame", "w", "c.txt"]), @"
     31  #27 shell_execute  -  [time]  1  one
     31  #27 shell_execute  -  [time]  2  zwei
     31  #27 shell_execute  -  [time]  3  drei
     31  #27 shell_execute  -  [time]  4  four
     [exit 0]
     ");
-    let blamed = world.json(&["blame", "w", "d/b.txt"]);
+    let blamed = program.json(&["blame", "w", "d/b.txt"]);
     let whose = blamed["lines"].as_array().unwrap().iter().map(|line| &line["seq"]).collect::<Vec<_>>();
     let changes = blamed["changes"].as_array().unwrap();
     assert_eq!(
@@ -67,32 +67,33 @@ fn each_line_is_whose_who_wrote_it() {
 }
 
 #[test]
-fn a_rewind_gives_lines_back_to_whose_they_were() {
-    let world = World::with_project();
-    let (now, then) = (world.run(&["blame", "w", "d/b.txt"]), world.run(&["blame", "w", "a.txt", "--before", "12"]));
+fn blame_after_rewind_names_the_first_writer() {
+    let program = Program::with_project();
+    let (now, then) =
+        (program.run(&["blame", "w", "d/b.txt"]), program.run(&["blame", "w", "a.txt", "--before", "12"]));
     for undone in ["rm -r d", "rm -r d; mkdir d; echo zwei > d/b.txt; echo other >> d/b.txt"] {
-        world.printed(&["exec", "w", "--sh", "--", undone]);
-        world.printed(&["rewind", "w", "--to", "32"]);
-        assert_eq!(world.run(&["blame", "w", "d/b.txt"]), now, "{undone}");
+        program.printed(&["exec", "w", "--sh", "--", undone]);
+        program.printed(&["rewind", "w", "--to", "32"]);
+        assert_eq!(program.run(&["blame", "w", "d/b.txt"]), now, "{undone}");
     }
-    world.printed(&["rewind", "w", "--to", "11"]);
-    assert_eq!(world.run(&["blame", "w", "a.txt"]), then);
-    let history = world.json(&["history", "w", "a.txt"]);
+    program.printed(&["rewind", "w", "--to", "11"]);
+    assert_eq!(program.run(&["blame", "w", "a.txt"]), then);
+    let history = program.json(&["history", "w", "a.txt"]);
     let last = history.as_array().unwrap().last().unwrap();
     assert_eq!((&last["cause"], &last["to"]), (&json!("rewind"), &json!(11)));
 }
 
 #[test]
-fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
-    let world = World::with_project();
-    world.printed(&["clone", "w", "--name", "kid"]);
-    world.printed(&["clone", "kid", "--name", "grandkid"]);
-    world.printed(&["exec", "grandkid", "--agent", "gail", "--sh", "--", "echo six >> c.txt; echo deep > deep.txt"]);
-    world.printed(&["merge", "grandkid"]);
-    world.printed(&["exec", "kid", "--sh", "--", "sed -i s/drei/trois/ c.txt; echo new > n.txt"]);
-    world.printed(&["exec", "w", "--agent", "ed", "--sh", "--", "sed -i s/one/eins/ c.txt"]);
-    world.printed(&["merge", "kid"]);
-    assert_snapshot!(world.run(&["blame", "w", "c.txt"]), @"
+fn blame_after_merge_names_the_child_agent() {
+    let program = Program::with_project();
+    program.printed(&["clone", "w", "--name", "kid"]);
+    program.printed(&["clone", "kid", "--name", "grandkid"]);
+    program.printed(&["exec", "grandkid", "--agent", "gail", "--sh", "--", "echo six >> c.txt; echo deep > deep.txt"]);
+    program.printed(&["merge", "grandkid"]);
+    program.printed(&["exec", "kid", "--sh", "--", "sed -i s/drei/trois/ c.txt; echo new > n.txt"]);
+    program.printed(&["exec", "w", "--agent", "ed", "--sh", "--", "sed -i s/one/eins/ c.txt"]);
+    program.printed(&["merge", "kid"]);
+    assert_snapshot!(program.run(&["blame", "w", "c.txt"]), @"
              37  #34 shell_execute  ed    [time]  1  eins
              31  #27 shell_execute  -     [time]  2  zwei
          kid@41  #38 shell_execute  -     [time]  3  trois
@@ -100,17 +101,17 @@ fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
     grandkid@38  #35 shell_execute  gail  [time]  5  six
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["blame", "w", "deep.txt"]), @"
+    assert_snapshot!(program.run(&["blame", "w", "deep.txt"]), @"
     grandkid@39  #35 shell_execute  gail  [time]  1  deep
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["history", "w", "c.txt"]), @"
+    assert_snapshot!(program.run(&["history", "w", "c.txt"]), @"
     31  [time]  #27 shell_execute  -   created          19 B  /c.txt
     37  [time]  #34 shell_execute  ed  changed  19 B -> 20 B  /c.txt
     40  [time]  merge kid@41       -   changed  20 B -> 25 B  /c.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["history", "w", "c.txt", "--follow-merges"]), @"
+    assert_snapshot!(program.run(&["history", "w", "c.txt", "--follow-merges"]), @"
              31  [time]  #27 shell_execute  -     created          19 B  /c.txt
              37  [time]  #34 shell_execute  ed    changed  19 B -> 20 B  /c.txt
     grandkid@38  [time]  #35 shell_execute  gail  changed  19 B -> 23 B  /c.txt
@@ -119,7 +120,7 @@ fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
              40  [time]  merge kid@41       -     changed  20 B -> 25 B  /c.txt
     [exit 0]
     ");
-    let all = world.json(&["history", "w", "/", "--follow-merges"]);
+    let all = program.json(&["history", "w", "/", "--follow-merges"]);
     let paths = |name: &str| {
         let of = all.as_array().unwrap().iter().filter(|change| change["session_name"] == name);
         of.map(|change| change["path"].as_str().unwrap()).collect::<Vec<_>>()
@@ -128,7 +129,7 @@ fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
         (paths("grandkid"), paths("kid")),
         (vec!["c.txt", "deep.txt"], vec!["c.txt", "deep.txt", "c.txt", "n.txt"])
     );
-    let blamed = world.json(&["blame", "w", "c.txt"]);
+    let blamed = program.json(&["blame", "w", "c.txt"]);
     let change = |line: usize| {
         let line = &blamed["lines"][line];
         let is_its = |change: &&serde_json::Value| change["session"] == line["session"] && change["seq"] == line["seq"];
@@ -137,21 +138,21 @@ fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
     assert_eq!((&change(4)["session_name"], &change(4)["agent"]), (&json!("grandkid"), &json!("gail")));
     assert_eq!((&change(2)["session_name"], &change(2)["tool"]), (&json!("kid"), &json!("shell_execute")));
     assert_eq!(change(0)["session_name"], "w");
-    let merged = world.json(&["history", "w", "n.txt"])[0].clone();
+    let merged = program.json(&["history", "w", "n.txt"])[0].clone();
     assert_eq!(
         (&merged["child"], &merged["from"]),
-        (&json!("kid"), &world.json(&["history", "kid", "n.txt"])[0]["seq"])
+        (&json!("kid"), &program.json(&["history", "kid", "n.txt"])[0]["seq"])
     );
     assert_eq!(merged["child_id"], change(2)["session"]);
 
     // The past of who is gone may be gone: then its merge is all that is known.
-    world.printed(&["remove", "grandkid", "--yes"]);
-    assert_snapshot!(world.run(&["blame", "w", "deep.txt"]), @"
+    program.printed(&["remove", "grandkid", "--yes"]);
+    assert_snapshot!(program.run(&["blame", "w", "deep.txt"]), @"
     kid@37  merge grandkid@39 (removed)  -  [time]  1  deep
     [exit 0]
     ");
-    world.printed(&["remove", "kid", "--yes"]);
-    assert_snapshot!(world.run(&["blame", "w", "c.txt"]), @"
+    program.printed(&["remove", "kid", "--yes"]);
+    assert_snapshot!(program.run(&["blame", "w", "c.txt"]), @"
     37  #34 shell_execute       ed  [time]  1  eins
     31  #27 shell_execute       -   [time]  2  zwei
     40  merge kid@41 (removed)  -   [time]  3  trois
@@ -159,16 +160,16 @@ fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
     40  merge kid@41 (removed)  -   [time]  5  six
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["history", "w", "n.txt", "--follow-merges"]), @"
+    assert_snapshot!(program.run(&["history", "w", "n.txt", "--follow-merges"]), @"
     42  [time]  merge kid@42 (removed)  -  created  4 B  /n.txt
     [exit 0]
     ");
-    assert_eq!(world.json(&["blame", "w", "n.txt"])["changes"][0]["child_removed"], true);
+    assert_eq!(program.json(&["blame", "w", "n.txt"])["changes"][0]["child_removed"], true);
 }
 
 #[test]
-fn what_has_no_lines_is_told() {
-    let world = World::with_project();
+fn blame_of_binary_or_directory_is_refused() {
+    let program = Program::with_project();
     for (path, what) in [
         ("bin", "/bin is a binary file; only text files have lines"),
         ("link", "/link is a symbolic link"),
@@ -176,46 +177,46 @@ fn what_has_no_lines_is_told() {
         ("a.txt", "there is no /a.txt at position"),
         ("nothing", "there is no /nothing at position"),
     ] {
-        let told = world.run(&["blame", "w", path]);
+        let told = program.run(&["blame", "w", path]);
         assert!(
             told.contains(what) && told.contains("hint: `foldspace history`") && told.ends_with("[exit 3]"),
             "{told}"
         );
     }
-    assert!(world.run(&["blame", "w", "../a"]).ends_with("[exit 2]"));
-    assert!(world.run(&["blame", "w", "c.txt", "--at", "999"]).ends_with("[exit 3]"));
-    assert!(world.run(&["blame", "nobody", "c.txt"]).ends_with("[exit 3]"));
+    assert!(program.run(&["blame", "w", "../a"]).ends_with("[exit 2]"));
+    assert!(program.run(&["blame", "w", "c.txt", "--at", "999"]).ends_with("[exit 3]"));
+    assert!(program.run(&["blame", "nobody", "c.txt"]).ends_with("[exit 3]"));
 }
 
 #[test]
-fn lines_that_nobody_s_call_wrote_are_drift() {
-    let (world, script) = World::with_own_directory("a.txt", "kept\n");
-    std::fs::write(world.path("mine/a.txt"), "kept\nchanged behind its back\n").unwrap();
-    world.printed(&["run", &script, "--session", "own"]);
-    let blamed = world.printed(&["blame", "own", "a.txt"]);
+fn blame_names_drift() {
+    let (program, script) = Program::with_own_directory("a.txt", "kept\n");
+    std::fs::write(program.path("mine/a.txt"), "kept\nchanged behind its back\n").unwrap();
+    program.printed(&["run", &script, "--session", "own"]);
+    let blamed = program.printed(&["blame", "own", "a.txt"]);
     assert_eq!(blamed.matches("drift").count(), 2, "{blamed}");
-    let history = world.json(&["history", "own", "a.txt"]);
+    let history = program.json(&["history", "own", "a.txt"]);
     let told: Vec<_> = history.as_array().unwrap().iter().map(|change| (&change["what"], &change["cause"])).collect();
     assert_eq!(told, [(&json!("created"), &json!("drift")), (&json!("changed"), &json!("drift"))]);
 }
 
 #[test]
-fn the_history_of_a_path_follows_it() {
-    let world = World::with_project();
-    assert_snapshot!(world.run(&["history", "w", "d/b.txt"]), @"
+fn history_of_path_follows_renames() {
+    let program = Program::with_project();
+    assert_snapshot!(program.run(&["history", "w", "d/b.txt"]), @"
      6  [time]  #5 write_file      -   created             14 B  /a.txt
      9  [time]  #8 edit_file       ed  changed     14 B -> 15 B  /a.txt
     16  [time]  #11 shell_execute  -   moved here          15 B  /d/b.txt from /a.txt
     24  [time]  #20 shell_execute  ed  changed     15 B -> 19 B  /d/b.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["history", "w", "a.txt"]), @"
+    assert_snapshot!(program.run(&["history", "w", "a.txt"]), @"
      6  [time]  #5 write_file      -   created             14 B  /a.txt
      9  [time]  #8 edit_file       ed  changed     14 B -> 15 B  /a.txt
     14  [time]  #11 shell_execute  -   moved away          15 B  /a.txt to /d/b.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["history", "w", "lib"]), @"
+    assert_snapshot!(program.run(&["history", "w", "lib"]), @"
     17  [time]  #11 shell_execute  -  moved here        7 B  /lib/lib.rs from /src/lib.rs
     18  [time]  #11 shell_execute  -  moved here       13 B  /lib/main.rs from /src/main.rs
     30  [time]  #27 shell_execute  -  deleted     directory  /lib
@@ -223,7 +224,7 @@ fn the_history_of_a_path_follows_it() {
     30  [time]  #27 shell_execute  -  deleted          13 B  /lib/main.rs (with /lib)
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["history", "w", "d/b.txt", "--patch"]), @"
+    assert_snapshot!(program.run(&["history", "w", "d/b.txt", "--patch"]), @"
     6  [time]  #5 write_file  -  created  14 B  /a.txt
     diff --git a/a.txt b/a.txt
     new file mode 100644
@@ -258,23 +259,23 @@ fn the_history_of_a_path_follows_it() {
     +four
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["history", "w", "nothing"]), @"
+    assert_snapshot!(program.run(&["history", "w", "nothing"]), @"
     error: there was no /nothing at any moment up to position 32
     hint: `foldspace ls SESSION -R` lists the files
     [exit 3]
     ");
-    let all = world.json(&["history", "w", "/"]);
+    let all = program.json(&["history", "w", "/"]);
     let paths: Vec<_> = all.as_array().unwrap().iter().map(|change| change["path"].as_str().unwrap()).collect();
     assert!(["a.txt", "d/b.txt", "bin", "link", "src/main.rs", "lib/main.rs"].iter().all(|path| paths.contains(path)));
-    let patched = world.json(&["history", "w", "a.txt", "-p"]);
+    let patched = program.json(&["history", "w", "a.txt", "-p"]);
     assert!(patched[1]["patch"].as_str().unwrap().contains("\n-two\n+zwei\n"), "{patched}");
-    assert!(world.run(&["history", "w", "a.txt", "--at", "0"]).ends_with("[exit 3]"));
+    assert!(program.run(&["history", "w", "a.txt", "--at", "0"]).ends_with("[exit 3]"));
 }
 
 #[test]
-fn what_was_ever_there_is_found() {
-    let world = World::with_project();
-    assert_snapshot!(world.run(&["grep", "w", "zwei|three", "--all-history"]), @r"
+fn search_finds_text_of_any_moment() {
+    let program = Program::with_project();
+    assert_snapshot!(program.run(&["grep", "w", "zwei|three", "--all-history"]), @r"
     event 5 CallStarted params.content: three
     event 8 CallStarted params.new_string: zwei
     a.txt:2:zwei [since 9 #8 edit_file, until 13]
@@ -287,22 +288,22 @@ fn what_was_ever_there_is_found() {
     d/b.txt:2:zwei [since 16 #11 shell_execute, still there]
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["grep", "w", "three", "/", "--all-history", "-l"]), @"
+    assert_snapshot!(program.run(&["grep", "w", "three", "/", "--all-history", "-l"]), @"
     a.txt
     d/b.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["grep", "w", "FN MAIN", "/lib", "-i", "--all-history"]), @"
+    assert_snapshot!(program.run(&["grep", "w", "FN MAIN", "/lib", "-i", "--all-history"]), @"
     lib/main.rs:1:fn main() {} [since 18 #11 shell_execute, until 29]
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["grep", "w", "one", "--all-history", "--glob", "*.txt", "--at", "8"]), @"
+    assert_snapshot!(program.run(&["grep", "w", "one", "--all-history", "--glob", "*.txt", "--at", "8"]), @"
     a.txt:1:one [since 6 #5 write_file, still there]
     [exit 0]
     ");
-    assert_eq!(world.run(&["grep", "w", "nowhere at all", "--all-history"]), "\n[exit 1]");
-    assert!(world.run(&["grep", "w", "(", "--all-history"]).ends_with("[exit 2]"));
-    let found = world.json_lines(&["grep", "w", "^four$", "--all-history"]);
+    assert_eq!(program.run(&["grep", "w", "nowhere at all", "--all-history"]), "\n[exit 1]");
+    assert!(program.run(&["grep", "w", "(", "--all-history"]).ends_with("[exit 2]"));
+    let found = program.json_lines(&["grep", "w", "^four$", "--all-history"]);
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(
         (&found[0]["path"], &found[0]["still"], &found[0]["agent"]),
@@ -315,25 +316,25 @@ fn what_was_ever_there_is_found() {
 }
 
 #[test]
-fn what_only_looks_like_a_mark_ends_no_search() {
-    let world = World::new();
+fn search_goes_past_text_that_looks_like_a_mark() {
+    let program = Program::new();
     let content = json!({ "$content": "0".repeat(64), "note": "a needle" });
     let call = json!({ "tool": "read_file", "params": { "file_path": "needle.txt", "more": content } });
-    world.run(&["run", &world.file("m.jsonl", call.to_string()), "--session", "m"]);
-    let found = world.json_lines(&["grep", "m", "needle", "--all-history"]);
+    program.run(&["run", &program.file("m.jsonl", call.to_string()), "--session", "m"]);
+    let found = program.json_lines(&["grep", "m", "needle", "--all-history"]);
     let fields: Vec<_> = found.iter().filter_map(|hit| hit["field"].as_str()).collect();
     assert!(fields.contains(&"params.more.note") && fields.contains(&"params.file_path"), "{found:?}");
 }
 
 #[test]
-fn what_commands_printed_and_long_texts_are_found() {
-    let world = World::new();
+fn search_finds_output_and_long_texts() {
+    let program = Program::new();
     let long = format!("{}needle in a long text\n", "hay\n".repeat(3000));
     let write = json!({ "tool": "write_file", "params": { "file_path": "long.txt", "content": long } });
     let print = json!({ "tool": "shell_execute", "params": { "command": "printf 'nee%s\\n' dle-printed; printf 'nee%s\\n' dle-told >&2" } });
-    let script = world.file("p.jsonl", format!("{write}\n{print}\n"));
-    world.printed(&["run", &script, "--backend", "host", "--session", "p", "--yes"]);
-    let found = world.json_lines(&["grep", "p", "needle", "--all-history"]);
+    let script = program.file("p.jsonl", format!("{write}\n{print}\n"));
+    program.printed(&["run", &script, "--backend", "host", "--session", "p", "--yes"]);
+    let found = program.json_lines(&["grep", "p", "needle", "--all-history"]);
     let fields: Vec<_> = found.iter().map(|hit| (hit["field"].as_str(), hit["line"].as_str().unwrap())).collect();
     for wanted in [
         (Some("params.content"), "needle in a long text"),

@@ -6,8 +6,7 @@ use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::World;
-use crate::rig::eventually;
+use crate::rig::{Program, eventually};
 
 /// So many calls, each of which writes a number; the bug comes with one of them.
 fn script(calls: usize, bug: usize) -> String {
@@ -21,13 +20,13 @@ fn script(calls: usize, bug: usize) -> String {
 
 const NO_BUG: [&str; 3] = ["--sh", "--", "! grep -q BUG *.txt"];
 
-impl World {
+impl Program {
     /// A world with a session `bug` of forty calls, the thirtieth of which has it.
     fn with_bug(backend: &str) -> Self {
-        let world = Self::new();
-        let script = world.file("bug.jsonl", script(40, 30));
-        world.printed(&["run", &script, "--backend", backend, "--session", "bug"]);
-        world
+        let program = Self::new();
+        let script = program.file("bug.jsonl", script(40, 30));
+        program.printed(&["run", &script, "--backend", backend, "--session", "bug"]);
+        program
     }
 
     /// What is left of probes, in directories.
@@ -44,24 +43,24 @@ impl World {
 const FIRST_BAD: u64 = 1 + 3 * 29 + 2;
 
 #[test]
-fn the_first_bad_change_is_found() {
+fn bisect_finds_first_bad_change() {
     for backend in ["memory", "host"] {
-        let world = World::with_bug(backend);
-        let before = world.json(&["sessions"]);
-        let found = world.bisected(&[], &NO_BUG);
+        let program = Program::with_bug(backend);
+        let before = program.json(&["sessions"]);
+        let found = program.bisected(&[], &NO_BUG);
         assert_eq!((&found["first_bad"], &found["good"]), (&json!(FIRST_BAD), &json!(FIRST_BAD - 3)));
         assert!(found["probes"].as_array().unwrap().len() <= 6, "{found}");
         assert_eq!(found["checks"].as_array().unwrap().len(), 2);
         assert_eq!(found["bad"][0]["call"]["event"]["params"]["file_path"], "state-30.txt");
         assert_eq!(found["bad"][0]["changes"][0]["path"], "state-30.txt");
-        assert_eq!((world.probes(), world.json(&["sessions"])), (0, before), "nothing is left, nothing recorded");
+        assert_eq!((program.probes(), program.json(&["sessions"])), (0, before), "nothing is left, nothing recorded");
     }
 }
 
 #[test]
-fn what_was_found_is_shown() {
-    let world = World::with_bug("memory");
-    assert_snapshot!(world.run(&[&["bisect", "bug", "--good", "70"][..], &NO_BUG].concat()), @"
+fn bisect_result_is_shown() {
+    let program = Program::with_bug("memory");
+    assert_snapshot!(program.run(&[&["bisect", "bug", "--good", "70"][..], &NO_BUG].concat()), @"
         70  good  exit 0 in [duration]
        121  bad   exit 1 in [duration]
         96  bad   exit 1 in [duration]
@@ -84,89 +83,89 @@ fn what_was_found_is_shown() {
 }
 
 #[test]
-fn several_probes_at_once_find_the_same() {
-    let world = World::with_bug("host");
+fn bisect_with_parallel_probes_finds_the_same() {
+    let program = Program::with_bug("host");
     for jobs in ["2", "5", "64"] {
-        let found = world.bisected(&["--jobs", jobs], &NO_BUG);
+        let found = program.bisected(&["--jobs", jobs], &NO_BUG);
         assert_eq!(found["first_bad"], FIRST_BAD, "{jobs}");
     }
-    assert_eq!(world.probes(), 0);
+    assert_eq!(program.probes(), 0);
 }
 
 #[test]
-fn what_a_probe_leaves_is_not_there_in_the_next() {
-    let world = World::with_bug("host");
+fn bisect_probe_leaves_nothing_for_the_next() {
+    let program = Program::with_bug("host");
     let dirty = "test ! -e mess || exit 130; test ! -e d || exit 131; test ! -e d-e || exit 133; n=$(ls | grep -c state); \
                  test $n = 0 || { grep -q . state-$n.txt || exit 132; }; \
                  grep -qs BUG *.txt; bug=$?; mkdir -p d/sub d-e; echo x > d/sub/x; echo x > mess; rm -f state-1.txt state-3.txt; \
                  echo spoilt > state-2.txt; rm -f state-5.txt; mkdir state-5.txt; chmod +x state-6.txt 2>/dev/null; test $bug != 0";
-    let found = world.bisected(&["--jobs", "2"], &["--sh", "--", dirty]);
+    let found = program.bisected(&["--jobs", "2"], &["--sh", "--", dirty]);
     assert_eq!(found["first_bad"], FIRST_BAD, "{found}");
 }
 
 #[test]
-fn what_was_not_kept_is_in_no_probe() {
-    let world = World::new();
+fn bisect_probe_lacks_files_never_kept() {
+    let program = Program::new();
     let call = |command: &str| json!({ "tool": "shell_execute", "params": { "command": command } });
     let calls =
         ["true", "echo 1 > n; echo small > out", "echo 2 > n", "yes | head -c 3000 > out; echo 3 > n", "echo 4 > n"];
     let script: String = calls.iter().map(|command| format!("{}\n", call(command))).collect();
-    let script = world.file("bug.jsonl", script);
+    let script = program.file("bug.jsonl", script);
     let budget = ["--keep-file-bytes", "1000"];
-    world.printed(&[&["run", &script, "--backend", "host", "--yes", "--session", "bug"][..], &budget].concat());
-    let big = world.json(&["history", "bug", "out"])[1]["seq"].as_u64().unwrap();
+    program.printed(&[&["run", &script, "--backend", "host", "--yes", "--session", "bug"][..], &budget].concat());
+    let big = program.json(&["history", "bug", "out"])[1]["seq"].as_u64().unwrap();
     let good = (big - 4).to_string();
     // What was small is not there any more where something larger stood.
-    let found = world.bisected(&["--good", &good], &["--", "test", "-e", "out"]);
+    let found = program.bisected(&["--good", &good], &["--", "test", "-e", "out"]);
     assert_eq!((&found["first_bad"], &found["left_out"]), (&json!(big), &json!(["out"])), "{found}");
     // What a command makes in its place is gone in the next probe, though nothing tells it from what stood there.
     let build = "test \"$(head -c 6 out 2>&1)\" != yes || exit 130; n=$(cat n 2>&1); test \"$n\" -lt 3 || \
                  { test ! -e out || exit 131; }; yes | head -c 3000 > out; test \"$n\" -lt 4";
-    let found = world.bisected(&["--good", &good], &["--sh", "--", build]);
-    assert_eq!(found["first_bad"].as_u64().unwrap(), world.json(&["history", "bug", "n"])[3]["seq"], "{found}");
-    let told = world.run(&["bisect", "bug", "--good", &good, "--", "test", "-e", "out"]);
+    let found = program.bisected(&["--good", &good], &["--sh", "--", build]);
+    assert_eq!(found["first_bad"].as_u64().unwrap(), program.json(&["history", "bug", "n"])[3]["seq"], "{found}");
+    let told = program.run(&["bisect", "bug", "--good", &good, "--", "test", "-e", "out"]);
     assert!(told.contains("note: 1 entry could not be made again in the probes, such as /out"), "{told}");
-    let told = world.run(&["bisect", "bug", "--good", &big.to_string(), "--", "test", "-e", "out"]);
+    let told = program.run(&["bisect", "bug", "--good", &big.to_string(), "--", "test", "-e", "out"]);
     assert!(told.contains("the probe had not all that was there then: 1 entry could not be made again"), "{told}");
 }
 
 #[test]
-fn others_may_work_while_it_is_bisected() {
-    let world = World::with_bug("host");
-    let running = world.spawn(&["bisect", "bug", "--sh", "--", "touch begun; sleep 600"]);
-    eventually("a probe runs", || has(&world.data().join("probes"), "begun"));
-    assert!(world.run(&["exec", "bug", "--", "true"]).ends_with("[exit 0]"));
+fn bisect_does_not_block_the_session() {
+    let program = Program::with_bug("host");
+    let running = program.spawn(&["bisect", "bug", "--sh", "--", "touch begun; sleep 600"]);
+    eventually("a probe runs", || has(&program.data().join("probes"), "begun"));
+    assert!(program.run(&["exec", "bug", "--", "true"]).ends_with("[exit 0]"));
     drop(running);
-    let (program, data) = (env!("CARGO_BIN_EXE_foldspace"), world.data());
-    let line = format!("{program} --data {} exec bug -- echo done\n", data.display());
-    let told = world.fed(&["shell", "bug", "--at", "5"], line.as_bytes());
+    let (own, data) = (env!("CARGO_BIN_EXE_foldspace"), program.data());
+    let line = format!("{own} --data {} exec bug -- echo done\n", data.display());
+    let told = program.fed(&["shell", "bug", "--at", "5"], line.as_bytes());
     assert!(told.contains("done") && told.ends_with("[exit 0]"), "{told}");
 }
 
 #[test]
-fn skips_hide_the_first() {
-    let world = World::with_bug("memory");
+fn bisect_with_skips_names_a_range() {
+    let program = Program::with_bug("memory");
     let skip = |from: usize| {
         format!("n=$(ls | grep -c state); test $n -lt {from} || test $n -gt 32 || exit 125; ! grep -q BUG *.txt")
     };
-    let found = world.bisected(&[], &["--sh", "--", &skip(28)]);
+    let found = program.bisected(&[], &["--sh", "--", &skip(28)]);
     let bad: Vec<u64> = found["bad"].as_array().unwrap().iter().map(|bad| bad["seq"].as_u64().unwrap()).collect();
     assert_eq!(bad, [28, 29, 30, 31, 32, 33].map(|call| 3 * call), "{found}");
     assert_eq!((&found["first_bad"], &found["good"]), (&Value::Null, &json!(81)));
-    let told = world.run(&["bisect", "bug", "--sh", "--", &skip(28)]);
+    let told = program.run(&["bisect", "bug", "--sh", "--", &skip(28)]);
     assert!(told.contains("the first bad change is one of 84, 87, 90, 93, 96, 99: those before"), "{told}");
     // Where nobody can tell at an end, that is told.
-    let told = world.run(&["bisect", "bug", "--", "sh", "-c", "exit 125"]);
+    let told = program.run(&["bisect", "bug", "--", "sh", "-c", "exit 125"]);
     assert!(told.contains("error: position 1 is not good: the command ends with 125, it can't tell"), "{told}");
     let all = "n=$(ls | grep -c state); test $n = 0 || test $n = 40 || exit 125; ! grep -qs BUG *.txt";
-    let found = world.bisected(&["--jobs", "4"], &["--sh", "--", all]);
+    let found = program.bisected(&["--jobs", "4"], &["--sh", "--", all]);
     assert_eq!(found["bad"].as_array().unwrap().len(), 40);
 }
 
 #[test]
-fn wrong_questions_are_told_apart() {
-    let world = World::with_bug("memory");
-    let told = |arguments: &[&str]| world.run(&[&["bisect", "bug"], arguments].concat());
+fn bisect_wrong_arguments_are_refused() {
+    let program = Program::with_bug("memory");
+    let told = |arguments: &[&str]| program.run(&[&["bisect", "bug"], arguments].concat());
     assert_snapshot!(told(&["--", "true"]), @"
          1  good  exit 0 in [duration]
        121  good  exit 0 in [duration]
@@ -220,26 +219,26 @@ fn wrong_questions_are_told_apart() {
         assert!(told(wrong).ends_with("[exit 2]"), "{wrong:?}");
     }
     assert!(told(&["--bad", "999", "--", "true"]).ends_with("[exit 3]"));
-    assert_eq!(world.probes(), 0);
+    assert_eq!(program.probes(), 0);
 }
 
 #[test]
-fn taking_too_long_is_failing() {
-    let world = World::with_bug("host");
+fn bisect_timeout_counts_as_bad() {
+    let program = Program::with_bug("host");
     let slow = "if grep -qs BUG *.txt; then sleep 60; fi";
-    let found = world.bisected(&["--timeout", "1", "--good", "80", "--bad", "100"], &["--sh", "--", slow]);
+    let found = program.bisected(&["--timeout", "1", "--good", "80", "--bad", "100"], &["--sh", "--", slow]);
     assert_eq!(found["first_bad"], FIRST_BAD);
     assert!(found["probes"].as_array().unwrap().iter().any(|probe| probe["timed_out"] == true));
 }
 
 #[test]
-fn a_predicate_is_searched_without_a_workspace() {
-    let world = World::with_bug("memory");
-    let first = |predicate: &str| world.json(&["bisect", "bug", "--slice", predicate])["first_bad"].as_u64().unwrap();
+fn bisect_of_predicate_needs_no_workspace() {
+    let program = Program::with_bug("memory");
+    let first = |predicate: &str| program.json(&["bisect", "bug", "--slice", predicate])["first_bad"].as_u64().unwrap();
     assert_eq!(first("VirtualFileSystem./state-30.txt exists"), FIRST_BAD);
     assert_eq!(first("Usage.calls >= 30"), FIRST_BAD - 1);
     assert_eq!(first("count(VirtualFileSystem) == 40"), 120);
-    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.calls > 38"]), @"
+    assert_snapshot!(program.run(&["bisect", "bug", "--slice", "Usage.calls > 38"]), @"
         60  does not hold
         90  does not hold
        105  does not hold
@@ -254,45 +253,45 @@ fn a_predicate_is_searched_without_a_workspace() {
     7 looks, and 2 at the ends, for 121 events between 0 and 121
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.calls > 100"]), @"
+    assert_snapshot!(program.run(&["bisect", "bug", "--slice", "Usage.calls > 100"]), @"
     error: the predicate does not hold at position 121
     hint: it must hold at the bad position and not at the good one; --good and --bad say which they are; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.events > 0", "--good", "5"]), @"
+    assert_snapshot!(program.run(&["bisect", "bug", "--slice", "Usage.events > 0", "--good", "5"]), @"
     error: the predicate holds already at position 5
     hint: it must hold at the bad position and not at the good one; --good and --bad say which they are
     [exit 1]
     ");
-    let told = world.run(&["bisect", "bug", "--slice", "Usag.calls > 1"]);
+    let told = program.run(&["bisect", "bug", "--slice", "Usag.calls > 1"]);
     let begin = "error: the predicate can't be understood at character 1: there is no slice \"Usag\"; there are ";
     assert!(told.starts_with(begin) && told.contains("VirtualFileSystem") && told.ends_with("[exit 2]"), "{told}");
 }
 
 #[test]
-fn ctrl_c_leaves_nothing_behind() {
-    let world = World::with_bug("host");
-    let mut running = world.spawn(&["bisect", "bug", "--jobs", "2", "--sh", "--", "touch begun; sleep 600.25"]);
+fn bisect_interrupted_leaves_nothing() {
+    let program = Program::with_bug("host");
+    let mut running = program.spawn(&["bisect", "bug", "--jobs", "2", "--sh", "--", "touch begun; sleep 600.25"]);
     let begun = |directory: &Path| has(directory, "begun");
-    eventually("a probe runs", || begun(&world.data().join("probes")));
+    eventually("a probe runs", || begun(&program.data().join("probes")));
     kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(130));
-    assert_eq!(world.probes(), 0);
+    assert_eq!(program.probes(), 0);
     let sleeping = std::process::Command::new("pgrep").args(["-f", "sleep 600.25"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&sleeping.stdout), "");
 }
 
 #[test]
-fn what_a_killed_bisection_left_is_swept() {
-    let world = World::with_bug("host");
-    let running = world.spawn(&["bisect", "bug", "--sh", "--", "touch begun; sleep 600"]);
-    eventually("a probe runs", || has(&world.data().join("probes"), "begun"));
-    let told = world.run(&["gc"]);
+fn bisect_killed_is_cleaned_by_gc() {
+    let program = Program::with_bug("host");
+    let running = program.spawn(&["bisect", "bug", "--sh", "--", "touch begun; sleep 600"]);
+    eventually("a probe runs", || has(&program.data().join("probes"), "begun"));
+    let told = program.run(&["gc"]);
     assert!(!told.contains("throw-away"), "one at work is left: {told}");
     drop(running);
-    assert!(world.run(&["gc", "--dry-run"]).contains("would remove 1 throw-away workspace, whose process has ended"));
-    assert!(world.run(&["gc"]).contains("\nremoved 1 throw-away workspace, whose process has ended"));
-    assert_eq!(world.probes(), 0);
+    assert!(program.run(&["gc", "--dry-run"]).contains("would remove 1 throw-away workspace, whose process has ended"));
+    assert!(program.run(&["gc"]).contains("\nremoved 1 throw-away workspace, whose process has ended"));
+    assert_eq!(program.probes(), 0);
 }
 
 /// Whether a file of that name is somewhere in a directory.
@@ -302,36 +301,51 @@ fn has(directory: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn a_prompt_into_what_was_changes_nothing() {
-    let world = World::with_bug("host");
-    let head = world.json(&["sessions"])[0]["head"].clone();
+fn shell_at_a_past_seq_changes_nothing() {
+    let program = Program::with_bug("host");
+    let head = program.json(&["sessions"])[0]["head"].clone();
     let typed =
         b"ls | wc -l\nmkdir sub\ncd sub\npwd | sed 's:.*/files::'\necho x > y\ncd ..\nls sub\nrm -rf /\nfalse\n";
-    let told = world.fed(&["shell", "bug", "--at", "6"], typed);
+    let told = program.fed(&["shell", "bug", "--at", "6"], typed);
     assert!(told.starts_with("2\n/sub\ny\n") && told.contains("not allowed") && told.ends_with("[exit 1]"), "{told}");
-    assert_eq!((world.probes(), &world.json(&["sessions"])[0]["head"]), (0, &head));
-    assert!(world.fed(&["shell", "bug", "--at", "999"], b"").ends_with("[exit 3]"));
+    assert_eq!((program.probes(), &program.json(&["sessions"])[0]["head"]), (0, &head));
+    assert!(program.fed(&["shell", "bug", "--at", "999"], b"").ends_with("[exit 3]"));
 }
 
 #[test]
-fn probes_run_in_containers_of_their_own() {
-    let Some(world) = World::with_podman() else { return };
+fn bisect_probes_have_their_own_containers() {
+    let Some(program) = Program::with_podman() else { return };
     for text in ["two", "three BUG", "four"] {
-        world.printed(&["exec", "work", "--sh", "--", &format!("echo {text} >> a.txt; mkdir -p d; echo {text} > d/x")]);
+        program.printed(&[
+            "exec",
+            "work",
+            "--sh",
+            "--",
+            &format!("echo {text} >> a.txt; mkdir -p d; echo {text} > d/x"),
+        ]);
     }
     let command = "test $(id -u) = 65534 && test $PWD = /workspace || exit 200; rm -r d; ! grep -q BUG a.txt";
-    let found =
-        world.json(&["bisect", "work", "--jobs", "2", "--good", "3", "--sh", "--", &format!("mkdir -p d; {command}")]);
+    let found = program.json(&[
+        "bisect",
+        "work",
+        "--jobs",
+        "2",
+        "--good",
+        "3",
+        "--sh",
+        "--",
+        &format!("mkdir -p d; {command}"),
+    ]);
     let call = &found["bad"][0]["call"]["event"]["params"]["command"];
     assert!(call.as_str().unwrap().contains("three BUG"), "{found}");
-    assert_eq!(world.probes(), 0);
+    assert_eq!(program.probes(), 0);
     let containers = crate::rig::podman(async |podman| {
         let all = podman_api::opts::ContainerListOpts::builder().all(true).build();
         podman.containers().list(&all).await.unwrap()
     });
-    let cache = world.path("cache").to_string_lossy().into_owned();
+    let cache = program.path("cache").to_string_lossy().into_owned();
     let ours = containers.iter().filter(|container| format!("{container:?}").contains(&cache)).count();
     assert_eq!(ours, 0, "{containers:?}");
-    assert_eq!(std::fs::read_dir(world.path("cache")).unwrap().count(), 1, "only the session's own files are left");
-    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+    assert_eq!(std::fs::read_dir(program.path("cache")).unwrap().count(), 1, "only the session's own files are left");
+    assert!(program.run(&["verify"]).ends_with("[exit 0]"));
 }

@@ -6,7 +6,7 @@ use foldspace::{
 };
 use insta::assert_snapshot;
 
-use super::World;
+use crate::rig::Program;
 
 fn put(session: &Session, path: &[u8], node: Node, bytes: &[u8]) {
     let mut commit = session.commit();
@@ -26,9 +26,9 @@ fn delete(session: &Session, path: &str) {
 }
 
 /// A session whose files no tool could have made so.
-fn odd_world() -> World {
-    let world = World::new();
-    let store = LocalStore::open(world.data(), LocalStoreOptions::default()).unwrap();
+fn odd_world() -> Program {
+    let program = Program::new();
+    let store = LocalStore::open(program.data(), LocalStoreOptions::default()).unwrap();
     let clock = std::sync::Arc::new(SystemClock::default());
     let policy = SnapshotPolicy::default();
     let sessions = Sessions::new(std::sync::Arc::new(store), Registry::standard(), clock, policy).unwrap();
@@ -47,13 +47,13 @@ fn odd_world() -> World {
     put(&session, b"empty", Node::Directory, b"");
     drop(session);
     sessions.close();
-    world
+    program
 }
 
 #[test]
-fn everything_that_can_change_is_shown() {
-    let world = odd_world();
-    let patches = world.run(&["diff", "odd", "6.."]);
+fn diff_shows_every_kind_of_change() {
+    let program = odd_world();
+    let patches = program.run(&["diff", "odd", "6.."]);
     assert!(patches.contains("+blob\u{1b}[31m"), "what is no terminal gets the contents as they are");
     assert_snapshot!(patches.replace('\u{1b}', "[esc]"), @r"
     diff --git a/blob b/blob
@@ -94,7 +94,7 @@ fn everything_that_can_change_is_shown() {
     new mode 100755
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["diff", "odd", "6..", "--stat"]), @r"
+    assert_snapshot!(program.run(&["diff", "odd", "6..", "--stat"]), @r"
     changed  blob                 binary
     added    caf\xe9/\x1b[2J\x0a  +1 -0
     added    empty                new directory empty/
@@ -106,7 +106,7 @@ fn everything_that_can_change_is_shown() {
     7 entries changed, +3 -2
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["ls", "odd", "-lR"]), @r"
+    assert_snapshot!(program.run(&["ls", "odd", "-lR"]), @r"
     file  v2   2 B  [time]  blob
     dir   v1        [time]  caf\xe9/
     file  v1  14 B  [time]  caf\xe9/\x1b[2J\x0a
@@ -119,15 +119,15 @@ fn everything_that_can_change_is_shown() {
 }
 
 #[test]
-fn a_name_can_be_given_back_as_it_is_shown() {
-    let world = odd_world();
-    assert_eq!(world.printed(&["cat", "odd", r"caf\xe9/\x1b[2J\x0a"]), "no end of line");
-    assert_snapshot!(world.run(&["cat", "odd", "link"]), @r"
+fn path_printed_is_accepted_as_argument() {
+    let program = odd_world();
+    assert_eq!(program.printed(&["cat", "odd", r"caf\xe9/\x1b[2J\x0a"]), "no end of line");
+    assert_snapshot!(program.run(&["cat", "odd", "link"]), @r"
     error: /link is a symbolic link
     hint: it points to blob\x1b[31m
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["stat", "odd", "link"]), @r"
+    assert_snapshot!(program.run(&["stat", "odd", "link"]), @r"
     path        /link
     kind        symbolic link
     target      blob\x1b[31m
@@ -137,12 +137,12 @@ fn a_name_can_be_given_back_as_it_is_shown() {
     written by  event 11
     [exit 0]
     ");
-    assert_eq!(world.output(&["cat", "odd", "blob"]).stdout, b"\0\x02");
+    assert_eq!(program.output(&["cat", "odd", "blob"]).stdout, b"\0\x02");
 }
 
 #[test]
-fn no_escape_sequence_of_a_name_gets_through() {
-    let world = odd_world();
+fn path_printed_has_no_escape_sequence() {
+    let program = odd_world();
     for arguments in [
         &["log", "odd"][..],
         &["ls", "odd", "-lR"],
@@ -152,6 +152,6 @@ fn no_escape_sequence_of_a_name_gets_through() {
         &["state", "odd", "VirtualFileSystem"],
         &["--json", "ls", "odd", "-R"],
     ] {
-        assert!(!world.printed(arguments).contains('\u{1b}'), "{arguments:?}");
+        assert!(!program.printed(arguments).contains('\u{1b}'), "{arguments:?}");
     }
 }

@@ -2,29 +2,29 @@
 
 use insta::assert_snapshot;
 
-use super::World;
+use crate::rig::{Program, told};
 
-impl World {
-    /// A world with a session `work` on the host backend, in which one file is.
+impl Program {
+    /// A program with a session `work` on the host backend, in which one file is.
     fn with_host() -> Self {
-        let world = Self::new();
-        let script =
-            world.file("work.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\n"}}"#);
-        let ran = world.run(&["run", &script, "--backend", "host", "--session", "work"]);
+        let program = Self::new();
+        let script = program
+            .file("work.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\n"}}"#);
+        let ran = program.run(&["run", &script, "--backend", "host", "--session", "work"]);
         assert!(ran.ends_with("[exit 0]"), "{ran}");
-        world
+        program
     }
 }
 
 #[test]
-fn what_a_command_changes_is_in_the_log() {
-    let world = World::with_host();
+fn exec_changes_are_in_the_log() {
+    let program = Program::with_host();
     let command = "mkdir d; mv a.txt d/b.txt; echo two >> d/b.txt; ln -s b.txt d/l; chmod +x d/b.txt; echo done";
-    assert_snapshot!(world.run(&["exec", "work", "--sh", "--", command]), @"
+    assert_snapshot!(program.run(&["exec", "work", "--sh", "--", command]), @"
     done
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "work", "--no-pager"]), @"
+    assert_snapshot!(program.run(&["log", "work", "--no-pager"]), @"
        1  [time]  SessionStarted  -      -         work on host
        2  [time]  CallStarted     #2     -         write_file a.txt
        3  [time]  WriteFile       #2     -         create /a.txt  4 B
@@ -38,7 +38,7 @@ fn what_a_command_changes_is_in_the_log() {
       11  [time]  CallFinished    #5     -         ok in [duration]
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["cat", "work", "d/b.txt"]), @"
+    assert_snapshot!(program.run(&["cat", "work", "d/b.txt"]), @"
     one
     two
     [exit 0]
@@ -46,9 +46,9 @@ fn what_a_command_changes_is_in_the_log() {
 }
 
 #[test]
-fn a_command_that_failed_is_told_from_one_that_did_well() {
-    let world = World::new();
-    let script = world.file(
+fn log_marks_failed_commands() {
+    let program = Program::new();
+    let script = program.file(
         "w.jsonl",
         r#"
         {"tool": "shell_execute", "params": {"command": "true"}}
@@ -56,26 +56,26 @@ fn a_command_that_failed_is_told_from_one_that_did_well() {
         {"tool": "shell_execute", "params": {"command": "sleep 60", "timeout_seconds": 1}}
         {"tool": "read_file", "params": {"file_path": "none"}, "expect": "error"}"#,
     );
-    assert_snapshot!(world.printed(&["run", &script, "--backend", "host", "--yes"]).split("\n\n").next().unwrap(), @"
+    assert_snapshot!(program.printed(&["run", &script, "--backend", "host", "--yes"]).split("\n\n").next().unwrap(), @"
      2  ok         shell_execute  true  ( [duration])
      6  exit 2     shell_execute  exit 2  ( [duration])
     10  timed out  shell_execute  sleep 60  ( [duration])
     14  error      read_file   none  ( [duration])  as expected
     ");
-    assert_snapshot!(world.run(&["log", "w", "--calls"]), @"
+    assert_snapshot!(program.run(&["log", "w", "--calls"]), @"
        2  [time]  ok [duration]  -         shell_execute  true
        6  [time]  exit 2 [duration]  -         shell_execute  exit 2
       10  [time]  timed out [duration]  -         shell_execute  sleep 60
       14  [time]  error [duration]  -         read_file   none  /none does not exist
     [exit 0]
     ");
-    let told: Vec<_> = world.json_lines(&["log", "w", "--calls"]);
+    let told: Vec<_> = program.json_lines(&["log", "w", "--calls"]);
     let told: Vec<_> = told.iter().map(|call| ["status", "exit_code", "timed_out"].map(|name| &call[name])).collect();
     assert_eq!(
         serde_json::json!(told).to_string(),
         r#"[["ok",0,false],["ok",2,false],["ok",124,true],["error",null,null]]"#
     );
-    assert_snapshot!(world.run(&["state", "w", "ToolCalls"]), @"
+    assert_snapshot!(program.run(&["state", "w", "ToolCalls"]), @"
     4 calls
      2  [time]  ok [duration]  -  shell_execute
      6  [time]  exit 2 [duration]  -  shell_execute
@@ -83,58 +83,58 @@ fn a_command_that_failed_is_told_from_one_that_did_well() {
     14  [time]  error [duration]  -  read_file      /none does not exist
     [exit 0]
     ");
-    let shown = world.printed(&["show", "w", "6"]);
+    let shown = program.printed(&["show", "w", "6"]);
     assert!(shown.contains("status  exit 2 in"), "{shown}");
 }
 
 #[test]
-fn a_command_s_exit_status_is_the_program_s() {
-    let world = World::with_host();
-    assert_snapshot!(world.run(&["exec", "work", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]), @"
+fn exec_exit_code_is_the_commands() {
+    let program = Program::with_host();
+    assert_snapshot!(program.run(&["exec", "work", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]), @"
     out
     err
     [exit 7]
     ");
-    assert_snapshot!(world.run(&["exec", "work", "--", "no-such-program"]), @"
+    assert_snapshot!(program.run(&["exec", "work", "--", "no-such-program"]), @"
     no-such-program: not found
     [exit 127]
     ");
-    assert_snapshot!(world.run(&["exec", "work", "--timeout", "1", "--", "sh", "-c", "echo begun; sleep 60"]), @"
+    assert_snapshot!(program.run(&["exec", "work", "--timeout", "1", "--", "sh", "-c", "echo begun; sleep 60"]), @"
     begun
     note: it took too long and was ended; --timeout allows up to 120 seconds
     [exit 124]
     ");
-    assert_snapshot!(world.fed(&["exec", "work", "-i", "--", "tr", "a-z", "A-Z"], b"loud\n"), @"
+    assert_snapshot!(program.fed(&["exec", "work", "-i", "--", "tr", "a-z", "A-Z"], b"loud\n"), @"
     LOUD
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["exec", "work", "-e", "NAME=v w", "--cwd", "/", "--sh", "--", "echo $NAME"]), @"
+    assert_snapshot!(program.run(&["exec", "work", "-e", "NAME=v w", "--cwd", "/", "--sh", "--", "echo $NAME"]), @"
     v w
     [exit 0]
     ");
 }
 
 #[test]
-fn wrong_commands_are_told_apart() {
-    let world = World::with_host();
-    assert_snapshot!(world.run(&["exec", "work", "--", "rm", "-rf", "/"]), @"
+fn exec_wrong_arguments_are_refused() {
+    let program = Program::with_host();
+    assert_snapshot!(program.run(&["exec", "work", "--", "rm", "-rf", "/"]), @"
     error: the command is not allowed: it would remove everything below /, the home directory or what is above the workspace: rm -rf /
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @r#"
+    assert_snapshot!(program.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @r#"
     error: the command can't be run: a command cannot start in "none": cannot open "none": No such file or directory (os error 2)
     [exit 1]
     "#);
-    assert_snapshot!(world.run(&["exec", "work", "--cwd", "../..", "--", "ls"]), @r#"
+    assert_snapshot!(program.run(&["exec", "work", "--cwd", "../..", "--", "ls"]), @r#"
     error: path "../..": `.` and `..` are not allowed; give the path from the workspace root
     [exit 1]
     "#);
-    assert_snapshot!(world.run(&["exec", "nobody", "--", "ls"]), @r#"
+    assert_snapshot!(program.run(&["exec", "nobody", "--", "ls"]), @r#"
     error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
-    assert_snapshot!(world.run(&["exec", "work"]), @"
+    assert_snapshot!(program.run(&["exec", "work"]), @"
     error: the following required arguments were not provided:
       <CMD>...
 
@@ -143,27 +143,27 @@ fn wrong_commands_are_told_apart() {
     For more information, try '--help'.
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["exec", "work", "-e", "x", "--", "ls"]), @"
+    assert_snapshot!(program.run(&["exec", "work", "-e", "x", "--", "ls"]), @"
     error: invalid value 'x' for '--env <NAME=VALUE>': give it as NAME=VALUE
 
     For more information, try '--help'.
     [exit 2]
     ");
     let long = "x".repeat(5000);
-    assert_snapshot!(world.run(&["exec", "work", "--", &long]), @"
+    assert_snapshot!(program.run(&["exec", "work", "--", &long]), @"
     error: the command can't be run: the command has 5000 characters; at most 4096 are allowed
     [exit 1]
     ");
 }
 
 #[test]
-fn memory_has_no_shell_and_says_so() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["exec", "story", "--", "ls"]), @"
+fn exec_on_memory_is_refused() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["exec", "story", "--", "ls"]), @"
     error: shell_execute needs a shell, and the memory workspace has none; use the file tools
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["shell", "story"]), @"
+    assert_snapshot!(program.run(&["shell", "story"]), @"
     error: the memory workspace of story has no shell
     hint: begin a session with `foldspace run --backend host` or `--backend podman`
     [exit 2]
@@ -171,10 +171,10 @@ fn memory_has_no_shell_and_says_so() {
 }
 
 #[test]
-fn a_script_s_commands_are_asked_about() {
-    let world = World::new();
-    let script = world.file("ask.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch x && make"}}"#);
-    assert_snapshot!(world.run(&["run", &script, "--backend", "host"]), @"
+fn run_asks_about_script_commands() {
+    let program = Program::new();
+    let script = program.file("ask.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch x && make"}}"#);
+    assert_snapshot!(program.run(&["run", &script, "--backend", "host"]), @"
         2  error      shell_execute  touch x && make  ( [duration])
            the command is not allowed: nothing allows make or touch, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)
            line 1 of [dir]/ask.jsonl
@@ -191,41 +191,41 @@ fn a_script_s_commands_are_asked_about() {
       foldspace ls ask -R --at 1
     [exit 1]
     ");
-    let allowed = world.run(&["run", &script, "--backend", "host", "--allow", "touch", "--allow", "make"]);
+    let allowed = program.run(&["run", &script, "--backend", "host", "--allow", "touch", "--allow", "make"]);
     assert!(!allowed.contains("error"), "{allowed}");
-    let log = world.run(&["log", "ask-2", "--no-pager"]);
+    let log = program.run(&["log", "ask-2", "--no-pager"]);
     assert!(log.contains("allow by policy  touch x && make"), "{log}");
 }
 
 #[test]
-fn a_prompt_records_every_line() {
-    let world = World::with_host();
+fn shell_records_every_line() {
+    let program = Program::with_host();
     let typed = b"mkdir sub\ncd sub\npwd | sed 's:.*/files::'\necho hi > here.txt\ncd nowhere\ncd ..\nls\nfalse\n";
-    assert_snapshot!(world.fed(&["shell", "work"], typed), @"
+    assert_snapshot!(program.fed(&["shell", "work"], typed), @"
     /sub
     a.txt
     sub
     /bin/sh: 1: cd: can't cd to nowhere
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["ls", "work", "-R"]), @"
+    assert_snapshot!(program.run(&["ls", "work", "-R"]), @"
     a.txt
     sub/
     sub/here.txt
     [exit 0]
     ");
-    let calls = world.json_lines(&["log", "work", "--calls"]);
+    let calls = program.json_lines(&["log", "work", "--calls"]);
     assert_eq!(calls.len(), 9);
     assert!(calls[1..].iter().all(|call| call["agent"] == "person" && call["tool"] == "shell_execute"));
 }
 
 #[test]
-fn a_prompt_goes_where_the_shell_goes() {
-    let world = World::with_host();
+fn shell_keeps_its_directory() {
+    let program = Program::with_host();
     let made =
         r#"mkdir 'x\x41' xA sub "$(printf 'n\nm')"; touch xA/wrong 'x\x41/right' sub/below; cd n* && touch inner"#;
-    world.printed(&["exec", "work", "--sh", "--", made]);
-    let typed = |text: &[u8]| world.fed(&["shell", "work"], text);
+    program.printed(&["exec", "work", "--sh", "--", made]);
+    let typed = |text: &[u8]| program.fed(&["shell", "work"], text);
     assert_snapshot!(typed(b"cd 'x\\x41'\nls\n"), @"
     right
     [exit 0]
@@ -251,16 +251,16 @@ fn a_prompt_goes_where_the_shell_goes() {
 }
 
 #[test]
-fn the_files_of_any_moment_can_be_put_on_a_disk() {
-    let world = World::with_story();
-    let target = world.path("out").to_string_lossy().into_owned();
-    assert_snapshot!(world.run(&["materialise", "story", &target, "--at", "9"]), @"
+fn materialise_writes_files_of_any_moment() {
+    let program = Program::with_story();
+    let target = program.path("out").to_string_lossy().into_owned();
+    assert_snapshot!(program.run(&["materialise", "story", &target, "--at", "9"]), @"
     wrote 3 entries, 28 B, as of position 9, to [dir]/out
     [exit 0]
     ");
-    assert_eq!(std::fs::read(world.path("out/a.txt")).unwrap(), b"one\nzwei\nthree\n");
-    assert_eq!(std::fs::read(world.path("out/src/main.rs")).unwrap(), b"fn main() {}\n");
-    assert_snapshot!(world.run(&["materialise", "story", &target]), @"
+    assert_eq!(std::fs::read(program.path("out/a.txt")).unwrap(), b"one\nzwei\nthree\n");
+    assert_eq!(std::fs::read(program.path("out/src/main.rs")).unwrap(), b"fn main() {}\n");
+    assert_snapshot!(program.run(&["materialise", "story", &target]), @"
     error: [dir]/out is not empty; give a directory that is empty or not there
     [exit 2]
     ");
@@ -268,74 +268,74 @@ fn the_files_of_any_moment_can_be_put_on_a_disk() {
 
 #[test]
 fn materialise_tar_is_the_same_in_a_file_and_a_pipe() {
-    let world = World::with_story();
-    let file = world.path("out.tar").to_string_lossy().into_owned();
-    assert_snapshot!(world.run(&["materialise", "story", "--at", "9", "--tar", &file]), @"
+    let program = Program::with_story();
+    let file = program.path("out.tar").to_string_lossy().into_owned();
+    assert_snapshot!(program.run(&["materialise", "story", "--at", "9", "--tar", &file]), @"
     wrote an archive as of position 9 to [dir]/out.tar
     [exit 0]
     ");
     let archive = std::fs::read(&file).unwrap();
-    let piped = world.command(&["materialise", "story", "--at", "9", "--tar", "-"]).output().unwrap();
+    let piped = program.command(&["materialise", "story", "--at", "9", "--tar", "-"]).output().unwrap();
     assert_eq!((piped.status.code(), piped.stdout == archive), (Some(0), true));
     let mut archive = tar::Archive::new(&archive[..]);
     let paths = archive.entries().unwrap().map(|entry| entry.unwrap().path_bytes().into_owned());
     assert_eq!(paths.collect::<Vec<_>>(), [&b"a.txt"[..], b"src", b"src/main.rs"]);
-    let both = world.run(&["materialise", "story", &file, "--tar", "-"]);
+    let both = program.run(&["materialise", "story", &file, "--tar", "-"]);
     assert!(both.contains("cannot be used with") && both.ends_with("[exit 2]"), "{both}");
-    assert_snapshot!(world.run(&["materialise", "story", "--tar", "/nowhere/x.tar"]), @"
+    assert_snapshot!(program.run(&["materialise", "story", "--tar", "/nowhere/x.tar"]), @"
     error: can't write /nowhere/x.tar: No such file or directory (os error 2)
     [exit 6]
     ");
 }
 
 #[test]
-fn a_directory_of_the_person_s_own_is_taken_as_it_is() {
-    let (world, script) = World::with_own_directory("kept.txt", "kept\n");
-    std::fs::write(world.path("mine/kept.txt"), "changed behind its back\n").unwrap();
-    let ran = world.run(&["run", &script, "--session", "own"]);
+fn run_in_own_directory_keeps_its_files() {
+    let (program, script) = Program::with_own_directory("kept.txt", "kept\n");
+    std::fs::write(program.path("mine/kept.txt"), "changed behind its back\n").unwrap();
+    let ran = program.run(&["run", &script, "--session", "own"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    let log = world.run(&["log", "own", "--no-pager"]);
+    let log = program.run(&["log", "own", "--no-pager"]);
     assert_eq!(log.matches("DriftFound").count(), 2, "{log}");
-    assert_snapshot!(world.run(&["cat", "own", "kept.txt"]), @"
+    assert_snapshot!(program.run(&["cat", "own", "kept.txt"]), @"
     changed behind its back
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["run", &script, "--session", "own", "--backend", "memory"]), @"
+    assert_snapshot!(program.run(&["run", &script, "--session", "own", "--backend", "memory"]), @"
     error: session own began with another workspace, on host
     hint: go on with it without --backend and what belongs to it, or begin another session
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["run", &script, "--backend", "host", "--dir", "/nowhere/at/all"]), @"
+    assert_snapshot!(program.run(&["run", &script, "--backend", "host", "--dir", "/nowhere/at/all"]), @"
     error: --dir: /nowhere/at/all is not a directory
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["run", &script, "--backend", "memory", "--dir", &world.path("mine").to_string_lossy()]), @"
+    assert_snapshot!(program.run(&["run", &script, "--backend", "memory", "--dir", &program.path("mine").to_string_lossy()]), @"
     error: --dir is for --backend host
     [exit 2]
     ");
 }
 
 #[test]
-fn a_mock_answers_from_its_list() {
-    let world = World::new();
-    let answers = world.file("answers.json", r#"[{"command": "make*", "stdout": "built\n", "exit_code": 0}]"#);
-    let script = world.file("mock.jsonl", r#"{"tool": "shell_execute", "params": {"command": "make all"}}"#);
-    let ran = world.run(&["run", &script, "--backend", "mock", "--answers", &answers, "--yes", "--session", "m"]);
+fn mock_answers_from_its_list() {
+    let program = Program::new();
+    let answers = program.file("answers.json", r#"[{"command": "make*", "stdout": "built\n", "exit_code": 0}]"#);
+    let script = program.file("mock.jsonl", r#"{"tool": "shell_execute", "params": {"command": "make all"}}"#);
+    let ran = program.run(&["run", &script, "--backend", "mock", "--answers", &answers, "--yes", "--session", "m"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    assert_snapshot!(world.run(&["exec", "m", "--", "make", "x"]), @"
+    assert_snapshot!(program.run(&["exec", "m", "--", "make", "x"]), @"
     built
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["exec", "m", "--", "other"]), @"
+    assert_snapshot!(program.run(&["exec", "m", "--", "other"]), @"
     mock: no answer for other
     [exit 127]
     ");
 }
 
 #[test]
-fn the_doctor_tells_what_works() {
-    let world = World::new();
-    let findings = world.output(&["doctor", "--json", "--engine", "unix:///nowhere/podman.sock"]);
+fn doctor_reports_what_works() {
+    let program = Program::new();
+    let findings = program.output(&["doctor", "--json", "--engine", "unix:///nowhere/podman.sock"]);
     assert_eq!(findings.status.code(), Some(1));
     let findings: serde_json::Value = serde_json::from_slice(&findings.stdout).unwrap();
     let of = |what: &str| findings.as_array().unwrap().iter().find(|finding| finding["what"] == what).unwrap().clone();
@@ -345,14 +345,14 @@ fn the_doctor_tells_what_works() {
 }
 
 #[test]
-fn what_a_container_is_to_be_is_recorded_with_the_session() {
-    let world = World::new();
-    let script = world.file("w.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "a"}}"#);
+fn podman_options_are_recorded_with_the_session() {
+    let program = Program::new();
+    let script = program.file("w.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "a"}}"#);
     let options = ["--memory", "64", "--tmp", "16", "--idle-seconds", "0", "--overlay", "never", "--pids", "9"];
-    let mut ran = world.command(&["run", &script, "--session", "s", "--backend", "podman"]);
-    let ran = ran.args(options).env("FOLDSPACE_CACHE", world.path("cache")).output().unwrap();
-    assert!(ran.status.success(), "no engine is needed for files: {}", super::told(&ran));
-    let recorded = world.json(&["show", "s", "1"])["event"]["event"]["options"].clone();
+    let mut ran = program.command(&["run", &script, "--session", "s", "--backend", "podman"]);
+    let ran = ran.args(options).env("FOLDSPACE_CACHE", program.path("cache")).output().unwrap();
+    assert!(ran.status.success(), "no engine is needed for files: {}", told(&ran));
+    let recorded = program.json(&["show", "s", "1"])["event"]["event"]["options"].clone();
     for (name, value) in [
         ("memory_bytes", serde_json::json!(64 << 20)),
         ("tmp_bytes", serde_json::json!(16 << 20)),
@@ -365,10 +365,10 @@ fn what_a_container_is_to_be_is_recorded_with_the_session() {
 }
 
 #[test]
-fn what_a_container_can_t_be_is_refused() {
-    let world = World::new();
-    let script = world.file("w.jsonl", r#"{"tool": "ls", "params": {}}"#);
-    let refused = |options: &[&str]| world.run(&[&["run", script.as_str()], options].concat());
+fn podman_options_that_are_wrong_are_refused() {
+    let program = Program::new();
+    let script = program.file("w.jsonl", r#"{"tool": "ls", "params": {}}"#);
+    let refused = |options: &[&str]| program.run(&[&["run", script.as_str()], options].concat());
     assert_snapshot!(refused(&["--backend", "podman", "--overlay", "always"]), @"
     error: invalid value 'always' for '--overlay <WHEN>'
       [possible values: auto, never]

@@ -5,21 +5,21 @@ use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Running, World};
-use crate::rig::{eventually, named, process_of};
+use crate::rig::{Program, Running, eventually, named, process_of, told};
 
-impl World {
+impl Program {
     /// A world with the engine of the tests, and a session `work` in a container, in which one file is.
     pub(super) fn with_podman() -> Option<Self> {
         let options = crate::engine::options()?;
-        let mut world = Self::new();
-        let cache = world.path("cache").to_string_lossy().into_owned();
+        let mut program = Self::new();
+        let cache = program.path("cache").to_string_lossy().into_owned();
         let engine = options.connection.unwrap_or_default();
-        world.engine = vec![("CONTAINER_HOST", engine), ("FOLDSPACE_IMAGE", options.image), ("FOLDSPACE_CACHE", cache)];
+        program.engine =
+            vec![("CONTAINER_HOST", engine), ("FOLDSPACE_IMAGE", options.image), ("FOLDSPACE_CACHE", cache)];
         let write = r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\n"}}"#;
-        let ran = world.run(&["run", &world.file("work.jsonl", write), "--backend", "podman", "--session", "work"]);
+        let ran = program.run(&["run", &program.file("work.jsonl", write), "--backend", "podman", "--session", "work"]);
         assert!(ran.ends_with("[exit 0]"), "{ran}");
-        Some(world)
+        Some(program)
     }
 
     /// The name of the session's container.
@@ -41,24 +41,24 @@ impl World {
 }
 
 #[test]
-fn a_command_runs_in_a_container_and_leaves_none() {
-    let Some(world) = World::with_podman() else { return };
-    let told = world.run(&["exec", "work", "--sh", "--", "cat a.txt; id -u; pwd; echo two >> a.txt; exit 7"]);
+fn exec_in_container_leaves_no_container() {
+    let Some(program) = Program::with_podman() else { return };
+    let told = program.run(&["exec", "work", "--sh", "--", "cat a.txt; id -u; pwd; echo two >> a.txt; exit 7"]);
     assert_eq!(told, "one\n65534\n/workspace\n[exit 7]");
-    assert_eq!(world.printed(&["cat", "work", "a.txt"]), "one\ntwo\n");
-    assert_eq!(named(&world.container()), Vec::<String>::new());
+    assert_eq!(program.printed(&["cat", "work", "a.txt"]), "one\ntwo\n");
+    assert_eq!(named(&program.container()), Vec::<String>::new());
     // Another process goes on where that one ended.
-    assert_eq!(world.run(&["exec", "work", "--", "cat", "a.txt"]), "one\ntwo\n[exit 0]");
-    assert_eq!(world.run(&["exec", "work", "--", "no-such-program"]), "no-such-program: not found\n[exit 127]");
-    assert_eq!(named(&world.container()), Vec::<String>::new());
-    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+    assert_eq!(program.run(&["exec", "work", "--", "cat", "a.txt"]), "one\ntwo\n[exit 0]");
+    assert_eq!(program.run(&["exec", "work", "--", "no-such-program"]), "no-such-program: not found\n[exit 127]");
+    assert_eq!(named(&program.container()), Vec::<String>::new());
+    assert!(program.run(&["verify"]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn the_doctor_tries_a_container_and_leaves_nothing() {
-    let Some(world) = World::with_podman() else { return };
-    let sessions = std::fs::read_dir(world.path("cache")).unwrap().count();
-    let findings = world.json(&["doctor"]);
+fn doctor_tries_a_container_and_leaves_nothing() {
+    let Some(program) = Program::with_podman() else { return };
+    let sessions = std::fs::read_dir(program.path("cache")).unwrap().count();
+    let findings = program.json(&["doctor"]);
     let state = |what: &str| {
         let finding = findings.as_array().unwrap().iter().find(|finding| finding["what"] == what);
         finding.unwrap_or_else(|| panic!("nothing is said of {what}: {findings}"))["state"].clone()
@@ -67,32 +67,32 @@ fn the_doctor_tries_a_container_and_leaves_nothing() {
         assert_eq!(state(what), "ok", "{what}: {findings}");
     }
     assert_eq!(state("overlay") == "ok", state("workspace") == "ok", "{findings}");
-    assert_eq!(std::fs::read_dir(world.path("cache")).unwrap().count(), sessions, "it removed what it made");
+    assert_eq!(std::fs::read_dir(program.path("cache")).unwrap().count(), sessions, "it removed what it made");
     // One that can't be started leaves nothing either.
-    let output = world.output(&["--json", "doctor", "--image", "localhost/there-is-none:1"]);
-    let told = super::told(&output);
+    let output = program.output(&["--json", "doctor", "--image", "localhost/there-is-none:1"]);
+    let told = told(&output);
     assert!(told.contains("the engine has no localhost/there-is-none:1") && told.ends_with("[exit 1]"), "{told}");
-    assert_eq!(std::fs::read_dir(world.path("cache")).unwrap().count(), sessions);
+    assert_eq!(std::fs::read_dir(program.path("cache")).unwrap().count(), sessions);
 }
 
 #[test]
-fn gc_removes_the_container_of_a_killed_process() {
-    let Some(world) = World::with_podman() else { return };
-    let (running, name) = world.slow();
+fn gc_removes_container_of_killed_process() {
+    let Some(program) = Program::with_podman() else { return };
+    let (running, name) = program.slow();
     // A process that lives keeps it.
-    let told = world.run(&["gc", "--dry-run"]);
+    let told = program.run(&["gc", "--dry-run"]);
     assert!(!told.contains(&name), "{told}");
     drop(running);
     assert_eq!(named(&name).len(), 1);
-    let told = world.run(&["gc", "--dry-run"]);
+    let told = program.run(&["gc", "--dry-run"]);
     let shown = format!("would remove container {name} (running), whose process has ended");
     assert!(told.contains(&shown) || named(&name).is_empty(), "{told}");
-    let told = world.run(&["gc"]);
+    let told = program.run(&["gc"]);
     assert!(told.ends_with("[exit 0]"), "{told}");
     assert_eq!(named(&name), Vec::<String>::new());
     // What the killed process had begun is known, and the session goes on.
-    assert_eq!(world.run(&["exec", "work", "--", "cat", "a.txt", "g"]), "one\nbegun\n[exit 0]");
-    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+    assert_eq!(program.run(&["exec", "work", "--", "cat", "a.txt", "g"]), "one\nbegun\n[exit 0]");
+    assert!(program.run(&["verify"]).ends_with("[exit 0]"));
 }
 
 fn signalled(running: &mut Running, signal: Signal) -> ExitStatus {
@@ -106,26 +106,26 @@ fn signalled(running: &mut Running, signal: Signal) -> ExitStatus {
 }
 
 /// What a signal ended is recorded with what it had done, and nothing of it is left.
-fn assert_recorded_and_gone(world: &World, name: &str) {
+fn assert_recorded_and_gone(program: &Program, name: &str) {
     assert_eq!(named(name), Vec::<String>::new(), "the container went with the program");
-    let log = world.printed(&["log", "work", "--no-pager"]);
+    let log = program.printed(&["log", "work", "--no-pager"]);
     assert!(log.contains("create /g") && log.contains("interrupted"), "{log}");
-    assert_eq!(world.run(&["exec", "work", "--", "cat", "a.txt", "g"]), "one\nbegun\n[exit 0]");
-    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+    assert_eq!(program.run(&["exec", "work", "--", "cat", "a.txt", "g"]), "one\nbegun\n[exit 0]");
+    assert!(program.run(&["verify"]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn ctrl_c_ends_the_command_and_removes_its_container() {
-    let Some(world) = World::with_podman() else { return };
-    let (mut running, name) = world.slow();
+fn exec_interrupted_removes_its_container() {
+    let Some(program) = Program::with_podman() else { return };
+    let (mut running, name) = program.slow();
     assert_eq!(signalled(&mut running, Signal::INT).code(), Some(130));
-    assert_recorded_and_gone(&world, &name);
+    assert_recorded_and_gone(&program, &name);
 }
 
 #[test]
-fn a_request_to_end_removes_the_container_too() {
-    let Some(world) = World::with_podman() else { return };
-    let (mut running, name) = world.slow();
+fn exec_terminated_removes_its_container() {
+    let Some(program) = Program::with_podman() else { return };
+    let (mut running, name) = program.slow();
     signalled(&mut running, Signal::TERM);
-    assert_recorded_and_gone(&world, &name);
+    assert_recorded_and_gone(&program, &name);
 }

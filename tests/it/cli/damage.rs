@@ -4,28 +4,28 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{World, told};
+use crate::rig::{Program, STORY, told};
 
-fn segment(world: &World) -> PathBuf {
-    world.data().join("journal/00000001.seg")
+fn segment(program: &Program) -> PathBuf {
+    program.data().join("journal/00000001.seg")
 }
 
-fn with_stray(bytes: &[u8]) -> (World, PathBuf) {
-    let world = World::with_story();
-    let stray = world.data().join("journal/99999999.seg");
+fn with_stray(bytes: &[u8]) -> (Program, PathBuf) {
+    let program = Program::with_story();
+    let stray = program.data().join("journal/99999999.seg");
     std::fs::write(&stray, bytes).unwrap();
-    (world, stray)
+    (program, stray)
 }
 
 #[test]
-fn acknowledged_events_that_are_lost_are_told_and_a_person_goes_on_without() {
-    let world = World::with_story();
-    let exported = world.run(&["export", "story", "whole.fold"]);
+fn lost_events_are_reported_and_can_be_accepted() {
+    let program = Program::with_story();
+    let exported = program.run(&["export", "story", "whole.fold"]);
     assert!(exported.ends_with("[exit 0]"), "{exported}");
-    let bytes = std::fs::read(segment(&world)).unwrap();
-    std::fs::write(segment(&world), &bytes[..bytes.len() / 2]).unwrap();
+    let bytes = std::fs::read(segment(&program)).unwrap();
+    std::fs::write(segment(&program), &bytes[..bytes.len() / 2]).unwrap();
     for reading in [&["log", "story"][..], &["state", "story"], &["export", "story", "left.fold"], &["sessions"]] {
-        let told = world.run(reading);
+        let told = program.run(reading);
         assert!(told.contains("note: acknowledged events are lost: the journal ends at byte "), "{told}");
         assert!(
             told.contains(" of segment 1, and the index knows of it up to") && told.ends_with("[exit 0]"),
@@ -33,69 +33,72 @@ fn acknowledged_events_that_are_lost_are_told_and_a_person_goes_on_without() {
         );
     }
     for checking in [&["verify"][..], &["verify", "story"], &["fsck"], &["fsck", "--repair"]] {
-        let told = world.run(checking);
+        let told = program.run(checking);
         assert!(told.contains(" to 15 were acknowledged and are lost") && told.ends_with("[exit 1]"), "{told}");
         assert!(told.contains("segment 1") && !told.contains("repaired: "), "{told}");
     }
-    let other = world.file("other.jsonl", "");
+    let other = program.file("other.jsonl", "");
     for changing in [&["run", &other][..], &["remove", "story", "--yes"], &["gc"], &["import", "whole.fold"]] {
-        let told = world.run(changing);
+        let told = program.run(changing);
         assert!(told.contains("hint: `foldspace verify` names them") && told.ends_with("[exit 5]"), "{told}");
     }
-    assert!(world.run(&["fsck", "--accept-loss"]).ends_with("[exit 2]"), "only with --repair");
-    let accepted = world.run(&["fsck", "--repair", "--accept-loss"]);
+    assert!(program.run(&["fsck", "--accept-loss"]).ends_with("[exit 2]"), "only with --repair");
+    let accepted = program.run(&["fsck", "--repair", "--accept-loss"]);
     assert!(accepted.contains("; its history says so") && accepted.ends_with("[exit 0]"), "{accepted}");
-    assert!(world.run(&["fsck"]).contains("no damage"));
-    let verified = world.run(&["verify"]);
+    assert!(program.run(&["fsck"]).contains("no damage"));
+    let verified = program.run(&["verify"]);
     assert!(
         verified.contains(" events lost before, and gone on without\n") && verified.ends_with("[exit 0]"),
         "{verified}"
     );
-    assert!(world.printed(&["log", "story"]).contains(" to 15 of before"));
-    assert!(world.run(&["run", &other]).ends_with("[exit 0]"));
+    assert!(program.printed(&["log", "story"]).contains(" to 15 of before"));
+    assert!(program.run(&["run", &other]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn a_file_that_is_no_segment_is_named_passed_over_and_set_aside() {
-    let whole = std::fs::read(segment(&World::with_story())).unwrap();
+fn stray_file_in_journal_is_named_and_set_aside() {
+    let whole = std::fs::read(segment(&Program::with_story())).unwrap();
     for bytes in [&b""[..], b"what is this?", &[0xff; 100_000], &whole] {
-        let (world, stray) = with_stray(bytes);
-        let listed = world.run(&["sessions"]);
+        let (program, stray) = with_stray(bytes);
+        let listed = program.run(&["sessions"]);
         assert!(listed.contains("99999999.seg is no segment of this journal and is not read"), "{listed}");
         assert!(listed.contains("story") && listed.ends_with("[exit 0]"), "{listed}");
-        let checked = world.run(&["fsck"]);
+        let checked = program.run(&["fsck"]);
         assert!(checked.contains("99999999.seg is no segment of this journal\n"), "{checked}");
         assert!(checked.contains(": 1 problem\n") && checked.ends_with("[exit 1]"), "{checked}");
         assert!(stray.exists());
-        let repaired = world.run(&["fsck", "--repair"]);
+        let repaired = program.run(&["fsck", "--repair"]);
         assert!(repaired.contains("it was moved to ") && repaired.ends_with("[exit 0]"), "{repaired}");
         assert!(!stray.exists());
-        assert_eq!(std::fs::read(world.data().join("torn/99999999-fsck-1.bin")).unwrap(), bytes);
-        assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+        assert_eq!(std::fs::read(program.data().join("torn/99999999-fsck-1.bin")).unwrap(), bytes);
+        assert!(program.run(&["verify"]).ends_with("[exit 0]"));
     }
 }
 
 #[test]
-fn index_after_a_stray_file_was_set_aside_still_proves_a_loss() {
-    let (world, _) = with_stray(b"what is this?");
-    assert!(world.run(&["fsck", "--repair"]).ends_with("[exit 0]"));
-    let bytes = std::fs::read(segment(&world)).unwrap();
-    std::fs::write(segment(&world), &bytes[..bytes.len() / 2]).unwrap();
-    let checked = world.run(&["fsck"]);
+fn index_after_stray_file_still_proves_a_loss() {
+    let (program, _) = with_stray(b"what is this?");
+    assert!(program.run(&["fsck", "--repair"]).ends_with("[exit 0]"));
+    let bytes = std::fs::read(segment(&program)).unwrap();
+    std::fs::write(segment(&program), &bytes[..bytes.len() / 2]).unwrap();
+    let checked = program.run(&["fsck"]);
     assert!(checked.contains(" were acknowledged and are lost") && checked.ends_with("[exit 1]"), "{checked}");
 }
 
 #[test]
-fn what_is_made_in_a_directory_that_was_there_is_for_its_owner_only() {
-    let world = World::new();
-    std::fs::create_dir(world.data()).unwrap();
-    std::fs::set_permissions(world.data(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let script = world.file("s.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "secret"}}"#);
-    let umask = world.command(&[]).get_program().to_owned();
+fn store_in_existing_directory_is_private() {
+    let program = Program::new();
+    std::fs::create_dir(program.data()).unwrap();
+    std::fs::set_permissions(program.data(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script =
+        program.file("s.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "secret"}}"#);
+    let umask = program.command(&[]).get_program().to_owned();
     for backend in ["memory", "host"] {
         let mut command = Command::new("sh");
         command.args(["-c", "umask 022; exec \"$@\"", "sh"]).arg(&umask);
-        command.args(["run", &script, "--backend", backend, "--session", backend]).env("FOLDSPACE_DATA", world.data());
+        command
+            .args(["run", &script, "--backend", backend, "--session", backend])
+            .env("FOLDSPACE_DATA", program.data());
         let told = told(&command.output().unwrap());
         assert!(told.ends_with("[exit 0]"), "{told}");
     }
@@ -103,71 +106,71 @@ fn what_is_made_in_a_directory_that_was_there_is_for_its_owner_only() {
     let listed = |directory: &Path| -> Vec<PathBuf> {
         std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
     };
-    let mut made = listed(&world.data());
-    assert!(made.contains(&world.data().join("workspaces")) && made.contains(&world.data().join("index")));
-    made.extend(listed(&world.data().join("journal")));
+    let mut made = listed(&program.data());
+    assert!(made.contains(&program.data().join("workspaces")) && made.contains(&program.data().join("index")));
+    made.extend(listed(&program.data().join("journal")));
     let open: Vec<_> = made.iter().filter(|path| mode(path) & 0o077 != 0).collect();
     assert!(open.is_empty(), "{open:?}");
-    assert_eq!(mode(&world.data()), 0o755, "what was there stays as it was");
+    assert_eq!(mode(&program.data()), 0o755, "what was there stays as it was");
 }
 
 /// The program on a machine that `machine.c` describes.
 struct Machine {
-    world: World,
+    program: Program,
     library: PathBuf,
 }
 
 impl Machine {
     fn new() -> Self {
-        let world = World::new();
-        let library = world.path("machine.so");
+        let program = Program::new();
+        let library = program.path("machine.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/cli/machine.c");
         let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).output();
         let made = made.expect("a C compiler is needed: on Debian, `apt-get install gcc libc6-dev`");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Self { world, library }
+        Self { program, library }
     }
 
     fn run(&self, set: (&str, &str), arguments: &[&str]) -> String {
-        let mut command = self.world.command(arguments);
+        let mut command = self.program.command(arguments);
         told(&command.env("LD_PRELOAD", &self.library).env(set.0, set.1).output().unwrap())
     }
 }
 
 #[test]
-fn a_clock_before_1970_stops_nothing() {
+fn clock_before_1970_stops_nothing() {
     let machine = Machine::new();
-    let script = machine.world.file("s.jsonl", super::STORY);
+    let script = machine.program.file("s.jsonl", STORY);
     let early = ("MACHINE_SHIFT", "-3000000000");
     for arguments in [&["run", &script, "--session", "early"][..], &["log", "early"], &["verify"], &["fsck"], &["gc"]] {
         let told = machine.run(early, arguments);
         assert!(told.ends_with("[exit 0]") && !told.contains("panicked"), "{arguments:?}: {told}");
     }
     assert!(machine.run(early, &["sessions"]).contains("note: there is no index this time: the machine's clock"));
-    let verified = machine.world.run(&["verify"]);
+    let verified = machine.program.run(&["verify"]);
     assert!(verified.ends_with("[exit 0]"), "{verified}");
 }
 
 #[test]
-fn times_ahead_of_the_clock_are_told_of() {
+fn event_times_ahead_of_clock_are_reported() {
     let machine = Machine::new();
-    let script = machine.world.file("s.jsonl", super::STORY);
+    let script = machine.program.file("s.jsonl", STORY);
     let ran = machine.run(("MACHINE_SHIFT", "9000000000"), &["run", &script, "--session", "ahead"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    let verified = machine.world.run(&["verify"]);
+    let verified = machine.program.run(&["verify"]);
     assert!(verified.contains(", ahead of this machine's clock") && verified.ends_with("[exit 0]"), "{verified}");
 }
 
 #[test]
-fn a_directory_is_durable_with_its_name() {
+fn store_directory_name_is_synced() {
     let machine = Machine::new();
-    let script = machine.world.file("s.jsonl", "");
-    let log = machine.world.path("synced");
-    let below = machine.world.path("a/b").to_string_lossy().into_owned();
+    let script = machine.program.file("s.jsonl", "");
+    let log = machine.program.path("synced");
+    let below = machine.program.path("a/b").to_string_lossy().into_owned();
     let ran = machine.run(("MACHINE_SYNCED", &log.to_string_lossy()), &["--data", &below, "run", &script]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
     let synced = std::fs::read_to_string(log).unwrap();
-    let place = machine.world.path("").canonicalize().unwrap();
+    let place = machine.program.path("").canonicalize().unwrap();
     for directory in ["", "a", "a/b", "a/b/journal"] {
         let path = place.join(directory).to_string_lossy().trim_end_matches('/').to_owned();
         assert!(synced.lines().any(|line| line == path), "{path} is not in\n{synced}");
@@ -175,11 +178,11 @@ fn a_directory_is_durable_with_its_name() {
 }
 
 #[test]
-fn a_store_is_checked_where_nothing_may_be_written() {
+fn fsck_works_on_read_only_store() {
     let machine = Machine::new();
-    let script = machine.world.file("s.jsonl", super::STORY);
-    machine.world.printed(&["run", &script]);
-    let data = machine.world.data();
+    let script = machine.program.file("s.jsonl", STORY);
+    machine.program.printed(&["run", &script]);
+    let data = machine.program.data();
     let read_only = ("MACHINE_READ_ONLY", data.to_str().unwrap());
     assert!(machine.run(read_only, &["run", &script]).ends_with("[exit 6]"), "nothing may be written");
     let checked = machine.run(read_only, &["fsck"]);

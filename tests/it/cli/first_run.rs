@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
 
-use super::{World, fixture};
+use super::fixture;
+use crate::rig::{Program, skip};
 
 fn sha256(bytes: &[u8]) -> String {
     let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -14,19 +15,19 @@ fn sha256(bytes: &[u8]) -> String {
     String::from_utf8(output.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
 }
 
-fn run() -> World {
-    let world = World::new();
+fn run() -> Program {
+    let program = Program::new();
     let (script, tree) = (fixture("first-run/script.jsonl"), fixture("first-run/tree"));
-    let ran = world.run(&["run", script.to_str().unwrap(), "--mount", tree.to_str().unwrap()]);
+    let ran = program.run(&["run", script.to_str().unwrap(), "--mount", tree.to_str().unwrap()]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    world
+    program
 }
 
 #[test]
-fn it_ends_with_a_summary_and_where_to_look_further() {
-    let world = World::new();
+fn first_run_ends_with_summary_and_hints() {
+    let program = Program::new();
     let (script, tree) = (fixture("first-run/script.jsonl"), fixture("first-run/tree"));
-    let ran = world.run(&["run", script.to_str().unwrap(), "--mount", tree.to_str().unwrap()]);
+    let ran = program.run(&["run", script.to_str().unwrap(), "--mount", tree.to_str().unwrap()]);
     assert_eq!(ran.lines().filter(|line| line.contains(" ok ") || line.ends_with("as expected")).count(), 95);
     let summary = ran.split_once("\nsession ").unwrap().1;
     assert_snapshot!(summary, @"
@@ -45,16 +46,16 @@ fn it_ends_with_a_summary_and_where_to_look_further() {
 }
 
 #[test]
-fn the_tree_is_what_was_expected() {
-    let world = run();
+fn first_run_gives_the_expected_tree() {
+    let program = run();
     let expected = std::fs::read_to_string(fixture("first-run/expected.files")).unwrap();
     let mut found = String::new();
-    for entry in world.json(&["ls", "first-run", "-R"]).as_array().unwrap() {
+    for entry in program.json(&["ls", "first-run", "-R"]).as_array().unwrap() {
         let path = entry["path"].as_str().unwrap();
         if entry["node"] == "directory" {
             continue;
         }
-        let contents = world.output(&["cat", "first-run", path]).stdout;
+        let contents = program.output(&["cat", "first-run", path]).stdout;
         found.push_str(&format!("{}  {path}\n", sha256(&contents)));
         assert_eq!(entry["executable"], path == "bin/shelfcount", "{path}");
     }
@@ -62,8 +63,8 @@ fn the_tree_is_what_was_expected() {
 }
 
 #[test]
-fn what_it_says_to_look_at_can_be_looked_at() {
-    let world = run();
+fn first_run_hints_work() {
+    let program = run();
     for arguments in [
         &["log", "first-run", "--calls"][..],
         &["diff", "first-run", ".."],
@@ -73,20 +74,20 @@ fn what_it_says_to_look_at_can_be_looked_at() {
         &["state", "first-run", "Usage"],
         &["verify", "first-run"],
     ] {
-        assert!(!world.printed(arguments).is_empty(), "{arguments:?}");
+        assert!(!program.printed(arguments).is_empty(), "{arguments:?}");
     }
-    assert_eq!(world.json_lines(&["log", "first-run", "--calls"]).len(), 94);
+    assert_eq!(program.json_lines(&["log", "first-run", "--calls"]).len(), 94);
 }
 
 #[test]
-fn the_diff_can_be_applied() {
-    let world = run();
-    let tree = world.path("tree");
+fn first_run_diff_can_be_applied() {
+    let program = run();
+    let tree = program.path("tree");
     let copied = Command::new("cp").arg("-r").arg(fixture("first-run/tree")).arg(&tree).status().unwrap();
     assert!(copied.success());
-    let patch = world.file("run.patch", world.printed(&["diff", "first-run", "16.."]));
+    let patch = program.file("run.patch", program.printed(&["diff", "first-run", "16.."]));
     let applied = Command::new("patch").args(["-s", "-p1", "-i", &patch]).current_dir(&tree).output();
-    let Ok(applied) = applied else { return };
+    let Ok(applied) = applied else { return skip("no program called patch") };
     assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stdout));
     for line in std::fs::read_to_string(fixture("first-run/expected.files")).unwrap().lines() {
         let (digest, path) = line.split_once("  ").unwrap();

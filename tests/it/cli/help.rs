@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::World;
+use crate::rig::Program;
 
 const COMMANDS: [&str; 36] = [
     "run",
@@ -45,11 +45,11 @@ const COMMANDS: [&str; 36] = [
 
 #[test]
 fn help_names_every_command_and_exit_code() {
-    let world = World::new();
-    let help = world.printed(&["help"]);
+    let program = Program::new();
+    let help = program.printed(&["help"]);
     for command in COMMANDS {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
-        assert!(!world.printed(&[command, "--help"]).is_empty());
+        assert!(!program.printed(&[command, "--help"]).is_empty());
     }
     let codes = help.split_once("Exit codes:\n").unwrap().1;
     assert_snapshot!(format!("codes:\n{codes}"), @"
@@ -67,10 +67,10 @@ fn help_names_every_command_and_exit_code() {
 }
 
 #[test]
-fn examples_fit_on_a_terminal() {
-    let world = World::new();
+fn help_examples_fit_on_a_terminal() {
+    let program = Program::new();
     let shown = |arguments: &[&str], columns: &str| {
-        let output = world.command(arguments).env("COLUMNS", columns).output().unwrap();
+        let output = program.command(arguments).env("COLUMNS", columns).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         help.split_once("Examples:").and_then(|(_, rest)| rest.split("\n\n").next().map(str::to_owned))
     };
@@ -81,8 +81,8 @@ fn examples_fit_on_a_terminal() {
 }
 
 #[test]
-fn a_position_is_explained_by_what_it_does() {
-    let world = World::new();
+fn help_explains_positions() {
+    let program = Program::new();
     for (command, does) in [
         ("clone", "Forks the session as it was at POSITION"),
         ("log", "Shows only what happened until POSITION"),
@@ -90,52 +90,52 @@ fn a_position_is_explained_by_what_it_does() {
         ("replay", "Begins at POSITION"),
         ("shell", "Opens a throw-away copy of the workspace as it was at POSITION"),
     ] {
-        let help = world.printed(&[command, "--help"]);
+        let help = program.printed(&[command, "--help"]);
         assert!(help.contains(does), "{help}");
     }
     for command in COMMANDS {
-        let help = world.printed(&[command, "--help"]);
+        let help = program.printed(&[command, "--help"]);
         let described = |option: &str| help.split(option).nth(1).is_some_and(|rest| rest.trim_start().starts_with('-'));
         assert!(!described("--at <POSITION>") && !described("--before <CALL>"), "{help}");
     }
 }
 
 #[test]
-fn a_wrong_command_line_is_told_from_a_failure() {
-    let world = World::new();
+fn wrong_command_line_exits_with_2() {
+    let program = Program::new();
     for wrong in [&[][..], &["nonsense"], &["ls"], &["run"], &["ls", "x", "--nonsense"], &["--color", "x", "ls", "y"]] {
-        assert!(world.run(wrong).ends_with("[exit 2]"), "{wrong:?}");
+        assert!(program.run(wrong).ends_with("[exit 2]"), "{wrong:?}");
     }
-    assert!(world.run(&["--version"]).starts_with("foldspace "));
+    assert!(program.run(&["--version"]).starts_with("foldspace "));
 }
 
 #[test]
-fn completions_come_for_every_shell() {
-    let world = World::new();
+fn completions_exist_for_every_shell() {
+    let program = Program::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let text = world.printed(&["completions", shell]);
+        let text = program.printed(&["completions", shell]);
         assert!(COMMANDS.iter().all(|command| text.contains(command)), "{shell}");
     }
-    assert!(world.run(&["completions", "dos"]).ends_with("[exit 2]"));
+    assert!(program.run(&["completions", "dos"]).ends_with("[exit 2]"));
 }
 
 #[test]
-fn every_command_has_a_manual_page() {
-    let world = World::new();
-    world.printed(&["man", "pages/man1"]);
+fn man_pages_exist_for_every_command() {
+    let program = Program::new();
+    program.printed(&["man", "pages/man1"]);
     for command in COMMANDS {
-        assert!(world.path(&format!("pages/man1/foldspace-{command}.1")).is_file(), "{command}");
+        assert!(program.path(&format!("pages/man1/foldspace-{command}.1")).is_file(), "{command}");
     }
-    let first = std::fs::read_to_string(world.path("pages/man1/foldspace.1")).unwrap();
+    let first = std::fs::read_to_string(program.path("pages/man1/foldspace.1")).unwrap();
     assert!(first.contains("Exit codes"));
-    assert!(world.printed(&["man"]).starts_with(".ie"));
+    assert!(program.printed(&["man"]).starts_with(".ie"));
 }
 
 #[test]
-fn what_goes_on_inside_is_told_when_asked() {
-    let world = World::with_story();
-    let quiet = world.output(&["sessions"]).stderr;
+fn verbose_prints_log_lines() {
+    let program = Program::with_story();
+    let quiet = program.output(&["sessions"]).stderr;
     assert!(quiet.is_empty());
-    let output = world.command(&["sessions"]).env("FOLDSPACE_LOG", "trace").output().unwrap();
+    let output = program.command(&["sessions"]).env("FOLDSPACE_LOG", "trace").output().unwrap();
     assert!(!output.stderr.is_empty() && !output.stderr.contains(&0x1b));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::World;
+use crate::rig::Program;
 
 /// The names of an object's fields, in order.
 fn fields(value: &Value) -> Vec<&str> {
@@ -29,23 +29,23 @@ const CALL: [&str; 13] = [
 ];
 
 #[test]
-fn what_looks_at_histories() {
-    let world = World::with_story();
-    let sessions = world.json(&["sessions"]);
+fn json_of_history_commands_is_stable() {
+    let program = Program::with_story();
+    let sessions = program.json(&["sessions"]);
     let names = ["session", "name", "backend", "events", "calls", "created", "updated"];
     assert_eq!(fields(&sessions[0]), names);
-    let events = world.json_lines(&["log", "story"]);
+    let events = program.json_lines(&["log", "story"]);
     assert_eq!(events.len(), 15);
     assert!(events.iter().all(|event| fields(event) == EVENT));
     assert_eq!(events[0]["call"], Value::Null);
-    let calls = world.json_lines(&["log", "story", "--calls"]);
+    let calls = program.json_lines(&["log", "story", "--calls"]);
     assert_eq!(calls.len(), 5);
     assert!(calls.iter().all(|call| fields(call) == CALL));
     assert_eq!((&calls[4]["agent"], &calls[4]["paths"][0]), (&"tidy".into(), &"a.txt".into()));
-    let event = world.json(&["show", "story", "3"]);
+    let event = program.json(&["show", "story", "3"]);
     assert_eq!(fields(&event), ["event", "call", "changes"]);
     assert_eq!((fields(&event["event"]), &event["call"]), (EVENT.to_vec(), &Value::Null));
-    let call = world.json(&["show", "story", "8"]);
+    let call = program.json(&["show", "story", "8"]);
     assert_eq!(fields(&call["call"]), [&CALL[..], &["result"]].concat());
     assert!(call["call"]["events"].as_array().unwrap().iter().all(|event| fields(event) == EVENT));
     let change = ["change", "path", "before", "after", "binary", "lines_added", "lines_removed", "patch"];
@@ -53,54 +53,54 @@ fn what_looks_at_histories() {
 }
 
 #[test]
-fn what_looks_at_states() {
-    let world = World::with_story();
-    let state = world.json(&["state", "story"]);
+fn json_of_state_commands_is_stable() {
+    let program = Program::with_story();
+    let state = program.json(&["state", "story"]);
     assert_eq!(fields(&state), ["session", "name", "seq", "time", "unreadable", "slices"]);
     assert_eq!(fields(&state["slices"][0]), ["slice", "version", "on_rewind", "json_bytes", "digest"]);
-    assert_eq!(world.json(&["state", "story", "--at", "0"])["time"], Value::Null);
-    assert_eq!(world.json(&["state", "story", "Usage"])["calls"], 5);
-    assert!(world.json(&["state", "story", "VirtualFileSystem"])["src"].is_object());
-    let list = world.json(&["ls", "story", "-R"]);
+    assert_eq!(program.json(&["state", "story", "--at", "0"])["time"], Value::Null);
+    assert_eq!(program.json(&["state", "story", "Usage"])["calls"], 5);
+    assert!(program.json(&["state", "story", "VirtualFileSystem"])["src"].is_object());
+    let list = program.json(&["ls", "story", "-R"]);
     assert_eq!(fields(&list[1]), FILE);
     assert_eq!(fields(&list[0]), ["path", "node", "version", "created_at", "updated_at"]);
-    assert_eq!(fields(&world.json(&["stat", "story", "src/main.rs"])), [&FILE[..], &["written_by"]].concat());
-    assert_eq!(world.json(&["stat", "story", "src"])["written_by"], Value::Null);
-    let cat = world.json(&["cat", "story", "src/main.rs"]);
+    assert_eq!(fields(&program.json(&["stat", "story", "src/main.rs"])), [&FILE[..], &["written_by"]].concat());
+    assert_eq!(program.json(&["stat", "story", "src"])["written_by"], Value::Null);
+    let cat = program.json(&["cat", "story", "src/main.rs"]);
     assert_eq!(fields(&cat[0]), [&FILE[..], &["contents_text"]].concat());
     assert_eq!(cat[0]["contents_text"], "fn main() {}\n");
-    let grep = world.json(&["grep", "story", "main"]);
+    let grep = program.json(&["grep", "story", "main"]);
     assert_eq!(fields(&grep[0]), ["path", "line_number", "line"]);
-    assert_eq!(world.json(&["grep", "story", "main", "-l"]), serde_json::json!([{ "path": "src/main.rs" }]));
-    let diff = world.json(&["diff", "story", ".."]);
+    assert_eq!(program.json(&["grep", "story", "main", "-l"]), serde_json::json!([{ "path": "src/main.rs" }]));
+    let diff = program.json(&["diff", "story", ".."]);
     assert_eq!((&diff[0]["path"], &diff[0]["change"]), (&"src".into(), &"added".into()));
     assert_eq!(diff[1]["lines_added"], 1);
 }
 
 #[test]
-fn what_looks_at_stores() {
-    let world = World::with_story();
-    let verified = world.json(&["verify"]);
+fn json_of_store_commands_is_stable() {
+    let program = Program::with_story();
+    let verified = program.json(&["verify"]);
     let names = ["sessions", "events", "snapshots", "contents", "unreadable", "lost", "differences", "loss"];
     assert_eq!(fields(&verified), names);
-    let checked = world.json(&["fsck"]);
+    let checked = program.json(&["fsck"]);
     let names =
         ["segments", "commits", "events", "contents", "sessions", "problems", "repaired", "loss", "problems_left"];
     assert_eq!(fields(&checked), names);
-    let collected = world.json(&["gc", "--dry-run"]);
+    let collected = program.json(&["gc", "--dry-run"]);
     let names = ["commits", "contents", "bytes", "segments", "snapshot_blocks", "leftovers", "containers"];
     let more = ["containers_elsewhere", "containers_failed", "engine_unasked", "abandoned", "probes", "sandboxes"];
     assert_eq!(fields(&collected), [&names[..], &more].concat());
-    let used = world.json(&["du"]);
+    let used = program.json(&["du"]);
     let names = ["kinds", "sessions", "store", "written_bytes", "kept_bytes", "dedup_ratio"];
     assert_eq!(fields(&used), names);
     assert_eq!(fields(&used["store"][0]), ["what", "count", "raw_bytes", "disk_bytes"]);
     let summary = ["session", "name", "events", "added", "contents", "bytes"];
-    assert_eq!(fields(&world.json(&["export", "story", "story.fold"])), summary);
-    assert_eq!(fields(&world.json(&["import", "story.fold"])), summary);
-    let tools = world.json(&["tools"]);
+    assert_eq!(fields(&program.json(&["export", "story", "story.fold"])), summary);
+    assert_eq!(fields(&program.json(&["import", "story.fold"])), summary);
+    let tools = program.json(&["tools"]);
     assert_eq!(fields(&tools[0]), ["name", "description", "effect", "params", "output"]);
-    assert_eq!(world.json(&["tools", "rm"])["name"], "rm");
-    assert_eq!(fields(&world.json(&["remove", "story", "--yes"])), ["removed", "name", "events", "children"]);
-    assert_eq!(world.json(&["sessions"]), serde_json::json!([]));
+    assert_eq!(program.json(&["tools", "rm"])["name"], "rm");
+    assert_eq!(fields(&program.json(&["remove", "story", "--yes"])), ["removed", "name", "events", "children"]);
+    assert_eq!(program.json(&["sessions"]), serde_json::json!([]));
 }

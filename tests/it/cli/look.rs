@@ -2,12 +2,12 @@
 
 use insta::assert_snapshot;
 
-use super::World;
+use crate::rig::Program;
 
 #[test]
-fn sessions_are_listed() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["sessions"]), @"
+fn sessions_lists_sessions() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["sessions"]), @"
     name   id            backend  events  calls  updated
     story  [id]  memory       15      5  [time]
     [exit 0]
@@ -15,9 +15,9 @@ fn sessions_are_listed() {
 }
 
 #[test]
-fn the_log_shows_events() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["log", "story"]), @"
+fn log_shows_events() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["log", "story"]), @"
        1  [time]  SessionStarted  -      -         story on memory
        2  [time]  CallStarted     #2     -         write_file a.txt
        3  [time]  WriteFile       #2     -         create /a.txt  14 B
@@ -35,38 +35,38 @@ fn the_log_shows_events() {
       15  [time]  CallFinished    #13    tidy      ok in [duration]
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "story", "--limit", "2", "--reverse"]), @"
+    assert_snapshot!(program.run(&["log", "story", "--limit", "2", "--reverse"]), @"
       15  [time]  CallFinished    #13    tidy      ok in [duration]
       14  [time]  DeleteEntry     #13    tidy      /a.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "story", "--kind", "writefile", "--kind", "DeleteEntry"]), @"
+    assert_snapshot!(program.run(&["log", "story", "--kind", "writefile", "--kind", "DeleteEntry"]), @"
        3  [time]  WriteFile       #2     -         create /a.txt  14 B
        6  [time]  WriteFile       #5     -         create /src/main.rs  13 B
        9  [time]  WriteFile       #8     -         overwrite /a.txt  15 B
       14  [time]  DeleteEntry     #13    tidy      /a.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "story", "--agent", "tidy"]), @"
+    assert_snapshot!(program.run(&["log", "story", "--agent", "tidy"]), @"
       13  [time]  CallStarted     #13    tidy      rm a.txt
       14  [time]  DeleteEntry     #13    tidy      /a.txt
       15  [time]  CallFinished    #13    tidy      ok in [duration]
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "story", "--path", "/src/**"]), @"
+    assert_snapshot!(program.run(&["log", "story", "--path", "/src/**"]), @"
        6  [time]  WriteFile       #5     -         create /src/main.rs  13 B
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "story", "--at", "3", "--limit", "1"]), @"
+    assert_snapshot!(program.run(&["log", "story", "--at", "3", "--limit", "1"]), @"
        3  [time]  WriteFile       #2     -         create /a.txt  14 B
     [exit 0]
     ");
 }
 
 #[test]
-fn the_log_shows_calls() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["log", "story", "--calls"]), @"
+fn log_shows_calls() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["log", "story", "--calls"]), @"
        2  [time]  ok [duration]  -         write_file  a.txt  +1
        5  [time]  ok [duration]  -         write_file  /src/main.rs  +1
        8  [time]  ok [duration]  -         edit_file   a.txt  ~1
@@ -74,21 +74,21 @@ fn the_log_shows_calls() {
       13  [time]  ok [duration]  tidy      rm          a.txt  -1
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "story", "--calls", "--path", "a.txt", "--limit", "2"]), @"
+    assert_snapshot!(program.run(&["log", "story", "--calls", "--path", "a.txt", "--limit", "2"]), @"
        8  [time]  ok [duration]  -         edit_file   a.txt  ~1
       13  [time]  ok [duration]  tidy      rm          a.txt  -1
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["log", "story", "--calls", "--path", "["]), @"
+    assert_snapshot!(program.run(&["log", "story", "--calls", "--path", "["]), @"
     error: the glob can't be understood: unclosed character class; missing ']'
     [exit 2]
     ");
 }
 
 #[test]
-fn a_call_and_an_event_are_shown() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["show", "story", "8"]), @"
+fn show_prints_a_call_and_an_event() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["show", "story", "8"]), @"
     call 8  edit_file
       status  ok in [duration]
       time    [time]
@@ -119,7 +119,7 @@ fn a_call_and_an_event_are_shown() {
      three
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["show", "story", "@14"]), @"
+    assert_snapshot!(program.run(&["show", "story", "@14"]), @"
     event 14  DeleteEntry
       time    [time]
       call    13
@@ -137,7 +137,7 @@ fn a_call_and_an_event_are_shown() {
     -three
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["show", "story", "11"]), @"
+    assert_snapshot!(program.run(&["show", "story", "11"]), @"
     call 11  read_file
       status  error in [duration]
       time    [time]
@@ -153,7 +153,7 @@ fn a_call_and_an_event_are_shown() {
         12  CallFinished    error in [duration]: /missing.txt does not exist
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["show", "story", "16"]), @"
+    assert_snapshot!(program.run(&["show", "story", "16"]), @"
     error: the session has no position 16; its last one is 15
     hint: `foldspace log` shows the positions
     [exit 3]
@@ -161,21 +161,21 @@ fn a_call_and_an_event_are_shown() {
 }
 
 #[test]
-fn long_texts_come_back_when_a_call_is_shown() {
-    let world = World::new();
+fn show_prints_long_texts() {
+    let program = Program::new();
     let long = "word ".repeat(200);
     let params = serde_json::json!({ "file_path": "long.txt", "content": long });
-    let script = world.file("long.jsonl", format!("{{\"tool\": \"write_file\", \"params\": {params}}}"));
-    world.printed(&["run", &script]);
-    assert!(world.printed(&["show", "long", "2"]).contains(&long));
-    assert_eq!(world.json(&["show", "long", "2"])["call"]["params"]["content"], long);
-    assert!(world.printed(&["--json", "log", "long"]).contains("$content"));
+    let script = program.file("long.jsonl", format!("{{\"tool\": \"write_file\", \"params\": {params}}}"));
+    program.printed(&["run", &script]);
+    assert!(program.printed(&["show", "long", "2"]).contains(&long));
+    assert_eq!(program.json(&["show", "long", "2"])["call"]["params"]["content"], long);
+    assert!(program.printed(&["--json", "log", "long"]).contains("$content"));
 }
 
 #[test]
-fn slices_are_listed_and_shown() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["state", "story"]), @"
+fn state_lists_and_shows_slices() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["state", "story"]), @"
     story at 15, [time]
     slice              on rewind  as JSON  digest
     VirtualFileSystem  restore      360 B  [digest]
@@ -189,12 +189,12 @@ fn slices_are_listed_and_shown() {
     Merges             restore       28 B  [digest]
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["state", "story", "VirtualFileSystem"]), @"
+    assert_snapshot!(program.run(&["state", "story", "VirtualFileSystem"]), @"
     dir   v1        [time]  src/
     file  v1  13 B  [time]  src/main.rs
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["state", "story", "ToolCalls"]), @"
+    assert_snapshot!(program.run(&["state", "story", "ToolCalls"]), @"
     5 calls
      2  [time]  ok [duration]  -     write_file
      5  [time]  ok [duration]  -     write_file
@@ -203,8 +203,8 @@ fn slices_are_listed_and_shown() {
     13  [time]  ok [duration]  tidy  rm
     [exit 0]
     ");
-    assert!(world.run(&["state", "story", "usage"]).contains("entries written"));
-    assert_snapshot!(world.run(&["state", "story", "nonsense"]), @r#"
+    assert!(program.run(&["state", "story", "usage"]).contains("entries written"));
+    assert_snapshot!(program.run(&["state", "story", "nonsense"]), @r#"
     error: there is no slice "nonsense"
     hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Children, Merges
     [exit 3]
@@ -212,62 +212,62 @@ fn slices_are_listed_and_shown() {
 }
 
 #[test]
-fn files_are_listed_read_and_searched() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["ls", "story"]), @"
+fn ls_cat_and_grep_read_files() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["ls", "story"]), @"
     src/
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["ls", "story", "-lR", "--at", "9"]), @"
+    assert_snapshot!(program.run(&["ls", "story", "-lR", "--at", "9"]), @"
     file  v2  15 B  [time]  a.txt
     dir   v1        [time]  src/
     file  v1  13 B  [time]  src/main.rs
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["ls", "story", "/a.txt", "--before", "13"]), @"
+    assert_snapshot!(program.run(&["ls", "story", "/a.txt", "--before", "13"]), @"
     a.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["ls", "story", "nothing"]), @"
+    assert_snapshot!(program.run(&["ls", "story", "nothing"]), @"
     error: there is no /nothing at position 15
     hint: `foldspace ls SESSION -R` lists the files; --at shows another moment
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["cat", "story", "a.txt", "/src/main.rs", "--before", "8"]), @"
+    assert_snapshot!(program.run(&["cat", "story", "a.txt", "/src/main.rs", "--before", "8"]), @"
     one
     two
     three
     fn main() {}
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["cat", "story", "src"]), @"
+    assert_snapshot!(program.run(&["cat", "story", "src"]), @"
     error: /src is a directory
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["cat", "story", "../src"]), @r#"
+    assert_snapshot!(program.run(&["cat", "story", "../src"]), @r#"
     error: path "../src": `.` and `..` are not allowed; give the path from the workspace root
     [exit 2]
     "#);
-    assert_snapshot!(world.run(&["grep", "story", "MAIN|e", "--at", "@10", "-i"]), @"
+    assert_snapshot!(program.run(&["grep", "story", "MAIN|e", "--at", "@10", "-i"]), @"
     a.txt:1:one
     a.txt:2:zwei
     a.txt:3:three
     src/main.rs:1:fn main() {}
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["grep", "story", "e", "--at", "10", "-l", "--glob", "*.txt"]), @"
+    assert_snapshot!(program.run(&["grep", "story", "e", "--at", "10", "-l", "--glob", "*.txt"]), @"
     a.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["grep", "story", "nothing like it"]), @"
+    assert_snapshot!(program.run(&["grep", "story", "nothing like it"]), @"
 
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["grep", "story", "("]), @"
+    assert_snapshot!(program.run(&["grep", "story", "("]), @"
     error: the pattern can't be understood: unclosed group
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["stat", "story", "a.txt", "--at", "-3"]), @"
+    assert_snapshot!(program.run(&["stat", "story", "a.txt", "--at", "-3"]), @"
     path        /a.txt
     kind        text file
     size        15 bytes (15 B)
@@ -283,9 +283,9 @@ fn files_are_listed_read_and_searched() {
 }
 
 #[test]
-fn differences_are_patches() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["diff", "story", ".."]), @"
+fn diff_prints_patches() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["diff", "story", ".."]), @"
     diff --git a/src/main.rs b/src/main.rs
     new file mode 100644
     --- /dev/null
@@ -294,7 +294,7 @@ fn differences_are_patches() {
     +fn main() {}
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["diff", "story", "3..-2"]), @"
+    assert_snapshot!(program.run(&["diff", "story", "3..-2"]), @"
     diff --git a/a.txt b/a.txt
     --- a/a.txt
     +++ b/a.txt
@@ -311,17 +311,17 @@ fn differences_are_patches() {
     +fn main() {}
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["diff", "story", "4..10", "--stat"]), @"
+    assert_snapshot!(program.run(&["diff", "story", "4..10", "--stat"]), @"
     changed  a.txt        +1 -1
     added    src/main.rs  +1 -0
     2 entries changed, +2 -1
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["diff", "story", "-5..", "--name-only"]), @"
+    assert_snapshot!(program.run(&["diff", "story", "-5..", "--name-only"]), @"
     a.txt
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["diff", "story", "10..4", "src"]), @"
+    assert_snapshot!(program.run(&["diff", "story", "10..4", "src"]), @"
     diff --git a/src/main.rs b/src/main.rs
     deleted file mode 100644
     --- a/src/main.rs
@@ -330,11 +330,11 @@ fn differences_are_patches() {
     -fn main() {}
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["diff", "story", "..", "nothing"]), @"
+    assert_snapshot!(program.run(&["diff", "story", "..", "nothing"]), @"
     error: there is no /nothing at 0 or 15
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["diff", "story", "5"]), @"
+    assert_snapshot!(program.run(&["diff", "story", "5"]), @"
     error: invalid value '5' for '<A..B>': give two positions as A..B; either may be left out, as in A.. or ..B
 
     For more information, try '--help'.
@@ -343,14 +343,14 @@ fn differences_are_patches() {
 }
 
 #[test]
-fn colour_is_for_those_who_want_it() {
-    let world = World::with_story();
-    let escapes = |arguments: &[&str]| world.printed(arguments).contains('\u{1b}');
+fn colour_follows_option_and_terminal() {
+    let program = Program::with_story();
+    let escapes = |arguments: &[&str]| program.printed(arguments).contains('\u{1b}');
     assert!(!escapes(&["log", "story"]));
     assert!(escapes(&["log", "story", "--color", "always"]));
     assert!(!escapes(&["log", "story", "--color", "never"]));
     let colour = |name: &str, value: &str, arguments: &[&str]| {
-        let output = world.command(arguments).env(name, value).output().unwrap();
+        let output = program.command(arguments).env(name, value).output().unwrap();
         output.stdout.contains(&0x1b)
     };
     assert!(!colour("NO_COLOR", "1", &["diff", "story", ".."]));
@@ -358,14 +358,14 @@ fn colour_is_for_those_who_want_it() {
 }
 
 #[test]
-fn tools_tell_what_they_take() {
-    let world = World::new();
-    let listed = world.printed(&["tools"]);
+fn tools_print_their_parameters() {
+    let program = Program::new();
+    let listed = program.printed(&["tools"]);
     for name in ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"] {
         assert!(listed.contains(name), "{name}");
     }
-    assert!(world.printed(&["tools", "rm"]).contains("\"$schema\""));
-    assert_snapshot!(world.run(&["tools", "nothing"]), @r#"
+    assert!(program.printed(&["tools", "rm"]).contains("\"$schema\""));
+    assert_snapshot!(program.run(&["tools", "nothing"]), @r#"
     error: there is no tool "nothing"
     hint: there are edit_file, evaluate_python, glob, grep, ls, read_file, rm, shell_execute, write_file
     [exit 3]

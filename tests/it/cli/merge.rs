@@ -2,79 +2,79 @@
 
 use insta::assert_snapshot;
 
-use super::World;
+use crate::rig::Program;
 
 /// A session on this machine's disk, and a clone of it in which work was done.
-fn world(own: &str, clones: &str) -> World {
-    let world = World::new();
+fn program(own: &str, clones: &str) -> Program {
+    let program = Program::new();
     let begin = r#"
 {"tool": "write_file", "params": {"file_path": "a.txt", "content": "1\n2\n3\n4\n5\n"}}
 {"tool": "write_file", "params": {"file_path": "old/b.txt", "content": "b\n"}}
 "#;
-    let ran = world.run(&["run", &world.file("begin.jsonl", begin), "--backend", "host", "--session", "main"]);
+    let ran = program.run(&["run", &program.file("begin.jsonl", begin), "--backend", "host", "--session", "main"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    world.printed(&["clone", "main", "--name", "worker"]);
-    work(&world, "main", own);
-    work(&world, "worker", clones);
-    world
+    program.printed(&["clone", "main", "--name", "worker"]);
+    work(&program, "main", own);
+    work(&program, "worker", clones);
+    program
 }
 
-fn work(world: &World, session: &str, script: &str) {
+fn work(program: &Program, session: &str, script: &str) {
     let command = format!("set -e\n{script}");
-    let ran = world.run(&["exec", session, "--", "/bin/sh", "-c", &command]);
+    let ran = program.run(&["exec", session, "--", "/bin/sh", "-c", &command]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
 }
 
-fn head(world: &World, session: &str) -> u64 {
-    world.json_lines(&["log", session]).last().unwrap()["seq"].as_u64().unwrap()
+fn head(program: &Program, session: &str) -> u64 {
+    program.json_lines(&["log", session]).last().unwrap()["seq"].as_u64().unwrap()
 }
 
 #[test]
-fn what_both_did_comes_together() {
-    let world =
-        world("sed -i s/1/one/ a.txt", "sed -i s/5/five/ a.txt; rm -r old; mkdir -p new/deep; echo n > new/deep/n");
-    let before = head(&world, "main");
-    assert_snapshot!(world.run(&["merge", "worker", "--dry-run"]), @"
+fn merge_combines_changes_of_both() {
+    let program =
+        program("sed -i s/1/one/ a.txt", "sed -i s/5/five/ a.txt; rm -r old; mkdir -p new/deep; echo n > new/deep/n");
+    let before = head(&program, "main");
+    assert_snapshot!(program.run(&["merge", "worker", "--dry-run"]), @"
     removed  old         from 12
     changed  a.txt       from 13, lines of both
     added    new/deep/n  from 14
     would merge 3 entries into main: changes of worker from 7 to 15
     [exit 0]
     ");
-    assert_eq!(head(&world, "main"), before);
-    assert_snapshot!(world.run(&["merge", "worker"]), @"
+    assert_eq!(head(&program, "main"), before);
+    assert_snapshot!(program.run(&["merge", "worker"]), @"
     removed  old         from 12
     changed  a.txt       from 13, lines of both
     added    new/deep/n  from 14
     merged 3 entries into main at 14: changes of worker from 7 to 15
     [exit 0]
     ");
-    assert_eq!(world.printed(&["cat", "main", "a.txt"]), "one\n2\n3\n4\nfive\n");
+    assert_eq!(program.printed(&["cat", "main", "a.txt"]), "one\n2\n3\n4\nfive\n");
     assert_eq!(
-        world.printed(&["exec", "main", "--", "/bin/sh", "-c", "cat a.txt new/deep/n; ls"]),
+        program.printed(&["exec", "main", "--", "/bin/sh", "-c", "cat a.txt new/deep/n; ls"]),
         "one\n2\n3\n4\nfive\nn\na.txt\nnew\n"
     );
-    let head = head(&world, "main");
-    assert_snapshot!(world.run(&["merge", "worker"]), @"
+    let head = head(&program, "main");
+    assert_snapshot!(program.run(&["merge", "worker"]), @"
     nothing to merge: worker has changed no file since 15
     [exit 0]
     ");
-    assert_eq!(super::merge::head(&world, "main"), head);
-    assert!(world.run(&["verify", "main"]).ends_with("[exit 0]"));
+    assert_eq!(super::merge::head(&program, "main"), head);
+    assert!(program.run(&["verify", "main"]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn conflicts_are_shown_and_decided() {
-    let world =
-        world("sed -i s/3/ours/ a.txt; echo more >> old/b.txt", "sed -i s/3/theirs/ a.txt; rm -r old; echo n > n");
-    assert_snapshot!(world.run(&["merge", "worker"]), @"
+fn merge_conflicts_are_shown_and_resolved() {
+    let program =
+        program("sed -i s/3/ours/ a.txt; echo more >> old/b.txt", "sed -i s/3/theirs/ a.txt; rm -r old; echo n > n");
+    assert_snapshot!(program.run(&["merge", "worker"]), @"
     conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
     conflict  old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
     error: 2 conflicts to be decided; nothing was merged into main
     hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"
+    assert_snapshot!(program.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"
     conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
     ours      old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
     note: /n: nothing is in conflict there, so nothing was chosen
@@ -82,7 +82,7 @@ fn conflicts_are_shown_and_decided() {
     hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"
+    assert_snapshot!(program.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"
     changed  a.txt  from 13
     added    n      from 14
     theirs  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
@@ -90,9 +90,9 @@ fn conflicts_are_shown_and_decided() {
     merged 2 entries into main at 17: changes of worker from 7 to 15
     [exit 0]
     ");
-    assert_eq!(world.printed(&["cat", "main", "a.txt"]), "1\n2\ntheirs\n4\n5\n");
-    assert_eq!(world.printed(&["cat", "main", "old/b.txt"]), "b\nmore\n");
-    assert_snapshot!(world.run(&["state", "main", "Merges"]), @r#"
+    assert_eq!(program.printed(&["cat", "main", "a.txt"]), "1\n2\ntheirs\n4\n5\n");
+    assert_eq!(program.printed(&["cat", "main", "old/b.txt"]), "b\nmore\n");
+    assert_snapshot!(program.run(&["state", "main", "Merges"]), @r#"
     {
       "merges": {
         "[session]": {
@@ -108,10 +108,11 @@ fn conflicts_are_shown_and_decided() {
 }
 
 #[test]
-fn dry_merge_with_a_conflict_lists_what_else_would_be_merged() {
+fn merge_dry_run_with_conflict_lists_the_rest() {
     let own = "sed -i s/3/ours/ a.txt; mkdir -p .git; echo 1 > .git/index; echo 1 > m.pyc";
-    let world = world(own, "sed -i s/3/theirs/ a.txt; echo n > n; mkdir -p .git; echo 2 > .git/index; echo 2 > m.pyc");
-    assert_snapshot!(world.run(&["merge", "worker", "--dry-run"]), @"
+    let program =
+        program(own, "sed -i s/3/theirs/ a.txt; echo n > n; mkdir -p .git; echo 2 > .git/index; echo 2 > m.pyc");
+    assert_snapshot!(program.run(&["merge", "worker", "--dry-run"]), @"
     conflict  .git/index  here: file 2 B [id]   child: file 2 B [id]   both made it, with other contents
     conflict  a.txt       here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
     conflict  m.pyc       here: file 2 B [id]   child: file 2 B [id]   both made it, with other contents
@@ -123,61 +124,61 @@ fn dry_merge_with_a_conflict_lists_what_else_would_be_merged() {
     hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
     [exit 1]
     ");
-    assert!(!world.run(&["merge", "worker"]).contains("added"), "nothing is merged");
+    assert!(!program.run(&["merge", "worker"]).contains("added"), "nothing is merged");
 }
 
 #[test]
-fn as_json_it_tells_the_same() {
-    let world = world("sed -i s/3/ours/ a.txt", "sed -i s/3/theirs/ a.txt; echo n > n");
-    let output = world.output(&["--json", "merge", "worker"]);
+fn merge_json_tells_the_same() {
+    let program = program("sed -i s/3/ours/ a.txt", "sed -i s/3/theirs/ a.txt; echo n > n");
+    let output = program.output(&["--json", "merge", "worker"]);
     assert_eq!(output.status.code(), Some(1));
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&told["outcome"], &told["into_name"]), (&"conflicted".into(), &"main".into()));
     assert_eq!((&told["conflicts"][0]["kind"], &told["conflicts"][0]["path"]), (&"text".into(), &"a.txt".into()));
-    let merged = world.json(&["merge", "worker", "--theirs", "a.txt"]);
+    let merged = program.json(&["merge", "worker", "--theirs", "a.txt"]);
     assert_eq!((&merged["outcome"], &merged["conflicts"][0]["resolved"]), (&"merged".into(), &"theirs".into()));
     assert_eq!((&merged["merged"][1]["path"], &merged["merged"][1]["change"]), (&"n".into(), &"added".into()));
-    assert_eq!(world.json(&["merge", "worker"])["outcome"], "nothing");
+    assert_eq!(program.json(&["merge", "worker"])["outcome"], "nothing");
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
-    let world = world("true", "echo n > n");
-    assert_snapshot!(world.run(&["merge", "main"]), @"
+fn merge_wrong_arguments_are_refused() {
+    let program = program("true", "echo n > n");
+    assert_snapshot!(program.run(&["merge", "main"]), @"
     error: session main began by itself: it has no parent
     hint: `foldspace clone` makes children; `foldspace tree` shows them
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["merge", "main", "--into", "worker"]), @"
+    assert_snapshot!(program.run(&["merge", "main", "--into", "worker"]), @"
     error: session main does not come from session worker, so there is nothing to merge it by
     hint: `foldspace tree` shows what comes from what
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["merge", "worker", "--into", "worker"]), @"
+    assert_snapshot!(program.run(&["merge", "worker", "--into", "worker"]), @"
     error: session worker can't be merged into itself: what is done in it, by whoever shares it, is there already
     hint: `foldspace tree` shows what comes from what
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"
+    assert_snapshot!(program.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"
     error: both sides are chosen for /a; choose one
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "../a"]), @r#"
+    assert_snapshot!(program.run(&["merge", "worker", "--ours", "../a"]), @r#"
     error: path "../a": `.` and `..` are not allowed; give the path from the workspace root
     [exit 2]
     "#);
-    assert_snapshot!(world.run(&["merge", "nobody"]), @r#"
+    assert_snapshot!(program.run(&["merge", "nobody"]), @r#"
     error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
-    assert_snapshot!(world.run(&["merge", "main", "--into", "main"]), @"
+    assert_snapshot!(program.run(&["merge", "main", "--into", "main"]), @"
     error: session main can't be merged into itself: what is done in it, by whoever shares it, is there already
     hint: `foldspace tree` shows what comes from what
     [exit 2]
     ");
-    world.printed(&["remove", "main", "--yes"]);
-    assert_snapshot!(world.run(&["merge", "worker"]), @"
+    program.printed(&["remove", "main", "--yes"]);
+    assert_snapshot!(program.run(&["merge", "worker"]), @"
     error: the parent of worker, main, was removed
     hint: say with --into into which session further up it is to be merged
     [exit 3]
@@ -185,26 +186,26 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn an_agent_that_shares_a_session_is_held_to_its_limits_in_every_process() {
-    let world = world("true", "true");
-    world.printed(&["clone", "main", "--isolation", "shared", "--agent", "w", "--max-calls", "1", "--deny", "uniq"]);
-    assert!(world.run(&["exec", "main", "--agent", "w", "--", "true"]).ends_with("[exit 0]"));
-    let second = world.run(&["exec", "main", "--agent", "w", "--", "true"]);
+fn shared_child_limits_hold_in_every_process() {
+    let program = program("true", "true");
+    program.printed(&["clone", "main", "--isolation", "shared", "--agent", "w", "--max-calls", "1", "--deny", "uniq"]);
+    assert!(program.run(&["exec", "main", "--agent", "w", "--", "true"]).ends_with("[exit 0]"));
+    let second = program.run(&["exec", "main", "--agent", "w", "--", "true"]);
     assert!(second.contains("agent w has used up its 1 call") && !second.ends_with("[exit 0]"), "{second}");
-    assert!(world.run(&["exec", "main", "--", "true"]).ends_with("[exit 0]"));
+    assert!(program.run(&["exec", "main", "--", "true"]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn what_an_editor_changed_in_the_clones_directory_is_merged_and_asked_about() {
-    let world = world("true", "true");
-    let place = world.printed(&["exec", "worker", "--", "pwd"]);
-    let asked = world.run(&["remove", "worker"]);
+fn merge_includes_drift_of_the_clone() {
+    let program = program("true", "true");
+    let place = program.printed(&["exec", "worker", "--", "pwd"]);
+    let asked = program.run(&["remove", "worker"]);
     assert!(asked.contains("for good?") && !asked.contains("not merged"), "{asked}");
     std::fs::write(std::path::Path::new(place.trim()).join("by-hand.txt"), "by hand\n").unwrap();
-    assert_eq!(world.json(&["merge", "worker"])["merged"][0]["path"], "by-hand.txt");
-    assert_eq!(world.printed(&["cat", "main", "by-hand.txt"]), "by hand\n");
-    work(&world, "worker", "echo more > more");
-    let asked = world.run(&["remove", "worker"]);
+    assert_eq!(program.json(&["merge", "worker"])["merged"][0]["path"], "by-hand.txt");
+    assert_eq!(program.printed(&["cat", "main", "by-hand.txt"]), "by hand\n");
+    work(&program, "worker", "echo more > more");
+    let asked = program.run(&["remove", "worker"]);
     assert!(asked.contains("its changes of 1 entry are not merged into main"), "{asked}");
-    world.printed(&["remove", "worker", "--yes"]);
+    program.printed(&["remove", "worker", "--yes"]);
 }

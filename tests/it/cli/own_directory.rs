@@ -2,27 +2,27 @@
 
 use insta::{allow_duplicates, assert_snapshot};
 
-use super::World;
+use crate::rig::Program;
 
 /// A session in a directory that held five entries before, and in which it wrote `new.txt` and removed `a.txt`.
-fn with_files() -> World {
-    let world = World::new();
+fn with_files() -> Program {
+    let program = Program::new();
     for name in ["mine/.git/HEAD", "mine/a.txt", "mine/src/b.txt"] {
-        world.file(name, name);
+        program.file(name, name);
     }
-    let script = world.file(
+    let script = program.file(
         "own.jsonl",
         r#"{"tool": "write_file", "params": {"file_path": "new.txt", "content": "new"}}
 {"tool": "rm", "params": {"path": "a.txt"}}"#,
     );
-    let mine = world.path("mine").to_string_lossy().into_owned();
-    world.printed(&["run", &script, "--backend", "host", "--dir", &mine, "--session", "own"]);
-    world
+    let mine = program.path("mine").to_string_lossy().into_owned();
+    program.printed(&["run", &script, "--backend", "host", "--dir", &mine, "--session", "own"]);
+    program
 }
 
 /// Lists the directory, in order.
-fn held(world: &World) -> Vec<String> {
-    let mine = world.path("mine");
+fn held(program: &Program) -> Vec<String> {
+    let mine = program.path("mine");
     let mut held = Vec::new();
     let mut left = vec![mine.clone()];
     while let Some(directory) = left.pop() {
@@ -39,33 +39,33 @@ fn held(world: &World) -> Vec<String> {
 const TAKEN_UP: [&str; 5] = [".git", ".git/HEAD", "a.txt", "src", "src/b.txt"];
 
 #[test]
-fn rewind_to_the_inside_of_a_commit_is_refused_and_names_the_nearest_positions() {
-    let world = with_files();
-    let before = held(&world);
+fn rewind_into_a_commit_names_nearest_positions() {
+    let program = with_files();
+    let before = held(&program);
     for arguments in [&["--to", "4"][..], &["--to", "4", "--force"], &["--to", "4", "--force", "--dry-run"]] {
-        allow_duplicates!(assert_snapshot!(world.run(&[&["rewind", "own"], arguments].concat()), @"
+        allow_duplicates!(assert_snapshot!(program.run(&[&["rewind", "own"], arguments].concat()), @"
         error: position 4 is inside what was recorded at once; go to 1 or to 5
         hint: --to 1 is before it, --to 5 after it; `--at` shows files there, too
         [exit 3]
         "));
     }
-    assert_eq!((held(&world), world.json(&["sessions"])[0]["events"].as_u64()), (before, Some(11)));
+    assert_eq!((held(&program), program.json(&["sessions"])[0]["events"].as_u64()), (before, Some(11)));
     // Looking, and writing out, go anywhere.
-    assert_eq!(world.printed(&["ls", "own", "-R", "--at", "4"]), ".git/\n.git/HEAD\na.txt\n");
+    assert_eq!(program.printed(&["ls", "own", "-R", "--at", "4"]), ".git/\n.git/HEAD\na.txt\n");
     assert!(
-        world.run(&["materialise", "own", "--at", "4", &world.path("out").to_string_lossy()]).ends_with("[exit 0]")
+        program.run(&["materialise", "own", "--at", "4", &program.path("out").to_string_lossy()]).ends_with("[exit 0]")
     );
     // What the directory held comes back without being asked for twice.
-    assert!(world.run(&["rewind", "own", "--to", "5"]).ends_with("[exit 0]"));
-    assert_eq!(held(&world), TAKEN_UP);
+    assert!(program.run(&["rewind", "own", "--to", "5"]).ends_with("[exit 0]"));
+    assert_eq!(held(&program), TAKEN_UP);
 }
 
 #[test]
-fn rewind_to_before_the_session_began_keeps_the_directory_without_force() {
-    let world = with_files();
-    let before = held(&world);
+fn rewind_before_the_start_keeps_own_directory() {
+    let program = with_files();
+    let before = held(&program);
     for to in ["1", "0"] {
-        allow_duplicates!(assert_snapshot!(world.run(&["rewind", "own", "--to", to]), @"
+        allow_duplicates!(assert_snapshot!(program.run(&["rewind", "own", "--to", to]), @"
         error: 4 entries would be removed that the directory held before the session began; nothing was done:
           .git
           src
@@ -74,39 +74,39 @@ fn rewind_to_before_the_session_began_keeps_the_directory_without_force() {
         [exit 1]
         "));
     }
-    assert_eq!((held(&world), world.json(&["sessions"])[0]["events"].as_u64()), (before, Some(11)));
-    let told = world.output(&["--json", "rewind", "own", "--to", "1"]);
+    assert_eq!((held(&program), program.json(&["sessions"])[0]["events"].as_u64()), (before, Some(11)));
+    let told = program.output(&["--json", "rewind", "own", "--to", "1"]);
     let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!((&told["refused"], &told["count"]), (&"earlier".into(), &4.into()));
     assert_eq!(told["entries"], serde_json::json!([".git", "src"]));
-    assert_eq!(world.json(&["rewind", "own", "--to", "1", "--force"])["from"], 11);
-    assert_eq!(held(&world), [""; 0]);
-    world.printed(&["rewind", "own", "--to", "11"]);
-    assert_eq!(held(&world), [".git", ".git/HEAD", "new.txt", "src", "src/b.txt"]);
+    assert_eq!(program.json(&["rewind", "own", "--to", "1", "--force"])["from"], 11);
+    assert_eq!(held(&program), [""; 0]);
+    program.printed(&["rewind", "own", "--to", "11"]);
+    assert_eq!(held(&program), [".git", ".git/HEAD", "new.txt", "src", "src/b.txt"]);
 }
 
 #[test]
-fn rewind_to_where_a_call_had_removed_an_earlier_file_needs_force() {
-    let world = with_files();
-    world.printed(&["rewind", "own", "--to", "8"]);
-    assert!(held(&world).contains(&"a.txt".to_owned()));
-    let refused = world.run(&["rewind", "own", "--to", "11"]);
+fn rewind_over_removed_own_file_needs_force() {
+    let program = with_files();
+    program.printed(&["rewind", "own", "--to", "8"]);
+    assert!(held(&program).contains(&"a.txt".to_owned()));
+    let refused = program.run(&["rewind", "own", "--to", "11"]);
     assert!(refused.contains("1 entry would be removed") && refused.contains(":\n  a.txt\nhint: --force"), "{refused}");
-    world.printed(&["rewind", "own", "--to", "11", "--force"]);
-    assert_eq!(held(&world), [".git", ".git/HEAD", "new.txt", "src", "src/b.txt"]);
+    program.printed(&["rewind", "own", "--to", "11", "--force"]);
+    assert_eq!(held(&program), [".git", ".git/HEAD", "new.txt", "src", "src/b.txt"]);
 }
 
 #[test]
-fn clone_at_the_inside_of_a_commit_begins_before_it_and_says_so() {
-    let world = with_files();
-    assert_snapshot!(world.run(&["clone", "own", "--at", "4", "--name", "kid"]), @"
+fn clone_into_a_commit_begins_before_it() {
+    let program = with_files();
+    assert_snapshot!(program.run(&["clone", "own", "--at", "4", "--name", "kid"]), @"
     session kid ([id]) is own as of event 1
     note: event 4 is inside what was recorded at once, so the fork begins before that, after event 1
     [exit 0]
     ");
-    assert_eq!(world.printed(&["ls", "kid", "-R"]), "");
-    let told = world.json(&["clone", "own", "--at", "4"]);
+    assert_eq!(program.printed(&["ls", "kid", "-R"]), "");
+    let told = program.json(&["clone", "own", "--at", "4"]);
     assert_eq!((told["at"].as_u64(), told["asked"].as_u64()), (Some(1), Some(4)));
-    let told = world.json(&["clone", "own", "--at", "5"]);
+    let told = program.json(&["clone", "own", "--at", "5"]);
     assert_eq!((told["at"].as_u64(), told["asked"].is_null()), (Some(5), true));
 }

@@ -2,40 +2,40 @@
 
 use insta::assert_snapshot;
 
-use super::World;
+use crate::rig::Program;
 
 #[test]
-fn a_session_goes_by_name_or_by_the_beginning_of_its_id() {
-    let world = World::with_story();
-    let id = world.json(&["sessions"])[0]["session"].as_str().unwrap().to_owned();
+fn session_is_found_by_name_or_id_prefix() {
+    let program = Program::with_story();
+    let id = program.json(&["sessions"])[0]["session"].as_str().unwrap().to_owned();
     for wanted in ["story", &id, &id[..12], &id[..4]] {
-        assert_eq!(world.printed(&["ls", wanted]), "src/\n", "{wanted}");
+        assert_eq!(program.printed(&["ls", wanted]), "src/\n", "{wanted}");
     }
-    assert_snapshot!(world.run(&["ls", "nobody"]), @r#"
+    assert_snapshot!(program.run(&["ls", "nobody"]), @r#"
     error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
-    assert!(world.run(&["ls", ""]).ends_with("[exit 3]"));
+    assert!(program.run(&["ls", ""]).ends_with("[exit 3]"));
 }
 
 #[test]
-fn a_beginning_that_fits_several_is_refused() {
-    let world = World::new();
-    let script = world.file("s.jsonl", "");
+fn session_id_prefix_of_several_is_refused() {
+    let program = Program::new();
+    let script = program.file("s.jsonl", "");
     // Among seventeen ids two begin with the same digit.
     for _ in 0..17 {
-        world.printed(&["run", &script]);
+        program.printed(&["run", &script]);
     }
-    let told = "0123456789abcdef".chars().map(|digit| world.run(&["ls", &digit.to_string()]));
+    let told = "0123456789abcdef".chars().map(|digit| program.run(&["ls", &digit.to_string()]));
     let refused = told.filter(|told| told.contains("could be any of") && told.ends_with("[exit 3]")).count();
     assert!(refused > 0);
 }
 
 #[test]
-fn every_way_to_name_a_moment() {
-    let world = World::with_story();
-    let files = |at: &[&str]| world.printed(&[&["ls", "story", "-R"], at].concat()).replace('\n', " ");
+fn position_accepts_every_form() {
+    let program = Program::with_story();
+    let files = |at: &[&str]| program.printed(&[&["ls", "story", "-R"], at].concat()).replace('\n', " ");
     assert_eq!(files(&["--at", "0"]), "");
     assert_eq!(files(&["--at", "4"]), "a.txt ");
     assert_eq!(files(&["--at", "@7"]), "a.txt src/ src/main.rs ");
@@ -47,19 +47,19 @@ fn every_way_to_name_a_moment() {
     assert_eq!(files(&["--at", "0s"]), "src/ src/main.rs ");
     assert_eq!(files(&["--at", "2020-01-01T00:00:00Z"]), "");
     assert_eq!(files(&["--at", "2999-12-31"]), "src/ src/main.rs ");
-    let written = world.json(&["stat", "story", "src/main.rs"])["updated_at"].as_str().unwrap().to_owned();
+    let written = program.json(&["stat", "story", "src/main.rs"])["updated_at"].as_str().unwrap().to_owned();
     assert!(files(&["--at", &written]).contains("src/main.rs"));
 }
 
 #[test]
-fn a_fork_and_a_what_if_say_where_they_can_begin() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["clone", "story", "--at", "0"]), @"
+fn position_for_fork_names_allowed_seqs() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["clone", "story", "--at", "0"]), @"
     error: a fork has at least the first event of its session
     hint: the earliest is --at 1
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["what-if", "story", "--script", "-"]), @"
+    assert_snapshot!(program.run(&["what-if", "story", "--script", "-"]), @"
     error: the following required arguments were not provided:
       <--at <POSITION>|--replace <CALL>>
 
@@ -71,40 +71,40 @@ fn a_fork_and_a_what_if_say_where_they_can_begin() {
 }
 
 #[test]
-fn a_moment_that_is_none_is_refused() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["ls", "story", "--at", "yesterday"]), @"
+fn position_that_is_none_is_refused() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["ls", "story", "--at", "yesterday"]), @"
     error: invalid value 'yesterday' for '--at <POSITION>': a position is an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T[time]Z), or how long ago (10m, 2h, 1h30m)
 
     For more information, try '--help'.
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["ls", "story", "--at", "99"]), @"
+    assert_snapshot!(program.run(&["ls", "story", "--at", "99"]), @"
     error: the session has no position 99; its last one is 15
     hint: `foldspace log` shows the positions
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["ls", "story", "--at", "-99"]), @"
+    assert_snapshot!(program.run(&["ls", "story", "--at", "-99"]), @"
     error: there is nothing 99 events ago: the session has 15
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["ls", "story", "--before", "1"]), @"
+    assert_snapshot!(program.run(&["ls", "story", "--before", "1"]), @"
     error: event 1, a SessionStarted, belongs to no call
     hint: `foldspace log --calls` shows the calls
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["ls", "story", "--before", "99"]), @"
+    assert_snapshot!(program.run(&["ls", "story", "--before", "99"]), @"
     error: the session has no position 99; its last one is 15
     hint: `foldspace log` shows the positions
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["diff", "story", "1..x"]), @"
+    assert_snapshot!(program.run(&["diff", "story", "1..x"]), @"
     error: invalid value '1..x' for '<A..B>': a position is an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T[time]Z), or how long ago (10m, 2h, 1h30m)
 
     For more information, try '--help'.
     [exit 2]
     ");
     for both in [&["--at", "1", "--before", "2"][..], &["--at"], &["--before", "-1"]] {
-        assert!(world.run(&[&["ls", "story"], both].concat()).ends_with("[exit 2]"), "{both:?}");
+        assert!(program.run(&[&["ls", "story"], both].concat()).ends_with("[exit 2]"), "{both:?}");
     }
 }

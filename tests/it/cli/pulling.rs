@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{World, told};
+use crate::rig::{Program, told};
 
 const STORY: &str = r#"{"tool": "shell_execute", "params": {"command": "true"}}"#;
 const IMAGE: &str = "registry.test/image:1";
@@ -43,25 +43,25 @@ fn answer(mut stream: UnixStream, reports: &str) {
 }
 
 /// Runs a story with an image that has to be pulled, and gives what was printed.
-fn pulled(world: &World, url: &str, image: &str) -> String {
-    let story = world.file("story.jsonl", STORY);
+fn pulled(program: &Program, url: &str, image: &str) -> String {
+    let story = program.file("story.jsonl", STORY);
     let arguments = ["run", &story, "--backend", "podman", "--pull", "--image", image, "--engine", url, "--yes"];
-    let output = world.command(&arguments).env("FOLDSPACE_CACHE", world.path("cache")).output().unwrap();
+    let output = program.command(&arguments).env("FOLDSPACE_CACHE", program.path("cache")).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     told(&output)
 }
 
 #[test]
-fn what_the_engine_says_is_shown_and_its_error_is_the_call_s() {
-    let world = World::new();
-    let socket = world.path("engine.sock");
+fn pull_progress_and_error_are_shown() {
+    let program = Program::new();
+    let socket = program.path("engine.sock");
     let reports = [
         json!({ "stream": "Trying to pull registry.test/image:1...\n" }),
         json!({ "stream": "Copying blob sha256:0123\n\u{1b}[2Jand more\n" }),
         json!({ "error": "the registry burned down" }),
     ];
     engine(&socket, &reports.map(|report| format!("{report}\n")).concat());
-    let told = pulled(&world, &format!("unix://{}", socket.display()), IMAGE);
+    let told = pulled(&program, &format!("unix://{}", socket.display()), IMAGE);
     let lines: Vec<_> = told.lines().collect();
     let at = |words: &str| {
         let found = lines.iter().position(|line| line.contains(words));
@@ -80,18 +80,18 @@ fn what_the_engine_says_is_shown_and_its_error_is_the_call_s() {
 }
 
 #[test]
-fn what_is_no_report_is_an_error_of_the_pull() {
-    let world = World::new();
-    let socket = world.path("engine.sock");
+fn pull_with_odd_report_fails() {
+    let program = Program::new();
+    let socket = program.path("engine.sock");
     engine(&socket, "{\"stream\": \"begun\"}\nno JSON\n");
-    let told = pulled(&world, &format!("unix://{}", socket.display()), IMAGE);
+    let told = pulled(&program, &format!("unix://{}", socket.display()), IMAGE);
     assert!(told.contains("begun") && told.contains("could not pull the image"), "{told}");
 }
 
 #[test]
-fn a_registry_that_is_not_there_is_named() {
+fn pull_from_missing_registry_names_it() {
     let Some(options) = crate::engine::options() else { return };
-    let told = pulled(&World::new(), &options.connection.unwrap(), "127.0.0.1:1/there-is-none:1");
+    let told = pulled(&Program::new(), &options.connection.unwrap(), "127.0.0.1:1/there-is-none:1");
     assert!(told.contains("Trying to pull 127.0.0.1:1/there-is-none:1"), "{told}");
     assert!(told.contains("could not pull the image") && told.contains("refused"), "{told}");
 }

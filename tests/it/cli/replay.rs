@@ -1,7 +1,5 @@
 //! The debugger: by options, and at a terminal.
 
-use std::time::Duration;
-
 use insta::assert_snapshot;
 
 use std::fs::File;
@@ -11,13 +9,13 @@ use std::process::Stdio;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::World;
 use super::terminal::Terminal;
+use crate::rig::{Program, Running, eventually};
 
 #[test]
-fn without_a_terminal_it_says_what_to_do() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["replay", "story"]), @"
+fn replay_without_terminal_prints_hint() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["replay", "story"]), @"
     error: the debugger needs a terminal, and there is none
     hint: say what to do: --step N, --until CONDITION, --show WHAT; --help has all
     [exit 2]
@@ -25,9 +23,9 @@ fn without_a_terminal_it_says_what_to_do() {
 }
 
 #[test]
-fn steps_on_and_back() {
-    let world = World::with_story();
-    let seq = |arguments: &[&str]| world.json(&[&["replay", "story"], arguments].concat())["seq"].as_u64();
+fn replay_steps_forward_and_back() {
+    let program = Program::with_story();
+    let seq = |arguments: &[&str]| program.json(&[&["replay", "story"], arguments].concat())["seq"].as_u64();
     assert_eq!(seq(&["--step", "3"]), Some(3));
     assert_eq!(seq(&["--step", "3", "--at", "3"]), Some(6));
     assert_eq!(seq(&["--back", "2"]), Some(13));
@@ -36,14 +34,14 @@ fn steps_on_and_back() {
     assert_eq!(seq(&["--step-call", "1", "--backward"]), Some(13));
     assert_eq!(seq(&[]), Some(15));
     for too_far in [&["--step", "16"][..], &["--back", "15"], &["--step-call", "6"], &["--step", "0"]] {
-        let told = world.run(&[&["replay", "story"], too_far].concat());
+        let told = program.run(&[&["replay", "story"], too_far].concat());
         assert!(told.contains("nothing found") && told.ends_with("[exit 1]"), "{told}");
     }
 }
 
 #[test]
-fn what_is_not_there_is_told() {
-    let world = World::with_story();
+fn replay_reports_missing_things() {
+    let program = Program::with_story();
     for (wrong, code, words) in [
         (&["--diff", "1..99"][..], 3, "the session has no position 99"),
         (&["--diff", "-99.."], 3, "there is nothing 99 events ago: the session has 15"),
@@ -57,17 +55,17 @@ fn what_is_not_there_is_told() {
         (&["--search", ""], 2, "a value is required for '--search <REGEX>'"),
         (&["--changes", ""], 2, "a value is required for '--changes <PATH>'"),
     ] {
-        let told = world.run(&[&["replay", "story"], wrong].concat());
+        let told = program.run(&[&["replay", "story"], wrong].concat());
         assert!(told.contains(words) && told.ends_with(&format!("[exit {code}]")), "{wrong:?}: {told}");
     }
-    let told = world.run(&["grep", "story", "("]);
+    let told = program.run(&["grep", "story", "("]);
     assert_eq!(told, "error: the pattern can't be understood: unclosed group\n[exit 2]");
 }
 
 #[test]
-fn what_a_step_did_is_shown() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["replay", "story", "--step-call", "3", "--show", "diff"]), @"
+fn replay_shows_changes_of_a_step() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["replay", "story", "--step-call", "3", "--show", "diff"]), @"
        8  CallStarted  #8  edit_file a.txt
     difference 7..10: 1 entry
     slices that differ: ToolCalls, Usage
@@ -81,7 +79,7 @@ fn what_a_step_did_is_shown() {
      three
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["replay", "story", "--at", "9", "--show", "file", "a.txt", "--whole"]), @"
+    assert_snapshot!(program.run(&["replay", "story", "--at", "9", "--show", "file", "a.txt", "--whole"]), @"
        9  WriteFile  #8  overwrite /a.txt  15 B
     /a.txt: changed at this step
         1  one
@@ -90,7 +88,7 @@ fn what_a_step_did_is_shown() {
         3  three
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["replay", "story", "--at", "6", "--show", "files"]), @"
+    assert_snapshot!(program.run(&["replay", "story", "--at", "6", "--show", "files"]), @"
        6  WriteFile  #5  create /src/main.rs  13 B
     files at 6: 3 entries, +2 -0 ~0
         a.txt  14 B v1
@@ -98,19 +96,19 @@ fn what_a_step_did_is_shown() {
     +     main.rs  13 B v1
     [exit 0]
     ");
-    let slices = world.printed(&["replay", "story", "--at", "3", "--show", "slices"]);
+    let slices = program.printed(&["replay", "story", "--at", "3", "--show", "slices"]);
     assert!(slices.contains("* > Usage  3 changes\n    ~ /events: 2 -> 3\n"), "{slices}");
-    let usage = world.printed(&["replay", "story", "--at", "3", "--show", "slice", "usage"]);
+    let usage = program.printed(&["replay", "story", "--at", "3", "--show", "slice", "usage"]);
     assert!(usage.contains("~ /writes: 0 -> 1\n") && usage.contains("\"bytes_written\": 14"), "{usage}");
-    let output = world.printed(&["replay", "story", "--at", "11", "--show", "output"]);
+    let output = program.printed(&["replay", "story", "--at", "11", "--show", "output"]);
     assert!(output.contains("! /missing.txt does not exist"), "{output}");
 }
 
 #[test]
-fn searches_conditions_and_changes() {
-    let world = World::with_story();
+fn replay_searches_by_text_condition_and_change() {
+    let program = Program::with_story();
     let places = |arguments: &[&str]| -> Vec<u64> {
-        let lines = world.json_lines(&[&["replay", "story", "--all"], arguments].concat());
+        let lines = program.json_lines(&[&["replay", "story", "--all"], arguments].concat());
         lines.iter().map(|place| place["seq"].as_u64().unwrap()).collect()
     };
     assert_eq!(places(&["--search", "zwei"]), [8, 9]);
@@ -122,7 +120,7 @@ fn searches_conditions_and_changes() {
     assert_eq!(places(&["--until", "path src/**", "--until", "failed"]), [6, 12]);
     assert_eq!(places(&["--until", "agent tidy", "--at", "13"]), [14, 15]);
     assert_eq!(places(&["--until", "Usage.calls >= 3"]), [8]);
-    let place = world.json(&["replay", "story", "--until", "failed"]);
+    let place = program.json(&["replay", "story", "--until", "failed"]);
     assert_eq!((&place["because"], &place["event"]["kind"]), (&"failed".into(), &"CallFinished".into()));
     for (wrong, code) in [
         (&["--search", "("][..], 2),
@@ -140,27 +138,27 @@ fn searches_conditions_and_changes() {
         (&["--search", "nowhere at all"], 1),
         (&["--search", "nowhere at all", "--all"], 1),
     ] {
-        let told = world.run(&[&["replay", "story"], wrong].concat());
+        let told = program.run(&[&["replay", "story"], wrong].concat());
         assert!(told.ends_with(&format!("[exit {code}]")), "{wrong:?}: {told}");
     }
 }
 
 #[test]
-fn two_sessions_are_compared() {
-    let world = World::with_story();
+fn replay_compares_two_sessions() {
+    let program = Program::with_story();
     let script = r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\nother\nthree\n"}}"#;
-    world.printed(&["run", &world.file("other.jsonl", script), "--session", "other"]);
-    let shown = world.printed(&["replay", "story", "--diff", "4..other"]);
+    program.printed(&["run", &program.file("other.jsonl", script), "--session", "other"]);
+    let shown = program.printed(&["replay", "story", "--diff", "4..other"]);
     assert!(shown.contains("-two\n+other\n"), "{shown}");
-    let places = world.json(&["replay", "story", "--diff", "4..other@4"]);
+    let places = program.json(&["replay", "story", "--diff", "4..other@4"]);
     assert_eq!((&places["compared"][1]["name"], &places["compared"][0]["seq"]), (&"other".into(), &4.into()));
     assert_eq!(places["shown"][0]["path"], "a.txt");
 }
 
 #[test]
-fn the_shape_of_a_place() {
-    let world = World::with_story();
-    let place = world.json(&["replay", "story", "--at", "9", "--show", "file", "a.txt"]);
+fn replay_location_has_stable_shape() {
+    let program = Program::with_story();
+    let place = program.json(&["replay", "story", "--at", "9", "--show", "file", "a.txt"]);
     let fields: Vec<&str> = place.as_object().unwrap().keys().map(String::as_str).collect();
     let names = ["session", "name", "seq", "head", "from", "until", "because", "event", "compared", "shown"];
     assert_eq!(fields, names);
@@ -168,7 +166,7 @@ fn the_shape_of_a_place() {
         (&place["from"], &place["until"], &place["shown"]["entry"]["version"]),
         (&8.into(), &9.into(), &2.into())
     );
-    let slices = world.json(&["replay", "story", "--at", "3", "--show", "slices"]);
+    let slices = program.json(&["replay", "story", "--at", "3", "--show", "slices"]);
     assert_eq!(slices["shown"][0]["changes"][0]["pointer"], "/a.txt");
 }
 
@@ -214,19 +212,13 @@ fn screen(shown: &str) -> String {
 
 /// Waits until the screen has a text.
 fn see(debugger: &Terminal, text: &str) {
-    for _ in 0..1500 {
-        if screen(&debugger.shown()).contains(text) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("{text:?} was not seen:\n{}", screen(&debugger.shown()));
+    eventually(&format!("{text:?} is on the screen"), || screen(&debugger.shown()).contains(text));
 }
 
 #[test]
-fn keys_at_a_terminal_and_the_terminal_restored() {
-    let world = World::with_story();
-    let mut debugger = Terminal::of(world.command(&["replay", "story"]));
+fn replay_keys_work_and_terminal_is_restored() {
+    let program = Program::with_story();
+    let mut debugger = Terminal::of(program.command(&["replay", "story"]));
     see(&debugger, "event 13 of 15");
     assert!(debugger.is_raw());
     debugger.type_in("kk");
@@ -246,13 +238,13 @@ fn keys_at_a_terminal_and_the_terminal_restored() {
     debugger.wait_for(LEFT, 1);
     assert!(!debugger.is_raw(), "the terminal is as it was");
     assert_eq!(debugger.end(), 0);
-    assert_eq!(world.printed(&["cat", "kid", "a.txt"]), "one\nzwei\nthree\n");
+    assert_eq!(program.printed(&["cat", "kid", "a.txt"]), "one\nzwei\nthree\n");
 }
 
 #[test]
-fn a_prompt_in_a_copy_of_the_past() {
-    let world = World::with_story();
-    let mut command = world.command(&["replay", "story", "--at", "4"]);
+fn replay_shell_runs_in_a_copy_of_the_past() {
+    let program = Program::with_story();
+    let mut command = program.command(&["replay", "story", "--at", "4"]);
     command.env("SHELL", "/bin/false");
     let mut debugger = Terminal::of(command);
     see(&debugger, "event 4 of 15");
@@ -274,13 +266,13 @@ fn a_prompt_in_a_copy_of_the_past() {
     debugger.type_in("q");
     debugger.wait_for(LEFT, 2);
     assert_eq!(debugger.end(), 0);
-    assert_eq!(world.json_lines(&["log", "story"]).len(), 15, "nothing was recorded");
+    assert_eq!(program.json_lines(&["log", "story"]).len(), 15, "nothing was recorded");
 }
 
 #[test]
-fn a_signal_restores_the_terminal_too() {
-    let world = World::with_story();
-    let debugger = Terminal::of(world.command(&["replay", "story"]));
+fn replay_signal_restores_the_terminal() {
+    let program = Program::with_story();
+    let debugger = Terminal::of(program.command(&["replay", "story"]));
     see(&debugger, "event 13 of 15");
     debugger.signal("-TERM");
     debugger.wait_for(LEFT, 1);
@@ -290,16 +282,16 @@ fn a_signal_restores_the_terminal_too() {
 
 /// A terminal that goes away, as a window does, and not a byte more comes from it.
 #[test]
-fn it_ends_with_its_terminal() {
-    let world = World::with_story();
+fn replay_ends_with_its_terminal() {
+    let program = Program::with_story();
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     tcsetwinsize(&master, Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let side = || Stdio::from(File::options().read(true).write(true).open(&path).unwrap());
-    let mut command = world.command(&["replay", "story"]);
-    let mut child = command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
+    let mut command = program.command(&["replay", "story"]);
+    let child = command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
     drop(command);
     let (mut master, mut seen, mut buffer) = (File::from(master), Vec::new(), [0; 4096]);
     while !String::from_utf8_lossy(&seen).contains("event 13 of 15") {
@@ -307,11 +299,6 @@ fn it_ends_with_its_terminal() {
         seen.extend_from_slice(&buffer[..read]);
     }
     drop(master);
-    let ended = (0..1500).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        child.try_wait().unwrap().is_some()
-    });
-    drop(child.kill());
-    child.wait().unwrap();
-    assert!(ended, "it goes on without a terminal");
+    let mut child = Running(child);
+    eventually("it ends without a terminal", || child.0.try_wait().unwrap().is_some());
 }

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::World;
+use crate::rig::Program;
 
 /// Commands and file tools, one failure among them, and output that differs from run to run.
 const PROJECT: &str = r#"
@@ -16,17 +16,17 @@ const PROJECT: &str = r#"
 {"tool": "shell_execute", "params": {"command": "sh src/sum.sh >> out; cat out; exit 3"}}
 "#;
 
-fn with_project(backend: &str) -> World {
-    let world = World::new();
-    let script = world.file("work.jsonl", PROJECT);
-    let ran = world.run(&["run", &script, "--backend", backend, "--session", "work", "--yes"]);
+fn with_project(backend: &str) -> Program {
+    let program = Program::new();
+    let script = program.file("work.jsonl", PROJECT);
+    let ran = program.run(&["run", &script, "--backend", backend, "--session", "work", "--yes"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    world
+    program
 }
 
 /// What a command prints as JSON, one value a line, and its exit code.
-fn lines(world: &World, arguments: &[&str]) -> (Vec<Value>, i32) {
-    let output = world.output(&[&["--json"], arguments].concat());
+fn lines(program: &Program, arguments: &[&str]) -> (Vec<Value>, i32) {
+    let output = program.output(&[&["--json"], arguments].concat());
     let text = String::from_utf8(output.stdout).unwrap();
     let parsed = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")));
     (parsed.collect(), output.status.code().unwrap())
@@ -37,21 +37,21 @@ fn verdicts(lines: &[Value]) -> String {
     lines.iter().map(verdict).collect::<Vec<_>>().join(" ")
 }
 
-fn head(world: &World) -> u64 {
-    world.json(&["sessions"])[0]["events"].as_u64().unwrap()
+fn head(program: &Program) -> u64 {
+    program.json(&["sessions"])[0]["events"].as_u64().unwrap()
 }
 
 #[test]
-fn the_same_calls_give_the_same() {
-    let world = with_project("host");
-    let before = head(&world);
-    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
+fn rerun_of_same_calls_finds_no_difference() {
+    let program = with_project("host");
+    let before = head(&program);
+    let (told, exit) = lines(&program, &["rerun", "work", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same end", 0), "{told:#?}");
     assert_eq!((told[6]["same"].as_bool(), told[6]["diverged"].as_u64()), (Some(true), Some(0)));
     assert_eq!(told[2]["agent"], "builder");
-    assert_eq!(head(&world), before, "the session is only read");
-    assert_eq!(world.json(&["sessions"]).as_array().unwrap().len(), 1, "and nothing is left of the other");
-    assert_snapshot!(world.run(&["rerun", "work", "--until", "5"]), @"
+    assert_eq!(head(&program), before, "the session is only read");
+    assert_eq!(program.json(&["sessions"]).as_array().unwrap().len(), 1, "and nothing is left of the other");
+    assert_snapshot!(program.run(&["rerun", "work", "--until", "5"]), @"
         2     2  same      write_file  src/sum.sh
         5     5  same      write_file  in
 
@@ -61,23 +61,23 @@ fn the_same_calls_give_the_same() {
 }
 
 #[test]
-fn without_rules_times_and_places_are_differences() {
-    let world = with_project("host");
-    let (told, exit) = lines(&world, &["rerun", "work", "--yes", "--no-default-rules"]);
+fn rerun_without_rules_reports_times_and_paths() {
+    let program = with_project("host");
+    let (told, exit) = lines(&program, &["rerun", "work", "--yes", "--no-default-rules"]);
     assert_eq!(exit, 1);
     assert_eq!(told[2]["verdict"], "diverged");
     let places: Vec<_> = told[2]["divergences"].as_array().unwrap().iter().map(|one| one["at"].clone()).collect();
     assert_eq!(places, ["/duration_seconds", "/stdout"]);
     let rules = r#"{"texts": [{"pattern": "(?s)\\n.*", "replace": ""}], "ignore_fields": ["duration_seconds"]}"#;
     let (told, exit) =
-        lines(&world, &["rerun", "work", "--yes", "--no-default-rules", "--rules", &world.file("r.json", rules)]);
+        lines(&program, &["rerun", "work", "--yes", "--no-default-rules", "--rules", &program.file("r.json", rules)]);
     assert_eq!((told[2]["verdict"].as_str(), told[5]["verdict"].as_str(), exit), (Some("same"), Some("same"), 0));
 }
 
 #[test]
-fn another_backend_is_another_world() {
-    let world = with_project("host");
-    assert_snapshot!(world.run(&["rerun", "work", "--backend", "memory", "--until", "15"]), @"
+fn rerun_on_other_backend_reports_differences() {
+    let program = with_project("host");
+    assert_snapshot!(program.run(&["rerun", "work", "--backend", "memory", "--until", "15"]), @"
         2     2  same      write_file  src/sum.sh
         5     5  same      write_file  in
         8     8  DIVERGED  shell_execute  sh src/sum.sh > out; cat out; date; pwd; echo pid $$
@@ -105,68 +105,68 @@ fn another_backend_is_another_world() {
 }
 
 #[test]
-fn what_was_changed_from_outside_is_changed_again() {
-    let world = with_project("host");
-    let sessions = world.json(&["sessions"]);
-    let files = world.data().join("workspaces").join(sessions[0]["session"].as_str().unwrap()).join("files");
+fn rerun_repeats_drift() {
+    let program = with_project("host");
+    let sessions = program.json(&["sessions"]);
+    let files = program.data().join("workspaces").join(sessions[0]["session"].as_str().unwrap()).join("files");
     std::fs::write(files.join("in"), "10\n20\n").unwrap();
-    world.printed(&["exec", "work", "--sh", "--", "sh src/sum.sh"]);
-    let first = world.json_lines(&["log", "work", "--calls"])[0]["call"].as_u64().unwrap();
-    world.printed(&["rewind", "work", "--to", &(first + 2).to_string()]);
-    world.printed(&["exec", "work", "--sh", "--", "ls"]);
-    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
+    program.printed(&["exec", "work", "--sh", "--", "sh src/sum.sh"]);
+    let first = program.json_lines(&["log", "work", "--calls"])[0]["call"].as_u64().unwrap();
+    program.printed(&["rewind", "work", "--to", &(first + 2).to_string()]);
+    program.printed(&["exec", "work", "--sh", "--", "ls"]);
+    let (told, exit) = lines(&program, &["rerun", "work", "--yes"]);
     assert_eq!((told.len(), exit), (9, 0), "{told:#?}");
     assert!(verdicts(&told).starts_with("same same same same same same same same end"));
     // Positions are others in what is kept, so the rewind itself is not repeated.
-    world.printed(&["rerun", "work", "--yes", "--keep", "again"]);
-    assert!(world.printed(&["log", "work"]).contains("SessionRewound"));
-    assert!(!world.printed(&["log", "again"]).contains("SessionRewound"));
+    program.printed(&["rerun", "work", "--yes", "--keep", "again"]);
+    assert!(program.printed(&["log", "work"]).contains("SessionRewound"));
+    assert!(!program.printed(&["log", "again"]).contains("SessionRewound"));
 }
 
 #[test]
-fn it_begins_with_the_files_that_stood_there() {
-    let world = World::new();
-    world.file("mounted/src/a.txt", "mounted\n");
-    let mount = world.path("mounted").to_string_lossy().into_owned();
-    let script = world.file("work.jsonl", r#"{"tool": "read_file", "params": {"file_path": "src/a.txt"}}"#);
-    world.printed(&["run", &script, "--mount", &mount, "--session", "work"]);
-    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
+fn rerun_begins_with_the_initial_files() {
+    let program = Program::new();
+    program.file("mounted/src/a.txt", "mounted\n");
+    let mount = program.path("mounted").to_string_lossy().into_owned();
+    let script = program.file("work.jsonl", r#"{"tool": "read_file", "params": {"file_path": "src/a.txt"}}"#);
+    program.printed(&["run", &script, "--mount", &mount, "--session", "work"]);
+    let (told, exit) = lines(&program, &["rerun", "work", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same end", 0), "{told:#?}");
 }
 
 #[test]
-fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
-    let world = with_project("host");
+fn rerun_skips_interrupted_calls_and_repeats_their_changes() {
+    let program = with_project("host");
     let slow = r#"{"tool": "shell_execute", "params": {"command": "echo begun > begun; sleep 60"}}"#;
-    let slow = world.file("slow.jsonl", slow);
-    let mut running = world.spawn(&["run", &slow, "--session", "work", "--yes"]);
-    let sessions = world.data().join("workspaces");
+    let slow = program.file("slow.jsonl", slow);
+    let mut running = program.spawn(&["run", &slow, "--session", "work", "--yes"]);
+    let sessions = program.data().join("workspaces");
     let begun =
         || std::fs::read_dir(&sessions).unwrap().any(|entry| entry.unwrap().path().join("files/begun").exists());
     crate::rig::eventually("the command has begun", begun);
     kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(130));
-    let ran = world.run(&["exec", "work", "--", "cat", "begun"]);
+    let ran = program.run(&["exec", "work", "--", "cat", "begun"]);
     assert_eq!(ran, "begun\n[exit 0]");
-    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
+    let (told, exit) = lines(&program, &["rerun", "work", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same skipped same end", 0), "{told:#?}");
     assert_eq!(told[6]["reason"], "it was interrupted");
 }
 
 #[test]
-fn what_is_kept_can_be_looked_at() {
-    let world = with_project("host");
-    let told = world.run(&["rerun", "work", "--yes", "--keep", "again"]);
+fn rerun_kept_workspace_can_be_read() {
+    let program = with_project("host");
+    let told = program.run(&["rerun", "work", "--yes", "--keep", "again"]);
     assert!(told.contains("kept as session again"), "{told}");
-    assert_eq!(world.printed(&["cat", "again", "in"]), "1\n2\n4\n");
-    assert_eq!(world.run(&["exec", "again", "--", "cat", "out"]), "6\n7\n[exit 0]");
-    assert!(world.run(&["rerun", "work", "--yes", "--keep", "again"]).ends_with("[exit 2]"), "the name is taken");
+    assert_eq!(program.printed(&["cat", "again", "in"]), "1\n2\n4\n");
+    assert_eq!(program.run(&["exec", "again", "--", "cat", "out"]), "6\n7\n[exit 0]");
+    assert!(program.run(&["rerun", "work", "--yes", "--keep", "again"]).ends_with("[exit 2]"), "the name is taken");
 }
 
 #[test]
-fn bad_input_is_refused_before_anything_runs() {
-    let world = with_project("host");
-    let rules = |text: &str| world.file("rules.json", text);
+fn rerun_wrong_arguments_run_nothing() {
+    let program = with_project("host");
+    let rules = |text: &str| program.file("rules.json", text);
     for (text, words) in [
         ("", "EOF"),
         ("{\"texts\": 1}", "invalid type"),
@@ -174,7 +174,7 @@ fn bad_input_is_refused_before_anything_runs() {
         ("{\"texts\": [{\"pattern\": \"(\", \"replace\": \"\"}]}", "the pattern \"(\" is not right"),
         ("{\"ignore_paths\": [\"a{\"]}", "the pattern \"a{\" is not right"),
     ] {
-        let told = world.run(&["rerun", "work", "--rules", &rules(text)]);
+        let told = program.run(&["rerun", "work", "--rules", &rules(text)]);
         assert!(told.contains(words) && told.ends_with("[exit 2]"), "{text}: {told}");
     }
     for (arguments, exit) in [
@@ -193,63 +193,65 @@ fn bad_input_is_refused_before_anything_runs() {
         (&["rerun", "work", "--backend", "host", "--dir", "."], 2),
         (&["what-if", "work", "--at", "2", "--script", "work.jsonl", "--backend", "host", "--dir", "."], 2),
     ] {
-        let told = world.run(arguments);
+        let told = program.run(arguments);
         assert!(told.ends_with(&format!("[exit {exit}]")), "{arguments:?}: {told}");
     }
-    assert_eq!(world.json(&["sessions"]).as_array().unwrap().len(), 1);
+    assert_eq!(program.json(&["sessions"]).as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn other_calls_have_other_ends() {
-    let world = with_project("host");
-    let before = head(&world);
+fn whatif_with_other_calls_ends_differently() {
+    let program = with_project("host");
+    let before = head(&program);
     let edit = r#"{"tool": "edit_file", "params": {"file_path": "in", "old_string": "3", "new_string": "40"}}"#;
-    let script = world.file("other.jsonl", edit);
-    let calls = world.json_lines(&["log", "work", "--calls"]).into_iter();
+    let script = program.file("other.jsonl", edit);
+    let calls = program.json_lines(&["log", "work", "--calls"]).into_iter();
     let edits = calls.filter(|call| call["tool"] == "edit_file").map(|call| call["call"].to_string());
     let edits: Vec<String> = edits.collect();
-    let (told, exit) = lines(&world, &["what-if", "work", "--yes", "--replace", &edits[0], "--script", &script]);
+    let (told, exit) = lines(&program, &["what-if", "work", "--yes", "--replace", &edits[0], "--script", &script]);
     assert_eq!((verdicts(&told).as_str(), exit), ("made diverged end", 0), "{told:#?}");
     let divergences = told[1]["divergences"].as_array().unwrap();
     assert_eq!((divergences[0]["at"].as_str(), divergences[0]["is"].as_str()), (Some("/stdout"), Some("6\n43\n")));
     let files: Vec<_> = told[2]["files"].as_array().unwrap().iter().map(|change| change["path"].clone()).collect();
     assert_eq!(files, ["in", "out"]);
     // Inserted, nothing is left out: the recorded edit then finds nothing to edit.
-    let (told, _) = lines(&world, &["what-if", "work", "--yes", "--at", "7", "--script", &script, "--insert"]);
+    let (told, _) = lines(&program, &["what-if", "work", "--yes", "--at", "7", "--script", &script, "--insert"]);
     assert_eq!(verdicts(&told), "made diverged same diverged diverged end");
-    assert_eq!(head(&world), before, "the session is only read");
+    assert_eq!(head(&program), before, "the session is only read");
     // A call of the script that does not end as it should.
-    let wrong = world.file("wrong.jsonl", r#"{"tool": "rm", "params": {"path": "nothing"}}"#);
-    assert!(world.run(&["what-if", "work", "--at", "7", "--script", &wrong]).ends_with("[exit 1]"));
-    let right = world.file("right.jsonl", r#"{"tool": "rm", "params": {"path": "nothing"}, "expect": "error"}"#);
-    assert!(world.run(&["what-if", "work", "--at", "7", "--script", &right]).ends_with("[exit 0]"));
+    let wrong = program.file("wrong.jsonl", r#"{"tool": "rm", "params": {"path": "nothing"}}"#);
+    assert!(program.run(&["what-if", "work", "--at", "7", "--script", &wrong]).ends_with("[exit 1]"));
+    let right = program.file("right.jsonl", r#"{"tool": "rm", "params": {"path": "nothing"}, "expect": "error"}"#);
+    assert!(program.run(&["what-if", "work", "--at", "7", "--script", &right]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn a_run_is_measured_by_a_session() {
-    let world = with_project("host");
+fn run_expect_compares_with_a_session() {
+    let program = with_project("host");
     let run = |script: &str, name: &str| {
-        world.run(&["run", script, "--backend", "host", "--session", name, "--yes", "--expect", "work"])
+        program.run(&["run", script, "--backend", "host", "--session", name, "--yes", "--expect", "work"])
     };
-    let told = run(&world.file("work.jsonl", PROJECT), "good");
+    let told = run(&program.file("work.jsonl", PROJECT), "good");
     assert!(told.contains("6 calls: none diverged; files the same") && told.ends_with("[exit 0]"), "{told}");
     let broken = PROJECT.replace("echo $((", "echo 1$((");
-    let told = run(&world.file("broken.jsonl", broken), "broken");
+    let told = run(&program.file("broken.jsonl", broken), "broken");
     assert!(told.contains("-6\n+16") && told.contains("DIVERGED") && told.ends_with("[exit 1]"), "{told}");
     let shorter: String = PROJECT.lines().take(4).map(|line| format!("{line}\n")).collect();
-    let told = run(&world.file("shorter.jsonl", shorter), "shorter");
+    let told = run(&program.file("shorter.jsonl", shorter), "shorter");
     assert!(told.contains("+ no call") && told.ends_with("[exit 1]"), "{told}");
-    let (told, exit) =
-        lines(&world, &["run", &world.file("work.jsonl", PROJECT), "--backend", "host", "--yes", "--expect", "work"]);
+    let (told, exit) = lines(
+        &program,
+        &["run", &program.file("work.jsonl", PROJECT), "--backend", "host", "--yes", "--expect", "work"],
+    );
     let kinds: Vec<_> = told.iter().map(|line| line["type"].as_str().unwrap()).collect();
     assert_eq!((kinds[12], kinds[13], kinds.len(), exit), ("expectation", "summary", 14, 0), "{told:#?}");
 }
 
 #[test]
-fn on_the_host_a_history_allows_nothing() {
+fn rerun_on_host_asks_despite_recorded_approval() {
     use foldspace::{NewSession, Registry, SessionAllow, Sessions};
-    let world = World::new();
-    let sessions = Sessions::open(world.data(), Registry::standard()).unwrap();
+    let program = Program::new();
+    let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
     let new = NewSession { backend: Some("host".to_owned()), ..NewSession::named("work") };
     let session = sessions.create(new).unwrap();
     let mut commit = session.commit();
@@ -257,49 +259,49 @@ fn on_the_host_a_history_allows_nothing() {
     session.record(commit).unwrap();
     drop(session);
     sessions.close();
-    let script = world.file("work.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch made"}}"#);
-    world.printed(&["run", &script, "--session", "work"]);
+    let script = program.file("work.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch made"}}"#);
+    program.printed(&["run", &script, "--session", "work"]);
     // The allowance goes, and comes back as a slice that was restored.
-    world.printed(&["rewind", "work", "--to", "1"]);
-    let from = head(&world);
-    world.printed(&["rewind", "work", "--to", "2"]);
-    world.printed(&["run", &script, "--session", "work"]);
+    program.printed(&["rewind", "work", "--to", "1"]);
+    let from = head(&program);
+    program.printed(&["rewind", "work", "--to", "2"]);
+    program.printed(&["run", &script, "--session", "work"]);
 
-    let (told, exit) = lines(&world, &["rerun", "work", "--keep", "unasked"]);
+    let (told, exit) = lines(&program, &["rerun", "work", "--keep", "unasked"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("diverged diverged end", 1), "{told:#?}");
     let message = &told[0]["divergences"][1]["is"];
     assert!(message.as_str().unwrap().contains("--allow PROGRAM"), "{message}");
-    assert_eq!(world.printed(&["ls", "unasked"]), "", "nothing was run");
+    assert_eq!(program.printed(&["ls", "unasked"]), "", "nothing was run");
     for at in [2, from] {
-        let other = world.file("other.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch other"}}"#);
-        let (told, _) = lines(&world, &["what-if", "work", "--at", &at.to_string(), "--script", &other]);
+        let other = program.file("other.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch other"}}"#);
+        let (told, _) = lines(&program, &["what-if", "work", "--at", &at.to_string(), "--script", &other]);
         assert_eq!(told[0]["outcome"]["status"], "error", "{told:#?}");
     }
-    let (told, exit) = lines(&world, &["rerun", "work", "--allow", "touch"]);
+    let (told, exit) = lines(&program, &["rerun", "work", "--allow", "touch"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same end", 0), "{told:#?}");
 }
 
 #[test]
-fn what_limits_refused_is_not_run() {
-    let world = with_project("host");
+fn rerun_skips_calls_refused_by_limits() {
+    let program = with_project("host");
     let script = r#"
 {"tool": "write_file", "params": {"file_path": "one", "content": "1"}}
 {"tool": "write_file", "params": {"file_path": "two", "content": "2"}, "expect": "error"}
 "#;
-    let script = world.file("writes.jsonl", script);
-    world.printed(&["clone", "work", "--name", "few", "--max-calls", "1"]);
-    world.printed(&["run", &script, "--session", "few"]);
-    let (told, exit) = lines(&world, &["rerun", "few", "--yes"]);
+    let script = program.file("writes.jsonl", script);
+    program.printed(&["clone", "work", "--name", "few", "--max-calls", "1"]);
+    program.printed(&["run", &script, "--session", "few"]);
+    let (told, exit) = lines(&program, &["rerun", "few", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same skipped end", 0), "{told:#?}");
-    let reader = world.file("two.jsonl", script_line("two"));
-    world.printed(&["clone", "work", "--name", "reader", "--tool", "read_file"]);
-    world.printed(&["run", &reader, "--session", "reader"]);
-    let (told, exit) = lines(&world, &["rerun", "reader", "--yes"]);
+    let reader = program.file("two.jsonl", script_line("two"));
+    program.printed(&["clone", "work", "--name", "reader", "--tool", "read_file"]);
+    program.printed(&["run", &reader, "--session", "reader"]);
+    let (told, exit) = lines(&program, &["rerun", "reader", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
     let denied = r#"{"tool": "shell_execute", "params": {"command": "touch made"}, "expect": "error"}"#;
-    world.printed(&["clone", "work", "--name", "denied", "--deny", "touch"]);
-    world.printed(&["run", &world.file("denied.jsonl", denied), "--session", "denied", "--yes"]);
-    let (told, exit) = lines(&world, &["rerun", "denied", "--yes"]);
+    program.printed(&["clone", "work", "--name", "denied", "--deny", "touch"]);
+    program.printed(&["run", &program.file("denied.jsonl", denied), "--session", "denied", "--yes"]);
+    let (told, exit) = lines(&program, &["rerun", "denied", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
 }
 
@@ -310,52 +312,52 @@ fn script_line(path: &str) -> String {
 }
 
 #[test]
-fn files_are_the_same_byte_for_byte_unless_rules_say_otherwise() {
-    let world = World::new();
+fn rerun_compares_files_byte_by_byte_without_rules() {
+    let program = Program::new();
     let script = |seconds: &str| {
         let params = serde_json::json!({ "file_path": "run.sh", "content": format!("sleep {seconds}s\n") });
         let line = serde_json::json!({ "tool": "write_file", "params": params }).to_string();
-        world.file("script.jsonl", line)
+        program.file("script.jsonl", line)
     };
-    world.printed(&["run", &script("30"), "--session", "work"]);
+    program.printed(&["run", &script("30"), "--session", "work"]);
     let other = ["run", &script("99"), "--expect", "work"];
-    let (told, exit) = lines(&world, &other);
+    let (told, exit) = lines(&program, &other);
     let expectation = told.iter().find(|line| line["type"] == "expectation").unwrap();
     assert_eq!((expectation["files"].as_array().unwrap().len(), exit), (1, 1), "{told:#?}");
     // The call itself asks for something else; the file then is a text by the rules.
-    let rules = world.file("rules.json", r#"{"text_files": ["*.sh"]}"#);
-    let (told, _) = lines(&world, &[&other[..], &["--rules", &rules]].concat());
+    let rules = program.file("rules.json", r#"{"text_files": ["*.sh"]}"#);
+    let (told, _) = lines(&program, &[&other[..], &["--rules", &rules]].concat());
     let expectation = told.iter().find(|line| line["type"] == "expectation").unwrap();
     assert_eq!(expectation["files"], serde_json::json!([]), "{told:#?}");
 }
 
 #[test]
-fn what_is_kept_of_other_calls_is_a_fork() {
-    let world = with_project("host");
-    let script = world.file("other.jsonl", r#"{"tool": "rm", "params": {"path": "src"}}"#);
-    let told = world.run(&["what-if", "work", "--yes", "--at", "7", "--script", &script, "--keep", "other"]);
+fn whatif_kept_is_a_fork() {
+    let program = with_project("host");
+    let script = program.file("other.jsonl", r#"{"tool": "rm", "params": {"path": "src"}}"#);
+    let told = program.run(&["what-if", "work", "--yes", "--at", "7", "--script", &script, "--keep", "other"]);
     assert!(told.contains("kept as session other") && told.ends_with("[exit 0]"), "{told}");
-    let tree = world.printed(&["tree"]);
+    let tree = program.printed(&["tree"]);
     assert!(tree.contains("other") && tree.contains("7"), "{tree}");
-    let events = world.json_lines(&["log", "other"]);
+    let events = program.json_lines(&["log", "other"]);
     let begun = events.iter().filter(|event| event["kind"] == "SessionStarted").count();
     assert_eq!((begun, events[7]["kind"].as_str()), (2, Some("SessionStarted")), "it has the past of its parent");
-    assert_eq!(world.printed(&["ls", "other"]), "in\nout\n");
-    assert_eq!(world.printed(&["cat", "work", "src/sum.sh"]).lines().count(), 1);
-    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+    assert_eq!(program.printed(&["ls", "other"]), "in\nout\n");
+    assert_eq!(program.printed(&["cat", "work", "src/sum.sh"]).lines().count(), 1);
+    assert!(program.run(&["verify"]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn a_container_gives_the_same_again() {
-    let Some(world) = World::with_podman() else { return };
-    let script = world.file("project.jsonl", PROJECT);
-    let ran = world.run(&["run", &script, "--session", "work", "--yes"]);
+fn rerun_in_container_finds_no_difference() {
+    let Some(program) = Program::with_podman() else { return };
+    let script = program.file("project.jsonl", PROJECT);
+    let ran = program.run(&["run", &script, "--session", "work", "--yes"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    let (told, exit) = lines(&world, &["rerun", "work"]);
+    let (told, exit) = lines(&program, &["rerun", "work"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
     // On the host the same commands do the same, in another place.
-    let (told, exit) = lines(&world, &["rerun", "work", "--yes", "--backend", "host"]);
+    let (told, exit) = lines(&program, &["rerun", "work", "--yes", "--backend", "host"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
-    let left = std::fs::read_dir(world.path("cache")).unwrap().count();
-    assert_eq!(left, world.json(&["sessions"]).as_array().unwrap().len(), "nothing is left of the others");
+    let left = std::fs::read_dir(program.path("cache")).unwrap().count();
+    assert_eq!(left, program.json(&["sessions"]).as_array().unwrap().len(), "nothing is left of the others");
 }

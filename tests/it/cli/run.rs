@@ -2,13 +2,13 @@
 
 use insta::assert_snapshot;
 
-use super::{STORY, World};
+use crate::rig::{Program, STORY, told};
 
 #[test]
-fn a_story_is_told_call_by_call() {
-    let world = World::new();
-    let script = world.file("story.jsonl", STORY);
-    assert_snapshot!(world.run(&["run", &script]), @"
+fn run_prints_each_call() {
+    let program = Program::new();
+    let script = program.file("story.jsonl", STORY);
+    assert_snapshot!(program.run(&["run", &script]), @"
         2  ok         write_file  a.txt  ( [duration])
         5  ok         write_file  /src/main.rs  ( [duration])
         8  ok         edit_file   a.txt  ( [duration])
@@ -30,24 +30,24 @@ fn a_story_is_told_call_by_call() {
 }
 
 #[test]
-fn a_second_run_gets_a_number_and_a_named_one_goes_on() {
-    let world = World::with_story();
-    let script = world.file("story.jsonl", r#"{"tool": "ls"}"#);
-    assert!(world.run(&["run", &script]).contains("session story-2"));
-    assert!(world.run(&["run", &script]).contains("session story-3"));
-    let on = world.run(&["run", &script, "--session", "story"]);
+fn run_again_gets_a_number_or_continues_named_session() {
+    let program = Program::with_story();
+    let script = program.file("story.jsonl", r#"{"tool": "ls"}"#);
+    assert!(program.run(&["run", &script]).contains("session story-2"));
+    assert!(program.run(&["run", &script]).contains("session story-3"));
+    let on = program.run(&["run", &script, "--session", "story"]);
     assert!(on.contains("session story (") && on.contains("events   17"), "{on}");
-    assert!(world.run(&["run", &script, "--session", "fresh"]).contains("session fresh ("));
-    assert_snapshot!(world.run(&["run", &script, "--session", "no spaces"]), @r#"
+    assert!(program.run(&["run", &script, "--session", "fresh"]).contains("session fresh ("));
+    assert_snapshot!(program.run(&["run", &script, "--session", "no spaces"]), @r#"
     error: session name "no spaces" must have 1 to 80 letters, digits, dots, underscores or hyphens, and begin with a letter or digit
     [exit 2]
     "#);
 }
 
 #[test]
-fn a_call_that_goes_wrong_ends_the_run() {
-    let world = World::new();
-    let script = world.file(
+fn run_stops_at_unexpected_failure() {
+    let program = Program::new();
+    let script = program.file(
         "wrong.jsonl",
         concat!(
             "{\"tool\": \"rm\", \"params\": {\"path\": \"nothing\"}}\n",
@@ -58,7 +58,7 @@ fn a_call_that_goes_wrong_ends_the_run() {
             "{\"tool\": \"ls\"}\n",
         ),
     );
-    assert_snapshot!(world.run(&["run", &script]), @"
+    assert_snapshot!(program.run(&["run", &script]), @"
         2  error      rm          nothing  ( [duration])
            /nothing does not exist
            line 1 of [dir]/wrong.jsonl
@@ -75,7 +75,7 @@ fn a_call_that_goes_wrong_ends_the_run() {
       foldspace ls wrong -R --at 1
     [exit 1]
     ");
-    assert_snapshot!(world.run(&["run", &script, "--keep-going"]), @r#"
+    assert_snapshot!(program.run(&["run", &script, "--keep-going"]), @r#"
         2  error      rm          nothing  ( [duration])
            /nothing does not exist
            line 1 of [dir]/wrong.jsonl
@@ -105,9 +105,9 @@ fn a_call_that_goes_wrong_ends_the_run() {
 }
 
 #[test]
-fn a_script_is_checked_before_anything_happens() {
-    let world = World::new();
-    let run = |contents: &[u8]| world.run(&["run", &world.file("bad.jsonl", contents)]);
+fn run_checks_script_first() {
+    let program = Program::new();
+    let run = |contents: &[u8]| program.run(&["run", &program.file("bad.jsonl", contents)]);
     assert_snapshot!(run(b"{\"tool\": \"ls\"}\n\n{\"tool\": \"ls\", \"parms\": {}}\n"), @r#"
     error: line 3 of [dir]/bad.jsonl: unknown field `parms`, expected one of `tool`, `params`, `agent`, `expect` (column 22)
     hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
@@ -133,25 +133,25 @@ fn a_script_is_checked_before_anything_happens() {
     hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
     [exit 2]
     "#);
-    assert_snapshot!(world.run(&["run", "nothing.jsonl"]), @"
+    assert_snapshot!(program.run(&["run", "nothing.jsonl"]), @"
     error: there is no file nothing.jsonl
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["run", "."]), @"
+    assert_snapshot!(program.run(&["run", "."]), @"
     error: . is a directory, not a file
     [exit 3]
     ");
-    assert!(!world.data().exists(), "a bad script makes no store");
+    assert!(!program.data().exists(), "a bad script makes no store");
 }
 
 #[test]
-fn a_script_may_come_from_standard_input() {
-    let world = World::new();
+fn run_reads_script_from_stdin() {
+    let program = Program::new();
     let script = "\u{feff}{\"tool\": \"write_file\", \"params\": {\"file_path\": \"a\", \"content\": \"x\"}}\r\n";
-    let ran = world.fed(&["run", "-"], script.as_bytes());
+    let ran = program.fed(&["run", "-"], script.as_bytes());
     assert!(ran.contains("session run (") && ran.ends_with("[exit 0]"), "{ran}");
-    assert_eq!(world.printed(&["cat", "run", "a"]), "x");
-    assert_snapshot!(world.fed(&["run", "-"], b"{\"tool\"}"), @r#"
+    assert_eq!(program.printed(&["cat", "run", "a"]), "x");
+    assert_snapshot!(program.fed(&["run", "-"], b"{\"tool\"}"), @r#"
     error: line 1 of standard input: expected `:` (column 8)
     hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
     [exit 2]
@@ -159,27 +159,27 @@ fn a_script_may_come_from_standard_input() {
 }
 
 #[test]
-fn agents_are_named_by_the_script_or_the_command() {
-    let world = World::new();
-    let script = world.file("who.jsonl", "{\"tool\": \"ls\"}\n{\"tool\": \"ls\", \"agent\": \"other\"}\n");
-    world.printed(&["run", &script, "--agent", "main"]);
-    let agents: Vec<_> = world.json_lines(&["log", "who", "--calls"]).iter().map(|c| c["agent"].clone()).collect();
+fn run_agent_comes_from_script_or_option() {
+    let program = Program::new();
+    let script = program.file("who.jsonl", "{\"tool\": \"ls\"}\n{\"tool\": \"ls\", \"agent\": \"other\"}\n");
+    program.printed(&["run", &script, "--agent", "main"]);
+    let agents: Vec<_> = program.json_lines(&["log", "who", "--calls"]).iter().map(|c| c["agent"].clone()).collect();
     assert_eq!(agents, ["main", "other"]);
     let name = "n".repeat(201);
-    assert!(world.run(&["run", &script, "--agent", &name]).ends_with("[exit 2]"));
-    let script = world.file("long.jsonl", format!("{{\"tool\": \"ls\", \"agent\": \"{name}\"}}"));
-    let refused = world.run(&["run", &script]);
+    assert!(program.run(&["run", &script, "--agent", &name]).ends_with("[exit 2]"));
+    let script = program.file("long.jsonl", format!("{{\"tool\": \"ls\", \"agent\": \"{name}\"}}"));
+    let refused = program.run(&["run", &script]);
     assert!(refused.contains("`agent` has more than 200 bytes") && refused.ends_with("[exit 2]"), "{refused}");
 }
 
 #[test]
-fn mounts_are_copied_once_and_only_from_where_it_is_allowed() {
-    let world = World::new();
-    world.file("tree/keep.txt", "kept");
-    world.file("tree/target/big.bin", [0; 100]);
-    world.file("other/x.txt", "x");
-    let script = world.file("m.jsonl", "");
-    assert_snapshot!(world.run(&["run", &script, "--mount", "tree:in/side", "--mount-exclude", "target"]), @"
+fn run_mount_is_copied_once_from_allowed_root() {
+    let program = Program::new();
+    program.file("tree/keep.txt", "kept");
+    program.file("tree/target/big.bin", [0; 100]);
+    program.file("other/x.txt", "x");
+    let script = program.file("m.jsonl", "");
+    assert_snapshot!(program.run(&["run", &script, "--mount", "tree:in/side", "--mount-exclude", "target"]), @"
     copied [dir]/tree to /in/side: 1 file, 4 B
 
     session m ([id])
@@ -194,8 +194,8 @@ fn mounts_are_copied_once_and_only_from_where_it_is_allowed() {
       foldspace ls m -R --at 3
     [exit 0]
     ");
-    assert_eq!(world.printed(&["ls", "m", "-R"]), "in/\nin/side/\nin/side/keep.txt\n");
-    assert_snapshot!(world.run(&["run", &script, "--session", "m", "--mount", "other"]), @"
+    assert_eq!(program.printed(&["ls", "m", "-R"]), "in/\nin/side/\nin/side/keep.txt\n");
+    assert_snapshot!(program.run(&["run", &script, "--session", "m", "--mount", "other"]), @"
 
     session m ([id])
       calls    0: 0 ok
@@ -210,7 +210,7 @@ fn mounts_are_copied_once_and_only_from_where_it_is_allowed() {
     note: the workspace is not new; the mounts were not copied again
     [exit 0]
     ");
-    let mount = |more: &[&str]| world.run(&[&["run", &script, "--session", "new", "--mount"], more].concat());
+    let mount = |more: &[&str]| program.run(&[&["run", &script, "--session", "new", "--mount"], more].concat());
     assert_snapshot!(mount(&["tree", "--mount-max-bytes", "10"]), @"
     error: [dir]/tree holds at least 104 bytes, max_bytes is 10; raise it or leave files out with exclude_glob
     [exit 1]
@@ -231,18 +231,18 @@ fn mounts_are_copied_once_and_only_from_where_it_is_allowed() {
     error: glob "[" of the mount [dir]/tree: unclosed character class; missing ']'
     [exit 2]
     "#);
-    assert!(!world.printed(&["sessions"]).contains("new"), "a session whose mounts failed is not kept");
+    assert!(!program.printed(&["sessions"]).contains("new"), "a session whose mounts failed is not kept");
 }
 
 #[test]
-fn the_environment_can_fence_mounts_in() {
-    let world = World::new();
-    world.file("tree/a.txt", "a");
-    world.file("fence/b/b.txt", "b");
-    let script = world.file("m.jsonl", "");
+fn run_mount_roots_come_from_environment() {
+    let program = Program::new();
+    program.file("tree/a.txt", "a");
+    program.file("fence/b/b.txt", "b");
+    let script = program.file("m.jsonl", "");
     let fenced = |arguments: &[&str]| {
-        let mut command = world.command(&[&["run", &script], arguments].concat());
-        super::told(&command.env("FOLDSPACE_MOUNT_ROOTS", world.path("fence")).output().unwrap())
+        let mut command = program.command(&[&["run", &script], arguments].concat());
+        told(&command.env("FOLDSPACE_MOUNT_ROOTS", program.path("fence")).output().unwrap())
     };
     assert_snapshot!(fenced(&["--mount", "tree"]), @"
     error: [dir]/tree is outside of the directories that may be mounted: [dir]/fence
@@ -257,9 +257,9 @@ fn the_environment_can_fence_mounts_in() {
 }
 
 #[test]
-fn json_tells_each_call_and_then_the_sum() {
-    let world = World::new();
-    let lines = world.json_lines(&["run", &world.file("story.jsonl", STORY)]);
+fn run_json_prints_calls_then_summary() {
+    let program = Program::new();
+    let lines = program.json_lines(&["run", &program.file("story.jsonl", STORY)]);
     assert_eq!(lines.len(), 6);
     assert!(lines[..5].iter().all(|line| line["type"] == "call" && line["as_expected"] == true));
     assert_eq!(lines[3]["status"], "error");
@@ -270,22 +270,22 @@ fn json_tells_each_call_and_then_the_sum() {
 }
 
 #[test]
-fn not_waiting_for_the_disk_loses_nothing_that_was_finished() {
-    let world = World::new();
-    world.printed(&["run", &world.file("story.jsonl", STORY), "--no-wait", "--timeout", "2.5"]);
-    assert_eq!(world.printed(&["ls", "story", "-R"]), "src/\nsrc/main.rs\n");
+fn run_buffered_loses_nothing_finished() {
+    let program = Program::new();
+    program.printed(&["run", &program.file("story.jsonl", STORY), "--no-wait", "--timeout", "2.5"]);
+    assert_eq!(program.printed(&["ls", "story", "-R"]), "src/\nsrc/main.rs\n");
     for wrong in ["0", "-1", "x", "1e400"] {
-        assert!(world.run(&["run", "x", "--timeout", wrong]).ends_with("[exit 2]"), "{wrong}");
+        assert!(program.run(&["run", "x", "--timeout", wrong]).ends_with("[exit 2]"), "{wrong}");
     }
 }
 
 #[test]
-fn data_that_can_not_be_written_is_said() {
-    let world = World::new();
-    let (script, file) = (world.file("s.jsonl", STORY), world.file("a-file", ""));
-    assert_snapshot!(world.run(&["--data", &file, "run", &script]), @"
+fn run_without_writable_data_fails() {
+    let program = Program::new();
+    let (script, file) = (program.file("s.jsonl", STORY), program.file("a-file", ""));
+    assert_snapshot!(program.run(&["--data", &file, "run", &script]), @"
     error: can't create [dir]/a-file: File exists (os error 17)
     [exit 6]
     ");
-    assert!(world.run(&["--data", "/proc/none", "run", &script]).ends_with("[exit 6]"));
+    assert!(program.run(&["--data", "/proc/none", "run", &script]).ends_with("[exit 6]"));
 }

@@ -2,31 +2,31 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::World;
+use crate::rig::{Program, Running, eventually, eventually_stuck};
 
 /// A server that is running; it ends with this.
-struct Serving {
-    child: Child,
+struct ServeProcess {
+    child: Running,
     lines: BufReader<std::process::ChildStdout>,
     socket: std::path::PathBuf,
 }
 
-impl Serving {
-    fn begin(world: &World, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
-        let mut command = world.command(&[&["serve"], arguments].concat());
+impl ServeProcess {
+    fn begin(program: &Program, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
+        let mut command = program.command(&[&["serve"], arguments].concat());
         prepare(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut child = Running(command.spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap());
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         assert!(line.starts_with("serving on "), "{line}");
-        Self { child, lines, socket: world.data().join("http.sock") }
+        Self { child, lines, socket: program.data().join("http.sock") }
     }
 
     fn line(&mut self) -> String {
@@ -41,7 +41,7 @@ impl Serving {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        let process = rustix::process::Pid::from_child(&self.child);
+        let process = rustix::process::Pid::from_child(&self.child.0);
         rustix::process::kill_process(process, signal).unwrap();
     }
 
@@ -49,15 +49,8 @@ impl Serving {
     fn end(mut self) -> (Option<i32>, String) {
         self.signal(rustix::process::Signal::TERM);
         let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.0.wait().unwrap().code(), said)
     }
 }
 
@@ -74,29 +67,29 @@ fn asked(mut stream: impl Read + Write, method: &str, path: &str, body: Option<&
 }
 
 #[test]
-fn it_serves_beside_the_command_line_and_ends_cleanly() {
-    let world = World::new();
-    let serving = Serving::begin(&world, &[], |_| ());
+fn serve_works_beside_cli_and_ends_cleanly() {
+    let program = Program::new();
+    let serving = ServeProcess::begin(&program, &[], |_| ());
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
     let call = json!({ "tool": "write_file", "params": { "file_path": "a.txt", "content": "x" } });
     assert_eq!(serving.ask("POST", "/v1/sessions/demo/calls", Some(&call)).1["status"], "ok");
-    assert_eq!(world.printed(&["ls", "demo"]), "a.txt\n");
-    let second = world.run(&["serve"]);
+    assert_eq!(program.printed(&["ls", "demo"]), "a.txt\n");
+    let second = program.run(&["serve"]);
     assert!(second.contains("serves") && second.ends_with("[exit 4]"), "{second}");
     let (code, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
-    assert!(!world.data().join("http.sock").exists());
-    assert!(world.printed(&["verify"]).contains("all is as the events say"));
+    assert!(!program.data().join("http.sock").exists());
+    assert!(program.printed(&["verify"]).contains("all is as the events say"));
 }
 
 #[test]
-fn over_tcp_its_token_is_made_and_kept_to_its_owner() {
+fn serve_tcp_token_is_private() {
     use std::os::unix::fs::PermissionsExt;
-    let world = World::new();
-    let mut serving = Serving::begin(&world, &["--http", "127.0.0.1:0"], |_| ());
+    let program = Program::new();
+    let mut serving = ServeProcess::begin(&program, &["--http", "127.0.0.1:0"], |_| ());
     let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
     let told = serving.line();
-    let path = world.data().join("http.token");
+    let path = program.data().join("http.token");
     let token = std::fs::read_to_string(&path).unwrap();
     assert_eq!(told, format!("its token is in {}", path.display()), "it may be a journal that others read");
     assert_eq!(token.trim().len(), 64);
@@ -105,11 +98,11 @@ fn over_tcp_its_token_is_made_and_kept_to_its_owner() {
         |headers: &str| asked(std::net::TcpStream::connect(&address).unwrap(), "GET", "/v1/sessions", None, headers).0;
     assert_eq!((get(""), get(&format!("authorization: Bearer {}\r\n", token.trim()))), (401, 200));
     drop(serving);
-    let file = world.file("token", "short\n");
-    let refused = world.run(&["serve", "--http", "127.0.0.1:0", "--token-file", &file]);
+    let file = program.file("token", "short\n");
+    let refused = program.run(&["serve", "--http", "127.0.0.1:0", "--token-file", &file]);
     assert!(refused.contains("at least 16") && refused.ends_with("[exit 2]"), "{refused}");
     let given = |command: &mut Command| _ = command.env("FOLDSPACE_TOKEN", "0123456789abcdef");
-    let mut serving = Serving::begin(&world, &["--http", "127.0.0.1:0"], given);
+    let mut serving = ServeProcess::begin(&program, &["--http", "127.0.0.1:0"], given);
     let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
     let get = |token: &str| {
         let headers = format!("authorization: Bearer {token}\r\n");
@@ -119,35 +112,35 @@ fn over_tcp_its_token_is_made_and_kept_to_its_owner() {
 }
 
 #[test]
-fn other_machines_are_let_in_only_when_that_is_said() {
-    let world = World::new();
-    let refused = world.run(&["serve", "--http", "0.0.0.0:0"]);
+fn serve_non_loopback_needs_explicit_option() {
+    let program = Program::new();
+    let refused = program.run(&["serve", "--http", "0.0.0.0:0"]);
     assert!(refused.contains("--allow-remote") && refused.ends_with("[exit 2]"), "{refused}");
-    assert!(!world.data().exists(), "nothing was made");
+    assert!(!program.data().exists(), "nothing was made");
 }
 
 #[test]
-fn what_a_dead_server_left_is_taken_away_and_what_somebody_else_has_is_not() {
-    let world = World::with_story();
-    let socket = world.data().join("http.sock");
+fn serve_removes_only_stale_socket() {
+    let program = Program::with_story();
+    let socket = program.data().join("http.sock");
     drop(UnixListener::bind(&socket).unwrap());
     assert!(socket.exists());
-    assert_eq!(Serving::begin(&world, &[], |_| ()).ask("GET", "/healthz", None).0, 200);
+    assert_eq!(ServeProcess::begin(&program, &[], |_| ()).ask("GET", "/healthz", None).0, 200);
     let _ = std::fs::remove_file(&socket);
     let _other = UnixListener::bind(&socket).unwrap();
-    let refused = world.run(&["serve"]);
+    let refused = program.run(&["serve"]);
     assert!(refused.contains("serves") && refused.ends_with("[exit 4]"), "{refused}");
     std::fs::remove_file(&socket).unwrap();
     std::fs::write(&socket, "mine").unwrap();
-    let refused = world.run(&["serve"]);
+    let refused = program.run(&["serve"]);
     assert!(refused.ends_with("[exit 4]") || refused.ends_with("[exit 6]"), "{refused}");
     assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
 }
 
 #[test]
-fn calls_under_way_are_given_a_while_and_then_taken_back() {
-    let world = World::new();
-    let serving = Serving::begin(&world, &["--grace", "0", "--allow", "sleep"], |_| ());
+fn serve_shutdown_cancels_calls_after_grace() {
+    let program = Program::new();
+    let serving = ServeProcess::begin(&program, &["--grace", "0", "--allow", "sleep"], |_| ());
     let new = json!({ "name": "demo", "backend": "host" });
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&new)).0, 201);
     let stream = UnixStream::connect(&serving.socket).unwrap();
@@ -155,14 +148,12 @@ fn calls_under_way_are_given_a_while_and_then_taken_back() {
         let call = json!({ "tool": "shell_execute", "params": { "command": "sleep 100" } });
         asked(stream, "POST", "/v1/sessions/demo/calls", Some(&call), "")
     });
-    while !world.printed(&["log", "demo", "--calls"]).contains("running") {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the call has begun", || program.printed(&["log", "demo", "--calls"]).contains("running"));
     let (code, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("1 call under way taken back"), "{said}");
     assert_eq!(call.join().unwrap().1["status"], "interrupted");
-    let calls = world.json_lines(&["log", "demo", "--calls"]);
+    let calls = program.json_lines(&["log", "demo", "--calls"]);
     assert_eq!((&calls[0]["status"], calls[0]["finished"].is_u64()), (&json!("interrupted"), true));
 }
 
@@ -192,10 +183,10 @@ fn collector() -> (String, Arc<Mutex<Vec<u8>>>) {
 }
 
 #[test]
-fn each_call_is_a_span_for_the_collector_in_the_trace_of_who_makes_it() {
-    let world = World::new();
+fn serve_exports_each_call_as_span_of_caller_trace() {
+    let program = Program::new();
     let (url, sent) = collector();
-    let mut serving = Serving::begin(&world, &["--otlp", &url, "--http", "127.0.0.1:0"], |_| ());
+    let mut serving = ServeProcess::begin(&program, &["--otlp", &url, "--http", "127.0.0.1:0"], |_| ());
     let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
     let path = "/v1/sessions/demo/calls";
@@ -218,7 +209,7 @@ fn each_call_is_a_span_for_the_collector_in_the_trace_of_who_makes_it() {
     });
     let params = json!({ "name": "read_file", "arguments": { "file_path": "none" }, "_meta": meta });
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    let token = std::fs::read_to_string(world.data().join("http.token")).unwrap();
+    let token = std::fs::read_to_string(program.data().join("http.token")).unwrap();
     let headers = format!(
         "authorization: Bearer {}\r\naccept: application/json, text/event-stream\r\n\
          mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: read_file\r\n",
@@ -235,7 +226,7 @@ fn each_call_is_a_span_for_the_collector_in_the_trace_of_who_makes_it() {
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ls", "arguments": {},
             "_meta": { "traceparent": within(0xa4, "01") } } }),
     ];
-    let mut client = world.command(&["mcp", "--session", "demo"]);
+    let mut client = program.command(&["mcp", "--session", "demo"]);
     let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines: String = input.iter().map(|message| format!("{message}\n")).collect();
     client.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
@@ -255,15 +246,15 @@ fn each_call_is_a_span_for_the_collector_in_the_trace_of_who_makes_it() {
     assert_eq!(has(b"tool_call"), 5, "all but the one that is not to be recorded");
     assert_eq!(has(&u128::from_str_radix(trace, 16).unwrap().to_be_bytes()), 3);
     assert_eq!([0xa1, 0xa2, 0xa3, 0xa4].map(|parent| has(&[parent; 8])), [1, 0, 1, 1]);
-    let refused = world.run(&["serve", "--otlp", "https://collector.example"]);
+    let refused = program.run(&["serve", "--otlp", "https://collector.example"]);
     assert!(refused.contains("http://") && refused.ends_with("[exit 2]"), "{refused}");
 }
 
 #[test]
-fn who_reads_no_logs_keeps_no_call_waiting() {
-    let world = World::new();
+fn serve_unread_logs_block_no_call() {
+    let program = Program::new();
     // Its error stream is a pipe that nobody reads before the end, and each call writes a line.
-    let serving = Serving::begin(&world, &["-v"], |_| ());
+    let serving = ServeProcess::begin(&program, &["-v"], |_| ());
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
     let call = json!({ "tool": "ls", "agent": "a".repeat(200) });
     let mut written = 0;
@@ -280,13 +271,13 @@ fn who_reads_no_logs_keeps_no_call_waiting() {
 }
 
 #[test]
-fn a_holder_of_the_store_that_stands_still_stops_only_who_needs_it() {
+fn serve_stopped_store_owner_blocks_only_its_users() {
     use rustix::process::{Pid, Signal, kill_process};
-    let world = World::with_story();
-    world.printed(&["run", &world.file("held.jsonl", ""), "--session", "held", "--backend", "host"]);
-    let mut holder = world.spawn(&["exec", "held", "--timeout", "120", "--", "sh", "-c", "echo begun; sleep 100"]);
+    let program = Program::with_story();
+    program.printed(&["run", &program.file("held.jsonl", ""), "--session", "held", "--backend", "host"]);
+    let mut holder = program.spawn(&["exec", "held", "--timeout", "120", "--", "sh", "-c", "echo begun; sleep 100"]);
     holder.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
-    let serving = Serving::begin(&world, &[], |_| ());
+    let serving = ServeProcess::begin(&program, &[], |_| ());
     let followers: Vec<_> = (0..64)
         .map(|_| {
             let mut stream = BufReader::new(UnixStream::connect(&serving.socket).unwrap());
@@ -303,7 +294,7 @@ fn a_holder_of_the_store_that_stands_still_stops_only_who_needs_it() {
         .collect();
     let process = Pid::from_child(&holder.0);
     kill_process(process, Signal::STOP).unwrap();
-    // By then each of them has asked the store whether there is more, which does not answer.
+    // The time is the subject: within a second each of them asks the store again, which does not answer.
     std::thread::sleep(Duration::from_millis(1500));
     let stream = UnixStream::connect(&serving.socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -313,16 +304,15 @@ fn a_holder_of_the_store_that_stands_still_stops_only_who_needs_it() {
 }
 
 #[test]
-fn output_of_a_session_that_the_server_has_is_shown_whole_however_slowly_it_is_read() {
+fn serve_forwarded_output_is_complete_for_slow_reader() {
     const PRINTED: u64 = 24 << 20;
-    let world = World::new();
-    let serving = Serving::begin(&world, &[], |_| ());
+    let program = Program::new();
+    let serving = ServeProcess::begin(&program, &[], |_| ());
     let new = json!({ "name": "demo", "backend": "host" });
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&new)).0, 201);
     let printing = ["exec", "demo", "--yes", "--", "head", "-c", &PRINTED.to_string(), "/dev/zero"];
-    let mut reader = world.spawn(&printing);
-    // The command goes on meanwhile, until nothing takes what it prints.
-    std::thread::sleep(Duration::from_millis(500));
+    let mut reader = program.spawn(&printing);
+    eventually_stuck(&format!("head -c {PRINTED} /dev/zero"));
     let mut read = Vec::new();
     reader.0.stdout.take().unwrap().read_to_end(&mut read).unwrap();
     assert_eq!((read.len() as u64, reader.0.wait().unwrap().code()), (PRINTED, Some(0)));
@@ -330,11 +320,11 @@ fn output_of_a_session_that_the_server_has_is_shown_whole_however_slowly_it_is_r
 }
 
 #[test]
-fn the_systems_manager_is_told_and_logs_are_json_when_asked_for() {
-    let world = World::new();
-    let path = world.path("notify");
+fn serve_notifies_systemd_and_logs_json() {
+    let program = Program::new();
+    let path = program.path("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
-    let serving = Serving::begin(&world, &["--log-format", "json", "-v"], |command| {
+    let serving = ServeProcess::begin(&program, &["--log-format", "json", "-v"], |command| {
         command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "60000");
     });
     let mut told = [0; 64];
@@ -356,9 +346,9 @@ fn the_systems_manager_is_told_and_logs_are_json_when_asked_for() {
 }
 
 #[test]
-fn image_of_the_environment_counts_for_sessions_of_the_api() {
-    let world = World::new();
-    let serving = Serving::begin(&world, &[], |command| _ = command.env("FOLDSPACE_IMAGE", "localhost/own:1"));
+fn serve_image_from_environment_is_default() {
+    let program = Program::new();
+    let serving = ServeProcess::begin(&program, &[], |command| _ = command.env("FOLDSPACE_IMAGE", "localhost/own:1"));
     let image = |name: &str, backend: &str, options: Value| {
         let asked = json!({ "name": name, "backend": backend, "options": options });
         let (status, answer) = serving.ask("POST", "/v1/sessions", Some(&asked));

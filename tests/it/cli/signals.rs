@@ -2,29 +2,27 @@
 
 use std::io::Read;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use super::{World, told};
+use crate::rig::{Program, Running, eventually_stuck, told};
 
-impl World {
+impl Program {
     fn with_work() -> Self {
-        let world = Self::new();
-        let script = world.file("work.jsonl", "");
-        world.printed(&["run", &script, "--backend", "host", "--session", "work"]);
-        world
+        let program = Self::new();
+        let script = program.file("work.jsonl", "");
+        program.printed(&["run", &script, "--backend", "host", "--session", "work"]);
+        program
     }
 }
 
 #[test]
-fn a_slow_reader_gets_everything() {
-    let world = World::with_work();
+fn exec_output_is_complete_for_slow_reader() {
+    let program = Program::with_work();
     let count = "i=0; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done";
-    let mut exec = world.command(&["exec", "work", "--timeout", "120", "--sh", "--", count]);
+    let mut exec = program.command(&["exec", "work", "--timeout", "120", "--sh", "--", count]);
     let mut exec = exec.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // By then it has printed more than all pipes hold.
-    std::thread::sleep(Duration::from_secs(2));
+    eventually_stuck("-lt 30000");
     let mut printed = String::new();
     exec.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
     let output = exec.wait_with_output().unwrap();
@@ -34,25 +32,25 @@ fn a_slow_reader_gets_everything() {
 }
 
 #[test]
-fn output_that_has_no_place_is_an_error() {
-    let world = World::with_work();
+fn exec_output_to_full_device_fails() {
+    let program = Program::with_work();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = world.command(&["exec", "work", "--", "echo", "hello"]).stdout(full).output().unwrap();
+    let output = program.command(&["exec", "work", "--", "echo", "hello"]).stdout(full).output().unwrap();
     assert_snapshot!(told(&output), @"
     error: can't write what the command printed: No space left on device (os error 28)
     hint: the command has run and is recorded; `foldspace show` has what was kept of its output
     [exit 6]
     ");
-    assert_eq!(world.json_lines(&["log", "work", "--calls"])[0]["status"], "ok");
-    let mut exec = world.command(&["exec", "work", "--sh", "--", "yes | head -n 100000"]);
+    assert_eq!(program.json_lines(&["log", "work", "--calls"])[0]["status"], "ok");
+    let mut exec = program.command(&["exec", "work", "--sh", "--", "yes | head -n 100000"]);
     let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
     drop(exec.stdout.take());
     assert!(exec.wait().unwrap().success(), "that nobody reads is no error");
 }
 
 #[test]
-fn error_stream_that_takes_nothing_ends_no_command() {
-    let world = World::with_work();
+fn exec_with_closed_stderr_runs_on() {
+    let program = Program::with_work();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let closed = || {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -61,27 +59,27 @@ fn error_stream_that_takes_nothing_ends_no_command() {
     };
     for verbose in ["-v", "-vv"] {
         for stream in [Stdio::from(full()), closed()] {
-            let mut exec = world.command(&[verbose, "exec", "work", "--", "echo", "hello"]);
+            let mut exec = program.command(&[verbose, "exec", "work", "--", "echo", "hello"]);
             let ended = exec.stdout(Stdio::piped()).stderr(stream).spawn().unwrap().wait_with_output().unwrap();
             assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(0), &b"hello\n"[..]), "{verbose}");
         }
     }
     // What panics leaves an index that has to be made again, which is said.
-    assert_eq!(told(&world.output(&["verify"])).matches("index").count(), 0);
+    assert_eq!(told(&program.output(&["verify"])).matches("index").count(), 0);
     // A failure is told by its exit code where nothing else can be.
-    let missing = world.command(&["-v", "log", "none"]).stderr(closed()).output().unwrap();
+    let missing = program.command(&["-v", "log", "none"]).stderr(closed()).output().unwrap();
     assert_eq!(missing.status.code(), Some(3));
 }
 
 #[test]
-fn a_reader_that_takes_nothing_does_not_keep_a_command() {
-    let world = World::with_work();
-    let mut exec = world.spawn(&["exec", "work", "--", "yes"]);
+fn exec_interrupted_ends_with_blocked_reader() {
+    let program = Program::with_work();
+    let mut exec = program.spawn(&["exec", "work", "--", "yes"]);
     let mut first = [0; 1];
     exec.0.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     signal(exec.0.id(), "-INT");
     assert_eq!(exec.0.wait().unwrap().code(), Some(130));
-    assert_eq!(world.json_lines(&["log", "work", "--calls"])[0]["status"], "interrupted");
+    assert_eq!(program.json_lines(&["log", "work", "--calls"])[0]["status"], "interrupted");
 }
 
 fn signal(id: u32, name: &str) {
@@ -89,34 +87,34 @@ fn signal(id: u32, name: &str) {
 }
 
 #[test]
-fn being_told_to_end_is_like_ctrl_c() {
+fn exec_terminated_is_like_interrupted() {
     for name in ["-TERM", "-HUP"] {
-        let world = World::with_work();
-        let mut exec = world.spawn(&["exec", "work", "--sh", "--", "echo begun; sleep 100"]);
+        let program = Program::with_work();
+        let mut exec = program.spawn(&["exec", "work", "--sh", "--", "echo begun; sleep 100"]);
         let mut begun = [0; 6];
         exec.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
         signal(exec.0.id(), name);
         assert_eq!(exec.0.wait().unwrap().code(), Some(130), "{name}");
-        assert_eq!(world.json_lines(&["log", "work", "--calls"])[0]["status"], "interrupted", "{name}");
+        assert_eq!(program.json_lines(&["log", "work", "--calls"])[0]["status"], "interrupted", "{name}");
     }
 }
 
 #[test]
-fn who_is_told_twice_ends_at_once_but_takes_the_container_along() {
+fn exec_signalled_twice_ends_and_removes_container() {
     let Some(options) = crate::engine::options() else { return };
-    let world = World::new();
+    let program = Program::new();
     let url = options.connection.unwrap();
     let around = |mut command: Command| {
-        command.env("FOLDSPACE_CACHE", world.path("cache"));
+        command.env("FOLDSPACE_CACHE", program.path("cache"));
         command
     };
-    let script = world.file("box.jsonl", "");
-    let mut run = around(world.command(&["run", &script, "--backend", "podman", "--image", &options.image]));
+    let script = program.file("box.jsonl", "");
+    let mut run = around(program.command(&["run", &script, "--backend", "podman", "--image", &options.image]));
     assert!(run.args(["--engine", &url]).output().unwrap().status.success());
-    let name = format!("foldspace-{}", world.json(&["sessions"])[0]["session"].as_str().unwrap());
+    let name = format!("foldspace-{}", program.json(&["sessions"])[0]["session"].as_str().unwrap());
     let stubborn = "trap '' TERM; echo begun; while :; do sleep 0.1; done";
-    let mut exec = around(world.command(&["exec", "box", "--sh", "--", stubborn]));
-    let mut exec = super::Running(exec.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut exec = around(program.command(&["exec", "box", "--sh", "--", stubborn]));
+    let mut exec = Running(exec.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut begun = [0; 6];
     exec.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
     assert_eq!(crate::rig::named(&name).len(), 1);
@@ -124,21 +122,21 @@ fn who_is_told_twice_ends_at_once_but_takes_the_container_along() {
     signal(exec.0.id(), "-INT");
     assert_eq!(exec.0.wait().unwrap().code(), Some(130));
     assert_eq!(crate::rig::named(&name), Vec::<String>::new());
-    let calls = world.json_lines(&["log", "box", "--calls"]);
+    let calls = program.json_lines(&["log", "box", "--calls"]);
     assert_eq!(calls[0]["status"], "interrupted");
     // The call may just have been recorded, but as one that the end of its container ended.
-    let stopped = world.json_lines(&["log", "box", "--kind", "ContainerStopped"]);
+    let stopped = program.json_lines(&["log", "box", "--kind", "ContainerStopped"]);
     let waited = !calls[0]["finished"].is_null() && stopped.iter().all(|event| event["call"] != calls[0]["call"]);
     assert!(!waited, "the program waited for the command: {calls:?}");
-    assert!(around(world.command(&["remove", "box", "--yes"])).output().unwrap().status.success());
+    assert!(around(program.command(&["remove", "box", "--yes"])).output().unwrap().status.success());
 }
 
 #[test]
-fn who_is_not_to_hang_up_goes_on() {
-    let world = World::with_work();
+fn exec_under_nohup_ignores_hangup() {
+    let program = Program::with_work();
     let mut command = Command::new("nohup");
     command.arg(env!("CARGO_BIN_EXE_foldspace")).args(["exec", "work", "--sh", "--", "echo begun; sleep 1; echo done"]);
-    command.env("FOLDSPACE_DATA", world.data()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.env("FOLDSPACE_DATA", program.data()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut exec = command.spawn().unwrap();
     let (mut begun, mut rest) = ([0; 6], String::new());
     exec.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use insta::assert_snapshot;
 
-use super::World;
+use crate::rig::{Program, told};
 
 #[test]
-fn without_a_store_nothing_is_made() {
-    let world = World::new();
-    assert_snapshot!(world.run(&["sessions"]), @"
+fn read_commands_create_no_store() {
+    let program = Program::new();
+    assert_snapshot!(program.run(&["sessions"]), @"
     error: there is no store in [dir]/data
     hint: `foldspace run` makes one; --data or FOLDSPACE_DATA says where
     [exit 3]
@@ -25,27 +25,27 @@ fn without_a_store_nothing_is_made() {
         &["remove", "x", "--yes"],
         &["export", "x", "-"],
     ] {
-        assert!(world.run(arguments).ends_with("[exit 3]"), "{arguments:?}");
+        assert!(program.run(arguments).ends_with("[exit 3]"), "{arguments:?}");
     }
-    assert!(!world.data().exists());
+    assert!(!program.data().exists());
 }
 
 #[test]
-fn the_data_is_where_it_was_said() {
-    let world = World::new();
-    let script = world.file("s.jsonl", "");
-    let (home, xdg) = (world.path("home"), world.path("xdg"));
+fn data_directory_follows_option_and_environment() {
+    let program = Program::new();
+    let script = program.file("s.jsonl", "");
+    let (home, xdg) = (program.path("home"), program.path("xdg"));
     let run = |set: &[(&str, &str)], more: &[&str]| {
-        let mut command = world.command(&[more, &["run", &script]].concat());
+        let mut command = program.command(&[more, &["run", &script]].concat());
         command.env_remove("FOLDSPACE_DATA").env_remove("HOME").envs(set.iter().copied());
-        super::told(&command.output().unwrap())
+        told(&command.output().unwrap())
     };
     assert!(run(&[("HOME", home.to_str().unwrap())], &[]).ends_with("[exit 0]"));
     assert!(home.join(".local/share/foldspace/journal").is_dir());
     assert!(run(&[("XDG_DATA_HOME", xdg.to_str().unwrap())], &[]).ends_with("[exit 0]"));
     assert!(xdg.join("foldspace/journal").is_dir());
     let told = run(&[], &["--data", "it's here"]);
-    assert!(world.path("it's here/journal").is_dir());
+    assert!(program.path("it's here/journal").is_dir());
     assert!(told.contains(r"--data 'it'\''s here' log s --calls"), "{told}");
     assert_snapshot!(run(&[("XDG_DATA_HOME", "not/absolute")], &[]), @"
     error: there is no place for data: neither HOME nor XDG_DATA_HOME is set
@@ -55,28 +55,28 @@ fn the_data_is_where_it_was_said() {
 }
 
 #[test]
-fn a_session_travels_in_one_file() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["export", "story", "story.fold"]), @"
+fn export_and_import_round_trip() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["export", "story", "story.fold"]), @"
     story: 15 events, 3 contents, 2.0 KiB written to story.fold
     [exit 0]
     ");
-    let file = std::fs::read(world.path("story.fold")).unwrap();
-    assert_eq!(world.output(&["export", "story", "-"]).stdout, file);
-    let there = |arguments: &[&str]| world.run(&[&["--data", "there"], arguments].concat());
+    let file = std::fs::read(program.path("story.fold")).unwrap();
+    assert_eq!(program.output(&["export", "story", "-"]).stdout, file);
+    let there = |arguments: &[&str]| program.run(&[&["--data", "there"], arguments].concat());
     assert_snapshot!(there(&["import", "story.fold"]), @"
     story: 15 events, 3 contents, 2.0 KiB read, 15 events were new
     [exit 0]
     ");
-    assert!(there(&["log", "story"]) == world.run(&["log", "story"]), "the history is the same");
+    assert!(there(&["log", "story"]) == program.run(&["log", "story"]), "the history is the same");
     let inside = there(&["rewind", "story", "--to", "3"]);
     assert!(inside.contains("position 3 is inside what was recorded at once; go to 2 or to 4"), "{inside}");
-    assert_eq!(inside, world.run(&["rewind", "story", "--to", "3"]));
-    assert!(there(&["diff", "story", ".."]) == world.run(&["diff", "story", ".."]));
+    assert_eq!(inside, program.run(&["rewind", "story", "--to", "3"]));
+    assert!(there(&["diff", "story", ".."]) == program.run(&["diff", "story", ".."]));
     assert!(there(&["import", "story.fold"]).ends_with("[exit 0]"), "once more is no harm");
-    world.printed(&["rewind", "story", "--to", "4"]);
+    program.printed(&["rewind", "story", "--to", "4"]);
     assert!(there(&["rewind", "story", "--to", "7"]).ends_with("[exit 0]"));
-    world.printed(&["export", "story", "longer.fold"]);
+    program.printed(&["export", "story", "longer.fold"]);
     assert_snapshot!(there(&["import", "longer.fold"]), @"
     error: session [session] is here already and has another history from event 16 on
     hint: nothing was changed; `foldspace remove` what is here, or import into another store (--data)
@@ -84,44 +84,44 @@ fn a_session_travels_in_one_file() {
     ");
     let renamed = there(&["import", "story.fold", "--name", "tale"]);
     assert!(renamed.contains("note: the session was here already and is called story"), "{renamed}");
-    let other = |arguments: &[&str]| world.run(&[&["--data", "other"], arguments].concat());
+    let other = |arguments: &[&str]| program.run(&[&["--data", "other"], arguments].concat());
     assert_snapshot!(other(&["import", "story.fold", "--name", "tale"]), @"
     tale: 15 events, 3 contents, 2.0 KiB read, 15 events were new
     [exit 0]
     ");
     assert!(other(&["ls", "tale"]).starts_with("src/"));
-    assert!(world.fed(&["--data", "third", "import", "-"], &file).ends_with("[exit 0]"));
+    assert!(program.fed(&["--data", "third", "import", "-"], &file).ends_with("[exit 0]"));
 }
 
 #[test]
-fn a_file_that_is_no_export_is_refused() {
-    let world = World::with_story();
-    world.printed(&["export", "story", "story.fold"]);
-    let whole = std::fs::read(world.path("story.fold")).unwrap();
-    world.file("short.fold", &whole[..whole.len() / 2]);
-    world.file("empty.fold", "");
-    world.file("text.fold", "hello");
-    assert_snapshot!(world.run(&["--data", "there", "import", "short.fold"]), @"
+fn import_of_other_file_is_refused() {
+    let program = Program::with_story();
+    program.printed(&["export", "story", "story.fold"]);
+    let whole = std::fs::read(program.path("story.fold")).unwrap();
+    program.file("short.fold", &whole[..whole.len() / 2]);
+    program.file("empty.fold", "");
+    program.file("text.fold", "hello");
+    assert_snapshot!(program.run(&["--data", "there", "import", "short.fold"]), @"
     error: the file can't be imported: it ends early
     [exit 5]
     ");
     for bad in ["empty.fold", "text.fold"] {
-        assert!(world.run(&["--data", "there", "import", bad]).ends_with("[exit 5]"), "{bad}");
+        assert!(program.run(&["--data", "there", "import", bad]).ends_with("[exit 5]"), "{bad}");
     }
-    assert_snapshot!(world.run(&["import", "nothing.fold"]), @"
+    assert_snapshot!(program.run(&["import", "nothing.fold"]), @"
     error: there is no file nothing.fold
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["export", "story", "no/such/place"]), @"
+    assert_snapshot!(program.run(&["export", "story", "no/such/place"]), @"
     error: can't write no/such/place: No such file or directory (os error 2)
     [exit 6]
     ");
-    assert_snapshot!(world.run(&["--data", "there", "sessions"]), @"
+    assert_snapshot!(program.run(&["--data", "there", "sessions"]), @"
     no sessions
     [exit 0]
     ");
-    world.printed(&["--data", "taken", "run", &world.file("story.jsonl", "")]);
-    assert_snapshot!(world.run(&["--data", "taken", "import", "story.fold"]), @r#"
+    program.printed(&["--data", "taken", "run", &program.file("story.jsonl", "")]);
+    assert_snapshot!(program.run(&["--data", "taken", "import", "story.fold"]), @r#"
     error: there is a session called "story" already
     hint: give it another name with --name
     [exit 2]
@@ -129,128 +129,128 @@ fn a_file_that_is_no_export_is_refused() {
 }
 
 #[test]
-fn a_healthy_store_is_said_to_be_so() {
-    let world = World::with_story();
-    assert_snapshot!(world.run(&["verify"]), @"
+fn fsck_of_healthy_store_reports_ok() {
+    let program = Program::with_story();
+    assert_snapshot!(program.run(&["verify"]), @"
     1 session, 15 events, 0 snapshots, 3 contents: all is as the events say
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["verify", "story"]), @"
+    assert_snapshot!(program.run(&["verify", "story"]), @"
     1 session, 15 events, 0 snapshots, 3 contents: all is as the events say
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["fsck"]), @"
+    assert_snapshot!(program.run(&["fsck"]), @"
     1 segment, 1 session, 11 commits, 15 events, 3 contents: no damage
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["fsck", "--repair"]), @"
+    assert_snapshot!(program.run(&["fsck", "--repair"]), @"
     1 segment, 1 session, 11 commits, 15 events, 3 contents: no damage
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["verify", "nobody"]), @r#"
+    assert_snapshot!(program.run(&["verify", "nobody"]), @r#"
     error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
 }
 
-fn segment(world: &World) -> PathBuf {
-    let mut files = std::fs::read_dir(world.data().join("journal")).unwrap().map(|entry| entry.unwrap().path());
+fn segment(program: &Program) -> PathBuf {
+    let mut files = std::fs::read_dir(program.data().join("journal")).unwrap().map(|entry| entry.unwrap().path());
     files.next().unwrap()
 }
 
 #[test]
-fn damage_is_found_shown_and_repaired() {
-    let world = World::with_story();
-    let segment = segment(&world);
+fn fsck_finds_and_repairs_damage() {
+    let program = Program::with_story();
+    let segment = segment(&program);
     let mut bytes = std::fs::read(&segment).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;
     std::fs::write(&segment, &bytes).unwrap();
-    let checked = world.run(&["fsck"]);
+    let checked = program.run(&["fsck"]);
     assert!(checked.contains("segment 1 at byte") && checked.ends_with("[exit 1]"), "{checked}");
-    let used = world.run(&["cat", "story", "src/main.rs", "--at", "10"]);
+    let used = program.run(&["cat", "story", "src/main.rs", "--at", "10"]);
     assert!(used.ends_with("[exit 5]") || used.ends_with("[exit 0]"), "{used}");
-    let repaired = world.run(&["fsck", "--repair"]);
+    let repaired = program.run(&["fsck", "--repair"]);
     assert!(repaired.contains("repaired: ") && repaired.ends_with("[exit 0]"), "{repaired}");
-    assert!(world.run(&["fsck"]).contains("no damage"));
-    let verified = world.run(&["verify"]);
+    assert!(program.run(&["fsck"]).contains("no damage"));
+    let verified = program.run(&["verify"]);
     assert!(verified.ends_with("[exit 0]") || verified.contains("difference"), "{verified}");
 }
 
 #[test]
-fn a_removed_session_leaves_space_behind() {
-    let world = World::with_story();
-    world.printed(&["run", &world.file("other.jsonl", "")]);
-    assert_snapshot!(world.run(&["remove", "story"]), @"
+fn gc_frees_space_of_removed_session() {
+    let program = Program::with_story();
+    program.printed(&["run", &program.file("other.jsonl", "")]);
+    assert_snapshot!(program.run(&["remove", "story"]), @"
     error: there is no terminal to ask on: remove session story ([id]) with its 15 events for good?
     hint: --yes removes it without asking
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["remove", "story", "--yes"]), @"
+    assert_snapshot!(program.run(&["remove", "story", "--yes"]), @"
     removed story ([id]), 15 events; `gc` frees its space
     [exit 0]
     ");
-    assert_snapshot!(world.run(&["remove", "story", "--yes"]), @r#"
+    assert_snapshot!(program.run(&["remove", "story", "--yes"]), @r#"
     error: no session is called "story", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
-    let rehearsed = world.run(&["gc", "--dry-run"]);
+    let rehearsed = program.run(&["gc", "--dry-run"]);
     assert!(rehearsed.starts_with("would free") && rehearsed.contains("11 commits"), "{rehearsed}");
-    let freed = world.run(&["gc"]);
+    let freed = program.run(&["gc"]);
     assert!(freed.starts_with("freed") && freed.contains("11 commits"), "{freed}");
-    assert!(world.run(&["gc"]).contains("freed 0 B"));
-    assert!(world.printed(&["sessions"]).contains("other"));
+    assert!(program.run(&["gc"]).contains("freed 0 B"));
+    assert!(program.printed(&["sessions"]).contains("other"));
 }
 
 #[test]
-fn only_an_index_that_somebody_lost_is_told_of() {
-    let world = World::with_story();
-    world.printed(&["run", &world.file("other.jsonl", "")]);
-    let told = || world.run(&["sessions"]).contains("note: the index");
+fn index_loss_is_reported_only_if_lost() {
+    let program = Program::with_story();
+    program.printed(&["run", &program.file("other.jsonl", "")]);
+    let told = || program.run(&["sessions"]).contains("note: the index");
     for session in ["story", "other"] {
-        world.printed(&["remove", session, "--yes"]);
-        let freed = world.printed(&["gc"]);
+        program.printed(&["remove", session, "--yes"]);
+        let freed = program.printed(&["gc"]);
         assert!(!freed.contains("freed 0 B"), "{freed}");
         assert!(!told(), "gc made it again");
     }
-    world.printed(&["run", &world.file("other.jsonl", "")]);
-    std::fs::remove_dir_all(world.data().join("index")).unwrap();
+    program.printed(&["run", &program.file("other.jsonl", "")]);
+    std::fs::remove_dir_all(program.data().join("index")).unwrap();
     assert!(told());
     assert!(!told(), "once");
 }
 
 #[test]
-fn children_of_what_is_removed_are_named() {
-    let world = World::with_story();
-    world.printed(&["clone", "story", "--name", "one"]);
-    assert_snapshot!(world.run(&["remove", "story"]), @"
+fn remove_names_children() {
+    let program = Program::with_story();
+    program.printed(&["clone", "story", "--name", "one"]);
+    assert_snapshot!(program.run(&["remove", "story"]), @"
     error: there is no terminal to ask on: remove session story ([id]) with its 16 events for good? (its child one stays, and keeps its past)
     hint: --yes removes it without asking
     [exit 2]
     ");
-    world.printed(&["clone", "story", "--name", "two", "--isolation", "full"]);
-    assert_snapshot!(world.run(&["remove", "story", "--yes"]), @"
+    program.printed(&["clone", "story", "--name", "two", "--isolation", "full"]);
+    assert_snapshot!(program.run(&["remove", "story", "--yes"]), @"
     removed story ([id]), 17 events; `gc` frees its space
     its children one and two stay, and keep their past
     [exit 0]
     ");
-    world.printed(&["clone", "one", "--name", "three"]);
-    let removed = world.json(&["remove", "one", "--yes"]);
+    program.printed(&["clone", "one", "--name", "three"]);
+    let removed = program.json(&["remove", "one", "--yes"]);
     let child = &removed["children"][0];
     assert_eq!((&child["name"], &child["isolation"]), (&"three".into(), &"fork".into()), "{removed}");
-    assert_eq!(world.json(&["remove", "three", "--yes"])["children"], serde_json::json!([]));
+    assert_eq!(program.json(&["remove", "three", "--yes"])["children"], serde_json::json!([]));
 }
 
 #[test]
-fn space_is_accounted_for() {
-    let world = World::with_story();
-    let whole = world.printed(&["du"]);
+fn du_accounts_for_all_space() {
+    let program = Program::with_story();
+    let whole = program.printed(&["du"]);
     for word in ["WriteFile", "CallStarted", "story", "contents", "journal files", "kept on the disk"] {
         assert!(whole.contains(word), "{word} is not in\n{whole}");
     }
-    let sum = world.json(&["du", "story"]);
+    let sum = program.json(&["du", "story"]);
     assert_eq!(sum["sessions"][0]["events"], 15);
     assert_eq!(sum["written_bytes"], 14 + 13 + 15);
     assert_eq!(sum["kept_bytes"], 14 + 13 + 15);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use super::World;
+use crate::rig::{Program, eventually};
 
 /// A program at a terminal of its own; it ends with this.
 pub(super) struct Terminal {
@@ -48,14 +48,8 @@ impl Terminal {
 
     /// Waits until something was shown that often.
     pub(super) fn wait_for(&self, text: &str, times: usize) -> String {
-        for _ in 0..1500 {
-            let shown = self.shown();
-            if shown.matches(text).count() >= times {
-                return shown;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("{text:?} was not shown {times} times:\n{}", self.shown());
+        eventually(&format!("{text:?} is shown {times} times"), || self.shown().matches(text).count() >= times);
+        self.shown()
     }
 
     pub(super) fn type_in(&mut self, keys: &str) {
@@ -88,7 +82,7 @@ impl Drop for Terminal {
 const QUESTION: &str = "[y/n/a] ";
 const ASKED: &str = r#"{"tool": "shell_execute", "params": {"command": "make all"}}"#;
 
-impl World {
+impl Program {
     /// A run of that many calls, each of which is asked about, on a mock that takes a while.
     fn asked(&self, calls: usize, more: &[&str]) -> Terminal {
         let answers = self.file("answers.json", r#"[{"command": "make*", "stdout": "built\n", "millis": 300}]"#);
@@ -111,33 +105,33 @@ fn told(decided: &serde_json::Value) -> String {
 }
 
 #[test]
-fn yes_is_for_once_and_no_is_no() {
-    let world = World::new();
-    let mut run = world.asked(2, &[]);
+fn question_yes_allows_once_no_denies() {
+    let program = Program::new();
+    let mut run = program.asked(2, &[]);
     let shown = run.wait_for(QUESTION, 1);
     assert!(shown.contains("the agent wants to run, in session asked:\r\n  make all\r\nallow it?"), "{shown}");
     run.type_in("y\n");
     run.wait_for(QUESTION, 2);
     run.type_in("no\n");
     assert_eq!(run.end(), 1);
-    assert_eq!(world.decisions(), ["allow: ", "deny: the person said no"]);
+    assert_eq!(program.decisions(), ["allow: ", "deny: the person said no"]);
 }
 
 #[test]
-fn an_answer_for_the_session_is_not_asked_for_again() {
-    let world = World::new();
-    let mut run = world.asked(3, &[]);
+fn question_answered_for_session_is_not_repeated() {
+    let program = Program::new();
+    let mut run = program.asked(3, &[]);
     run.wait_for(QUESTION, 1);
     run.type_in("A\n");
     assert_eq!(run.end(), 0);
     let again = "allow: ";
-    assert_eq!(world.decisions(), ["allow: for the session", again, again]);
+    assert_eq!(program.decisions(), ["allow: for the session", again, again]);
 }
 
 #[test]
-fn what_is_no_answer_is_asked_again_but_not_for_ever() {
-    let world = World::new();
-    let mut run = world.asked(2, &[]);
+fn question_repeats_wrong_answer_a_few_times() {
+    let program = Program::new();
+    let mut run = program.asked(2, &[]);
     run.wait_for(QUESTION, 1);
     run.type_in("what?\n");
     run.wait_for(QUESTION, 2);
@@ -147,38 +141,38 @@ fn what_is_no_answer_is_asked_again_but_not_for_ever() {
         run.type_in(nonsense);
     }
     assert_eq!(run.end(), 1);
-    assert_eq!(world.decisions(), ["allow: ", "deny: the person gave no clear answer"]);
+    assert_eq!(program.decisions(), ["allow: ", "deny: the person gave no clear answer"]);
 }
 
 #[test]
-fn the_end_of_the_input_is_a_no() {
-    let world = World::new();
-    let mut run = world.asked(1, &[]);
+fn question_end_of_input_denies() {
+    let program = Program::new();
+    let mut run = program.asked(1, &[]);
     run.wait_for(QUESTION, 1);
     run.type_in("\u{4}");
     assert_eq!(run.end(), 1);
-    assert_eq!(world.decisions(), ["deny: the person did not answer: the input has ended"]);
+    assert_eq!(program.decisions(), ["deny: the person did not answer: the input has ended"]);
 }
 
 #[test]
-fn what_was_typed_before_a_question_is_no_answer_to_it() {
-    let world = World::new();
-    let mut run = world.asked(2, &["--timeout", "8"]);
+fn question_ignores_earlier_input() {
+    let program = Program::new();
+    let mut run = program.asked(2, &["--timeout", "8"]);
     run.wait_for(QUESTION, 1);
     // The first question is given up before its answer is whole.
     run.type_in("y");
     run.wait_for(QUESTION, 2);
     run.type_in("n\n");
     assert_eq!(run.end(), 1);
-    assert_eq!(world.decisions(), ["deny: the person said no"]);
+    assert_eq!(program.decisions(), ["deny: the person said no"]);
 }
 
 #[test]
-fn the_bar_steps_aside_for_a_question() {
-    let world = World::new();
-    let mut run = world.asked(2, &[]);
+fn progress_bar_hides_for_question() {
+    let program = Program::new();
+    let mut run = program.asked(2, &[]);
     run.wait_for(QUESTION, 1);
-    // The bar moves eight times a second.
+    // The time is the subject: the bar would move eight times a second.
     std::thread::sleep(Duration::from_millis(500));
     let shown = run.shown();
     assert!(shown.ends_with(QUESTION), "something was drawn over the question: {shown:?}");
@@ -189,23 +183,23 @@ fn the_bar_steps_aside_for_a_question() {
 }
 
 #[test]
-fn ctrl_c_at_a_question_ends_the_run() {
-    let world = World::new();
-    let run = world.asked(2, &[]);
+fn question_interrupted_ends_the_run() {
+    let program = Program::new();
+    let run = program.asked(2, &[]);
     run.wait_for(QUESTION, 1);
     run.signal("-INT");
     assert_eq!(run.end(), 130);
-    let calls = world.json_lines(&["log", "asked", "--calls"]);
+    let calls = program.json_lines(&["log", "asked", "--calls"]);
     assert_eq!((calls.len(), calls[0]["status"].as_str()), (1, Some("interrupted")));
-    assert!(world.run(&["gc"]).ends_with("[exit 0]"), "the store is free");
+    assert!(program.run(&["gc"]).ends_with("[exit 0]"), "the store is free");
 }
 
 #[test]
-fn a_prompt_outlives_ctrl_c_but_not_two() {
-    let world = World::new();
-    let script = world.file("work.jsonl", "");
-    world.printed(&["run", &script, "--backend", "host", "--session", "work"]);
-    let mut shell = Terminal::of(world.command(&["shell", "work"]));
+fn shell_survives_one_interrupt_not_two() {
+    let program = Program::new();
+    let script = program.file("work.jsonl", "");
+    program.printed(&["run", &script, "--backend", "host", "--session", "work"]);
+    let mut shell = Terminal::of(program.command(&["shell", "work"]));
     shell.wait_for("$ ", 1);
     shell.signal("-INT");
     shell.wait_for("$ ", 2);
@@ -220,7 +214,7 @@ fn a_prompt_outlives_ctrl_c_but_not_two() {
     shell.type_in("trap '' TERM; echo ag''ain; while :; do sleep 0.05; done\n");
     shell.wait_for("again", 1);
     shell.signal("-INT");
-    // Signals of one kind that come at once are one.
+    // The time is the subject: signals of one kind that come at once are one.
     std::thread::sleep(Duration::from_millis(200));
     shell.signal("-INT");
     assert_eq!(shell.end(), 130);

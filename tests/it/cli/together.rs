@@ -10,29 +10,28 @@ use std::time::Duration;
 use foldspace::{Registry, Sessions};
 use serde_json::json;
 
-use super::{Running, World};
-use crate::rig::eventually;
+use crate::rig::{Program, Running, eventually, report_skip};
 
-fn script(world: &World, name: &str, calls: usize) -> String {
+fn script(program: &Program, name: &str, calls: usize) -> String {
     let call = |n| json!({ "tool": "write_file", "params": { "file_path": format!("{name}-{n}"), "content": "x" } });
     let lines: Vec<String> = (0..calls).map(|n| call(n).to_string()).collect();
-    world.file(&format!("{name}.jsonl"), lines.join("\n"))
+    program.file(&format!("{name}.jsonl"), lines.join("\n"))
 }
 
 /// A process that has a session, and the store unless another one has it, until it is killed when this is dropped.
-fn sleeper(world: &World, name: &str) -> Running {
-    world.printed(&["run", &world.file(&format!("{name}.jsonl"), ""), "--session", name, "--backend", "host"]);
-    let mut child = world.spawn(&["exec", name, "--timeout", "120", "--", "sh", "-c", "echo begun; sleep 100"]);
+fn sleeper(program: &Program, name: &str) -> Running {
+    program.printed(&["run", &program.file(&format!("{name}.jsonl"), ""), "--session", name, "--backend", "host"]);
+    let mut child = program.spawn(&["exec", name, "--timeout", "120", "--", "sh", "-c", "echo begun; sleep 100"]);
     let mut begun = [0; 6];
     child.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
     child
 }
 
 /// A process that runs a command in a session until that file is there.
-fn until(world: &World, name: &str, file: &str) -> (Running, std::path::PathBuf) {
-    let file = world.data().join(file);
+fn until(program: &Program, name: &str, file: &str) -> (Running, std::path::PathBuf) {
+    let file = program.data().join(file);
     let command = format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done; echo ended", file.display());
-    (world.spawn(&["exec", name, "--timeout", "120", "--", "sh", "-c", &command]), file)
+    (program.spawn(&["exec", name, "--timeout", "120", "--", "sh", "-c", &command]), file)
 }
 
 fn line(child: &mut Running) -> String {
@@ -47,29 +46,29 @@ fn line(child: &mut Running) -> String {
 }
 
 /// A world with a session, and the process that has it until the file is there.
-fn had() -> (World, Running, std::path::PathBuf) {
-    let world = World::new();
-    world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
-    let (mut first, ends) = until(&world, "box", "first");
+fn had() -> (Program, Running, std::path::PathBuf) {
+    let program = Program::new();
+    program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+    let (mut first, ends) = until(&program, "box", "first");
     assert_eq!(line(&mut first), "begun\n");
-    (world, first, ends)
+    (program, first, ends)
 }
 
 #[test]
-fn who_has_a_session_lets_end_what_others_do_there() {
-    let (world, mut first, first_ends) = had();
-    let (mut second, second_ends) = until(&world, "box", "second");
-    eventually("the second call waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
+fn session_owner_waits_for_calls_of_others() {
+    let (program, mut first, first_ends) = had();
+    let (mut second, second_ends) = until(&program, "box", "second");
+    eventually("the second call waits for the first", || program.json_lines(&["log", "box", "--calls"]).len() == 2);
     // Rules of a person who types are not those of others, who come through the person's process.
     let asked = json!({ "tool": "shell_execute", "params": { "command": "strace true" } });
-    let mut third = world.spawn(&["run", &world.file("asked.jsonl", asked.to_string()), "--session", "box"]);
-    eventually("the third, too", || world.json_lines(&["log", "box", "--calls"]).len() == 3);
+    let mut third = program.spawn(&["run", &program.file("asked.jsonl", asked.to_string()), "--session", "box"]);
+    eventually("the third, too", || program.json_lines(&["log", "box", "--calls"]).len() == 3);
     std::fs::write(first_ends, "").unwrap();
     assert_eq!(line(&mut first), "ended\n");
     assert_eq!(line(&mut second), "begun\n");
     assert!(first.0.try_wait().unwrap().is_none(), "it has the workspace in which the second call runs");
     // What comes meanwhile waits until the session is free, and is done by who asks for it.
-    let mut later = world.spawn(&["exec", "box", "--", "echo", "later"]);
+    let mut later = program.spawn(&["exec", "box", "--", "echo", "later"]);
     std::fs::write(second_ends, "").unwrap();
     assert_eq!(line(&mut second), "ended\n");
     assert_eq!(line(&mut later), "later\n");
@@ -80,15 +79,15 @@ fn who_has_a_session_lets_end_what_others_do_there() {
         assert_eq!(rest, "", "each shows what its own command prints");
         assert!(child.0.wait().unwrap().success());
     }
-    let calls = world.json_lines(&["log", "box", "--calls"]);
+    let calls = program.json_lines(&["log", "box", "--calls"]);
     let told: Vec<_> = calls.iter().map(|call| call["status"].as_str().unwrap()).collect();
     assert_eq!(told, ["ok", "ok", "error", "ok"]);
     assert!(calls[2]["message"].as_str().unwrap().contains("strace"), "{}", calls[2]);
 }
 
 /// The same program where it has a number of its own, and sees none of the others'.
-fn contained(world: &World, arguments: &[&str]) -> Command {
-    let inner = world.command(arguments);
+fn contained(program: &Program, arguments: &[&str]) -> Command {
+    let inner = program.command(arguments);
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(inner.get_program()).args(inner.get_args());
     command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -97,110 +96,110 @@ fn contained(world: &World, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn processes_that_have_one_number_in_two_containers_share_a_store_and_a_session() {
+fn processes_with_equal_pids_share_a_store() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return report_skip("another user takes root");
     }
-    let world = World::new();
-    world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
-    let ends = world.data().join("first");
+    let program = Program::new();
+    program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+    let ends = program.data().join("first");
     let until = format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done; echo ended", ends.display());
-    let first = contained(&world, &["exec", "box", "--timeout", "120", "--", "sh", "-c", &until]).spawn();
+    let first = contained(&program, &["exec", "box", "--timeout", "120", "--", "sh", "-c", &until]).spawn();
     let mut first = Running(first.unwrap());
     assert_eq!(line(&mut first), "begun\n");
-    let seen = contained(&world, &["sessions"]).output().unwrap();
+    let seen = contained(&program, &["sessions"]).output().unwrap();
     assert!(seen.status.success() && String::from_utf8_lossy(&seen.stdout).contains("box"), "{seen:?}");
-    let mut second = Running(contained(&world, &["exec", "box", "--", "echo", "second"]).spawn().unwrap());
-    eventually("it waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
+    let mut second = Running(contained(&program, &["exec", "box", "--", "echo", "second"]).spawn().unwrap());
+    eventually("it waits for the first", || program.json_lines(&["log", "box", "--calls"]).len() == 2);
     std::fs::write(ends, "").unwrap();
     assert_eq!((line(&mut first), line(&mut second)), ("ended\n".to_owned(), "second\n".to_owned()));
     assert!(first.0.wait().unwrap().success() && second.0.wait().unwrap().success());
 }
 
 #[test]
-fn what_a_call_is_to_keep_is_kept_wherever_it_is_done() {
-    let (world, mut first, ends) = had();
+fn forwarded_call_keeps_its_files() {
+    let (program, mut first, ends) = had();
     let write = ["exec", "box", "--keep-file-bytes", "999", "--", "sh", "-c", "printf %1000d 7 > f"];
-    let mut second = world.spawn(&write);
-    eventually("it waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
+    let mut second = program.spawn(&write);
+    eventually("it waits for the first", || program.json_lines(&["log", "box", "--calls"]).len() == 2);
     std::fs::write(ends, "").unwrap();
     assert!(second.0.wait().unwrap().success() && first.0.wait().unwrap().success());
-    let shown = world.run(&["cat", "box", "f"]);
+    let shown = program.run(&["cat", "box", "f"]);
     assert!(shown.contains("were not kept"), "{shown}");
 }
 
 #[test]
-fn the_same_commands_work_beside_a_process_that_holds_the_store() {
-    let world = World::with_story();
-    let holder = sleeper(&world, "held");
-    assert!(world.data().join("store.sock").exists());
-    let more = script(&world, "more", 3);
-    assert!(world.printed(&["run", &more]).contains("3 ok"));
-    assert!(world.printed(&["run", &more, "--session", "story"]).contains("3 ok"));
-    assert_eq!(world.printed(&["ls", "story"]), "more-0\nmore-1\nmore-2\nsrc/\n");
-    world.printed(&["clone", "story", "--name", "child"]);
-    let child = script(&world, "child", 1);
-    world.printed(&["run", &child, "--session", "child"]);
-    assert!(world.printed(&["merge", "child"]).contains("merged 1 entry into story"));
-    assert!(world.printed(&["rewind", "story", "--to", "4"]).contains("is back at 4"));
-    world.printed(&["export", "child", "child.fold"]);
-    world.printed(&["remove", "child", "--yes"]);
-    assert!(world.printed(&["import", "child.fold"]).contains("child"));
-    world.printed(&["gc"]);
-    assert!(world.printed(&["fsck"]).contains("no damage") || world.run(&["fsck"]).ends_with("[exit 0]"));
-    assert!(world.printed(&["verify"]).contains("all is as the events say"));
-    assert!(world.printed(&["log", "held", "--calls"]).contains("running"));
-    let names: serde_json::Value = serde_json::from_str(&world.printed(&["sessions", "--json"])).unwrap();
+fn commands_work_beside_store_owner() {
+    let program = Program::with_story();
+    let holder = sleeper(&program, "held");
+    assert!(program.data().join("store.sock").exists());
+    let more = script(&program, "more", 3);
+    assert!(program.printed(&["run", &more]).contains("3 ok"));
+    assert!(program.printed(&["run", &more, "--session", "story"]).contains("3 ok"));
+    assert_eq!(program.printed(&["ls", "story"]), "more-0\nmore-1\nmore-2\nsrc/\n");
+    program.printed(&["clone", "story", "--name", "child"]);
+    let child = script(&program, "child", 1);
+    program.printed(&["run", &child, "--session", "child"]);
+    assert!(program.printed(&["merge", "child"]).contains("merged 1 entry into story"));
+    assert!(program.printed(&["rewind", "story", "--to", "4"]).contains("is back at 4"));
+    program.printed(&["export", "child", "child.fold"]);
+    program.printed(&["remove", "child", "--yes"]);
+    assert!(program.printed(&["import", "child.fold"]).contains("child"));
+    program.printed(&["gc"]);
+    assert!(program.printed(&["fsck"]).contains("no damage") || program.run(&["fsck"]).ends_with("[exit 0]"));
+    assert!(program.printed(&["verify"]).contains("all is as the events say"));
+    assert!(program.printed(&["log", "held", "--calls"]).contains("running"));
+    let names: serde_json::Value = serde_json::from_str(&program.printed(&["sessions", "--json"])).unwrap();
     assert_eq!(names.as_array().unwrap().len(), 4);
     drop(holder);
-    assert!(world.printed(&["log", "held", "--calls"]).contains("interrupted"));
-    assert!(world.printed(&["exec", "held", "--", "echo", "again"]).contains("again"));
-    let calls = world.json_lines(&["log", "held", "--calls"]);
+    assert!(program.printed(&["log", "held", "--calls"]).contains("interrupted"));
+    assert!(program.printed(&["exec", "held", "--", "echo", "again"]).contains("again"));
+    let calls = program.json_lines(&["log", "held", "--calls"]);
     assert_eq!(calls[0]["status"], "interrupted");
     assert!(calls[0]["finished"].is_u64(), "the next one who works there records it");
 }
 
 #[test]
-fn a_session_that_somebody_has_who_takes_no_calls_is_refused() {
-    let world = World::with_story();
-    let sessions = Sessions::open(world.data(), Registry::standard()).unwrap();
+fn session_of_owner_without_calls_is_busy() {
+    let program = Program::with_story();
+    let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
     let session = sessions.session(sessions.find("story").unwrap().id).unwrap();
     let lease = session.lease().unwrap();
-    let refused = world.run(&["rewind", "story", "--to", "1"]);
+    let refused = program.run(&["rewind", "story", "--to", "1"]);
     assert!(refused.contains("is in use by [process]") || refused.contains("is in use by process"), "{refused}");
-    let script = script(&world, "more", 1);
+    let script = script(&program, "more", 1);
     for refused in [
         &["rewind", "story", "--to", "1"][..],
         &["remove", "story", "--yes"],
         &["exec", "story", "--", "true"],
         &["run", &script, "--session", "story"],
     ] {
-        assert!(world.run(refused).ends_with("[exit 4]"), "{refused:?}");
+        assert!(program.run(refused).ends_with("[exit 4]"), "{refused:?}");
     }
     drop(lease);
-    assert!(world.run(&["rewind", "story", "--to", "1"]).ends_with("[exit 0]"));
+    assert!(program.run(&["rewind", "story", "--to", "1"]).ends_with("[exit 0]"));
 }
 
 #[test]
-fn holders_that_are_killed_lose_nothing_of_what_others_record() {
+fn store_owner_killed_loses_nothing_of_others() {
     const CALLS: usize = 150;
-    let world = World::new();
-    let scripts: Vec<String> = (0..3).map(|n| script(&world, &format!("worker{n}"), CALLS)).collect();
+    let program = Program::new();
+    let scripts: Vec<String> = (0..3).map(|n| script(&program, &format!("worker{n}"), CALLS)).collect();
     std::thread::scope(|scope| {
         let workers: Vec<_> = scripts
             .iter()
             .enumerate()
             .map(|(n, script)| {
                 let name = format!("worker{n}");
-                let world = &world;
-                scope.spawn(move || world.run(&["run", script, "--session", &name]))
+                let program = &program;
+                scope.spawn(move || program.run(&["run", script, "--session", &name]))
             })
             .collect();
         let mut victims = 0;
         while !workers.iter().all(|worker| worker.is_finished()) {
-            // Each holds the store, or waits for its turn to.
+            // Each holds the store, or waits for its turn to; the pause only decides what the workers have done by then.
             let name = format!("victim{victims}");
-            let victim = sleeper(&world, &name);
+            let victim = sleeper(&program, &name);
             std::thread::sleep(Duration::from_millis(30));
             drop(victim);
             victims += 1;
@@ -213,24 +212,24 @@ fn holders_that_are_killed_lose_nothing_of_what_others_record() {
     });
     for n in 0..3 {
         let name = format!("worker{n}");
-        let calls = world.json_lines(&["log", &name, "--calls"]);
+        let calls = program.json_lines(&["log", &name, "--calls"]);
         assert_eq!(calls.len(), CALLS);
         assert!(calls.iter().all(|call| call["status"] == "ok"));
-        assert_eq!(world.printed(&["ls", &name]).lines().count(), CALLS);
+        assert_eq!(program.printed(&["ls", &name]).lines().count(), CALLS);
     }
-    assert!(world.printed(&["verify"]).contains("all is as the events say"));
+    assert!(program.printed(&["verify"]).contains("all is as the events say"));
 }
 
 #[test]
-fn a_name_is_given_once_among_processes() {
-    let world = World::new();
-    let _holder = sleeper(&world, "held");
-    let empty = world.file("same.jsonl", "");
+fn session_name_is_unique_across_processes() {
+    let program = Program::new();
+    let _holder = sleeper(&program, "held");
+    let empty = program.file("same.jsonl", "");
     let ran: Vec<String> = std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..6).map(|_| scope.spawn(|| world.run(&["run", &empty]))).collect();
+        let runs: Vec<_> = (0..6).map(|_| scope.spawn(|| program.run(&["run", &empty]))).collect();
         runs.into_iter().map(|run| run.join().unwrap()).collect()
     });
-    let names: serde_json::Value = serde_json::from_str(&world.printed(&["sessions", "--json"])).unwrap();
+    let names: serde_json::Value = serde_json::from_str(&program.printed(&["sessions", "--json"])).unwrap();
     let mut names: Vec<&str> = names.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     names.dedup();
@@ -239,8 +238,8 @@ fn a_name_is_given_once_among_processes() {
 }
 
 /// Makes a call through a server's socket, so that the server has the session's workspace.
-fn call_through_server(world: &World, session: &str, body: &serde_json::Value) -> String {
-    let mut stream = UnixStream::connect(world.data().join("http.sock")).unwrap();
+fn call_through_server(program: &Program, session: &str, body: &serde_json::Value) -> String {
+    let mut stream = UnixStream::connect(program.data().join("http.sock")).unwrap();
     let body = body.to_string();
     let length = body.len();
     let head = format!("POST /v1/sessions/{session}/calls HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
@@ -252,89 +251,82 @@ fn call_through_server(world: &World, session: &str, body: &serde_json::Value) -
 }
 
 #[test]
-fn commands_reach_a_session_that_another_process_has() {
-    let world = World::new();
-    world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
-    let server = world.spawn(&["serve"]);
-    for _ in 0..500 {
-        if UnixStream::connect(world.data().join("http.sock")).is_ok() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn commands_are_forwarded_to_session_owner() {
+    let program = Program::new();
+    program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+    let server = program.spawn(&["serve"]);
+    eventually("the server listens", || UnixStream::connect(program.data().join("http.sock")).is_ok());
     let write = json!({ "tool": "write_file", "params": { "file_path": "a.txt", "content": "of the server\n" } });
-    assert!(call_through_server(&world, "box", &write).contains("\"status\":\"ok\""));
+    assert!(call_through_server(&program, "box", &write).contains("\"status\":\"ok\""));
     // The server has the workspace now: the command runs there, and shows here what it prints.
-    assert_eq!(world.printed(&["exec", "box", "--agent", "person", "--", "cat", "a.txt"]), "of the server\n");
-    let failed = world.output(&["exec", "box", "--sh", "--", "echo out; echo err >&2; exit 7"]);
+    assert_eq!(program.printed(&["exec", "box", "--agent", "person", "--", "cat", "a.txt"]), "of the server\n");
+    let failed = program.output(&["exec", "box", "--sh", "--", "echo out; echo err >&2; exit 7"]);
     assert_eq!(failed.status.code(), Some(7));
     assert_eq!((failed.stdout.as_slice(), failed.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
-    let calls = world.json_lines(&["log", "box", "--calls"]);
+    let calls = program.json_lines(&["log", "box", "--calls"]);
     assert_eq!(calls[1]["agent"], "person");
-    let ran = world.run(&["run", &script(&world, "more", 2), "--session", "box", "--agent", "scripted"]);
+    let ran = program.run(&["run", &script(&program, "more", 2), "--session", "box", "--agent", "scripted"]);
     assert!(ran.contains("2 ok") && ran.ends_with("[exit 0]"), "{ran}");
-    world.printed(&["clone", "box", "--name", "child"]);
-    let child = world.file("child.jsonl", json!({ "tool": "rm", "params": { "path": "more-0" } }).to_string());
-    world.printed(&["run", &child, "--session", "child"]);
-    let merged = world.printed(&["merge", "child"]);
+    program.printed(&["clone", "box", "--name", "child"]);
+    let child = program.file("child.jsonl", json!({ "tool": "rm", "params": { "path": "more-0" } }).to_string());
+    program.printed(&["run", &child, "--session", "child"]);
+    let merged = program.printed(&["merge", "child"]);
     assert!(merged.contains("removed  more-0") && merged.contains("merged 1 entry into box"), "{merged}");
-    assert_eq!(world.printed(&["exec", "box", "--", "ls"]), "a.txt\nmore-1\n");
-    let head = world.json(&["state", "box"])["seq"].as_u64().unwrap();
+    assert_eq!(program.printed(&["exec", "box", "--", "ls"]), "a.txt\nmore-1\n");
+    let head = program.json(&["state", "box"])["seq"].as_u64().unwrap();
     let to = format!("-{}", head - 4);
-    let rewound = world.printed(&["rewind", "box", "--to", &to]);
+    let rewound = program.printed(&["rewind", "box", "--to", &to]);
     assert!(rewound.contains("gone     more-1") && rewound.contains("session box is back at 4"), "{rewound}");
-    assert_eq!(world.printed(&["exec", "box", "--", "ls"]), "a.txt\n");
-    assert!(world.run(&["remove", "box", "--yes"]).ends_with("[exit 4]"), "the server has it");
-    let made = world.json_lines(&["log", "box", "--calls"]).len();
-    let slow = world.spawn(&["exec", "box", "--", "sleep", "60"]);
-    while world.json_lines(&["log", "box", "--calls"]).len() <= made {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    assert_eq!(program.printed(&["exec", "box", "--", "ls"]), "a.txt\n");
+    assert!(program.run(&["remove", "box", "--yes"]).ends_with("[exit 4]"), "the server has it");
+    let made = program.json_lines(&["log", "box", "--calls"]).len();
+    let slow = program.spawn(&["exec", "box", "--", "sleep", "60"]);
+    eventually("the call has begun", || program.json_lines(&["log", "box", "--calls"]).len() > made);
     drop(server);
     let ended = { slow }.0.wait().unwrap();
     assert_eq!(ended.code(), Some(1), "the process that ran the call is gone");
-    assert!(world.printed(&["exec", "box", "--", "cat", "a.txt"]).contains("of the server"));
-    let calls = world.json_lines(&["log", "box", "--calls"]);
+    assert!(program.printed(&["exec", "box", "--", "cat", "a.txt"]).contains("of the server"));
+    let calls = program.json_lines(&["log", "box", "--calls"]);
     assert_eq!(calls[made]["status"], "interrupted");
 }
 
 #[test]
-fn a_holder_that_is_stopped_is_named_and_the_store_is_there_again_when_it_goes_on() {
+fn store_owner_stopped_is_named_until_it_continues() {
     use rustix::process::{Pid, Signal, kill_process};
-    let world = World::with_story();
-    let holder = sleeper(&world, "held");
+    let program = Program::with_story();
+    let holder = sleeper(&program, "held");
     let process = Pid::from_child(&holder.0);
     kill_process(process, Signal::STOP).unwrap();
-    let more = script(&world, "more", 1);
+    let more = script(&program, "more", 1);
     // Who only looks reads beside it.
-    assert!(world.printed(&["ls", "story"]).contains("src/"));
-    let refused = world.run(&["run", &more]);
+    assert!(program.printed(&["ls", "story"]).contains("src/"));
+    let refused = program.run(&["run", &more]);
     kill_process(process, Signal::CONT).unwrap();
     assert!(refused.contains(&format!("process {}", holder.0.id())) && refused.ends_with("[exit 4]"), "{refused}");
-    assert!(world.printed(&["run", &more]).contains("1 ok"));
+    assert!(program.printed(&["run", &more]).contains("1 ok"));
 }
 
 #[test]
-fn a_store_that_another_user_has_is_refused() {
+fn store_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return report_skip("another user takes root");
     }
-    let (other, world) = (65_534, World::new());
+    let (other, program) = (65_534, Program::new());
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let program = place.path().join("foldspace");
+    let copy = place.path().join("foldspace");
     // Not by this process: what another test starts meanwhile would have the copy open for writing.
-    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_foldspace")).arg(&program).status().unwrap().success());
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_foldspace")).arg(&copy).status().unwrap().success());
     let data = place.path().join("data");
     std::fs::create_dir(&data).unwrap();
     chown(&data, Some(other), Some(other)).unwrap();
-    let mut served = Command::new(&program);
+    let mut served = Command::new(&copy);
     served.env_clear().env("HOME", &data).arg("--data").arg(&data).arg("serve").uid(other).gid(other);
     let mut served = Running(served.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
     assert!(line(&mut served).starts_with("serving on "));
     let data = data.display().to_string();
-    for asked in [&["serve"][..], &["run", &world.file("none.jsonl", "")]] {
-        let refused = world.run(&[&["--data", &data], asked].concat());
+    for asked in [&["serve"][..], &["run", &program.file("none.jsonl", "")]] {
+        let refused = program.run(&[&["--data", &data], asked].concat());
         assert!(refused.contains(&format!("user {other}")) && refused.ends_with("[exit 4]"), "{asked:?}: {refused}");
     }
 }

@@ -7,7 +7,7 @@ use foldspace::{Event, LocalStore, LocalStoreOptions, NewSession, Registry, Sess
 use insta::assert_snapshot;
 use serde::{Deserialize, Serialize};
 
-use super::World;
+use crate::rig::{Program, told};
 
 /// How a newer program would begin a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,56 +21,56 @@ impl Event for Newer {
 }
 
 #[test]
-fn a_session_of_a_newer_program_is_not_opened_as_another() {
+fn session_of_newer_program_is_not_opened() {
     use foldspace::{Commit, EventStore, Expected, SessionId, Timestamp};
-    let world = World::with_story();
-    let store = LocalStore::open(world.data(), LocalStoreOptions::default()).unwrap();
+    let program = Program::with_story();
+    let store = LocalStore::open(program.data(), LocalStoreOptions::default()).unwrap();
     let id = SessionId::from_bytes([0xab; 16]);
     let mut commit = Commit::new(id, Timestamp(0)).expecting(Expected::NoSession);
     commit.push(&Newer { place: "moon".to_owned() }).unwrap();
     store.submit(commit).unwrap().wait().unwrap();
     drop(store);
     let name = &id.to_string()[..12];
-    let script = world.file("more.jsonl", r#"{"tool": "ls"}"#);
+    let script = program.file("more.jsonl", r#"{"tool": "ls"}"#);
     for refused in [&["exec", name, "--", "ls"][..], &["shell", name], &["run", &script, "--session", name]] {
-        let told = world.run(refused);
+        let told = program.run(refused);
         assert!(told.contains("how session") && told.ends_with("[exit 5]"), "{refused:?}: {told}");
     }
-    assert_eq!(world.json_lines(&["log", name]).len(), 1, "nothing was added to it");
-    let removed = world.run(&["remove", name, "--yes"]);
+    assert_eq!(program.json_lines(&["log", name]).len(), 1, "nothing was added to it");
+    let removed = program.run(&["remove", name, "--yes"]);
     assert!(removed.contains("its files are left") && removed.ends_with("[exit 0]"), "{removed}");
 }
 
 #[test]
-fn a_directory_whose_name_is_no_text_is_used_itself() {
-    let world = World::new();
-    let odd = world.path("").join(OsStr::from_bytes(b"odd-\xff"));
+fn directory_with_non_utf8_name_is_used() {
+    let program = Program::new();
+    let odd = program.path("").join(OsStr::from_bytes(b"odd-\xff"));
     std::fs::create_dir(&odd).unwrap();
     std::fs::write(odd.join("kept.txt"), "kept\n").unwrap();
-    let script = world.file("odd.jsonl", r#"{"tool": "read_file", "params": {"file_path": "kept.txt"}}"#);
-    let mut run = world.command(&["run", &script, "--backend", "host", "--dir"]);
-    let ran = super::told(&run.arg(&odd).output().unwrap());
+    let script = program.file("odd.jsonl", r#"{"tool": "read_file", "params": {"file_path": "kept.txt"}}"#);
+    let mut run = program.command(&["run", &script, "--backend", "host", "--dir"]);
+    let ran = told(&run.arg(&odd).output().unwrap());
     assert!(ran.ends_with("[exit 0]"), "{ran}");
-    world.printed(&["exec", "odd", "--", "touch", "made"]);
+    program.printed(&["exec", "odd", "--", "touch", "made"]);
     assert!(odd.join("made").exists());
 }
 
 #[test]
-fn a_file_says_not_by_itself_what_of_this_machine_is_used() {
-    let world = World::new();
-    let script = world.file("s.jsonl", "");
-    let mine = world.path("mine").to_string_lossy().into_owned();
+fn imported_session_gets_no_host_access() {
+    let program = Program::new();
+    let script = program.file("s.jsonl", "");
+    let mine = program.path("mine").to_string_lossy().into_owned();
     std::fs::create_dir(&mine).unwrap();
-    world.printed(&["run", &script, "--session", "own", "--backend", "host", "--dir", &mine]);
-    world.printed(&["run", &script, "--session", "plain", "--backend", "host"]);
-    let sessions = Sessions::open(world.data(), Registry::standard()).unwrap();
+    program.printed(&["run", &script, "--session", "own", "--backend", "host", "--dir", &mine]);
+    program.printed(&["run", &script, "--session", "plain", "--backend", "host"]);
+    let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
     let options = serde_json::json!({ "connection": "tcp://evil:1", "image": "evil", "pull": true, "network": true });
     sessions.create(NewSession { name: Some("box".into()), backend: Some("podman".into()), options }).unwrap();
     sessions.close();
     for name in ["own", "plain", "box"] {
-        world.printed(&["export", name, &format!("{name}.fold")]);
+        program.printed(&["export", name, &format!("{name}.fold")]);
     }
-    let there = |arguments: &[&str]| world.run(&[&["--data", "there", "import"], arguments].concat());
+    let there = |arguments: &[&str]| program.run(&[&["--data", "there", "import"], arguments].concat());
     assert_snapshot!(there(&["own.fold"]), @"
     error: the session was not imported: its workspace would use the directory [dir]/mine
     hint: if you know where the file is from, --trust-workspace takes it
@@ -81,7 +81,7 @@ fn a_file_says_not_by_itself_what_of_this_machine_is_used() {
     hint: if you know where the file is from, --trust-workspace takes it
     [exit 2]
     ");
-    assert_snapshot!(world.run(&["--data", "there", "sessions"]), @"
+    assert_snapshot!(program.run(&["--data", "there", "sessions"]), @"
     no sessions
     [exit 0]
     ");
@@ -91,55 +91,55 @@ fn a_file_says_not_by_itself_what_of_this_machine_is_used() {
 }
 
 #[test]
-fn a_session_that_can_not_be_used_is_not_left() {
-    let world = World::with_story();
-    let script = world.file("s.jsonl", "");
-    let ran = world.run(&["run", &script, "--backend", "host", "--dir", "/"]);
+fn failed_create_leaves_no_session() {
+    let program = Program::with_story();
+    let script = program.file("s.jsonl", "");
+    let ran = program.run(&["run", &script, "--backend", "host", "--dir", "/"]);
     assert!(ran.ends_with("[exit 6]"), "{ran}");
-    let nowhere = world.path("nowhere").to_string_lossy().into_owned();
-    let ran = world.run(&["run", &script, "--backend", "host", "--mount", &nowhere]);
+    let nowhere = program.path("nowhere").to_string_lossy().into_owned();
+    let ran = program.run(&["run", &script, "--backend", "host", "--mount", &nowhere]);
     assert!(!ran.ends_with("[exit 0]"), "{ran}");
-    assert_eq!(world.json(&["sessions"]).as_array().unwrap().len(), 1);
-    let left = std::fs::read_dir(world.data().join("workspaces")).into_iter().flatten().count();
+    assert_eq!(program.json(&["sessions"]).as_array().unwrap().len(), 1);
+    let left = std::fs::read_dir(program.data().join("workspaces")).into_iter().flatten().count();
     assert_eq!(left, 0);
 }
 
 #[test]
-fn a_session_goes_with_its_files_or_not_at_all() {
-    let world = World::new();
-    let script = world.file("s.jsonl", "");
-    world.printed(&["run", &script, "--backend", "host"]);
-    let place = world.data().join("workspaces");
+fn remove_takes_session_and_files_or_neither() {
+    let program = Program::new();
+    let script = program.file("s.jsonl", "");
+    program.printed(&["run", &script, "--backend", "host"]);
+    let place = program.data().join("workspaces");
     let own = std::fs::read_dir(&place).unwrap().next().unwrap().unwrap().path();
     // What is no directory can't be removed as one.
-    std::fs::rename(&own, world.path("aside")).unwrap();
+    std::fs::rename(&own, program.path("aside")).unwrap();
     std::fs::write(&own, "").unwrap();
-    assert_snapshot!(world.run(&["remove", "s", "--yes"]), @"
+    assert_snapshot!(program.run(&["remove", "s", "--yes"]), @"
     error: the host workspace failed: can't remove [dir]/data/workspaces/[session]: Not a directory (os error 20)
     hint: `foldspace doctor` tells what works here
     [exit 6]
     ");
-    assert!(world.printed(&["sessions"]).contains('s'));
+    assert!(program.printed(&["sessions"]).contains('s'));
     std::fs::remove_file(&own).unwrap();
-    std::fs::rename(world.path("aside"), &own).unwrap();
-    world.printed(&["remove", "s", "--yes"]);
+    std::fs::rename(program.path("aside"), &own).unwrap();
+    program.printed(&["remove", "s", "--yes"]);
     assert!(!own.exists());
     std::fs::create_dir(&own).unwrap();
-    let told = world.run(&["gc", "--engine", "unix:///nowhere.sock"]);
+    let told = program.run(&["gc", "--engine", "unix:///nowhere.sock"]);
     assert!(told.contains("has files of a session that is not there any more") && own.exists(), "{told}");
     assert!(told.contains("note: containers were not looked for: ") && told.ends_with("[exit 0]"), "{told}");
 }
 
 #[test]
-fn what_can_not_be_is_refused_before_anything_is_done() {
-    let world = World::with_story();
-    let (long, script) = ("n".repeat(70_000), world.file("s.jsonl", ""));
+fn wrong_options_are_refused_first() {
+    let program = Program::with_story();
+    let (long, script) = ("n".repeat(70_000), program.file("s.jsonl", ""));
     let memory = ["run", &script, "--backend", "podman", "--memory", "17592186044416"];
     for wrong in [&memory[..], &["exec", "story", "--agent", &long, "--", "ls"], &["shell", "story", "--agent", ""]] {
-        let told = world.run(wrong);
+        let told = program.run(wrong);
         assert!(told.contains("error: invalid value") && told.ends_with("[exit 2]"), "{told}");
     }
-    let fed = |input: &[u8]| world.fed(&["exec", "story", "-i", "--", "cat"], input);
+    let fed = |input: &[u8]| program.fed(&["exec", "story", "-i", "--", "cat"], input);
     assert_snapshot!(fed("\u{20ac}".repeat(64_001).as_bytes()), @"
     error: standard input has more than 48000 characters
     hint: put it into a file of the workspace, and let the command read that

@@ -7,12 +7,12 @@ use std::time::Duration;
 use foldspace::http::ServerLimits;
 use serde_json::{Value, json};
 
-use super::{LONG, Served, TOKEN};
+use crate::rig::{PATIENCE, Server, TOKEN};
 
 /// Gives what the server says to these bytes until it closes. It need not say anything; it must not go on waiting.
-fn told_to(served: &Served, bytes: &[u8]) -> String {
+fn told_to(served: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(served.address).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     drop(stream.write_all(bytes));
     let mut said = Vec::new();
     if let Err(error) = stream.read_to_end(&mut said) {
@@ -22,7 +22,7 @@ fn told_to(served: &Served, bytes: &[u8]) -> String {
 }
 
 /// Gives the status of the answer to a `GET` with the token and these lines.
-fn status(served: &Served, target: &str, lines: &str) -> u16 {
+fn status(served: &Server, target: &str, lines: &str) -> u16 {
     let head = format!("GET {target} HTTP/1.1\r\nauthorization: Bearer {TOKEN}\r\nconnection: close\r\n{lines}\r\n");
     let said = told_to(served, head.as_bytes());
     said.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{lines}: {said}"))
@@ -30,7 +30,7 @@ fn status(served: &Served, target: &str, lines: &str) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn host_that_is_no_name_of_the_server_is_refused() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     let own = served.address.to_string();
     for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]", "[::1]:80", "10.0.0.1:1", "box.example", &own] {
         assert_eq!(status(&served, "/v1/sessions", &format!("host: {host}\r\n")), 200, "{host}");
@@ -71,7 +71,7 @@ async fn host_that_is_no_name_of_the_server_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn origin_of_another_page_is_refused() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     let others =
         ["null", "file://", "", "http://localhost.evil.example", "http://localhost:1", "https://", "localhost", "*"];
     for origin in others {
@@ -89,7 +89,7 @@ async fn origin_of_another_page_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn target_of_another_host_is_refused() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     assert_eq!(status(&served, "http://localhost/v1/sessions", "host: localhost\r\n"), 200);
     for target in
         ["http://evil.example/v1/sessions", "http://localhost:1/v1/sessions", "http://x@localhost/v1/sessions"]
@@ -101,7 +101,7 @@ async fn target_of_another_host_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn head_beyond_64_kib_is_refused() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     let status = |bytes: usize| {
         let lines = format!("host: localhost\r\nx-long: {}\r\n", "x".repeat(bytes));
         status(&served, "/v1/sessions", &lines)
@@ -116,7 +116,7 @@ async fn head_beyond_64_kib_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn token_elsewhere_or_spelt_otherwise_is_refused() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     let no = "x".repeat(32);
     for lines in [
         String::new(),
@@ -141,7 +141,7 @@ async fn token_elsewhere_or_spelt_otherwise_is_refused() {
 /// A request that is not HTTP, or is two requests to two readers, is refused, and nothing behind it is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_request_ends_the_connection() {
-    let served = Served::with(ServerLimits { head: Duration::from_millis(500), ..ServerLimits::default() }).await;
+    let served = Server::with(ServerLimits { head: Duration::from_millis(500), ..ServerLimits::default() }).await;
     let second = format!("GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     let post = format!(
         "POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\n"
@@ -178,11 +178,11 @@ async fn malformed_request_ends_the_connection() {
 /// Clients that have not shown the token, and say nothing, or have said something.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_strangers_do_not_keep_out_a_client_with_the_token() {
-    let limits = ServerLimits { connections: 16, first: LONG, head: 2 * LONG, ..ServerLimits::default() };
-    let served = Served::with(limits).await;
+    let limits = ServerLimits { connections: 16, first: PATIENCE, head: 2 * PATIENCE, ..ServerLimits::default() };
+    let served = Server::with(limits).await;
     let mut idle = Vec::new();
     let mut known = TcpStream::connect(served.address).unwrap();
-    known.set_read_timeout(Some(LONG)).unwrap();
+    known.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!("GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     let mut asked = || {
         known.write_all(request.as_bytes()).unwrap();
@@ -209,7 +209,7 @@ async fn idle_strangers_do_not_keep_out_a_client_with_the_token() {
     let authorization = format!("Bearer {TOKEN}");
     let headers = [("authorization", authorization.as_str())];
     for _ in 0..20 {
-        let answer = tokio::time::timeout(LONG / 2, served.ask_tcp("/v1/sessions", &headers)).await.unwrap();
+        let answer = tokio::time::timeout(PATIENCE / 2, served.ask_tcp("/v1/sessions", &headers)).await.unwrap();
         assert_eq!(answer.status, 200);
     }
     asked();
@@ -217,12 +217,12 @@ async fn idle_strangers_do_not_keep_out_a_client_with_the_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stranger_that_says_nothing_is_closed_early() {
-    let limits = ServerLimits { first: Duration::from_millis(50), head: 2 * LONG, ..ServerLimits::default() };
-    let served = Served::with(limits).await;
+    let limits = ServerLimits { first: Duration::from_millis(50), head: 2 * PATIENCE, ..ServerLimits::default() };
+    let served = Server::with(limits).await;
     let mut silent = TcpStream::connect(served.address).unwrap();
-    silent.set_read_timeout(Some(LONG)).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut owners = std::os::unix::net::UnixStream::connect(&served.socket).unwrap();
-    owners.set_read_timeout(Some(LONG)).unwrap();
+    owners.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0, "closed, or reset");
     owners.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     assert_eq!(owners.read(&mut [0]).unwrap(), 1, "who owns the server may think");
@@ -230,7 +230,7 @@ async fn stranger_that_says_nothing_is_closed_early() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pipelined_calls_run_in_order() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     served.session("demo").await;
     let mut bytes = Vec::new();
     for round in 0..10 {
@@ -261,7 +261,7 @@ async fn pipelined_calls_run_in_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_query_parameter_is_refused_at_every_path() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     served.session("demo").await;
     let description: Value = serde_json::from_str(&foldspace::http::openapi()).unwrap();
     let mut tried = 0;
@@ -286,7 +286,7 @@ async fn unknown_query_parameter_is_refused_at_every_path() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_and_paths_never_lead_out() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
     for name in [

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use super::{Answer, LONG, Served};
+use crate::rig::{Answer, PATIENCE, Server, sent, taken};
 
 /// What a request must not come to.
 fn check(answer: &Answer, kind: &str, what: &str) {
@@ -20,8 +20,8 @@ fn check(answer: &Answer, kind: &str, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_values_are_refused() {
-    let served = Served::begin().await;
+async fn http_wrong_values_are_refused() {
+    let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
     served.write("demo", "b.txt").await;
@@ -91,8 +91,8 @@ async fn wrong_values_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_places_are_refused() {
-    let served = Served::begin().await;
+async fn http_wrong_paths_are_refused() {
+    let served = Server::begin().await;
     served.session("demo").await;
     for (kind, path) in [
         ("no_route", "/"),
@@ -135,15 +135,15 @@ async fn wrong_places_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_json_is_refused() {
-    let served = Served::begin().await;
+async fn http_body_that_is_no_json_is_refused() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let post = async |body: &[u8], media: &str| {
         let stream = UnixStream::connect(&served.socket).await.unwrap();
         let headers = [("content-type", media)];
         let io = hyper_util::rt::TokioIo::new(stream);
         let path = "/v1/sessions/demo/calls";
-        super::taken(super::sent(io, "POST", path, body.to_vec().into(), &headers).await).await
+        taken(sent(io, "POST", path, body.to_vec().into(), &headers).await).await
     };
     let deep = [b"[".repeat(200_000), b"]".repeat(200_000)].concat();
     let bodies: [&[u8]; 8] = [
@@ -172,8 +172,8 @@ async fn what_is_no_json_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_http_is_refused() {
-    let served = Served::begin().await;
+async fn http_request_that_is_no_http_is_refused() {
+    let served = Server::begin().await;
     let raws: [&[u8]; 8] = [
         b"\r\n\r\nHELO\r\n\r\n",
         b"GET\r\n\r\n",
@@ -198,9 +198,9 @@ async fn what_is_no_http_is_refused() {
 
 /// What the server says to these bytes. It may close before all of them were sent, and need not say anything; it must
 /// not go on waiting.
-fn told_to(served: &Served, bytes: &[u8]) -> Vec<u8> {
+fn told_to(served: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut stream = std::os::unix::net::UnixStream::connect(&served.socket).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let sent = stream.write_all(bytes);
     drop(sent.and_then(|()| stream.shutdown(std::net::Shutdown::Write)));
     let mut said = Vec::new();

@@ -1,26 +1,25 @@
 //! Tool calls: their output as it comes, questions, being taken back.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use foldspace::CallStatus;
 use foldspace::http::{CallEvent, CallRequest, ClientError};
 use serde_json::{Value, json};
 
-use super::{LONG, Served};
+use crate::rig::{PATIENCE, Server, eventually_async};
 
 fn shell(command: &str) -> CallRequest {
     let params = json!({ "command": command }).as_object().unwrap().clone();
     CallRequest { tool: "shell_execute".to_owned(), params, ..CallRequest::default() }
 }
 
-async fn hosted(served: &Served) {
+async fn hosted(served: &Server) {
     let begun = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo", "backend": "host" }))).await;
     assert_eq!(begun.status, 201, "{begun:?}");
 }
 
 /// What came of a call, until it has ended.
-async fn events(served: &Served, mut request: CallRequest, allowed: bool) -> (Vec<CallEvent>, Value) {
+async fn events(served: &Server, mut request: CallRequest, allowed: bool) -> (Vec<CallEvent>, Value) {
     request.auto_confirm = allowed;
     let mut seen = Vec::new();
     let outcome = served.client().call("demo", &request, |event| seen.push(event)).await.unwrap();
@@ -28,8 +27,8 @@ async fn events(served: &Served, mut request: CallRequest, allowed: bool) -> (Ve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_comes_before_the_outcome() {
-    let served = Served::begin().await;
+async fn call_stream_sends_output_before_outcome() {
+    let served = Server::begin().await;
     hosted(&served).await;
     let (seen, outcome) = events(&served, shell("printf 'one\\n'; printf '\\377' >&2; echo two > f"), true).await;
     assert!(matches!(seen[0], CallEvent::Begun(2)), "{seen:?}");
@@ -45,8 +44,8 @@ async fn output_comes_before_the_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_asked_of_who_streams_and_anybody_may_answer() {
-    let served = Served::begin().await;
+async fn call_question_is_streamed_and_anyone_answers() {
+    let served = Server::begin().await;
     hosted(&served).await;
     let path = "/v1/sessions/demo/calls";
     let early = served.ask("POST", &format!("{path}/2/answer"), Some(&json!({ "answer": "once" }))).await;
@@ -65,7 +64,7 @@ async fn a_question_is_asked_of_who_streams_and_anybody_may_answer() {
             };
             client.call("demo", &shell("uname"), seen).await
         });
-        let question = tokio::time::timeout(LONG, question).await.unwrap().unwrap();
+        let question = tokio::time::timeout(PATIENCE, question).await.unwrap().unwrap();
         assert_eq!((&question["command"], &question["programs"]), (&json!("uname"), &json!(["uname"])));
         let place = format!("{path}/{}/answer", question["call"]);
         let wrong = served.ask("POST", &place, Some(&json!({ "answer": "yes" }))).await;
@@ -82,8 +81,8 @@ async fn a_question_is_asked_of_who_streams_and_anybody_may_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_stream_a_question_is_refused_and_says_whom_to_ask() {
-    let served = Served::begin().await;
+async fn call_question_without_stream_is_refused_with_hint() {
+    let served = Server::begin().await;
     hosted(&served).await;
     let call = json!({ "tool": "shell_execute", "params": { "command": "uname" } });
     let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await.json();
@@ -96,8 +95,8 @@ async fn without_a_stream_a_question_is_refused_and_says_whom_to_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_says_how_much_of_its_files_is_kept() {
-    let served = Served::begin().await;
+async fn call_reports_capture_budget() {
+    let served = Server::begin().await;
     hosted(&served).await;
     let write = |file: &str| shell(&format!("printf %1000d 7 > {file}"));
     for (file, file_bytes, step_bytes, is_kept) in [
@@ -119,23 +118,24 @@ async fn a_call_says_how_much_of_its_files_is_kept() {
     assert_eq!(detail, "keep_step_bytes is 5368709120; at most 4294967296 are allowed");
 }
 
-async fn is_interrupted(served: &Served, call: u64) {
+async fn is_interrupted(served: &Server, call: u64) {
     let path = format!("/v1/sessions/demo/calls/{call}");
-    let told = async {
-        loop {
-            let told = served.ask("GET", &path, None).await;
-            if told.status == 200 && told.json()["finished"].is_u64() {
-                return told.json();
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    let mut status = Value::Null;
+    eventually_async("the call has finished", async || {
+        let told = served.ask("GET", &path, None).await;
+        let has_finished = told.status == 200 && told.json()["finished"].is_u64();
+        if has_finished {
+            status = told.json()["status"].clone();
         }
-    };
-    assert_eq!(tokio::time::timeout(LONG, told).await.unwrap()["status"], "interrupted");
+        has_finished
+    })
+    .await;
+    assert_eq!(status, "interrupted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_goes_away_takes_its_call_back() {
-    let served = Served::begin().await;
+async fn call_of_gone_client_is_cancelled() {
+    let served = Server::begin().await;
     hosted(&served).await;
     let sleep = CallRequest { auto_confirm: true, ..shell("echo here; sleep 600") };
     let (client, printed) = (served.client(), Arc::new(tokio::sync::Notify::new()));
@@ -145,7 +145,7 @@ async fn a_client_that_goes_away_takes_its_call_back() {
             .call("demo", &sleep, |event| _ = matches!(event, CallEvent::Output { .. }).then(|| told.notify_one()))
             .await
     });
-    tokio::time::timeout(LONG, printed.notified()).await.unwrap();
+    tokio::time::timeout(PATIENCE, printed.notified()).await.unwrap();
     call.abort();
     is_interrupted(&served, 2).await;
     // The same of one that only waits for an answer.
@@ -155,15 +155,14 @@ async fn a_client_that_goes_away_takes_its_call_back() {
         let call = json!({ "tool": "shell_execute", "params": { "command": "sleep 600" }, "auto_confirm": true });
         waits.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await
     });
-    let calls = loop {
+    let mut calls = Vec::new();
+    eventually_async("the second call has begun", async || {
         let begun = served.ask("GET", "/v1/sessions/demo/state/ToolCalls", None).await.json();
-        let calls = begun["calls"].as_array().cloned().unwrap_or_default();
+        calls = begun["calls"].as_array().cloned().unwrap_or_default();
         // The first one was taken back above.
-        if calls.len() > 1 && served.face.hub().calls_under_way() == 1 {
-            break calls;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    };
+        calls.len() > 1 && served.face.hub().calls_under_way() == 1
+    })
+    .await;
     plain.abort();
     is_interrupted(&served, calls.last().unwrap()["call"].as_u64().unwrap()).await;
     served.face.hub().calls_ended().await;
@@ -173,8 +172,8 @@ async fn a_client_that_goes_away_takes_its_call_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn anybody_may_take_a_call_back() {
-    let served = Served::begin().await;
+async fn call_is_cancelled_by_any_client() {
+    let served = Server::begin().await;
     hosted(&served).await;
     assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 404);
     let sleep = CallRequest { auto_confirm: true, ..shell("sleep 600") };
@@ -183,14 +182,14 @@ async fn anybody_may_take_a_call_back() {
     let call = tokio::spawn(async move {
         client.call("demo", &sleep, |event| _ = matches!(event, CallEvent::Begun(_)).then(|| told.notify_one())).await
     });
-    tokio::time::timeout(LONG, begun.notified()).await.unwrap();
+    tokio::time::timeout(PATIENCE, begun.notified()).await.unwrap();
     assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 202);
     assert_eq!(call.await.unwrap().unwrap().status, "interrupted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_agents_call_in_one_session() {
-    let served = Arc::new(Served::begin().await);
+async fn concurrent_calls_of_agents_share_a_session() {
+    let served = Arc::new(Server::begin().await);
     served.session("demo").await;
     let calls: Vec<_> = (0..16)
         .map(|number| {
@@ -212,8 +211,8 @@ async fn several_agents_call_in_one_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_ends_takes_no_calls() {
-    let served = Served::begin().await;
+async fn server_shutting_down_refuses_calls() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let mut events = served.follow("/v1/sessions/demo/events/stream", &[]).await;
     assert_eq!(events.next().await.unwrap().0, Some(1));
@@ -222,7 +221,7 @@ async fn who_ends_takes_no_calls() {
     let call = served.client().call("demo", &shell("true"), |_| ()).await;
     let Err(ClientError::Refused(problem)) = call else { panic!("{call:?}") };
     assert_eq!((problem.status, problem.kind.as_str()), (503, "ending"));
-    served.server.stop(LONG).await;
+    served.server.stop(PATIENCE).await;
     let call = served.client().call("demo", &shell("true"), |_| ()).await;
     assert!(matches!(call, Err(ClientError::Unreachable { .. })), "{call:?}");
 }

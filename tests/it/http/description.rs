@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Served;
+use crate::rig::Server;
 
 const FILE: &str = "docs/openapi.json";
 
 #[tokio::test]
-async fn the_description_is_checked_in() {
+async fn openapi_document_is_checked_in() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
     let text = format!("{}\n", foldspace::http::openapi());
     if std::env::var_os("FOLDSPACE_BLESS").is_some() {
@@ -17,14 +17,14 @@ async fn the_description_is_checked_in() {
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(kept == text, "{FILE} is not what the code says; FOLDSPACE_BLESS=1 writes it anew");
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     let given = served.ask("GET", "/openapi.json", None).await;
     assert_eq!(given.json(), serde_json::from_str::<Value>(&text).unwrap());
 }
 
 #[tokio::test]
-async fn whatever_it_names_is_there() {
-    let served = Served::begin().await;
+async fn openapi_paths_all_exist() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let description: Value = serde_json::from_str(&foldspace::http::openapi()).unwrap();
     let mut operations = 0;
@@ -51,8 +51,8 @@ async fn whatever_it_names_is_there() {
 }
 
 #[tokio::test]
-async fn figures_count_what_was_done() {
-    let served = Served::begin().await;
+async fn metrics_count_calls() {
+    let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
     let text = String::from_utf8(served.ask("GET", "/metrics", None).await.body.to_vec()).unwrap();

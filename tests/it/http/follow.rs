@@ -3,13 +3,13 @@
 use foldspace::{DeleteEntry, EntryPath};
 use serde_json::{Value, json};
 
-use super::Served;
+use crate::rig::Server;
 
 const STREAM: &str = "/v1/sessions/demo/events/stream";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_come_from_any_position_and_as_they_happen() {
-    let served = Served::begin().await;
+async fn event_stream_starts_anywhere_and_goes_live() {
+    let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
     let mut events = served.follow(&format!("{STREAM}?from=3"), &[]).await;
@@ -28,8 +28,8 @@ async fn events_come_from_any_position_and_as_they_happen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_again_misses_nothing() {
-    let served = std::sync::Arc::new(Served::begin().await);
+async fn event_stream_resumes_without_gap() {
+    let served = std::sync::Arc::new(Server::begin().await);
     served.session("demo").await;
     let writer = {
         let served = std::sync::Arc::clone(&served);
@@ -56,8 +56,8 @@ async fn who_comes_again_misses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_position_is_refused() {
-    let served = Served::begin().await;
+async fn event_stream_from_wrong_position_is_refused() {
+    let served = Server::begin().await;
     served.session("demo").await;
     for (query, header) in [("?from=x", ""), ("?from=--1", ""), ("?form=1", ""), ("", "1.5"), ("", "x")] {
         let headers: &[(&str, &str)] = if header.is_empty() { &[] } else { &[("last-event-id", header)] };
@@ -74,8 +74,8 @@ async fn what_is_no_position_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_the_log_fit_together() {
-    let served = Served::begin().await;
+async fn event_pages_fit_together() {
+    let served = Server::begin().await;
     served.session("demo").await;
     for number in 0..10 {
         served.write("demo", &format!("{number}.txt")).await;
@@ -93,9 +93,9 @@ async fn pages_of_the_log_fit_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_slowly_gets_every_event_all_the_same() {
+async fn event_stream_is_complete_for_slow_reader() {
     const EVENTS: u64 = 2000;
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     served.session("demo").await;
     let mut events = served.follow(STREAM, &[]).await;
     assert_eq!(events.next().await.unwrap().0, Some(1));
@@ -111,7 +111,7 @@ async fn who_reads_slowly_gets_every_event_all_the_same() {
     for pending in recorded {
         pending.durable().await.unwrap();
     }
-    // More than waits on the way to a client; after a second it is let go, and read for from the journal later.
+    // The time is the subject: a client that takes nothing for a second is let go, and read for from the journal later.
     tokio::time::sleep(std::time::Duration::from_millis(1300)).await;
     for seq in 2..EVENTS + 2 {
         assert_eq!(events.next().await.unwrap().0, Some(seq));

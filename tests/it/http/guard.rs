@@ -2,11 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::{Served, TOKEN};
+use crate::rig::{Server, TOKEN};
 
 #[tokio::test]
-async fn a_token_is_needed_and_only_that_one_will_do() {
-    let served = Served::begin().await;
+async fn tcp_needs_the_right_token() {
+    let served = Server::begin().await;
     let right = format!("Bearer {TOKEN}");
     let get = async |path: &str, shown: &str| {
         let headers: &[(&str, &str)] = if shown.is_empty() { &[] } else { &[("authorization", shown)] };
@@ -29,8 +29,8 @@ async fn a_token_is_needed_and_only_that_one_will_do() {
 }
 
 #[tokio::test]
-async fn pages_of_other_names_and_origins_are_kept_out() {
-    let served = Served::begin().await;
+async fn foreign_host_and_origin_are_refused() {
+    let served = Server::begin().await;
     let (right, own) = (format!("Bearer {TOKEN}"), served.address.to_string());
     let get = async |path: &str, host: &str, origin: &str| {
         let mut headers = vec![("authorization", right.as_str()), ("host", host)];
@@ -63,8 +63,8 @@ async fn pages_of_other_names_and_origins_are_kept_out() {
 }
 
 #[tokio::test]
-async fn the_unix_socket_is_its_owners() {
-    let served = Served::begin().await;
+async fn unix_socket_is_private() {
+    let served = Server::begin().await;
     let mode = std::fs::metadata(&served.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let headers = [("host", "anything.example")];
@@ -72,7 +72,7 @@ async fn the_unix_socket_is_its_owners() {
 }
 
 #[tokio::test]
-async fn a_socket_may_have_a_long_path() {
+async fn unix_socket_path_may_be_long() {
     let directory = tempfile::tempdir().unwrap();
     let deep = directory.path().join("d".repeat(60)).join("e".repeat(60));
     std::fs::create_dir_all(&deep).unwrap();

@@ -7,12 +7,12 @@ use std::time::Duration;
 use foldspace::http::{HttpOptions, ServerLimits};
 use serde_json::json;
 
-use super::{LONG, Served};
+use crate::rig::{PATIENCE, Server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_opened_and_left_are_closed() {
+async fn idle_connection_is_closed() {
     let limits = ServerLimits { connections: 4, head: Duration::from_millis(100), ..ServerLimits::default() };
-    let served = Served::with(limits).await;
+    let served = Server::with(limits).await;
     let mut left = Vec::new();
     for number in 0..20 {
         let mut stream = UnixStream::connect(&served.socket).unwrap();
@@ -25,12 +25,12 @@ async fn connections_that_are_opened_and_left_are_closed() {
         left.push(stream);
     }
     // More than there is room for; whoever comes behind them is served when they are closed.
-    let answer = tokio::time::timeout(LONG, served.ask("GET", "/healthz", None)).await.unwrap();
+    let answer = tokio::time::timeout(PATIENCE, served.ask("GET", "/healthz", None)).await.unwrap();
     assert_eq!(answer.status, 200);
     for mut stream in left {
         let mut said = Vec::new();
         // Reset or closed: both end it.
-        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         if let Err(error) = stream.read_to_end(&mut said) {
             assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it waits");
         }
@@ -38,9 +38,9 @@ async fn connections_that_are_opened_and_left_are_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_nothing_is_given_up() {
+async fn client_that_reads_nothing_is_disconnected() {
     let limits = ServerLimits { stall: Duration::from_millis(100), ..ServerLimits::default() };
-    let served = Served::with(limits).await;
+    let served = Server::with(limits).await;
     served.session("demo").await;
     let content = "x".repeat(40_000);
     for number in 0..40 {
@@ -51,7 +51,7 @@ async fn who_reads_nothing_is_given_up() {
     // The same file again and again, over one connection, and no answer is read.
     let mut stream = UnixStream::connect(&served.socket).unwrap();
     let request = b"GET /v1/sessions/demo/files/1.txt HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
-    stream.set_write_timeout(Some(LONG)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     // A write fails when the other side has closed.
     let given_up = std::iter::repeat_with(|| stream.write_all(&request)).find_map(Result::err).unwrap();
     assert_ne!(given_up.kind(), std::io::ErrorKind::WouldBlock, "it waits");
@@ -63,14 +63,14 @@ const TAKE_BODIES: [&str; 7] =
     ["", "/demo/calls", "/demo/calls/1/answer", "/demo/children", "/demo/merge", "/demo/rewind", "/demo/bisect"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn body_that_never_comes_times_out() {
     let options = HttpOptions { body_time: Duration::from_millis(100), ..HttpOptions::default() };
-    let served = Served::made(tempfile::tempdir().unwrap(), ServerLimits::default(), options).await;
+    let served = Server::made(tempfile::tempdir().unwrap(), ServerLimits::default(), options).await;
     served.session("demo").await;
     for path in TAKE_BODIES {
         for body in ["content-length: 1000\r\n\r\n{\"tool\": ", "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"] {
             let mut stream = UnixStream::connect(&served.socket).unwrap();
-            stream.set_read_timeout(Some(LONG)).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
             let head = format!("POST /v1/sessions{path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
             stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
             let mut said = String::new();
@@ -82,13 +82,13 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_too_large_is_answered_whoever_still_sends_it() {
-    let served = Served::begin().await;
+async fn body_too_large_is_answered_while_sending() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(5 << 20));
     for path in TAKE_BODIES {
         let mut stream = UnixStream::connect(&served.socket).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!("POST /v1/sessions{path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
         let head = format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n", large.len());
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(large.as_bytes())).unwrap();
@@ -103,7 +103,7 @@ async fn a_body_that_is_too_large_is_answered_whoever_still_sends_it() {
 const LEFT: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_connections_take_no_more_than_their_room() {
+async fn connection_limit_bounds_ten_thousand_clients() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -112,7 +112,7 @@ async fn ten_thousand_connections_take_no_more_than_their_room() {
     assert!(count > 2000, "only {files} files may be open");
     let limits = ServerLimits::default();
     let room = limits.connections;
-    let served = Served::with(limits).await;
+    let served = Server::with(limits).await;
     let mut left = Vec::new();
     for _ in 0..count {
         // Nobody waits until it is taken.
@@ -128,6 +128,6 @@ async fn ten_thousand_connections_take_no_more_than_their_room() {
     }
     assert!(connected > room, "{connected}");
     drop((left, taken));
-    let answer = tokio::time::timeout(LONG, served.ask_tcp("/healthz", &[])).await.unwrap();
+    let answer = tokio::time::timeout(PATIENCE, served.ask_tcp("/healthz", &[])).await.unwrap();
     assert_eq!(answer.status, 200);
 }

@@ -3,19 +3,32 @@
 use std::sync::Arc;
 
 use foldspace::http::{HttpOptions, ServerLimits};
-use foldspace::{LocalStore, NewSession, Registry, Sessions, SnapshotPolicy, SystemClock};
+use foldspace::{
+    Commit, LocalStore, LocalStoreOptions, NewSession, Registry, SessionId, Sessions, SnapshotPolicy, SystemClock,
+    Timestamp,
+};
 use serde_json::{Value, json};
 
-use super::Served;
-use crate::store::{note, small};
+use crate::rig::Server;
+
+/// The smallest segments, unpacked.
+fn small() -> LocalStoreOptions {
+    LocalStoreOptions { segment_bytes: 1 << 20, pack: false, raw_segments: 0, ..LocalStoreOptions::default() }
+}
+
+fn note(session: SessionId, payload: &[u8]) -> Commit {
+    let mut commit = Commit::new(session, Timestamp(1_000));
+    commit.push_encoded("Note", 1, payload).unwrap();
+    commit
+}
 
 fn names(list: &Value) -> Vec<String> {
     list.as_array().unwrap().iter().map(|session| session["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_are_listed_page_by_page() {
-    let served = Served::begin().await;
+async fn session_list_is_paged() {
+    let served = Server::begin().await;
     for name in ["a", "b", "c", "d", "e"] {
         served.session(name).await;
     }
@@ -75,8 +88,8 @@ fn damaged() -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_cant_be_read_hides_no_other() {
-    let served = Served::made(damaged(), ServerLimits::default(), HttpOptions::default()).await;
+async fn session_list_survives_unreadable_session() {
+    let served = Server::made(damaged(), ServerLimits::default(), HttpOptions::default()).await;
     let list = served.ask("GET", "/v1/sessions", None).await.json();
     assert_eq!(names(&list), ["bad", "good"]);
     assert_eq!((&list[0]["calls"], &list[0]["events"], &list[1]["calls"]), (&Value::Null, &json!(2), &json!(0)));
@@ -88,8 +101,8 @@ async fn a_session_that_cant_be_read_hides_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_means_whoever_has_it_now() {
-    let served = Served::begin().await;
+async fn session_name_follows_its_present_owner() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let id = async || served.ask("GET", "/v1/sessions/demo", None).await.json()["session"].as_str().unwrap().to_owned();
     let first = id().await;

@@ -1,18 +1,17 @@
 //! Output of calls for clients that are slow, or read none.
 
 use std::sync::mpsc;
-use std::time::Duration;
 
 use foldspace::http::{CallEvent, CallRequest};
 use serde_json::json;
 
-use super::{LONG, Served};
+use crate::rig::{PATIENCE, Server, eventually, eventually_stuck};
 
 /// Bytes that a command prints: more than waits anywhere on the way.
 const PRINTED: usize = 24 << 20;
 
-async fn hosted() -> Served {
-    let served = Served::begin().await;
+async fn hosted() -> Server {
+    let served = Server::begin().await;
     let begun = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo", "backend": "host" }))).await;
     assert_eq!(begun.status, 201, "{begun:?}");
     served
@@ -30,14 +29,13 @@ fn shell(command: &str) -> CallRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_wants_all_output_misses_none_however_slow() {
+async fn all_output_is_complete_for_slow_client() {
     let served = hosted().await;
     let (mut length, mut missed) = (0, 0);
     let seen = |event| match event {
         CallEvent::Output { bytes, .. } => {
             if length == 0 {
-                // The command goes on meanwhile, until nothing takes what it prints.
-                std::thread::sleep(Duration::from_millis(300));
+                eventually_stuck(&format!("head -c {PRINTED} /dev/zero"));
             }
             length += bytes.len();
         }
@@ -50,7 +48,7 @@ async fn who_wants_all_output_misses_none_however_slow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_waits_for_its_client_can_be_taken_back() {
+async fn call_blocked_on_its_client_can_be_cancelled() {
     let served = hosted().await;
     let (client, (tell, told), (go_on, waits)) = (served.client(), mpsc::channel(), mpsc::channel::<()>());
     let call = tokio::spawn(async move {
@@ -66,14 +64,9 @@ async fn a_command_that_waits_for_its_client_can_be_taken_back() {
         };
         client.call("demo", &shell("yes"), seen).await
     });
-    tokio::task::spawn_blocking(move || told.recv_timeout(LONG).unwrap()).await.unwrap();
+    tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE).unwrap()).await.unwrap();
     assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 202);
-    let ended = async {
-        while served.face.hub().calls_under_way() > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(LONG, ended).await.unwrap();
+    eventually("the call has ended", || served.face.hub().calls_under_way() == 0);
     assert_eq!(served.ask("GET", "/v1/sessions/demo/calls/2", None).await.json()["status"], "interrupted");
     drop(go_on);
     call.await.unwrap().unwrap();

@@ -3,11 +3,11 @@
 use foldspace::LocalStore;
 use serde_json::{Value, json};
 
-use super::Served;
+use crate::rig::Server;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_begins_is_listed_and_goes() {
-    let served = Served::begin().await;
+async fn session_is_created_listed_and_removed() {
+    let served = Server::begin().await;
     let begun = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).await;
     let id = begun.json()["session"].as_str().unwrap().to_owned();
     assert_eq!((begun.status, begun.header("location")), (201, format!("/v1/sessions/{id}").as_str()));
@@ -27,8 +27,8 @@ async fn a_session_begins_is_listed_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn states_and_files_are_given_at_any_position() {
-    let served = Served::begin().await;
+async fn state_and_files_are_served_at_any_seq() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let first = served.write("demo", "a.txt").await["finished"].as_u64().unwrap();
     served.write("demo", "dir/b c.txt").await;
@@ -77,8 +77,8 @@ async fn states_and_files_are_given_at_any_position() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn children_begin_and_are_merged_and_a_session_goes_back() {
-    let served = Served::begin().await;
+async fn children_are_created_merged_and_session_rewound() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let first = served.write("demo", "a.txt").await["finished"].as_u64().unwrap();
     let post = async |path: &str, body: Value| served.ask("POST", &format!("/v1/sessions/{path}"), Some(&body)).await;
@@ -122,8 +122,8 @@ async fn children_begin_and_are_merged_and_a_session_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_session_denies_is_denied_in_its_copies() {
-    let served = Served::begin().await;
+async fn denied_commands_stay_denied_in_children() {
+    let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
     served.write("demo", "b.txt").await;
@@ -136,8 +136,8 @@ async fn what_a_session_denies_is_denied_in_its_copies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn host_directories_are_those_that_the_server_allows() {
-    let served = Served::begin().await;
+async fn host_directory_outside_allowed_roots_is_refused() {
+    let served = Server::begin().await;
     let source = served.directory.path().join("source");
     std::fs::create_dir(&source).unwrap();
     std::fs::write(source.join("x.txt"), "x").unwrap();
@@ -153,8 +153,8 @@ async fn host_directories_are_those_that_the_server_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_the_host_is_where_it_was_when_it_was_allowed() {
-    let served = Served::begin().await;
+async fn host_directory_swapped_for_link_is_refused() {
+    let served = Server::begin().await;
     let (root, outside) = (served.directory.path().canonicalize().unwrap(), tempfile::tempdir().unwrap());
     let (inside, link) = (root.join("inside"), root.join("link"));
     std::fs::create_dir(&inside).unwrap();
@@ -184,8 +184,8 @@ async fn a_directory_of_the_host_is_where_it_was_when_it_was_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_a_workspace_is_told() {
-    let served = Served::begin().await;
+async fn workspace_owner_is_reported() {
+    let served = Server::begin().await;
     served.session("demo").await;
     let id = served.face.hub().sessions().find("demo").unwrap().id;
     while served.face.hub().close_unused(std::time::Duration::ZERO).await == 0 {}

@@ -8,11 +8,11 @@ use foldspace::{
 };
 use serde_json::json;
 
-use super::{Family, shared, texts};
-use crate::rig::eventually;
+use super::shared;
+use crate::rig::{Family, eventually, is_running, texts};
 
 #[test]
-fn what_relatives_do_stays_with_each() {
+fn relatives_do_not_share_files() {
     for family in Family::everywhere() {
         let parent = family.founder();
         family.write(&parent, "a", "one");
@@ -39,7 +39,7 @@ fn what_relatives_do_stays_with_each() {
 }
 
 #[test]
-fn nothing_of_a_process_goes_over() {
+fn relatives_do_not_share_processes() {
     for family in Family::everywhere().into_iter().filter(Family::has_shell) {
         let parent = shared(family.founder());
         family.write(&parent, "a", "one");
@@ -70,7 +70,7 @@ fn nothing_of_a_process_goes_over() {
             let outcome = family.call(&child, "shell_execute", json!({ "command": "true" }));
             outcome.is_ok() && parent.session().state().unwrap().slice::<ToolCalls>().unwrap().open().count() == 1
         });
-        std::thread::sleep(Duration::from_millis(200));
+        eventually("it has come to its last command", || is_running("sleep 987"));
         let processes = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; ls -A /tmp";
         for relative in relatives {
             let seen = family.sh(relative, processes);
@@ -85,7 +85,7 @@ fn nothing_of_a_process_goes_over() {
 }
 
 #[test]
-fn events_and_answers_stay_with_each() {
+fn relatives_do_not_share_events_or_approvals() {
     for family in Family::everywhere() {
         let parent = family.founder();
         let mut commit = parent.session().commit();
@@ -115,7 +115,7 @@ fn events_and_answers_stay_with_each() {
 }
 
 #[test]
-fn a_child_with_full_isolation_has_the_mounts_afresh() {
+fn fully_isolated_child_has_fresh_mounts() {
     for family in Family::everywhere() {
         let parent = family.founder();
         let source = family.path().join("source");
@@ -140,7 +140,7 @@ fn a_child_with_full_isolation_has_the_mounts_afresh() {
         assert_eq!(family.texts(&parent), texts([("in/notes", "edited")]));
         // Where that is not allowed any more, the child says so.
         let nowhere = foldspace::AllowedRoots::new([tempfile::tempdir().unwrap().path()]).unwrap();
-        let nursery = foldspace::Forker { roots: nowhere, ..family.nursery() };
+        let nursery = foldspace::Forker { roots: nowhere, ..family.forker() };
         let refused = family.runtime.block_on(nursery.start(&parent, ForkOptions::new(Isolation::Full))).unwrap_err();
         assert!(refused.to_string().contains("without the parent's mounts"), "{refused}");
     }

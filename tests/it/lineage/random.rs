@@ -4,8 +4,7 @@ use foldspace::{DeleteEntry, ForkOptions, Isolation, ToolRunner, WorkspaceSpec, 
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Family, Texts, texts_at};
-use crate::rig::{Kind, Rig};
+use crate::rig::{Family, Kind, Rig, Texts, texts_at};
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -56,13 +55,13 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 /// A session, and what its files are after each of its events.
-struct Member {
+struct Relative {
     dispatcher: Option<ToolRunner>,
     /// Of every position that there is, the first at 1.
     moments: Vec<Texts>,
 }
 
-impl Member {
+impl Relative {
     fn begun(dispatcher: ToolRunner, mut past: Vec<Texts>) -> Self {
         past.push(past.last().cloned().unwrap_or_default());
         Self { dispatcher: Some(dispatcher), moments: past }
@@ -98,7 +97,7 @@ impl Member {
 
 fn run(spec: WorkspaceSpec, operations: &[Operation]) {
     let family = Family::new(spec);
-    let mut members = vec![Member::begun(family.founder(), Vec::new())];
+    let mut members = vec![Relative::begun(family.founder(), Vec::new())];
     for operation in operations {
         let at = match *operation {
             Operation::Write { member, .. }
@@ -144,12 +143,12 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
                 let child = family.fork_at(member.dispatcher(), seq);
                 let past = member.moments[..usize::try_from(seq).unwrap()].to_vec();
                 member.went_on(&files);
-                members.push(Member::begun(child, past));
+                members.push(Relative::begun(child, past));
             }
             Operation::Afresh { .. } => {
                 let child = family.start(member.dispatcher(), ForkOptions::new(Isolation::Full));
                 member.went_on(&files);
-                members.push(Member::begun(child, Vec::new()));
+                members.push(Relative::begun(child, Vec::new()));
             }
             Operation::Leave { .. } if !is_alone => {
                 let mut member = members.swap_remove(at);
@@ -190,7 +189,7 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
     #[test]
-    fn in_memory(operations in prop::collection::vec(operation(), 1..40)) {
+    fn random_lineage_in_memory_equals_model(operations in prop::collection::vec(operation(), 1..40)) {
         run(WorkspaceSpec::Memory, &operations);
     }
 }
@@ -198,7 +197,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, max_shrink_iters: 60, ..ProptestConfig::default() })]
     #[test]
-    fn in_directories(operations in prop::collection::vec(operation(), 1..30)) {
+    fn random_lineage_in_directories_equals_model(operations in prop::collection::vec(operation(), 1..30)) {
         run(WorkspaceSpec::Host(foldspace::HostOptions::default()), &operations);
     }
 }
@@ -206,7 +205,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3, failure_persistence: None, max_shrink_iters: 10, ..ProptestConfig::default() })]
     #[test]
-    fn in_overlays(operations in prop::collection::vec(operation(), 1..25)) {
+    fn random_lineage_in_overlays_equals_model(operations in prop::collection::vec(operation(), 1..25)) {
         if let Some(options) = Rig::options(Kind::Overlay) {
             run(WorkspaceSpec::Podman(options), &operations);
         }

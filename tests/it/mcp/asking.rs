@@ -2,31 +2,32 @@
 
 use serde_json::{Value, json};
 
-use super::{Client, World};
+use super::McpClient;
+use crate::rig::Program;
 
-fn asking(world: &World) -> Client {
-    let files = world.files().to_string_lossy().into_owned();
+fn asking(program: &Program) -> McpClient {
+    let files = program.files().to_string_lossy().into_owned();
     let can = json!({ "elicitation": {} });
-    world.client_that(can, &["--session", "s", "--backend", "host", "--dir", &files])
+    program.client_that(can, &["--session", "s", "--backend", "host", "--dir", &files])
 }
 
 /// Begins a command and gives the request with the question that comes.
-fn begin(client: &mut Client, command: &str) -> (u64, Value) {
+fn begin(client: &mut McpClient, command: &str) -> (u64, Value) {
     let params = json!({ "name": "shell_execute", "arguments": { "command": command } });
     let id = client.request("tools/call", params);
     (id, client.wait_for(|message| message["method"] == "elicitation/create"))
 }
 
-fn run(client: &mut Client, command: &str, result: Value) -> Value {
+fn run(client: &mut McpClient, command: &str, result: Value) -> Value {
     let (id, question) = begin(client, command);
     client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
     client.answer(id)["result"].clone()
 }
 
 #[test]
-fn a_person_allows_once_or_for_the_session() {
-    let world = World::new();
-    let mut client = asking(&world);
+fn elicitation_allows_once_or_for_session() {
+    let program = Program::with_files();
+    let mut client = asking(&program);
     let (id, question) = begin(&mut client, "touch one");
     let text = question["params"]["message"].as_str().unwrap();
     assert_eq!(text, "Test Client wants to run, in session s:\n  touch one");
@@ -40,7 +41,7 @@ fn a_person_allows_once_or_for_the_session() {
     assert_eq!(run(&mut client, "touch two", session)["isError"], false);
     client.done("shell_execute", json!({ "command": "touch three" }));
     client.leave();
-    let events = world.lines(&["log", "s"]);
+    let events = program.json_lines(&["log", "s"]);
     let decided: Vec<_> = events.iter().filter(|event| event["kind"] == "CommandDecided").collect();
     let by: Vec<_> = decided.iter().map(|event| event["event"]["by"].as_str().unwrap()).collect();
     assert_eq!(by, ["answer", "answer", "session"]);
@@ -48,9 +49,9 @@ fn a_person_allows_once_or_for_the_session() {
 }
 
 #[test]
-fn whatever_else_is_said_is_no() {
-    let world = World::new();
-    let mut client = asking(&world);
+fn elicitation_other_answers_deny() {
+    let program = Program::with_files();
+    let mut client = asking(&program);
     let answers = [
         (json!({ "action": "decline" }), "the person said no"),
         (json!({ "action": "accept", "content": { "answer": "deny" } }), "the person said no"),
@@ -68,13 +69,13 @@ fn whatever_else_is_said_is_no() {
     let error = json!({ "code": -32603, "message": "no" });
     client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": error }));
     assert_eq!(client.answer(id)["result"]["isError"], true);
-    assert!(!world.files().join("x").exists());
+    assert!(!program.files().join("x").exists());
 }
 
 #[test]
-fn a_person_sees_all_of_a_command() {
-    let world = World::new();
-    let mut client = asking(&world);
+fn elicitation_shows_whole_command() {
+    let program = Program::with_files();
+    let mut client = asking(&program);
     let command = format!("touch one {}\nwith HOME=/x\u{61c}\ntouch last", "x".repeat(3990));
     let (id, question) = begin(&mut client, &command);
     let text = question["params"]["message"].as_str().unwrap();
@@ -91,9 +92,9 @@ fn a_person_sees_all_of_a_command() {
 }
 
 #[test]
-fn a_question_can_be_taken_back() {
-    let world = World::new();
-    let mut client = asking(&world);
+fn elicitation_is_cancelled_with_its_call() {
+    let program = Program::with_files();
+    let mut client = asking(&program);
     let (id, question) = begin(&mut client, "touch x");
     client.notify("notifications/cancelled", json!({ "requestId": id }));
     let withdrawn = client.wait_for(|message| message["method"] == "notifications/cancelled");
@@ -101,19 +102,19 @@ fn a_question_can_be_taken_back() {
     // The next call waits for the end of this one.
     client.done("write_file", super::write("next.txt", "x"));
     client.leave();
-    assert_eq!(world.lines(&["log", "s", "--calls"])[0]["status"], "interrupted");
+    assert_eq!(program.json_lines(&["log", "s", "--calls"])[0]["status"], "interrupted");
 }
 
 #[test]
-fn who_can_not_be_asked_is_told_whom_to_ask() {
-    let world = World::new();
-    let mut client = world.on_host(&[]);
+fn question_without_elicitation_is_refused_with_hint() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&[]);
     let refused = client.failed("shell_execute", json!({ "command": "touch x" }));
     assert!(refused.contains("nothing allows touch"), "{refused}");
     assert!(refused.contains("ask the person who runs the server to allow it"), "{refused}");
     assert!(!refused.contains("--"), "the model has no flags: {refused}");
     client.leave();
-    let mut client = world.on_host(&["--yes", "--session", "other"]);
+    let mut client = program.on_host(&["--yes", "--session", "other"]);
     client.done("shell_execute", json!({ "command": "touch x" }));
     let denied = client.failed("shell_execute", json!({ "command": "rm -rf /" }));
     assert!(denied.contains("not allowed"), "{denied}");
@@ -136,10 +137,10 @@ pub(super) fn modern_by(name: &str, extra: Value) -> Value {
 }
 
 #[test]
-fn a_client_of_the_newest_version_comes_back_with_the_answer() {
-    let world = World::new();
-    let files = world.files().to_string_lossy().into_owned();
-    let mut client = world.start(&["--backend", "host", "--dir", &files, "--session", "s"]);
+fn newest_client_returns_with_the_answer() {
+    let program = Program::with_files();
+    let files = program.files().to_string_lossy().into_owned();
+    let mut client = program.start(&["--backend", "host", "--dir", &files, "--session", "s"]);
     let versions = client.ask("server/discover", modern(json!({})))["result"]["supportedVersions"].clone();
     assert!(versions.as_array().unwrap().contains(&json!("2026-07-28")));
     let call = json!({ "name": "shell_execute", "arguments": { "command": "touch x" } });
@@ -153,11 +154,11 @@ fn a_client_of_the_newest_version_comes_back_with_the_answer() {
     other["name"] = json!("evaluate_python");
     assert_eq!(client.ask("tools/call", modern(other))["error"]["code"], -32602, "the call was of another tool");
     assert_eq!(client.ask("tools/call", modern(again.clone()))["result"]["isError"], false);
-    assert!(world.files().join("x").exists());
+    assert!(program.files().join("x").exists());
     assert_eq!(client.ask("tools/call", modern(again))["error"]["code"], -32602, "it is answered");
     client.ask("tools/call", modern(call));
     client.leave();
-    let calls = world.lines(&["log", "s", "--calls"]);
+    let calls = program.json_lines(&["log", "s", "--calls"]);
     let status: Vec<_> = calls.iter().map(|call| call["status"].as_str().unwrap()).collect();
     assert_eq!(status, ["ok", "interrupted"], "one call, however often it was asked for; and one that nobody answered");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{PATIENCE, World};
+use crate::rig::{Program, eventually};
 
 /// The code of an answer, and its id.
 fn code(answer: &Value) -> (i64, Option<&Value>) {
@@ -14,9 +14,9 @@ fn code(answer: &Value) -> (i64, Option<&Value>) {
 }
 
 #[test]
-fn what_is_no_message_is_answered_as_far_as_it_can_be() {
-    let world = World::new();
-    let mut client = world.client(&[]);
+fn malformed_message_gets_an_error() {
+    let program = Program::with_files();
+    let mut client = program.client(&[]);
     let lines: [(&[u8], i64, Option<Value>); 9] = [
         (b"garbage", -32700, None),
         (b"\xff\xfe", -32700, None),
@@ -43,9 +43,9 @@ fn what_is_no_message_is_answered_as_far_as_it_can_be() {
 }
 
 #[test]
-fn before_initialize_little_is_answered() {
-    let world = World::new();
-    let mut client = world.start(&[]);
+fn requests_before_initialize_are_refused() {
+    let program = Program::with_files();
+    let mut client = program.start(&[]);
     client.notify("notifications/initialized", json!({}));
     client.say_raw(b"garbage\n");
     assert_eq!(code(&client.next()).0, -32700);
@@ -55,13 +55,13 @@ fn before_initialize_little_is_answered() {
     assert_eq!(client.ask("initialize", hello)["result"]["protocolVersion"], "2025-11-25");
     client.done("ls", json!({}));
     client.leave();
-    assert_eq!(world.sessions(), ["31m"]);
+    assert_eq!(program.sessions(), ["31m"]);
 }
 
 #[test]
-fn a_message_has_a_bound() {
-    let world = World::new();
-    let mut client = world.client(&[]);
+fn message_over_the_limit_is_refused() {
+    let program = Program::with_files();
+    let mut client = program.client(&[]);
     let mut input = client.input.take().unwrap();
     input.write_all(br#"{"jsonrpc":"2.0","id":1,"method":"#).unwrap();
     for _ in 0..64 {
@@ -77,18 +77,18 @@ fn a_message_has_a_bound() {
     let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     client.say_raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\",\"params\":{nested}}}\n").as_bytes());
     assert_eq!(code(&client.next()).0, -32700);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", client.child.id())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", client.child.0.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < 300 << 10, "{peak} kB");
 }
 
 #[test]
-fn an_id_is_of_one_request_at_a_time() {
-    let world = World::new();
-    let files = world.files().to_string_lossy().into_owned();
+fn request_id_in_flight_is_refused() {
+    let program = Program::with_files();
+    let files = program.files().to_string_lossy().into_owned();
     let can = json!({ "elicitation": {} });
-    let mut client = world.client_that(can, &["--backend", "host", "--dir", &files]);
+    let mut client = program.client_that(can, &["--backend", "host", "--dir", &files]);
     let id = client.request("tools/call", json!({ "name": "shell_execute", "arguments": { "command": "touch x" } }));
     client.wait_for(|message| message["method"] == "elicitation/create");
     client.say(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
@@ -97,9 +97,9 @@ fn an_id_is_of_one_request_at_a_time() {
 
 /// Hostile lines of a client.
 #[test]
-fn hostile_messages_are_answered_with_errors() {
-    let world = World::new();
-    let mut client = world.client(&[]);
+fn hostile_messages_get_errors() {
+    let program = Program::with_files();
+    let mut client = program.client(&[]);
     let deep = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{}{}}}",
         "[".repeat(100_000),
@@ -135,9 +135,9 @@ fn hostile_messages_are_answered_with_errors() {
 }
 
 #[test]
-fn hundreds_cancelled_at_once_leave_nothing() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes", "--session", "s"]);
+fn hundreds_of_cancelled_requests_leave_nothing() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes", "--session", "s"]);
     let mut bytes = Vec::new();
     for id in 1000..1300 {
         let params = json!({ "name": "shell_execute", "arguments": { "command": "exec sleep 1000" } });
@@ -152,16 +152,16 @@ fn hundreds_cancelled_at_once_leave_nothing() {
     client.say_raw(&bytes);
     client.done("write_file", super::write("after", "x"));
     client.leave();
-    let calls = world.lines(&["log", "s", "--calls"]);
+    let calls = program.json_lines(&["log", "s", "--calls"]);
     assert!(calls.len() <= 2, "those that had not begun never do: {calls:?}");
-    assert!(world.run(&["verify", "s"]).status.success());
+    assert!(program.output(&["verify", "s"]).status.success());
 }
 
 #[test]
 fn thousands_of_requests_are_all_answered() {
     const COUNT: u64 = 10_000;
-    let world = World::new();
-    let mut client = world.client(&[]);
+    let program = Program::with_files();
+    let mut client = program.client(&[]);
     let mut input = client.input.take().unwrap();
     let asking = std::thread::spawn(move || {
         for id in 0..COUNT {
@@ -178,12 +178,12 @@ fn thousands_of_requests_are_all_answered() {
         assert!(answered.insert(answer["id"].as_u64().unwrap()));
     }
     drop(asking.join().unwrap());
-    assert!(client.child.wait().unwrap().success());
+    assert!(client.child.0.wait().unwrap().success());
 }
 
 /// A server whose client writes requests until no more are taken, or so many, and reads nothing.
-fn unread(world: &World, most: u64) -> (Child, ChildStdin) {
-    let mut child = world.command(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+fn unread(program: &Program, most: u64) -> (Child, ChildStdin) {
+    let mut child = program.command(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take().unwrap();
     rustix::io::ioctl_fionbio(&input, true).unwrap();
     let hello =
@@ -191,7 +191,7 @@ fn unread(world: &World, most: u64) -> (Child, ChildStdin) {
     let hello = json!({ "jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello });
     (&input).write_all(format!("{hello}\n").as_bytes()).unwrap();
     let (mut sent, mut refused) = (0_u64, 0);
-    // A second without room is no coincidence.
+    // The time is the subject: a second without room is no coincidence.
     while refused < 50 && sent < most {
         // Atomic, since it is shorter than a page.
         let message =
@@ -211,38 +211,33 @@ fn unread(world: &World, most: u64) -> (Child, ChildStdin) {
 
 /// Waits until the server has ended.
 fn ended(child: &mut Child) -> ExitStatus {
-    let since = std::time::Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if since.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut status = None;
+    eventually("the server ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
 }
 
 /// Requests whose answers nobody reads are not taken without end.
 #[test]
-fn a_client_that_does_not_read_is_read_no_more() {
-    let world = World::new();
-    let (mut child, input) = unread(&world, u64::MAX);
+fn client_that_reads_nothing_is_read_no_more() {
+    let program = Program::with_files();
+    let (mut child, input) = unread(&program, u64::MAX);
     drop(child.stdout.take());
     drop(input);
     assert!(ended(&mut child).success());
 }
 
 #[test]
-fn who_does_not_read_does_not_keep_the_server() {
-    let world = World::new();
-    let (mut child, input) = unread(&world, u64::MAX);
+fn client_that_reads_nothing_does_not_keep_the_server() {
+    let program = Program::with_files();
+    let (mut child, input) = unread(&program, u64::MAX);
     let server = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(server, rustix::process::Signal::TERM).unwrap();
     assert!(ended(&mut child).success(), "it is told to end");
     drop(input);
-    let (mut child, input) = unread(&world, 200);
+    let (mut child, input) = unread(&program, 200);
     drop(input);
     assert!(ended(&mut child).success(), "its client says no more");
 }

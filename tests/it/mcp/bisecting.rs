@@ -6,22 +6,23 @@ use serde_json::{Value, json};
 
 use super::asking::modern;
 use super::orchestrate::with_history;
-use super::{Client, PATIENCE, World, write};
+use super::{McpClient, write};
+use crate::rig::{Program, eventually};
 
 /// What the edit breaks, in the history of [`with_history`].
 fn broken() -> Value {
     json!({ "session": "s", "command": "grep -q one a.txt", "good": 4 })
 }
 
-impl World {
-    fn decisions(&self, session: &str) -> Vec<Value> {
-        let events = self.lines(&["log", session]);
+impl Program {
+    fn all_decisions(&self, session: &str) -> Vec<Value> {
+        let events = self.json_lines(&["log", session]);
         let decided = events.iter().filter(|event| event["kind"] == "CommandDecided");
         decided.map(|event| event["event"].clone()).collect()
     }
 
     fn mark(&self) -> PathBuf {
-        self.0.path().join("mark")
+        self.path("mark")
     }
 
     fn touch(&self) -> Value {
@@ -30,9 +31,9 @@ impl World {
 }
 
 #[test]
-fn the_change_that_broke_something_is_found() {
-    let world = World::new();
-    let mut client = with_history(&world);
+fn session_bisect_finds_breaking_change() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
     let request = json!({ "name": "session_bisect", "arguments": broken(), "_meta": { "progressToken": "b" } });
     let id = client.request("tools/call", request);
     let found = client.answer(id)["result"].clone();
@@ -45,63 +46,63 @@ fn the_change_that_broke_something_is_found() {
     let refused = client.failed("session_bisect", json!({ "command": "cargo test" }));
     assert!(refused.contains("nothing allows cargo") && refused.contains("ask the person"), "{refused}");
     client.leave();
-    let decided = world.decisions("s");
+    let decided = program.all_decisions("s");
     let decided: Vec<_> = decided.iter().map(|event| [&event["command"], &event["decision"], &event["by"]]).collect();
     assert_eq!(decided, [["grep -q one a.txt", "allow", "policy"], ["cargo test", "deny", "nobody"]]);
 }
 
 #[test]
-fn commands_run_only_for_who_may_run_commands() {
-    let world = World::new();
-    with_history(&world).leave();
-    let mut client = world.on_host(&["--tools", "files,sessions", "--session", "s", "--yes"]);
-    let refused = client.failed("session_bisect", world.touch());
+fn session_bisect_needs_permission_for_commands() {
+    let program = Program::with_files();
+    with_history(&program).leave();
+    let mut client = program.on_host(&["--tools", "files,sessions", "--session", "s", "--yes"]);
+    let refused = client.failed("session_bisect", program.touch());
     assert!(refused.contains("commands are not offered here"), "{refused}");
     client.done("session_bisect", json!({ "predicate": "count(VirtualFileSystem) >= 2" }));
-    assert!(!world.mark().exists());
+    assert!(!program.mark().exists());
 }
 
 #[test]
-fn commands_run_nowhere_where_the_clients_own_do_not() {
-    let world = World::new();
-    with_history(&world).leave();
-    let mut client = world.client(&["--tools", "all", "--session", "in-memory", "--yes"]);
+fn session_bisect_runs_nothing_without_shell() {
+    let program = Program::with_files();
+    with_history(&program).leave();
+    let mut client = program.client(&["--tools", "all", "--session", "in-memory", "--yes"]);
     client.done("write_file", write("a.txt", "one\n"));
-    let own = json!({ "command": world.touch()["command"] });
+    let own = json!({ "command": program.touch()["command"] });
     let refused = client.failed("session_bisect", own);
     assert!(refused.contains("in-memory is in memory, where no command can be run"), "{refused}");
-    let refused = client.failed("session_bisect", world.touch());
+    let refused = client.failed("session_bisect", program.touch());
     assert!(refused.contains("session s works on the machine itself"), "{refused}");
-    assert!(!world.mark().exists());
+    assert!(!program.mark().exists());
 }
 
 #[test]
-fn what_the_clients_own_session_denies_is_denied() {
-    let world = World::new();
-    let mut client = with_history(&world);
+fn session_bisect_keeps_denials_of_client() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
     client.done("session_clone", json!({ "name": "worker", "deny": ["grep"] }));
     client.leave();
-    let mut worker = world.client(&["--tools", "all", "--session", "worker", "--yes"]);
+    let mut worker = program.client(&["--tools", "all", "--session", "worker", "--yes"]);
     let refused = worker.failed("session_bisect", broken());
     assert!(refused.contains("the command is not allowed"), "{refused}");
     worker.leave();
-    let decided = world.decisions("worker");
+    let decided = program.all_decisions("worker");
     assert_eq!((&decided[0]["decision"], &decided[0]["by"]), (&json!("deny"), &json!("policy")));
     assert!(decided[0]["reason"].as_str().unwrap().starts_with("to bisect session s: "), "{decided:?}");
 }
 
 /// A client that can be asked, in a session of its own beside the one that is bisected.
-fn asked(world: &World) -> Client {
-    with_history(world).leave();
+fn asked(program: &Program) -> McpClient {
+    with_history(program).leave();
     let can = json!({ "elicitation": {} });
-    world.client_that(can, &["--backend", "host", "--session", "own", "--tools", "all"])
+    program.client_that(can, &["--backend", "host", "--session", "own", "--tools", "all"])
 }
 
 #[test]
-fn the_person_is_asked_once_for_all_runs() {
-    let world = World::new();
-    let mut client = asked(&world);
-    let bisect = |client: &mut Client, answer: Value| {
+fn session_bisect_asks_once_for_all_probes() {
+    let program = Program::with_files();
+    let mut client = asked(&program);
+    let bisect = |client: &mut McpClient, answer: Value| {
         let id = client.request("tools/call", json!({ "name": "session_bisect", "arguments": broken() }));
         let question = client.wait_for(|message| message["method"] == "elicitation/create");
         client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }));
@@ -121,18 +122,18 @@ fn the_person_is_asked_once_for_all_runs() {
         assert!(!refused["content"][0]["text"].as_str().unwrap().contains("--"), "{refused}");
     }
     client.leave();
-    let decided = world.decisions("own");
+    let decided = program.all_decisions("own");
     let decided: Vec<_> = decided.iter().map(|event| event["decision"].as_str().unwrap()).collect();
     assert_eq!(decided, ["allow", "deny", "deny", "deny", "deny"]);
-    assert!(world.decisions("s").is_empty(), "it is only read");
+    assert!(program.all_decisions("s").is_empty(), "it is only read");
 }
 
 #[test]
-fn who_comes_back_with_answers_is_told_how_to_allow() {
-    let world = World::new();
-    with_history(&world).leave();
-    let files = world.files().to_string_lossy().into_owned();
-    let mut client = world.start(&["--backend", "host", "--dir", &files, "--session", "s", "--tools", "all"]);
+fn session_bisect_without_answers_gives_hint() {
+    let program = Program::with_files();
+    with_history(&program).leave();
+    let files = program.files().to_string_lossy().into_owned();
+    let mut client = program.start(&["--backend", "host", "--dir", &files, "--session", "s", "--tools", "all"]);
     let call = json!({ "name": "session_bisect", "arguments": broken() });
     let refused = client.ask("tools/call", modern(call))["result"].clone();
     let text = refused["content"][0]["text"].as_str().unwrap();
@@ -140,24 +141,17 @@ fn who_comes_back_with_answers_is_told_how_to_allow() {
 }
 
 #[test]
-fn a_bisection_that_is_taken_back_leaves_nothing() {
-    let world = World::new();
-    with_history(&world).leave();
-    let mut client = world.on_host(&["--tools", "all", "--session", "s", "--yes"]);
-    let command = format!("touch {}; sleep 1000", world.mark().display());
+fn session_bisect_cancelled_leaves_nothing() {
+    let program = Program::with_files();
+    with_history(&program).leave();
+    let mut client = program.on_host(&["--tools", "all", "--session", "s", "--yes"]);
+    let command = format!("touch {}; sleep 1000", program.mark().display());
     let params = json!({ "command": command, "good": 4, "timeout_seconds": 600 });
     let id = client.request("tools/call", json!({ "name": "session_bisect", "arguments": params }));
-    let probes = world.0.path().join("data/probes");
-    let until = |what: &str, holds: &dyn Fn() -> bool| {
-        let begun = std::time::Instant::now();
-        while !holds() {
-            assert!(begun.elapsed() < PATIENCE, "{what}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    };
-    until("a probe runs", &|| world.mark().exists());
+    let probes = program.path("data/probes");
+    eventually("a probe runs", || program.mark().exists());
     assert_ne!(std::fs::read_dir(&probes).unwrap().count(), 0);
     client.notify("notifications/cancelled", json!({ "requestId": id }));
-    until("the probes are gone", &|| std::fs::read_dir(&probes).unwrap().count() == 0);
+    eventually("the probes are gone", || std::fs::read_dir(&probes).unwrap().count() == 0);
     client.done("ls", json!({}));
 }

@@ -135,7 +135,7 @@ async fn said_to(server: &McpServer, lines: &[Vec<u8>]) -> Vec<Value> {
 }
 
 #[test]
-fn arbitrary_lines_are_answered_as_the_protocol_says() {
+fn fuzzed_lines_are_answered_by_protocol() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (_directory, _hub, server) = runtime.block_on(async { server(McpOptions::default()) });
     let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };

@@ -2,71 +2,73 @@
 
 use serde_json::json;
 
-use super::{World, write};
+use super::write;
+use crate::rig::Program;
 
 #[test]
-fn who_only_asks_leaves_nothing() {
-    let world = World::new();
-    let mut client = world.client(&[]);
+fn client_without_calls_creates_no_session() {
+    let program = Program::with_files();
+    let mut client = program.client(&[]);
     for list in ["tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping"] {
         assert!(client.ask(list, json!({})).get("result").is_some(), "{list}");
     }
     client.leave();
-    assert!(world.sessions().is_empty());
+    assert!(program.sessions().is_empty());
 }
 
 #[test]
-fn a_client_has_a_new_session_called_after_it() {
-    let world = World::new();
+fn client_session_is_named_after_it() {
+    let program = Program::with_files();
     for _ in 0..2 {
-        let mut client = world.client(&[]);
+        let mut client = program.client(&[]);
         client.done("write_file", write("a.txt", "one"));
         client.leave();
     }
-    assert_eq!(world.sessions(), ["test-client", "test-client-2"]);
+    assert_eq!(program.sessions(), ["test-client", "test-client-2"]);
 }
 
 #[test]
-fn a_named_session_goes_on_and_files_stay() {
-    let world = World::new();
-    let mut client = world.on_host(&["--session", "nightly", "--agent", "first"]);
+fn named_session_is_continued() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--session", "nightly", "--agent", "first"]);
     client.done("write_file", write("a.txt", "one"));
     client.leave();
-    assert_eq!(std::fs::read_to_string(world.files().join("a.txt")).unwrap(), "one");
-    let mut client = world.client(&["--session", "nightly", "--agent", "second"]);
+    assert_eq!(std::fs::read_to_string(program.files().join("a.txt")).unwrap(), "one");
+    let mut client = program.client(&["--session", "nightly", "--agent", "second"]);
     assert_eq!(client.done("read_file", json!({ "file_path": "a.txt" }))["content"], "one");
     client.leave();
-    let agents: Vec<_> = world.lines(&["log", "nightly", "--calls"]).iter().map(|call| call["agent"].clone()).collect();
+    let agents: Vec<_> =
+        program.json_lines(&["log", "nightly", "--calls"]).iter().map(|call| call["agent"].clone()).collect();
     assert_eq!(agents, ["first", "second"]);
-    let mut other = world.client(&["--session", "nightly", "--backend", "memory"]);
+    let mut other = program.client(&["--session", "nightly", "--backend", "memory"]);
     assert!(other.failed("ls", json!({})).contains("session nightly began with another workspace, on host"));
 }
 
 #[test]
-fn a_client_may_have_a_child_of_a_session() {
-    let world = World::new();
-    let mut client = world.client(&["--session", "main"]);
+fn client_can_work_in_a_child() {
+    let program = Program::with_files();
+    let mut client = program.client(&["--session", "main"]);
     client.done("write_file", write("a.txt", "one"));
     client.leave();
-    let mut fork = world.client(&["--session", "main", "--isolation", "fork"]);
+    let mut fork = program.client(&["--session", "main", "--isolation", "fork"]);
     assert_eq!(fork.done("read_file", json!({ "file_path": "a.txt" }))["content"], "one");
     fork.done("write_file", write("b.txt", "two"));
     fork.leave();
-    let mut full = world.client(&["--session", "main", "--isolation", "full"]);
+    let mut full = program.client(&["--session", "main", "--isolation", "full"]);
     assert_eq!(full.done("ls", json!({}))["entries"], json!([]));
     full.leave();
-    assert_eq!(world.sessions(), ["main", "main-1", "main-2"]);
-    let files = String::from_utf8(world.run(&["ls", "main"]).stdout).unwrap();
+    assert_eq!(program.sessions(), ["main", "main-1", "main-2"]);
+    let files = String::from_utf8(program.output(&["ls", "main"]).stdout).unwrap();
     assert!(files.contains("a.txt") && !files.contains("b.txt"), "{files}");
-    let mut nothing = world.client(&["--session", "other", "--isolation", "fork"]);
+    let mut nothing = program.client(&["--session", "other", "--isolation", "fork"]);
     assert!(nothing.failed("ls", json!({})).contains("no session is called \"other\""));
 }
 
 #[test]
-fn mounts_are_copied_and_told_of() {
-    let world = World::new();
-    std::fs::write(world.files().join("readme.md"), "hello").unwrap();
-    let mut client = world.client(&["--mount", "files:/project"]);
+fn mounts_are_copied_and_announced() {
+    let program = Program::with_files();
+    std::fs::write(program.files().join("readme.md"), "hello").unwrap();
+    let mut client = program.client(&["--mount", "files:/project"]);
     let prompt = client.ask("prompts/get", json!({ "name": "workspace" }));
     let text = prompt["result"]["messages"][0]["content"]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("readme.md") && text.contains("read_file"), "{text}");
@@ -75,9 +77,9 @@ fn mounts_are_copied_and_told_of() {
 }
 
 #[test]
-fn what_was_said_before_the_end_is_answered() {
-    let world = World::new();
-    let mut client = world.client(&[]);
+fn requests_before_end_of_input_are_answered() {
+    let program = Program::with_files();
+    let mut client = program.client(&[]);
     let ids: Vec<u64> = (0..50)
         .map(|number| {
             let arguments = write(&format!("{number}.txt"), "x");
@@ -88,5 +90,5 @@ fn what_was_said_before_the_end_is_answered() {
     for id in ids {
         assert_eq!(client.answer(id)["result"]["isError"], false);
     }
-    assert!(client.child.wait().unwrap().success());
+    assert!(client.child.0.wait().unwrap().success());
 }

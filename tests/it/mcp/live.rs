@@ -6,10 +6,11 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{Client, PATIENCE, World};
+use super::McpClient;
+use crate::rig::{Program, eventually};
 
 /// Begins a command that prints its process and then runs until `go` is there; gives the request and the process.
-fn begin(client: &mut Client) -> (u64, String) {
+fn begin(client: &mut McpClient) -> (u64, String) {
     let command = "echo $$; while [ ! -e go ]; do sleep 0.02; done; echo over";
     let params =
         json!({ "name": "shell_execute", "arguments": { "command": command }, "_meta": { "progressToken": "p" } });
@@ -19,24 +20,16 @@ fn begin(client: &mut Client) -> (u64, String) {
     (id, progress["params"]["message"].as_str().unwrap().trim().to_owned())
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let since = std::time::Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-}
-
 fn is_gone(process: &str) -> bool {
     !Path::new("/proc").join(process).exists()
 }
 
 #[test]
-fn output_comes_as_progress() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes"]);
+fn output_is_sent_as_progress() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes"]);
     let (id, process) = begin(&mut client);
-    std::fs::write(world.files().join("go"), "").unwrap();
+    std::fs::write(program.files().join("go"), "").unwrap();
     let answer = client.answer(id);
     assert_eq!(answer["result"]["structuredContent"]["stdout"], format!("{process}\nover\n"));
     let told: Vec<&Value> =
@@ -48,7 +41,7 @@ fn output_comes_as_progress() {
 }
 
 /// What a call's progress says, after the call: each number with its text.
-fn told(client: &Client) -> Vec<(f64, String)> {
+fn told(client: &McpClient) -> Vec<(f64, String)> {
     let of = |message: &&Value| message["method"] == "notifications/progress";
     let told = client.aside.iter().filter(of).map(|message| {
         let params = &message["params"];
@@ -58,10 +51,10 @@ fn told(client: &Client) -> Vec<(f64, String)> {
 }
 
 #[test]
-fn much_output_is_told_in_part() {
-    let world = World::new();
+fn large_output_is_sent_in_part() {
+    let program = Program::with_files();
     for bytes in [64_usize << 10, 20_000_000] {
-        let mut client = world.on_host(&["--allow", "yes", "--allow", "head"]);
+        let mut client = program.on_host(&["--allow", "yes", "--allow", "head"]);
         let arguments = json!({ "command": format!("yes | head -c {bytes}") });
         let params = json!({ "name": "shell_execute", "arguments": arguments, "_meta": { "progressToken": 1 } });
         let id = client.request("tools/call", params);
@@ -78,16 +71,16 @@ fn much_output_is_told_in_part() {
 }
 
 #[test]
-fn characters_are_told_whole() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes"]);
+fn progress_does_not_split_characters() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes"]);
     let command = r"printf 'x\303'; while [ ! -e go ]; do sleep 0.02; done; printf '\251\342\202'";
     let params =
         json!({ "name": "shell_execute", "arguments": { "command": command }, "_meta": { "progressToken": 1 } });
     let id = client.request("tools/call", params);
     let first = client.wait_for(|message| message["method"] == "notifications/progress");
     assert_eq!(first["params"]["message"], "x");
-    std::fs::write(world.files().join("go"), "").unwrap();
+    std::fs::write(program.files().join("go"), "").unwrap();
     client.answer(id);
     let text: String = told(&client).into_iter().map(|(_, text)| text).collect();
     assert_eq!(text, "é\u{fffd}");
@@ -95,10 +88,10 @@ fn characters_are_told_whole() {
 
 /// A client that reads no more than it must to know the process.
 #[test]
-fn cancelling_kills_the_command_of_who_does_not_read() {
-    let world = World::new();
-    let files = world.files().to_string_lossy().into_owned();
-    let mut command = world.command(&["mcp", "--backend", "host", "--dir", &files, "--allow", "yes"]);
+fn cancel_kills_command_of_blocked_client() {
+    let program = Program::with_files();
+    let files = program.files().to_string_lossy().into_owned();
+    let mut command = program.command(&["mcp", "--backend", "host", "--dir", &files, "--allow", "yes"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut say = |message: Value| input.write_all(format!("{message}\n").as_bytes()).unwrap();
@@ -119,7 +112,7 @@ fn cancelling_kills_the_command_of_who_does_not_read() {
     let first = line()["params"]["message"].as_str().unwrap().to_owned();
     let process = first.lines().next().unwrap();
     let (mut before, mut same) = (0, 0);
-    // A second in which nothing more came, though there is more.
+    // The time is the subject: a second in which nothing more came, though there is more.
     while same < 50 || before < 40_000 {
         let waiting = rustix::io::ioctl_fionread(output.get_ref()).unwrap();
         same = if waiting == before { same + 1 } else { 0 };
@@ -128,46 +121,46 @@ fn cancelling_kills_the_command_of_who_does_not_read() {
     }
     assert!(!is_gone(process));
     say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } }));
-    wait_until("the command runs on", || is_gone(process));
+    eventually("the command has ended", || is_gone(process));
     drop(output);
     drop(input);
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn cancelling_kills_the_command() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes", "--session", "s"]);
+fn cancel_kills_command() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes", "--session", "s"]);
     let (id, process) = begin(&mut client);
     client.notify("notifications/cancelled", json!({ "requestId": id }));
-    wait_until("the command runs on", || is_gone(&process));
+    eventually("the command has ended", || is_gone(&process));
     // The next call waits for the end of this one.
     client.done("write_file", super::write("next.txt", "x"));
     client.leave();
-    let calls = world.lines(&["log", "s", "--calls"]);
+    let calls = program.json_lines(&["log", "s", "--calls"]);
     assert_eq!([&calls[0]["status"], &calls[1]["status"]], ["interrupted", "ok"]);
 }
 
 #[test]
-fn a_client_that_vanishes_in_a_call_ends_it() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes", "--session", "s"]);
+fn client_gone_cancels_its_call() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes", "--session", "s"]);
     let (_, process) = begin(&mut client);
     client.input = None;
-    assert!(client.child.wait().unwrap().success());
-    wait_until("the command runs on", || is_gone(&process));
-    let calls = world.lines(&["log", "s", "--calls"]);
+    assert!(client.child.0.wait().unwrap().success());
+    eventually("the command has ended", || is_gone(&process));
+    let calls = program.json_lines(&["log", "s", "--calls"]);
     assert_eq!((calls.len(), &calls[0]["status"]), (1, &json!("interrupted")));
 }
 
 #[test]
-fn a_server_that_is_told_to_end_ends_its_calls() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes", "--session", "s"]);
+fn server_terminated_cancels_its_calls() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes", "--session", "s"]);
     let (_, process) = begin(&mut client);
-    let server = rustix::process::Pid::from_child(&client.child);
+    let server = rustix::process::Pid::from_child(&client.child.0);
     rustix::process::kill_process(server, rustix::process::Signal::TERM).unwrap();
-    assert!(client.child.wait().unwrap().success());
-    wait_until("the command runs on", || is_gone(&process));
-    assert_eq!(world.lines(&["log", "s", "--calls"])[0]["status"], "interrupted");
+    assert!(client.child.0.wait().unwrap().success());
+    eventually("the command has ended", || is_gone(&process));
+    assert_eq!(program.json_lines(&["log", "s", "--calls"])[0]["status"], "interrupted");
 }

@@ -17,64 +17,41 @@ mod tools;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Longer than anything here takes, however slow the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::rig::{PATIENCE, Program, Running};
 
-/// A directory for data and files, and an environment with nothing of this machine in it.
-struct World(tempfile::TempDir);
-
-impl World {
-    fn new() -> Self {
-        let world = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir(world.files()).unwrap();
-        world
+impl Program {
+    /// The program and a directory of files.
+    fn with_files() -> Self {
+        let program = Self::new();
+        std::fs::create_dir(program.files()).unwrap();
+        program
     }
 
     /// Where a workspace of `--backend host` may be.
     fn files(&self) -> PathBuf {
-        self.0.path().join("files")
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("TZ", "UTC");
-        command.env("HOME", self.0.path().join("home")).env("FOLDSPACE_DATA", self.0.path().join("data"));
-        command.env("CONTAINER_HOST", "unix:///nowhere").current_dir(self.0.path()).args(arguments);
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).stdin(Stdio::null()).output().unwrap()
-    }
-
-    /// What a command prints as JSON, one value a line.
-    fn lines(&self, arguments: &[&str]) -> Vec<Value> {
-        let output = self.run(&[&["--json"], arguments].concat());
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.path("files")
     }
 
     /// The names of the sessions.
     fn sessions(&self) -> Vec<String> {
-        let output = self.run(&["--json", "sessions"]);
+        let output = self.output(&["--json", "sessions"]);
         let sessions: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let sessions = sessions.as_array().cloned().unwrap_or_default();
         sessions.iter().map(|session| session["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Starts the server and says nothing yet.
-    fn start(&self, arguments: &[&str]) -> Client {
+    fn start(&self, arguments: &[&str]) -> McpClient {
         let mut command = self.command(&[&["mcp"], arguments].concat());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = Running(child);
         let (tell, told) = channel();
-        let stdout = child.stdout.take().unwrap();
+        let stdout = child.0.stdout.take().unwrap();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
                 let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -83,12 +60,12 @@ impl World {
                 }
             }
         });
-        let input = child.stdin.take();
-        Client { child, input, told, last_id: 0, aside: Vec::new() }
+        let input = child.0.stdin.take();
+        McpClient { child, input, told, last_id: 0, aside: Vec::new() }
     }
 
     /// Starts the server for a client that can show forms or not.
-    fn client_that(&self, can: Value, arguments: &[&str]) -> Client {
+    fn client_that(&self, can: Value, arguments: &[&str]) -> McpClient {
         let mut client = self.start(arguments);
         let client_info = json!({ "name": "Test Client", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": can, "clientInfo": client_info });
@@ -98,20 +75,20 @@ impl World {
         client
     }
 
-    fn client(&self, arguments: &[&str]) -> Client {
+    fn client(&self, arguments: &[&str]) -> McpClient {
         self.client_that(json!({}), arguments)
     }
 
-    /// A client whose workspace is the world's directory of files, on this machine.
-    fn on_host(&self, arguments: &[&str]) -> Client {
+    /// A client whose workspace is the directory of files, on this machine.
+    fn on_host(&self, arguments: &[&str]) -> McpClient {
         let files = self.files().to_string_lossy().into_owned();
         self.client(&[&["--backend", "host", "--dir", &files], arguments].concat())
     }
 }
 
 /// A client of a server of its own.
-struct Client {
-    child: Child,
+struct McpClient {
+    child: Running,
     input: Option<ChildStdin>,
     told: Receiver<Value>,
     last_id: u64,
@@ -119,7 +96,7 @@ struct Client {
     aside: Vec<Value>,
 }
 
-impl Client {
+impl McpClient {
     fn say_raw(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().unwrap();
         input.write_all(bytes).unwrap();
@@ -193,14 +170,7 @@ impl Client {
     /// Says no more, and waits for the server's end.
     fn leave(mut self) {
         self.input = None;
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        assert!(self.child.0.wait().unwrap().success());
     }
 }
 

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Client, World, write};
+use super::{McpClient, write};
+use crate::rig::Program;
 
 /// A client with a session of two files, whose first call is at 2.
-pub(super) fn with_history(world: &World) -> Client {
-    let mut client = world.on_host(&["--tools", "all", "--session", "s", "--allow", "grep"]);
+pub(super) fn with_history(program: &Program) -> McpClient {
+    let mut client = program.on_host(&["--tools", "all", "--session", "s", "--allow", "grep"]);
     client.done("write_file", write("a.txt", "one\n"));
     client.done("write_file", write("b.txt", "two\n"));
     let edit = json!({ "file_path": "a.txt", "old_string": "one", "new_string": "eins" });
@@ -15,9 +16,9 @@ pub(super) fn with_history(world: &World) -> Client {
 }
 
 #[test]
-fn a_session_is_looked_at_at_any_position() {
-    let world = World::new();
-    let mut client = with_history(&world);
+fn session_tools_read_any_seq() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
     let log = client.done("session_log", json!({}));
     let tools: Vec<_> = log["calls"].as_array().unwrap().iter().map(|call| call["tool"].clone()).collect();
     assert_eq!(tools, ["write_file", "write_file", "edit_file"]);
@@ -44,27 +45,27 @@ fn a_session_is_looked_at_at_any_position() {
 }
 
 #[test]
-fn a_clone_is_worked_in_and_merged() {
-    let world = World::new();
-    let mut client = with_history(&world);
+fn session_clone_can_be_merged() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
     let limits =
         json!({ "at": 4, "name": "worker", "agent": "w", "max_calls": 5, "tools": ["write_file"], "deny": ["rm"] });
     let clone = client.done("session_clone", limits);
     assert_eq!((&clone["name"], &clone["at"], &clone["limits"]["calls"]), (&json!("worker"), &json!(4), &json!(5)));
     client.leave();
 
-    let mut worker = world.client(&["--session", "worker", "--tools", "files,sessions"]);
+    let mut worker = program.client(&["--session", "worker", "--tools", "files,sessions"]);
     let tools = worker.ask("tools/list", json!({}));
     assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 1, "what the clone may use");
     assert_eq!(worker.ask("tools/call", json!({ "name": "session_log" }))["error"]["code"], -32602);
     worker.done("write_file", write("c.txt", "three\n"));
     worker.leave();
 
-    let mut client = world.client(&["--tools", "sessions"]);
+    let mut client = program.client(&["--tools", "sessions"]);
     assert_eq!(client.done("session_merge", json!({ "child": "worker", "dry_run": true }))["seq"], Value::Null);
     client.leave();
-    assert_eq!(world.sessions(), ["s", "worker"], "who only merges needs no session");
-    let mut client = world.client(&["--session", "s", "--tools", "sessions"]);
+    assert_eq!(program.sessions(), ["s", "worker"], "who only merges needs no session");
+    let mut client = program.client(&["--session", "s", "--tools", "sessions"]);
     let merged = client.done("session_merge", json!({ "child": "worker" }));
     assert_eq!((&merged["outcome"], &merged["into_name"]), (&json!("merged"), &json!("s")));
     assert_eq!(client.done("session_merge", json!({ "child": "worker" }))["outcome"], "nothing");
@@ -73,17 +74,17 @@ fn a_clone_is_worked_in_and_merged() {
 }
 
 #[test]
-fn a_conflict_is_told_and_can_be_decided() {
-    let world = World::new();
-    let mut client = with_history(&world);
+fn session_merge_conflict_can_be_resolved() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
     client.done("session_clone", json!({ "name": "worker" }));
     let edit = |new: &str| json!({ "file_path": "a.txt", "old_string": "eins", "new_string": new });
     client.done("edit_file", edit("uno"));
     client.leave();
-    let mut worker = world.client(&["--session", "worker"]);
+    let mut worker = program.client(&["--session", "worker"]);
     worker.done("edit_file", edit("un"));
     worker.leave();
-    let mut client = world.client(&["--session", "s", "--tools", "files,sessions"]);
+    let mut client = program.client(&["--session", "s", "--tools", "files,sessions"]);
     let told = client.failed("session_merge", json!({ "child": "worker" }));
     assert!(told.contains("choose with ours or theirs") && told.contains("/a.txt"), "{told}");
     client.done("session_merge", json!({ "child": "worker", "theirs": ["a.txt"] }));
@@ -91,9 +92,9 @@ fn a_conflict_is_told_and_can_be_decided() {
 }
 
 #[test]
-fn a_session_goes_back_and_forth() {
-    let world = World::new();
-    let mut client = with_history(&world);
+fn session_rewind_goes_back_and_forth() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
     let dry = client.done("session_rewind", json!({ "to": 4, "dry_run": true }));
     assert_eq!(dry["recorded"], Value::Null);
     let rewound = client.done("session_rewind", json!({ "to": 4 }));
@@ -104,11 +105,11 @@ fn a_session_goes_back_and_forth() {
 }
 
 #[test]
-fn rewind_with_force_keeps_what_a_person_had() {
-    let world = World::new();
-    let mine = world.files();
+fn session_rewind_forced_records_drift() {
+    let program = Program::with_files();
+    let mine = program.files();
     std::fs::write(mine.join("own.txt"), "own").unwrap();
-    let mut client = world.on_host(&["--tools", "files,sessions"]);
+    let mut client = program.on_host(&["--tools", "files,sessions"]);
     client.done("write_file", json!({ "file_path": "new.txt", "content": "new" }));
     let told = client.failed("session_rewind", json!({ "to": 1, "force": true }));
     assert!(told.contains("1 entry that was there before the session began would be removed: /own.txt"), "{told}");
@@ -122,9 +123,9 @@ fn rewind_with_force_keeps_what_a_person_had() {
 }
 
 #[test]
-fn wrong_parameters_are_told() {
-    let world = World::new();
-    let mut client = with_history(&world);
+fn session_tools_refuse_wrong_parameters() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
     let wrong = [
         ("session_log", json!({ "session": "nobody" }), "no session is called \"nobody\""),
         ("session_log", json!({ "limit": 0 }), "from 1 to 1000"),

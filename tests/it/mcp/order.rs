@@ -1,13 +1,12 @@
 //! Calls that are sent without waiting for answers.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::{Client, World, write};
+use super::{McpClient, write};
+use crate::rig::{Program, eventually};
 
 /// Sends calls in one write and gives the id of the first.
-fn send(client: &mut Client, calls: &[(&str, Value)]) -> u64 {
+fn send(client: &mut McpClient, calls: &[(&str, Value)]) -> u64 {
     let first = client.last_id + 1;
     let mut bytes = Vec::new();
     for (tool, arguments) in calls {
@@ -29,7 +28,7 @@ fn read(path: &str) -> Value {
 }
 
 /// Checks that writes, edits and reads of one write ran in order.
-fn check_order(client: &mut Client) {
+fn check_order(client: &mut McpClient) {
     for round in 0..20 {
         let path = format!("f{round}");
         let calls = [
@@ -51,10 +50,10 @@ fn check_order(client: &mut Client) {
 }
 
 #[test]
-fn calls_sent_at_once_run_in_order() {
-    let world = World::new();
-    check_order(&mut world.client(&[]));
-    check_order(&mut world.on_host(&[]));
+fn pipelined_calls_run_in_order() {
+    let program = Program::with_files();
+    check_order(&mut program.client(&[]));
+    check_order(&mut program.on_host(&[]));
 }
 
 /// A command that runs until the file `go` is there, and then writes `out`.
@@ -63,9 +62,9 @@ fn until_go() -> Value {
 }
 
 #[test]
-fn read_after_command_waits_while_ping_passes() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes"]);
+fn read_waits_for_command_while_ping_passes() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes"]);
     let calls = [("shell_execute", until_go()), ("read_file", read("out")), ("rm", json!({ "path": "out" }))];
     let command = send(&mut client, &calls);
     client.notify("notifications/cancelled", json!({ "requestId": command + 2 }));
@@ -73,7 +72,7 @@ fn read_after_command_waits_while_ping_passes() {
     let last = send(&mut client, &more) + 99;
     assert!(client.ask("ping", json!({})).get("result").is_some(), "however many calls wait");
     assert!(client.aside.is_empty(), "{:?}", client.aside);
-    std::fs::write(world.files().join("go"), "").unwrap();
+    std::fs::write(program.files().join("go"), "").unwrap();
     for id in (command..=last).filter(|id| *id != command + 2) {
         let answer = client.answer(id);
         assert_eq!(answer["result"]["isError"], false, "{answer}");
@@ -83,20 +82,20 @@ fn read_after_command_waits_while_ping_passes() {
 }
 
 #[test]
-fn cancelled_command_lets_the_next_call_begin() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes"]);
+fn cancelled_command_lets_next_call_start() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes"]);
     let command = send(&mut client, &[("shell_execute", until_go()), ("write_file", write("next", "x"))]);
     client.notify("notifications/cancelled", json!({ "requestId": command }));
     assert_eq!(client.answer(command + 1)["result"]["isError"], false);
 }
 
 #[test]
-fn call_behind_a_question_waits_for_its_answer() {
-    let world = World::new();
-    let files = world.files().to_string_lossy().into_owned();
+fn call_behind_question_waits_for_answer() {
+    let program = Program::with_files();
+    let files = program.files().to_string_lossy().into_owned();
     let arguments = ["--backend", "host", "--dir", &files];
-    let mut client = world.client_that(json!({ "elicitation": {} }), &arguments);
+    let mut client = program.client_that(json!({ "elicitation": {} }), &arguments);
     for (content, text) in [(json!({ "answer": "once" }), "x"), (json!({ "answer": "deny" }), "x")] {
         let command = json!({ "command": "printf x > asked" });
         let first = send(&mut client, &[("shell_execute", command), ("read_file", read("asked"))]);
@@ -111,16 +110,14 @@ fn call_behind_a_question_waits_for_its_answer() {
 }
 
 #[test]
-fn calls_that_wait_do_not_hold_up_the_end() {
-    let world = World::new();
-    let mut client = world.on_host(&["--yes"]);
+fn waiting_calls_do_not_delay_shutdown() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes"]);
     let first = send(&mut client, &[("shell_execute", until_go()), ("write_file", write("late", "x"))]);
-    while !world.sessions().contains(&"test-client".to_owned()) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let id = rustix::process::Pid::from_raw(i32::try_from(client.child.id()).unwrap()).unwrap();
+    eventually("the session has begun", || program.sessions().contains(&"test-client".to_owned()));
+    let id = rustix::process::Pid::from_raw(i32::try_from(client.child.0.id()).unwrap()).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
     assert_eq!(client.answer(first)["result"]["isError"], true);
-    assert!(client.child.wait().unwrap().success());
-    assert!(!world.files().join("late").exists());
+    assert!(client.child.0.wait().unwrap().success());
+    assert!(!program.files().join("late").exists());
 }

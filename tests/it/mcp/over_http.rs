@@ -1,7 +1,6 @@
 //! Clients over HTTP, with connections and without.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
 use foldspace::http::{HttpServer, ServerLimits};
@@ -15,17 +14,17 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::asking::modern_by;
 use super::together::{names, server};
-use super::{PATIENCE, asking::modern_by};
-use crate::http::{Answer, sent, taken};
+use crate::rig::{Answer, eventually_async, sent, taken};
 
 /// A server of clients over HTTP.
-pub(super) struct Served {
+pub(super) struct McpServed {
     pub(super) address: SocketAddr,
     end: CancellationToken,
 }
 
-impl Served {
+impl McpServed {
     pub(super) async fn begin(server: &McpServer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, end) = (listener.local_addr().unwrap(), CancellationToken::new());
@@ -71,17 +70,17 @@ pub(super) fn answered(answer: &Answer) -> Value {
 
 /// A client that keeps a connection.
 pub(super) struct Connected<'a> {
-    pub(super) served: &'a Served,
+    pub(super) served: &'a McpServed,
     pub(super) id: String,
 }
 
 impl<'a> Connected<'a> {
-    pub(super) async fn new(served: &'a Served, path: &str) -> (Self, Value) {
+    pub(super) async fn new(served: &'a McpServed, path: &str) -> (Self, Value) {
         Self::that(served, path, json!({})).await
     }
 
     /// A client that can show forms or not.
-    pub(super) async fn that(served: &'a Served, path: &str, can: Value) -> (Self, Value) {
+    pub(super) async fn that(served: &'a McpServed, path: &str, can: Value) -> (Self, Value) {
         let info = json!({ "name": "cursor", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": can, "clientInfo": info });
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
@@ -110,9 +109,9 @@ fn read() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_with_connections_have_sessions_of_their_own() {
+async fn connected_clients_have_own_sessions() {
     let (_directory, hub, server) = server(McpOptions::default());
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     let ((first, _), (second, _)) = (Connected::new(&served, "/mcp").await, Connected::new(&served, "/mcp").await);
     assert_eq!(first.call("write_file", written("one")).await["isError"], false);
     assert_eq!(second.call("read_file", read()).await["isError"], true);
@@ -122,9 +121,9 @@ async fn clients_with_connections_have_sessions_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_without_connections_are_told_apart_by_their_names() {
+async fn sessionless_clients_are_told_apart_by_name() {
     let (_directory, hub, server) = server(McpOptions::default());
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     assert_eq!(served.call("one", "/mcp", "write_file", written("one")).await["isError"], false);
     assert_eq!(served.call("one", "/mcp", "read_file", read()).await["structuredContent"]["content"], "one");
     assert_eq!(served.call("two", "/mcp", "read_file", read()).await["isError"], true);
@@ -136,10 +135,10 @@ async fn clients_without_connections_are_told_apart_by_their_names() {
 
 /// More clients than are known at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_comes_finds_room() {
+async fn client_table_evicts_oldest_for_new_clients() {
     let options = McpOptions { session: Some("shared".to_owned()), ..McpOptions::default() };
     let (_directory, hub, server) = server(options);
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     for number in 0..1100 {
         let name = format!("asks {number}");
         let listed = served.ask(&name, "/mcp", "tools/list", json!({})).await;
@@ -167,27 +166,22 @@ fn status(hub: &Hub, session: &str) -> Option<Option<CallStatus>> {
     state.slice::<ToolCalls>()?.iter().last().map(|call| call.status)
 }
 
-pub(super) async fn wait_for(hub: &Hub, session: &str, wanted: Option<CallStatus>) {
-    let waiting = async {
-        while status(hub, session) != Some(wanted) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("no call is {wanted:?}"));
+pub(super) async fn eventually_status(hub: &Hub, session: &str, wanted: Option<CallStatus>) {
+    eventually_async(&format!("a call is {wanted:?}"), async || status(hub, session) == Some(wanted)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_takes_its_calls_back() {
+async fn http_server_shutdown_cancels_calls() {
     let files = tempfile::tempdir().unwrap();
     let (_directory, hub, server) = server(on_host(files.path()));
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     let (client, told) = Connected::new(&served, "/mcp").await;
     assert!(told["instructions"].as_str().unwrap().contains("on this machine"));
     let sleep = json!({ "command": "sleep 1000" });
     let ends = async {
-        wait_for(&hub, "host", None).await;
+        eventually_status(&hub, "host", None).await;
         served.end.cancel();
-        wait_for(&hub, "host", Some(CallStatus::Interrupted)).await;
+        eventually_status(&hub, "host", Some(CallStatus::Interrupted)).await;
     };
     let call = async {
         client.begin("shell_execute", sleep).await;
@@ -201,12 +195,12 @@ async fn a_server_that_ends_takes_its_calls_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_first_is_of_the_session_that_is_asked_for() {
+async fn instructions_describe_the_requested_session() {
     let (_directory, hub, server) = server(McpOptions::default());
     let files = tempfile::tempdir().unwrap();
     let spec = WorkspaceSpec::Host(HostOptions { directory: Some(files.path().to_owned()) });
     drop(hub.create(Some("host".to_owned()), &spec, &[]).await.unwrap());
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     for (path, is_here) in [("/mcp", false), ("/mcp?session=host", true)] {
         let (_, told) = Connected::new(&served, path).await;
         let discovered = served.ask("one", path, "server/discover", json!({})).await["result"].clone();

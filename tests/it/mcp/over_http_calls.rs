@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::over_http::{Connected, Served, answered, on_host, wait_for};
+use super::over_http::{Connected, McpServed, answered, eventually_status, on_host};
 use super::together::{names, server};
-use crate::http::{Answer, sent, taken};
+use crate::rig::{Answer, eventually_async, sent, taken};
 
 fn call(id: u64, tool: &str, arguments: Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments });
@@ -21,7 +21,7 @@ fn call(id: u64, tool: &str, arguments: Value) -> Value {
 }
 
 /// A request without a body.
-async fn bare(served: &Served, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn bare(served: &McpServed, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     let stream = TcpStream::connect(served.address).await.unwrap();
     taken(sent(TokioIo::new(stream), method, path, Vec::new().into(), headers).await).await
 }
@@ -44,15 +44,15 @@ fn allowed(directory: &std::path::Path) -> McpOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_one_connection_run_in_order() {
+async fn connection_calls_run_in_order() {
     let files = tempfile::tempdir().unwrap();
     let (_directory, hub, server) = server(allowed(files.path()));
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     let (client, _) = Connected::new(&served, "/mcp").await;
     let session = [("mcp-session-id", client.id.as_str())];
     let until_go = json!({ "command": "until [ -e go ]; do sleep 0.01; done; printf done > out" });
     let command = served.posted("/mcp", &call(1, "shell_execute", until_go), &session).await;
-    wait_for(&hub, "host", None).await;
+    eventually_status(&hub, "host", None).await;
     // On other TCP connections, all of them.
     let read = served.posted("/mcp", &call(2, "read_file", json!({ "file_path": "out" })), &session).await;
     let edit = json!({ "file_path": "out", "old_string": "done", "new_string": "edited" });
@@ -77,9 +77,9 @@ async fn calls_of_one_connection_run_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pipelined_messages_are_taken_in_order() {
+async fn connection_pipelined_messages_keep_order() {
     let (_directory, _, server) = server(McpOptions::default());
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     let (client, _) = Connected::new(&served, "/mcp").await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     let mut bytes = Vec::new();
@@ -104,10 +104,10 @@ async fn pipelined_messages_are_taken_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_call_is_answered_and_its_question_not_asked_again() {
+async fn connection_cancelled_call_is_answered_once() {
     let files = tempfile::tempdir().unwrap();
     let (_directory, hub, server) = server(McpOptions { session: Some("asks".to_owned()), ..on_host(files.path()) });
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     let (client, _) = Connected::that(&served, "/mcp", json!({ "elicitation": {} })).await;
     let session = [("mcp-session-id", client.id.as_str())];
     let command = json!({ "command": "touch begun; exec tail -f begun" });
@@ -119,16 +119,14 @@ async fn cancelled_call_is_answered_and_its_question_not_asked_again() {
     let result = json!({ "action": "accept", "content": { "answer": "once" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
     assert_eq!(served.post("/mcp", &answer, &session).await.status, 202);
-    while !files.path().join("begun").exists() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    eventually_async("the command runs", async || files.path().join("begun").exists()).await;
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
     served.post("/mcp", &cancel, &session).await;
     let last = answered(&taken(stream).await);
     // A result: some clients come back after an error as if the stream had broken.
     assert_eq!((&last["id"], &last["result"]["isError"]), (&json!(1), &json!(true)), "{last}");
     assert!(last["result"].get("resultType").is_none(), "{last}");
-    wait_for(&hub, "asks", Some(foldspace::CallStatus::Interrupted)).await;
+    eventually_status(&hub, "asks", Some(foldspace::CallStatus::Interrupted)).await;
     let again = field("id:");
     let headers = [session[0], ("accept", "text/event-stream"), ("last-event-id", &again)];
     let resumed = bare(&served, "GET", "/mcp", &headers).await;
@@ -137,9 +135,9 @@ async fn cancelled_call_is_answered_and_its_question_not_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_deleted_answers_204() {
+async fn connection_delete_answers_204() {
     let (_directory, _, server) = server(McpOptions::default());
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     let (client, _) = Connected::new(&served, "/mcp").await;
     let session = [("mcp-session-id", client.id.as_str())];
     assert_eq!(bare(&served, "DELETE", "/mcp", &session).await.status, 204);
@@ -148,10 +146,10 @@ async fn connection_deleted_answers_204() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn query_is_obeyed_or_refused() {
+async fn connection_query_is_obeyed_or_refused() {
     let options = McpOptions { session: Some("team".to_owned()), ..McpOptions::default() };
     let (_directory, hub, server) = server(options);
-    let served = Served::begin(&server).await;
+    let served = McpServed::begin(&server).await;
     let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
     for (query, hint) in [
         ("session=lgp", "--session team"),

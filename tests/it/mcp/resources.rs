@@ -2,24 +2,25 @@
 
 use serde_json::{Value, json};
 
-use super::{Client, World, write};
+use super::{McpClient, write};
+use crate::rig::Program;
 
-fn read(client: &mut Client, uri: &str) -> Value {
+fn read(client: &mut McpClient, uri: &str) -> Value {
     let answer = client.ask("resources/read", json!({ "uri": uri }));
     assert!(answer.get("error").is_none(), "{uri}: {answer}");
     answer["result"]["contents"][0].clone()
 }
 
-fn updated(client: &mut Client) -> Value {
+fn updated(client: &mut McpClient) -> Value {
     let updated = client.wait_for(|message| message["method"] == "notifications/resources/updated");
     updated["params"]["uri"].clone()
 }
 
 #[test]
-fn files_slices_and_the_log_are_read_at_any_position() {
-    let world = World::new();
-    std::fs::write(world.files().join("data.bin"), [0, 159, 146, 150]).unwrap();
-    let mut client = world.on_host(&["--session", "s"]);
+fn resources_are_read_at_any_seq() {
+    let program = Program::with_files();
+    std::fs::write(program.files().join("data.bin"), [0, 159, 146, 150]).unwrap();
+    let mut client = program.on_host(&["--session", "s"]);
     client.done("write_file", write("notes/a b.md", "one"));
     client.done("edit_file", json!({ "file_path": "notes/a b.md", "old_string": "one", "new_string": "two" }));
     let now = read(&mut client, "foldspace://s/files/notes/a%20b.md");
@@ -40,12 +41,12 @@ fn files_slices_and_the_log_are_read_at_any_position() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
-    let world = World::new();
-    let mut other = world.client(&["--session", "other"]);
+fn resource_missing_is_an_error() {
+    let program = Program::with_files();
+    let mut other = program.client(&["--session", "other"]);
     other.done("ls", json!({}));
     other.leave();
-    let mut client = world.client(&["--session", "s"]);
+    let mut client = program.client(&["--session", "s"]);
     client.done("write_file", write("a.txt", "one"));
     let uris = [
         ("foldspace://s/files/nope", -32002),
@@ -71,14 +72,14 @@ fn what_is_not_there_is_told() {
 }
 
 #[test]
-fn what_is_too_long_is_told_in_part_or_not() {
-    let world = World::new();
+fn resource_too_long_is_cut_or_refused() {
+    let program = Program::with_files();
     for number in 0..25_000 {
-        std::fs::write(world.files().join(format!("{number:060}.txt")), "").unwrap();
+        std::fs::write(program.files().join(format!("{number:060}.txt")), "").unwrap();
     }
-    let mut client = world.on_host(&["--session", "s"]);
+    let mut client = program.on_host(&["--session", "s"]);
     client.done("glob", json!({ "pattern": "none" }));
-    let refused = |client: &mut Client, uri: &str| {
+    let refused = |client: &mut McpClient, uri: &str| {
         let error = client.ask("resources/read", json!({ "uri": uri }))["error"].clone();
         assert_eq!(error["code"], -32602, "{uri}: {error}");
         error["message"].as_str().unwrap().to_owned()
@@ -96,11 +97,11 @@ fn what_is_too_long_is_told_in_part_or_not() {
 
 #[test]
 fn resources_are_listed_in_pages() {
-    let world = World::new();
+    let program = Program::with_files();
     for number in 0..450 {
-        std::fs::write(world.files().join(format!("{number:03}.txt")), "x").unwrap();
+        std::fs::write(program.files().join(format!("{number:03}.txt")), "x").unwrap();
     }
-    let mut client = world.on_host(&["--session", "s"]);
+    let mut client = program.on_host(&["--session", "s"]);
     assert_eq!(client.ask("resources/list", json!({}))["result"]["resources"], json!([]), "there is no session yet");
     client.done("ls", json!({}));
     let (mut files, mut cursor, mut pages) = (Vec::new(), json!(null), 0);
@@ -121,13 +122,13 @@ fn resources_are_listed_in_pages() {
 }
 
 #[test]
-fn who_watches_is_told_of_changes() {
-    let world = World::new();
-    let mut client = world.on_host(&["--session", "s", "--allow", "mkdir"]);
+fn resource_subscription_reports_changes() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--session", "s", "--allow", "mkdir"]);
     client.ask("resources/list", json!({}));
     client.done("write_file", write("a.txt", "one"));
     client.wait_for(|message| message["method"] == "notifications/resources/list_changed");
-    let subscribe = |client: &mut Client, uri: &str| {
+    let subscribe = |client: &mut McpClient, uri: &str| {
         let answer = client.ask("resources/subscribe", json!({ "uri": uri }));
         assert!(answer.get("error").is_none(), "{answer}");
     };
@@ -146,9 +147,9 @@ fn who_watches_is_told_of_changes() {
 }
 
 #[test]
-fn templates_and_their_arguments_are_told() {
-    let world = World::new();
-    let mut client = world.client(&["--session", "s"]);
+fn resource_templates_complete_arguments() {
+    let program = Program::with_files();
+    let mut client = program.client(&["--session", "s"]);
     client.done("write_file", write("src/main.rs", "x"));
     let templates = client.ask("resources/templates/list", json!({}))["result"]["resourceTemplates"].clone();
     let template = templates[0]["uriTemplate"].as_str().unwrap().to_owned();

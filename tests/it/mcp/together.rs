@@ -9,14 +9,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// A client in this process.
-struct Client {
+struct DuplexClient {
     output: tokio::io::Lines<BufReader<ReadHalf<DuplexStream>>>,
     input: WriteHalf<DuplexStream>,
     serving: JoinHandle<()>,
     last_id: u64,
 }
 
-impl Client {
+impl DuplexClient {
     async fn new(server: &McpServer) -> Self {
         let (theirs, ours) = tokio::io::duplex(1 << 16);
         let ((input, output), server) = (tokio::io::split(ours), server.clone());
@@ -68,15 +68,15 @@ pub(super) fn names(hub: &Hub) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_in_one_session_are_several_agents() {
+async fn clients_of_one_session_are_separate_agents() {
     let (_directory, hub, server) = server(McpOptions { session: Some("shared".to_owned()), ..McpOptions::default() });
-    let (mut first, mut second) = (Client::new(&server).await, Client::new(&server).await);
+    let (mut first, mut second) = (DuplexClient::new(&server).await, DuplexClient::new(&server).await);
     let written = first.call("write_file", json!({ "file_path": "a.txt", "content": "one" })).await;
     assert_eq!(written["isError"], false, "{written}");
     let read = second.call("read_file", json!({ "file_path": "a.txt" })).await;
     assert_eq!(read["structuredContent"]["content"], "one");
     second.leave().await;
-    let mut third = Client::new(&server).await;
+    let mut third = DuplexClient::new(&server).await;
     third.call("ls", json!({})).await;
     let entry = hub.sessions().find("shared").unwrap();
     let state = hub.sessions().session(entry.id).unwrap().state().unwrap();
@@ -89,9 +89,9 @@ async fn clients_in_one_session_are_several_agents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_without_a_name_have_sessions_of_their_own() {
+async fn unnamed_clients_have_own_sessions() {
     let (_directory, hub, server) = server(McpOptions::default());
-    let (mut first, mut second) = (Client::new(&server).await, Client::new(&server).await);
+    let (mut first, mut second) = (DuplexClient::new(&server).await, DuplexClient::new(&server).await);
     first.call("write_file", json!({ "file_path": "a.txt", "content": "one" })).await;
     let nothing = second.call("read_file", json!({ "file_path": "a.txt" })).await;
     assert_eq!(nothing["isError"], true);

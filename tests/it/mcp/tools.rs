@@ -2,51 +2,52 @@
 
 use serde_json::{Value, json};
 
-use super::{World, write};
+use super::write;
+use crate::rig::Program;
 
-fn names(client: &mut super::Client) -> Vec<String> {
+fn names(client: &mut super::McpClient) -> Vec<String> {
     let tools = client.ask("tools/list", json!({}));
     let tools = tools["result"]["tools"].as_array().unwrap();
     tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn the_chosen_groups_are_offered() {
-    let world = World::new();
-    let mut client = world.on_host(&[]);
+fn tool_groups_select_tools() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&[]);
     let usual =
         ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "shell_execute", "write_file"];
     assert_eq!(names(&mut client), usual);
     client.leave();
-    let mut client = world.client(&["--tools", "shell,podman_shell", "--backend", "podman"]);
+    let mut client = program.client(&["--tools", "shell,podman_shell", "--backend", "podman"]);
     assert_eq!(names(&mut client), ["podman_shell", "shell_execute"]);
     let answer = client.ask("tools/call", json!({ "name": "ls", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602);
     assert_eq!(answer["error"]["message"], "there is no tool ls; there are podman_shell, shell_execute");
     client.leave();
-    let mut client = world.client(&["--tools", "all", "--backend", "podman"]);
+    let mut client = program.client(&["--tools", "all", "--backend", "podman"]);
     assert_eq!(names(&mut client).len(), 17);
-    let refused = world.run(&["mcp", "--tools", "files,nothing"]);
+    let refused = program.output(&["mcp", "--tools", "files,nothing"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("there is no group of tools \"nothing\""));
 }
 
 #[test]
-fn tools_that_can_not_work_are_not_listed() {
-    let world = World::new();
-    let mut client = world.client(&["--tools", "files,shell,python,podman_shell"]);
+fn tools_without_shell_are_not_listed() {
+    let program = Program::with_files();
+    let mut client = program.client(&["--tools", "files,shell,python,podman_shell"]);
     assert_eq!(names(&mut client), ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"]);
     let refused = client.failed("shell_execute", json!({ "command": "ls" }));
     assert!(refused.contains("the memory workspace has none"), "called all the same it says why: {refused}");
     client.leave();
-    let mut client = world.on_host(&["--tools", "shell,podman_shell"]);
+    let mut client = program.on_host(&["--tools", "shell,podman_shell"]);
     assert_eq!(names(&mut client), ["shell_execute"]);
-    let mut client = world.client(&["--session", "test-client", "--tools", "shell"]);
+    let mut client = program.client(&["--session", "test-client", "--tools", "shell"]);
     assert!(names(&mut client).is_empty(), "its session began in memory");
 }
 
 /// `readOnlyHint`, `destructiveHint`, `idempotentHint` and `openWorldHint` of each tool.
-fn hints(client: &mut super::Client) -> Vec<(String, [bool; 4])> {
+fn hints(client: &mut super::McpClient) -> Vec<(String, [bool; 4])> {
     let tools = client.ask("tools/list", json!({}));
     let hints = tools["result"]["tools"].as_array().unwrap().iter().map(|tool| {
         let hint = |name: &str| tool["annotations"][name].as_bool().unwrap();
@@ -57,9 +58,9 @@ fn hints(client: &mut super::Client) -> Vec<(String, [bool; 4])> {
 }
 
 #[test]
-fn annotations_say_what_is_so() {
-    let (world, another) = (World::new(), World::new());
-    let mut closed = world.client(&["--tools", "files,shell,sessions", "--backend", "podman"]);
+fn tool_annotations_match_effects() {
+    let (program, another) = (Program::with_files(), Program::with_files());
+    let mut closed = program.client(&["--tools", "files,shell,sessions", "--backend", "podman"]);
     let mut open = another.on_host(&["--tools", "files,shell"]);
     let (closed, open) = (hints(&mut closed), hints(&mut open));
     let of = |hints: &[(String, [bool; 4])], name: &str| hints.iter().find(|(tool, _)| tool == name).unwrap().1;
@@ -77,13 +78,13 @@ fn annotations_say_what_is_so() {
 }
 
 #[test]
-fn a_child_runs_commands_where_its_parent_does() {
-    let world = World::new();
-    let mut client = world.on_host(&["--session", "main"]);
+fn child_runs_commands_where_parent_does() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--session", "main"]);
     client.done("ls", json!({}));
     client.leave();
     for isolation in ["shared", "fork", "full"] {
-        let mut client = world.start(&["--session", "main", "--isolation", isolation]);
+        let mut client = program.start(&["--session", "main", "--isolation", isolation]);
         let info = json!({ "name": "x", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
         let told = client.ask("initialize", hello)["result"]["instructions"].clone();
@@ -94,9 +95,9 @@ fn a_child_runs_commands_where_its_parent_does() {
 }
 
 #[test]
-fn every_tool_has_schemas_of_objects() {
-    let world = World::new();
-    let mut client = world.client(&["--tools", "all"]);
+fn tool_schemas_are_objects() {
+    let program = Program::with_files();
+    let mut client = program.client(&["--tools", "all"]);
     let tools = client.ask("tools/list", json!({}));
     for tool in tools["result"]["tools"].as_array().unwrap() {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
@@ -110,9 +111,9 @@ fn every_tool_has_schemas_of_objects() {
 }
 
 #[test]
-fn every_tool_can_be_called() {
-    let world = World::new();
-    let mut client = world.on_host(&["--allow", "python3", "--allow", "cat"]);
+fn tools_can_all_be_called() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--allow", "python3", "--allow", "cat"]);
     assert_eq!(client.done("write_file", write("src/a.txt", "one\ntwo\n"))["version"], 1);
     assert_eq!(client.done("read_file", json!({ "file_path": "src/a.txt" }))["content"], "one\ntwo\n");
     let edit = json!({ "file_path": "src/a.txt", "old_string": "two", "new_string": "zwei" });
@@ -123,21 +124,21 @@ fn every_tool_can_be_called() {
     assert_eq!(client.done("shell_execute", json!({ "command": "cat src/a.txt" }))["stdout"], "one\nzwei\n");
     assert_eq!(client.done("evaluate_python", json!({ "code": "print(6 * 7)" }))["stdout"], "42\n");
     client.done("rm", json!({ "path": "src" }));
-    assert!(!world.files().join("src").exists());
-    let calls = world_calls(&world, client);
+    assert!(!program.files().join("src").exists());
+    let calls = world_calls(&program, client);
     assert!(calls.iter().all(|call| call["agent"] == "Test Client" && call["status"] == "ok"), "{calls:?}");
     assert_eq!(calls.len(), 9);
 }
 
-fn world_calls(world: &World, client: super::Client) -> Vec<Value> {
+fn world_calls(program: &Program, client: super::McpClient) -> Vec<Value> {
     client.leave();
-    world.lines(&["log", "test-client", "--calls"])
+    program.json_lines(&["log", "test-client", "--calls"])
 }
 
 #[test]
-fn a_model_can_act_on_what_went_wrong() {
-    let world = World::new();
-    let mut client = world.client(&[]);
+fn tool_errors_say_what_to_do() {
+    let program = Program::with_files();
+    let mut client = program.client(&[]);
     assert_eq!(client.failed("read_file", json!({ "file_path": "nope" })), "/nope does not exist");
     let wrong = client.failed("read_file", json!({ "path": "nope" }));
     assert!(wrong.starts_with("the parameters of read_file are not right: unknown field `path`"), "{wrong}");

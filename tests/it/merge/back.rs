@@ -9,20 +9,20 @@ use foldspace::{
     WriteFile, hydrate, merge_child, preview_merge,
 };
 
-use super::rig::{Rig, event, path, record, texts};
-use crate::rig::{Failing, Fails};
+use super::{event, path, record};
+use crate::rig::{Failing, Fails, Family, Texts, texts};
 
 fn merge(
-    rig: &Rig,
+    family: &Family,
     parent: &ToolRunner,
     child: &ToolRunner,
     choices: &MergeChoices,
 ) -> Result<MergeReport, WorkspaceError> {
-    rig.runtime.block_on(merge_child(parent, child.session(), choices))
+    family.runtime.block_on(merge_child(parent, child.session(), choices))
 }
 
-fn merged(rig: &Rig, parent: &ToolRunner, child: &ToolRunner) -> MergeReport {
-    let report = merge(rig, parent, child, &MergeChoices::default()).unwrap();
+fn merged(family: &Family, parent: &ToolRunner, child: &ToolRunner) -> MergeReport {
+    let report = merge(family, parent, child, &MergeChoices::default()).unwrap();
     assert_eq!(report.outcome, MergeOutcome::Merged, "{:?}", report.conflicts);
     report
 }
@@ -38,33 +38,33 @@ fn head(session: &Session) -> u64 {
 }
 
 /// A parent with three files, and a child that has them, too.
-fn family(rig: &Rig) -> (ToolRunner, ToolRunner) {
-    let parent = rig.parent();
-    rig.write(&parent, "a.txt", "1\n2\n3\n4\n5\n");
-    rig.write(&parent, "d/old.txt", "old\n");
-    rig.write(&parent, "same.txt", "same\n");
-    let child = rig.child(&parent, "worker", ChildLimits::default());
+fn parent_and_child(family: &Family) -> (ToolRunner, ToolRunner) {
+    let parent = family.founder();
+    family.create(&parent, "a.txt", "1\n2\n3\n4\n5\n");
+    family.create(&parent, "d/old.txt", "old\n");
+    family.create(&parent, "same.txt", "same\n");
+    let child = family.child(&parent, "worker", ChildLimits::default());
     (parent, child)
 }
 
 #[test]
-fn what_both_did_is_there_and_each_file_names_where_it_comes_from() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&parent, "a.txt", "1\n", "one\n");
-    rig.write(&parent, "mine.txt", "mine\n");
-    rig.edit(&child, "a.txt", "5\n", "five\n");
-    rig.remove(&child, "d");
-    rig.write(&child, "new/deep.txt", "new\n");
+fn merge_combines_both_sides_with_origins() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&parent, "a.txt", "1\n", "one\n");
+    family.create(&parent, "mine.txt", "mine\n");
+    family.edit(&child, "a.txt", "5\n", "five\n");
+    family.remove(&child, "d");
+    family.create(&child, "new/deep.txt", "new\n");
     let (before, child_at) = (head(parent.session()), head(child.session()));
 
     let preview = preview_merge(parent.session(), child.session(), &MergeChoices::default()).unwrap();
     assert_eq!((head(parent.session()), preview.outcome), (before, MergeOutcome::Merged));
-    let report = merged(&rig, &parent, &child);
+    let report = merged(&family, &parent, &child);
     assert_eq!(preview.merged, report.merged);
     let expected =
         [("a.txt", "one\n2\n3\n4\nfive\n"), ("mine.txt", "mine\n"), ("new/deep.txt", "new\n"), ("same.txt", "same\n")];
-    assert_eq!(rig.texts(parent.session()), texts(&expected));
+    assert_eq!(family.texts_on_host(parent.session()), texts(expected));
     assert_eq!(head(child.session()), child_at, "the child is only read");
 
     let tells = event::<ChildMerged>(parent.session(), report.seq.unwrap());
@@ -88,48 +88,48 @@ fn what_both_did_is_there_and_each_file_names_where_it_comes_from() {
 }
 
 #[test]
-fn merging_again_does_nothing_and_later_work_comes_alone() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&child, "a.txt", "2\n", "two\n");
-    merged(&rig, &parent, &child);
+fn merge_again_brings_only_later_work() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&child, "a.txt", "2\n", "two\n");
+    merged(&family, &parent, &child);
     let before = head(parent.session());
-    let again = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap();
+    let again = merge(&family, &parent, &child, &MergeChoices::default()).unwrap();
     assert_eq!((again.outcome, again.seq, head(parent.session())), (MergeOutcome::Nothing, None, before));
 
     // The parent goes on with what it got; the child's next change is merged by what it was then.
-    rig.edit(&parent, "a.txt", "two\n", "zwei\n");
-    rig.edit(&child, "a.txt", "5\n", "five\n");
-    let report = merged(&rig, &parent, &child);
+    family.edit(&parent, "a.txt", "two\n", "zwei\n");
+    family.edit(&child, "a.txt", "5\n", "five\n");
+    let report = merged(&family, &parent, &child);
     assert_eq!(report.base, again.child_at);
-    assert_eq!(rig.texts(parent.session())[0].1, "1\nzwei\n3\n4\nfive\n");
+    assert_eq!(family.texts_on_host(parent.session())["a.txt"], "1\nzwei\n3\n4\nfive\n");
 }
 
 #[test]
-fn a_change_that_both_made_is_noted_once_and_changes_no_file() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
+fn merge_of_equal_changes_writes_no_file() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
     for side in [&parent, &child] {
-        rig.edit(side, "same.txt", "same", "new");
+        family.edit(side, "same.txt", "same", "new");
     }
-    let report = merged(&rig, &parent, &child);
+    let report = merged(&family, &parent, &child);
     assert_eq!(report.merged, []);
     // Without that note this would look like a conflict.
-    rig.edit(&parent, "same.txt", "new", "newer");
-    assert_eq!(merge(&rig, &parent, &child, &MergeChoices::default()).unwrap().outcome, MergeOutcome::Nothing);
+    family.edit(&parent, "same.txt", "new", "newer");
+    assert_eq!(merge(&family, &parent, &child, &MergeChoices::default()).unwrap().outcome, MergeOutcome::Nothing);
 }
 
 #[test]
-fn a_conflict_is_recorded_once_with_both_sides_kept_and_can_be_decided() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&parent, "a.txt", "3\n", "ours\n");
-    rig.edit(&child, "a.txt", "3\n", "theirs\n");
-    rig.write(&child, "new.txt", "new\n");
-    let (before, shown) = (head(parent.session()), rig.texts(parent.session()));
-    let report = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap();
+fn merge_conflict_is_recorded_once_and_resolvable() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&parent, "a.txt", "3\n", "ours\n");
+    family.edit(&child, "a.txt", "3\n", "theirs\n");
+    family.create(&child, "new.txt", "new\n");
+    let (before, shown) = (head(parent.session()), family.texts_on_host(parent.session()));
+    let report = merge(&family, &parent, &child, &MergeChoices::default()).unwrap();
     assert_eq!((report.outcome, report.seq), (MergeOutcome::Conflicted, Some(before + 1)));
-    assert_eq!(rig.texts(parent.session()), shown, "no file is changed");
+    assert_eq!(family.texts_on_host(parent.session()), shown, "no file is changed");
     let tells = event::<MergeConflicted>(parent.session(), before + 1).event;
     let [conflict] = &tells.conflicts[..] else { panic!("{tells:?}") };
     assert_eq!((conflict.kind, &conflict.path, conflict.resolved), (ConflictKind::Text, &path("a.txt"), None));
@@ -138,224 +138,227 @@ fn a_conflict_is_recorded_once_with_both_sides_kept_and_can_be_decided() {
         assert_eq!(parent.session().content(content).unwrap(), text);
     }
     // Nothing is new about it the second time.
-    let again = merge(&rig, &parent, &child, &choosing(MergeSide::Ours, "other")).unwrap();
+    let again = merge(&family, &parent, &child, &choosing(MergeSide::Ours, "other")).unwrap();
     assert_eq!((again.seq, head(parent.session())), (None, before + 1));
     assert_eq!(again.unused, [path("other")]);
 
-    let report = merge(&rig, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
+    let report = merge(&family, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
     assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
-    assert_eq!(rig.texts(parent.session())[0].1, "1\n2\ntheirs\n4\n5\n");
+    assert_eq!(family.texts_on_host(parent.session())["a.txt"], "1\n2\ntheirs\n4\n5\n");
     let state = parent.session().state().unwrap();
     assert_eq!(state.slice::<Merges>().unwrap().conflicted(child.session().id()), None);
 }
 
 #[test]
-fn what_was_decided_for_the_parent_stays_decided() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&parent, "a.txt", "3\n", "ours\n");
-    rig.edit(&child, "a.txt", "3\n", "theirs\n");
-    let report = merge(&rig, &parent, &child, &choosing(MergeSide::Ours, "/")).unwrap();
+fn merge_resolution_for_parent_stays() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&parent, "a.txt", "3\n", "ours\n");
+    family.edit(&child, "a.txt", "3\n", "theirs\n");
+    let report = merge(&family, &parent, &child, &choosing(MergeSide::Ours, "/")).unwrap();
     assert_eq!((report.outcome, report.merged.len()), (MergeOutcome::Merged, 0));
-    rig.edit(&child, "a.txt", "5\n", "five\n");
-    merged(&rig, &parent, &child);
-    assert_eq!(rig.texts(parent.session())[0].1, "1\n2\nours\n4\nfive\n");
+    family.edit(&child, "a.txt", "5\n", "five\n");
+    merged(&family, &parent, &child);
+    assert_eq!(family.texts_on_host(parent.session())["a.txt"], "1\n2\nours\n4\nfive\n");
 }
 
 #[test]
-fn when_the_disk_is_full_nothing_has_happened() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.write(&child, "new.txt", "new\n");
+fn merge_on_full_disk_changes_nothing() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.create(&child, "new.txt", "new\n");
     let session = parent.session().clone();
     drop(parent);
-    let disk = Failing::new(rig.workspace(&session));
+    let disk = Failing::new(family.workspace(&session));
     let parent = ToolRunner::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
-    let (before, shown) = (head(&session), rig.texts(&session));
+    let (before, shown) = (head(&session), family.texts_on_host(&session));
     disk.set(Fails::AtOnce);
-    let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err();
+    let error = merge(&family, &parent, &child, &MergeChoices::default()).unwrap_err();
     assert!(matches!(error, WorkspaceError::Backend(_)), "{error}");
-    assert_eq!((head(&session), rig.texts(&session)), (before, shown));
+    assert_eq!((head(&session), family.texts_on_host(&session)), (before, shown));
     disk.set(None);
-    merged(&rig, &parent, &child);
-    assert_eq!(rig.texts(&session)[2].1, "new\n");
+    merged(&family, &parent, &child);
+    assert_eq!(family.texts_on_host(&session)["new.txt"], "new\n");
 }
 
 #[test]
-fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&child, "a.txt", "1\n", "one\n");
-    rig.edit(&child, "same.txt", "same", "new");
+fn merge_of_dying_process_leaves_recorded_state() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&child, "a.txt", "1\n", "one\n");
+    family.edit(&child, "same.txt", "same", "new");
     let session = parent.session().clone();
     drop(parent);
-    let disk = Failing::new(rig.workspace(&session));
+    let disk = Failing::new(family.workspace(&session));
     let parent = ToolRunner::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
     let before = head(&session);
     disk.set(Fails::DyingHalfway);
-    assert!(merge(&rig, &parent, &child, &MergeChoices::default()).is_err());
+    assert!(merge(&family, &parent, &child, &MergeChoices::default()).is_err());
     drop((parent, disk));
     // Half a merge lies on the disk; it is nobody's change.
-    let parent = rig.dispatcher(&session);
-    assert_eq!((head(&session), rig.texts(&session)[0].1.as_str()), (before, "1\n2\n3\n4\n5\n"));
-    merged(&rig, &parent, &child);
-    assert_eq!(rig.texts(&session)[0].1, "one\n2\n3\n4\n5\n");
+    let parent = family.open(&session);
+    assert_eq!((head(&session), family.texts_on_host(&session)["a.txt"].as_str()), (before, "1\n2\n3\n4\n5\n"));
+    merged(&family, &parent, &child);
+    assert_eq!(family.texts_on_host(&session)["a.txt"], "one\n2\n3\n4\n5\n");
 }
 
 #[test]
-fn what_a_full_child_has_before_its_first_call_is_its_work() {
-    let rig = Rig::new();
-    let parent = rig.parent();
-    let child = rig.start(&parent, ForkOptions::new(Isolation::Full));
+fn merge_of_full_child_counts_its_first_files() {
+    let family = Family::on_host();
+    let parent = family.founder();
+    let child = family.start(&parent, ForkOptions::new(Isolation::Full));
     let session = child.session().clone();
     drop(child);
-    std::fs::write(rig.place(&session).join("early.txt"), "early").unwrap();
-    let child = rig.dispatcher(&session);
-    rig.write(&child, "late.txt", "late");
-    assert_eq!(merged(&rig, &parent, &child).merged.len(), 2);
-    assert_eq!(rig.texts(parent.session()), texts(&[("early.txt", "early"), ("late.txt", "late")]));
+    std::fs::write(family.files_of(&session).join("early.txt"), "early").unwrap();
+    let child = family.open(&session);
+    family.create(&child, "late.txt", "late");
+    assert_eq!(merged(&family, &parent, &child).merged.len(), 2);
+    assert_eq!(family.texts_on_host(parent.session()), texts([("early.txt", "early"), ("late.txt", "late")]));
 }
 
 #[test]
-fn lines_that_went_together_are_kept_when_a_side_is_chosen() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&parent, "a.txt", "1\n2\n3\n", "one\n2\nours\n");
-    rig.edit(&child, "a.txt", "3\n4\n5\n", "theirs\n4\nfive\n");
-    let report = merge(&rig, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
+fn merge_side_choice_keeps_clean_lines() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&parent, "a.txt", "1\n2\n3\n", "one\n2\nours\n");
+    family.edit(&child, "a.txt", "3\n4\n5\n", "theirs\n4\nfive\n");
+    let report = merge(&family, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
     assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
-    assert_eq!(rig.texts(parent.session())[0].1, "one\n2\ntheirs\n4\nfive\n");
+    assert_eq!(family.texts_on_host(parent.session())["a.txt"], "one\n2\ntheirs\n4\nfive\n");
 }
 
 #[test]
-fn somebody_further_up_takes_it_when_the_parent_is_gone() {
-    let rig = Rig::new();
-    let (top, middle) = family(&rig);
-    let low = rig.child(&middle, "low", ChildLimits::default());
+fn merge_goes_to_grandparent_when_parent_is_gone() {
+    let family = Family::on_host();
+    let (top, middle) = parent_and_child(&family);
+    let low = family.child(&middle, "low", ChildLimits::default());
     // Its past ends before the one that was removed began.
-    let early = rig.start(&middle, ForkOptions { at: Some(5), ..ForkOptions::new(Isolation::Fork) });
-    rig.write(&low, "low.txt", "low\n");
-    rig.write(&early, "early.txt", "early\n");
+    let early = family.start(&middle, ForkOptions { at: Some(5), ..ForkOptions::new(Isolation::Fork) });
+    family.create(&low, "low.txt", "low\n");
+    family.create(&early, "early.txt", "early\n");
     let id = middle.session().id();
     drop(middle);
-    rig.sessions.remove(id).unwrap();
-    assert_eq!(merged(&rig, &top, &low).base, 10);
-    assert_eq!(merged(&rig, &top, &early).base, 5);
-    let other = rig.sessions.create(foldspace::NewSession::named("other")).unwrap();
+    family.sessions.remove(id).unwrap();
+    assert_eq!(merged(&family, &top, &low).base, 10);
+    assert_eq!(merged(&family, &top, &early).base, 5);
+    let other = family.sessions.create(foldspace::NewSession::named("other")).unwrap();
     let stranger = preview_merge(&other, low.session(), &MergeChoices::default());
     assert!(matches!(stranger, Err(WorkspaceError::NotAChild { .. })), "{stranger:?}");
 }
 
 #[test]
-fn what_a_rewind_took_back_can_be_merged_again() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.write(&child, "new.txt", "new\n");
+fn merge_again_after_rewind() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.create(&child, "new.txt", "new\n");
     let before = head(parent.session());
-    merged(&rig, &parent, &child);
-    rig.runtime.block_on(parent.rewind(before, foldspace::RewindOptions::default())).unwrap();
-    assert_eq!(rig.texts(parent.session()).len(), 3);
-    merged(&rig, &parent, &child);
-    assert_eq!(rig.texts(parent.session()).len(), 4);
+    merged(&family, &parent, &child);
+    family.runtime.block_on(parent.rewind(before, foldspace::RewindOptions::default())).unwrap();
+    assert_eq!(family.texts_on_host(parent.session()).len(), 3);
+    merged(&family, &parent, &child);
+    assert_eq!(family.texts_on_host(parent.session()).len(), 4);
 }
 
 #[test]
-fn what_somebody_changed_by_hand_counts() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&child, "same.txt", "same", "the child's");
-    std::fs::write(rig.place(parent.session()).join("same.txt"), "by hand\n").unwrap();
+fn merge_counts_drift_of_parent() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&child, "same.txt", "same", "the child's");
+    std::fs::write(family.files_of(parent.session()).join("same.txt"), "by hand\n").unwrap();
     let before = head(parent.session());
-    let report = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap();
+    let report = merge(&family, &parent, &child, &MergeChoices::default()).unwrap();
     assert_eq!(report.outcome, MergeOutcome::Conflicted);
     assert_eq!(event::<DriftFound>(parent.session(), before + 1).event.entries, 1);
-    assert_eq!(rig.texts(parent.session())[2].1, "by hand\n");
+    assert_eq!(family.texts_on_host(parent.session())["same.txt"], "by hand\n");
 }
 
 #[test]
-fn only_children_are_merged() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    let merge = |parent: &ToolRunner, child: &ToolRunner| merge(&rig, parent, child, &MergeChoices::default());
+fn merge_of_other_session_is_refused() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    let merge = |parent: &ToolRunner, child: &ToolRunner| merge(&family, parent, child, &MergeChoices::default());
     assert!(matches!(merge(&child, &parent), Err(WorkspaceError::NotAChild { .. })));
     assert!(matches!(merge(&parent, &parent), Err(WorkspaceError::Itself(_))));
-    let other = rig.child(&parent, "other", ChildLimits::default());
+    let other = family.child(&parent, "other", ChildLimits::default());
     assert!(matches!(merge(&other, &child), Err(WorkspaceError::NotAChild { .. })));
 }
 
 #[test]
-fn a_parent_with_limits_keeps_them_in_a_merge() {
-    let rig = Rig::new();
-    let top = rig.parent();
-    let parent = rig.child(&top, "middle", ChildLimits { bytes_written: Some(10), ..ChildLimits::default() });
-    rig.write(&parent, "own.txt", "123456");
-    let child = rig.child(&parent, "worker", ChildLimits::default());
-    rig.write(&child, "new.txt", "12");
-    rig.write(&parent, "more.txt", "123");
+fn merge_respects_parent_limits() {
+    let family = Family::on_host();
+    let top = family.founder();
+    let parent = family.child(&top, "middle", ChildLimits { bytes_written: Some(10), ..ChildLimits::default() });
+    family.create(&parent, "own.txt", "123456");
+    let child = family.child(&parent, "worker", ChildLimits::default());
+    family.create(&child, "new.txt", "12");
+    family.create(&parent, "more.txt", "123");
     let before = head(parent.session());
-    let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
+    let error = merge(&family, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
     assert!(error.contains("may write 1 more byte"), "{error}");
-    assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 2));
-    rig.edit(&child, "new.txt", "12", "1");
-    assert_eq!(merged(&rig, &parent, &child).merged.len(), 1);
+    assert_eq!((head(parent.session()), family.texts_on_host(parent.session()).len()), (before, 2));
+    family.edit(&child, "new.txt", "12", "1");
+    assert_eq!(merged(&family, &parent, &child).merged.len(), 1);
 }
 
 #[test]
-fn what_was_recorded_without_a_workspace_is_merged_into_one() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
+fn merge_of_memory_child_writes_workspace() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
     record(child.session(), "deep/er/x", b"\0\xff");
-    let report = merged(&rig, &parent, &child);
+    let report = merged(&family, &parent, &child);
     let [change] = &report.merged[..] else { panic!("{report:?}") };
     assert_eq!((change.change.as_ref(), &change.entry.path), ("added", &path("deep/er/x")));
-    assert_eq!(std::fs::read(rig.place(parent.session()).join("deep/er/x")).unwrap(), b"\0\xff");
+    assert_eq!(std::fs::read(family.files_of(parent.session()).join("deep/er/x")).unwrap(), b"\0\xff");
     let kinds = parent.session().events(report.seq.unwrap(), 9).unwrap();
     let kinds: Vec<_> = kinds.iter().map(|event| event.event.kind.to_string()).collect();
     assert_eq!(kinds, [ChildMerged::KIND, WriteFile::KIND]);
 }
 
 #[test]
-fn a_child_with_nothing_of_the_parents_is_merged_by_the_mounts_of_both() {
-    let rig = Rig::new();
-    let parent = rig.parent();
-    let source = rig.path("source");
+fn merge_of_full_child_uses_mounts_as_base() {
+    let family = Family::on_host();
+    let parent = family.founder();
+    let source = family.path().join("source");
     std::fs::create_dir_all(&source).unwrap();
     std::fs::write(source.join("a.txt"), "1\n2\n3\n").unwrap();
     let mounts = [MountSpec { host_path: source, ..MountSpec::default() }];
-    let roots = rig.nursery().roots;
-    rig.runtime.block_on(hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &roots)).unwrap();
-    rig.edit(&parent, "a.txt", "1\n", "one\n");
+    let roots = family.forker().roots;
+    family.runtime.block_on(hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &roots)).unwrap();
+    family.edit(&parent, "a.txt", "1\n", "one\n");
     let limits = ChildLimits { bytes_written: Some(20), ..ChildLimits::default() };
-    let child = rig.start(&parent, ForkOptions { limits, ..ForkOptions::new(Isolation::Full) });
-    assert_eq!(rig.texts(child.session()), texts(&[("a.txt", "1\n2\n3\n")]));
-    rig.edit(&child, "a.txt", "3\n", "three\n");
-    rig.write(&child, "b", "0123456789");
-    merged(&rig, &parent, &child);
-    assert_eq!(rig.texts(parent.session()), texts(&[("a.txt", "one\n2\nthree\n"), ("b", "0123456789")]));
+    let child = family.start(&parent, ForkOptions { limits, ..ForkOptions::new(Isolation::Full) });
+    assert_eq!(family.texts_on_host(child.session()), texts([("a.txt", "1\n2\n3\n")]));
+    family.edit(&child, "a.txt", "3\n", "three\n");
+    family.create(&child, "b", "0123456789");
+    merged(&family, &parent, &child);
+    assert_eq!(family.texts_on_host(parent.session()), texts([("a.txt", "one\n2\nthree\n"), ("b", "0123456789")]));
 }
 
 #[test]
-fn a_grandchild_can_be_merged_by_either() {
-    let rig = Rig::new();
-    let (top, middle) = family(&rig);
-    rig.edit(&middle, "same.txt", "same", "of the middle");
-    let low = rig.child(&middle, "low", ChildLimits::default());
-    rig.write(&low, "low.txt", "low\n");
+fn merge_of_grandchild_into_either_ancestor() {
+    let family = Family::on_host();
+    let (top, middle) = parent_and_child(&family);
+    family.edit(&middle, "same.txt", "same", "of the middle");
+    let low = family.child(&middle, "low", ChildLimits::default());
+    family.create(&low, "low.txt", "low\n");
     // The top has nothing of the middle's own work but what the grandchild brings.
-    let report = merged(&rig, &top, &low);
+    let report = merged(&family, &top, &low);
     assert_eq!(report.base, 10, "what all three have of the past");
-    assert_eq!(rig.texts(top.session())[2..], texts(&[("low.txt", "low\n"), ("same.txt", "of the middle\n")]));
-    merged(&rig, &middle, &low);
-    assert_eq!(merged(&rig, &top, &middle).merged, [], "it has all of it already");
+    assert_eq!(
+        family.texts_on_host(top.session()).into_iter().skip(2).collect::<Texts>(),
+        texts([("low.txt", "low\n"), ("same.txt", "of the middle\n")])
+    );
+    merged(&family, &middle, &low);
+    assert_eq!(merged(&family, &top, &middle).merged, [], "it has all of it already");
 }
 
 #[test]
-fn a_fork_knows_what_its_past_has_merged() {
-    let rig = Rig::new();
-    let (parent, child) = family(&rig);
-    rig.edit(&child, "a.txt", "3\n", "three\n");
-    merged(&rig, &parent, &child);
-    let other = rig.child(&parent, "other", ChildLimits::default());
+fn merge_base_of_fork_includes_earlier_merges() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&child, "a.txt", "3\n", "three\n");
+    merged(&family, &parent, &child);
+    let other = family.child(&parent, "other", ChildLimits::default());
     let state = other.session().state().unwrap();
     let merges = state.slice::<Merges>().unwrap();
     assert!(merges.last_merge(child.session().id()).is_some());

@@ -10,8 +10,8 @@ use foldspace::{
     history_through_merges, merge_child,
 };
 
-use super::rig::{files, path};
-use crate::store::Random;
+use super::{files, path};
+use crate::rig::Random;
 
 struct Member {
     dispatcher: ToolRunner,
@@ -140,7 +140,7 @@ impl Model {
 }
 
 #[test]
-fn each_line_is_whose_who_wrote_it_in_every_relative() {
+fn blame_in_random_family_equals_model() {
     let (mut others, mut merges) = (0, 0);
     for seed in 0..12 {
         let (mut model, mut random) = (Model::new(), Random(seed));
@@ -170,7 +170,7 @@ fn each_line_is_whose_who_wrote_it_in_every_relative() {
 }
 
 #[test]
-fn a_history_from_elsewhere_may_lead_in_circles() {
+fn blame_of_cyclic_history_ends() {
     let mut model = Model::new();
     let mut random = Random(1);
     model.edit(0, &mut random);

@@ -1,12 +1,11 @@
 //! The process is killed in the middle of a merge, or of a rewind: it has happened, or it has not, and what somebody
 //! else did meanwhile is there.
 //!
-//! The child is this very test binary, started again for the one test [`child`], which kills itself.
+//! The killed process is this test binary, started again to [`merge_or_rewind`], which kills itself.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,10 +14,8 @@ use foldspace::{
     Observed, RewindOptions, Session, Shell, ToolRunner, Tools, Workspace, WorkspaceSpec, WriteFile, merge_child,
 };
 
-use super::rig::{Rig, files, path};
-use crate::rig::Kind;
-
-const CHILD: &str = "FOLDSPACE_IT_HALFWAY";
+use super::{files, path};
+use crate::rig::{Family, Kind, process};
 
 /// What is cut off.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,61 +90,57 @@ impl Workspace for Dying {
     }
 }
 
-fn session(rig: &Rig, name: &str) -> Session {
-    rig.sessions.session(rig.sessions.find(name).unwrap().id).unwrap()
+fn session(family: &Family, name: &str) -> Session {
+    family.sessions.session(family.sessions.find(name).unwrap().id).unwrap()
 }
 
-#[test]
-fn child() {
-    let Ok(told) = std::env::var(CHILD) else { return };
-    let mut words = told.splitn(4, ' ');
+/// Merges, rewinds or opens, and dies at the ordered moment.
+pub(crate) fn merge_or_rewind(orders: &str) {
+    let mut words = orders.splitn(4, ' ');
     let mut word = || words.next().unwrap();
     let (way, moment, to) = (word(), word().parse().unwrap(), word().parse().unwrap());
-    let rig = Rig::at(Path::new(word()).to_owned());
-    let main = session(&rig, "main");
-    let workspace = Arc::new(Dying { inner: rig.workspace(&main), left: AtomicUsize::new(moment) });
+    let family = Family::at(Path::new(word()).to_owned());
+    let main = session(&family, "founder");
+    let workspace = Arc::new(Dying { inner: family.workspace(&main), left: AtomicUsize::new(moment) });
     let dispatcher = ToolRunner::new(main, Tools::standard(), workspace).unwrap();
     match way {
         "Merge" => {
-            let worker = session(&rig, "worker");
-            rig.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
+            let worker = session(&family, "worker");
+            family.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
         }
-        "Rewind" => drop(rig.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap()),
+        "Rewind" => drop(family.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap()),
         _ => {}
     }
 }
 
 /// Whether the child was killed.
 fn is_killed(way: Way, moment: usize, to: u64, directory: &Path) -> bool {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "merge::killed::child", "--nocapture", "--test-threads=1"])
-        .env(CHILD, format!("{way:?} {moment} {to} {}", directory.display()))
-        .output()
-        .unwrap();
+    let orders = format!("{way:?} {moment} {to} {}", directory.display());
+    let output = process("merge_or_rewind", orders).output().unwrap();
     assert!(output.status.success() || output.status.code().is_none(), "{way:?} {moment}: {output:?}");
     !output.status.success()
 }
 
 /// A session with files of all kinds, and a child that has changed all of them; the session's own changes are others,
 /// or the child's where it is rewound. Gives the position before these.
-fn prepare(rig: &Rig, spec: &WorkspaceSpec, way: Way) -> u64 {
-    let parent = rig.parent_on(spec);
+fn prepare(family: &Family, spec: &WorkspaceSpec, way: Way) -> u64 {
+    let parent = family.founder_on(spec);
     for name in ["a.txt", "d/old.txt", "d/deep/old.txt", "e/old.txt", "same.txt", "t"] {
-        rig.write(&parent, name, &format!("1\n2\n3\n4\n{name}\n"));
+        family.create(&parent, name, &format!("1\n2\n3\n4\n{name}\n"));
     }
     let before = parent.session().head().unwrap();
-    let child = rig.child(&parent, "worker", ChildLimits::default());
+    let child = family.child(&parent, "worker", ChildLimits::default());
     let changing = if way == Way::Rewind { &parent } else { &child };
-    rig.edit(changing, "a.txt", "4\n", "four\n");
-    rig.edit(changing, "same.txt", "1\n", "one\n");
+    family.edit(changing, "a.txt", "4\n", "four\n");
+    family.edit(changing, "same.txt", "1\n", "one\n");
     for gone in ["d", "e", "t"] {
-        rig.remove(changing, gone);
+        family.remove(changing, gone);
     }
     for name in ["e", "new/deep.txt", "new/er/deep.txt", "t/x/y", "z"] {
-        rig.write(changing, name, &format!("the child's {name}\n"));
+        family.create(changing, name, &format!("the child's {name}\n"));
     }
     if way != Way::Rewind {
-        rig.edit(&parent, "a.txt", "1\n", "one\n");
+        family.edit(&parent, "a.txt", "1\n", "one\n");
     }
     drop((parent, child));
     before
@@ -192,36 +185,36 @@ fn drift(session: &Session, since: u64) -> Vec<String> {
 /// workspace is opened again.
 fn at_every_moment(spec: &WorkspaceSpec, way: Way) {
     for moment in 0.. {
-        let rig = Rig::new();
-        let to = prepare(&rig, spec, way);
-        let main = session(&rig, "main");
+        let family = Family::on_host();
+        let to = prepare(&family, spec, way);
+        let main = session(&family, "founder");
         let (before, old) = (main.head().unwrap(), recorded(&main));
         drop(main);
-        let directory = rig.leave();
+        let directory = family.leave();
         if way == Way::PutBack {
             assert!(is_killed(Way::Merge, 6, to, directory.path()));
         }
         let killed = is_killed(way, moment, to, directory.path());
-        let rig = Rig::at(directory.path().to_owned());
-        let main = session(&rig, "main");
+        let family = Family::at(directory.path().to_owned());
+        let main = session(&family, "founder");
         let has_happened = main.head().unwrap() > before;
-        let dispatcher = rig.dispatcher(&main);
+        let dispatcher = family.open(&main);
         let after = main.head().unwrap();
         assert!(after == before || has_happened, "{way:?} {moment}: {:?}", main.events(before + 1, 100).unwrap());
         assert_eq!(recorded(&main) == old, !has_happened, "{way:?} {moment}");
         assert_eq!(on_disk(dispatcher.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
         // It can be done, or done again, after that.
         if way != Way::Rewind {
-            let worker = session(&rig, "worker");
-            rig.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
+            let worker = session(&family, "worker");
+            family.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
         } else {
-            rig.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap();
+            family.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap();
         }
         assert_eq!(files(&main).get(&path("e/old.txt")).is_some(), way == Way::Rewind);
         assert_eq!(on_disk(dispatcher.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
         assert_eq!(drift(&main, before), Vec::<String>::new());
-        let sessions = rig.sessions.clone();
-        drop((dispatcher, main, rig));
+        let sessions = family.sessions.clone();
+        drop((dispatcher, main, family));
         sessions.close();
         if !killed {
             assert!(has_happened || way == Way::PutBack, "it came to its end");
@@ -236,36 +229,36 @@ fn host() -> WorkspaceSpec {
 }
 
 #[test]
-fn a_merge_has_happened_or_has_not() {
+fn merge_killed_anywhere_is_whole_or_absent() {
     at_every_moment(&host(), Way::Merge);
 }
 
 #[test]
-fn and_so_has_a_rewind() {
+fn rewind_killed_anywhere_is_whole_or_absent() {
     at_every_moment(&host(), Way::Rewind);
 }
 
 #[test]
-fn what_puts_it_back_may_be_killed_too() {
+fn rollback_killed_anywhere_is_completed_later() {
     at_every_moment(&host(), Way::PutBack);
 }
 
 #[test]
-fn an_overlay_is_put_back_as_well() {
+fn merge_killed_anywhere_on_overlay_is_whole_or_absent() {
     let Some(options) = crate::rig::Rig::options(Kind::Overlay) else { return };
     at_every_moment(&WorkspaceSpec::Podman(options), Way::Merge);
 }
 
 #[test]
-fn what_somebody_else_did_meanwhile_stays() {
+fn rollback_keeps_changes_made_meanwhile() {
     // Before the first change, between two, and before the last.
     for (way, moment) in [Way::Merge, Way::Rewind].into_iter().flat_map(|way| [1, 4, 7, 9].map(|at| (way, at))) {
-        let rig = Rig::new();
-        let to = prepare(&rig, &host(), way);
-        let main = session(&rig, "main");
-        let (before, place) = (main.head().unwrap(), rig.place(&main));
+        let family = Family::on_host();
+        let to = prepare(&family, &host(), way);
+        let main = session(&family, "founder");
+        let (before, place) = (main.head().unwrap(), family.files_of(&main));
         drop(main);
-        let directory = rig.leave();
+        let directory = family.leave();
         assert!(is_killed(way, moment, to, directory.path()), "{way:?} {moment}");
         let theirs = ["a.txt", "d/deep/mine.txt", "new/mine.txt", "untouched.txt", "same.txt"];
         for name in theirs {
@@ -279,9 +272,9 @@ fn what_somebody_else_did_meanwhile_stays() {
         drop(std::fs::remove_dir_all(place.join("new/er")));
         std::os::unix::fs::symlink(&elsewhere, place.join("new/er")).unwrap();
 
-        let rig = Rig::at(directory.path().to_owned());
-        let main = session(&rig, "main");
-        let dispatcher = rig.dispatcher(&main);
+        let family = Family::at(directory.path().to_owned());
+        let main = session(&family, "founder");
+        let dispatcher = family.open(&main);
         let shown = on_disk(dispatcher.workspace().as_ref());
         for name in theirs {
             assert_eq!(shown[name].as_deref(), Some(&b"somebody's\n"[..]), "{way:?} {moment}: {name}");
@@ -299,8 +292,8 @@ fn what_somebody_else_did_meanwhile_stays() {
             let node = |files: &foldspace::VirtualFileSystem| files.get(&path(name)).map(|entry| entry.node.clone());
             assert_eq!(node(&files(&main)), node(then), "{way:?} {moment}: {name}");
         }
-        let sessions = rig.sessions.clone();
-        drop((dispatcher, main, rig));
+        let sessions = family.sessions.clone();
+        drop((dispatcher, main, family));
         sessions.close();
     }
 }

@@ -10,7 +10,7 @@ use foldspace::{
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 
-use super::rig::{Rig, texts};
+use crate::rig::{Family, texts};
 
 fn agent(isolation: Isolation, task: Value) -> Subagent {
     Subagent { child: ForkOptions { agent: "worker".to_owned(), ..ForkOptions::new(isolation) }, task }
@@ -47,11 +47,11 @@ fn merge_of(result: &SubagentResult) -> MergeOutcome {
 }
 
 #[test]
-fn who_fails_or_panics_harms_nobody_and_each_result_has_its_place() {
-    let rig = Rig::new();
-    let parent = rig.parent();
-    rig.write(&parent, "a", "a");
-    let taken = ForkOptions { name: Some("main".to_owned()), ..ForkOptions::new(Isolation::Fork) };
+fn subagent_failure_leaves_other_results() {
+    let family = Family::on_host();
+    let parent = family.founder();
+    family.create(&parent, "a", "a");
+    let taken = ForkOptions { name: Some("founder".to_owned()), ..ForkOptions::new(Isolation::Fork) };
     let batch = vec![
         fork(json!([write("first", "1")])),
         fork(json!([["no_such_tool", {}]])),
@@ -63,7 +63,7 @@ fn who_fails_or_panics_harms_nobody_and_each_result_has_its_place() {
         assert!(child.task != "panic", "the callback of {} panics", child.number);
         calls(child).await
     };
-    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, merging(), work));
+    let results = family.runtime.block_on(dispatch_subagents(&parent, &family.forker(), batch, merging(), work));
     let [first, fails, panics, unnamed, last] = &results[..] else { panic!("{results:?}") };
     assert_eq!(first.outcome, SubagentOutcome::Done { result: json!(1) });
     let words = |outcome: &SubagentOutcome| match outcome {
@@ -78,13 +78,13 @@ fn who_fails_or_panics_harms_nobody_and_each_result_has_its_place() {
     assert_eq!(last.outcome, SubagentOutcome::Done { result: json!(2) });
     assert_eq!((merge_of(first), merge_of(last)), (MergeOutcome::Merged, MergeOutcome::Merged));
     assert!([fails, panics, unnamed].iter().all(|result| result.merge.is_none()));
-    assert_eq!(rig.texts(parent.session()), texts(&[("first", "1"), ("last", "5")]));
+    assert_eq!(family.texts_on_host(parent.session()), texts([("first", "1"), ("last", "5")]));
 }
 
 #[test]
-fn they_work_at_once_and_not_more_than_is_said() {
-    let rig = Rig::new();
-    let parent = rig.parent();
+fn subagents_run_concurrently_up_to_limit() {
+    let family = Family::on_host();
+    let parent = family.founder();
     let (at_work, most, both) = (AtomicUsize::new(0), AtomicUsize::new(0), Barrier::new(2));
     let shared = Arc::new((at_work, most, both));
     let seen = Arc::clone(&shared);
@@ -101,43 +101,43 @@ fn they_work_at_once_and_not_more_than_is_said() {
     };
     let batch = (0..6).map(|_| fork(Value::Null)).collect();
     let options = Subagents { parallel: 2, ..Subagents::default() };
-    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, options, work));
+    let results = family.runtime.block_on(dispatch_subagents(&parent, &family.forker(), batch, options, work));
     assert_eq!((results.len(), results.iter().filter(|result| result.outcome.is_done()).count()), (6, 6));
     assert_eq!(seen.1.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-fn siblings_do_not_see_each_other_and_the_second_of_two_conflicts() {
-    let rig = Rig::new();
-    let parent = rig.parent();
-    rig.write(&parent, "a", "1\n");
+fn subagents_are_isolated_and_second_conflicts() {
+    let family = Family::on_host();
+    let parent = family.founder();
+    family.create(&parent, "a", "1\n");
     let edit = |new: &str| json!([["edit_file", { "file_path": "a", "old_string": "1\n", "new_string": new }]]);
     let batch = vec![fork(edit("2\n")), fork(edit("3\n")), fork(json!([write("c", "c")]))];
-    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, merging(), calls));
+    let results = family.runtime.block_on(dispatch_subagents(&parent, &family.forker(), batch, merging(), calls));
     let outcomes: Vec<_> = results.iter().map(merge_of).collect();
     assert_eq!(outcomes, [MergeOutcome::Merged, MergeOutcome::Conflicted, MergeOutcome::Merged]);
-    assert_eq!(rig.texts(parent.session()), texts(&[("a", "2\n"), ("c", "c")]));
+    assert_eq!(family.texts_on_host(parent.session()), texts([("a", "2\n"), ("c", "c")]));
 }
 
 #[test]
-fn a_shared_child_works_in_the_parents_files() {
-    let rig = Rig::new();
-    let parent = rig.parent();
+fn subagent_shared_works_in_parent_files() {
+    let family = Family::on_host();
+    let parent = family.founder();
     let batch = vec![agent(Isolation::Shared, json!([write("a", "a")])), fork(json!([write("b", "b")]))];
     let options = Subagents::default();
-    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, options, calls));
+    let results = family.runtime.block_on(dispatch_subagents(&parent, &family.forker(), batch, options, calls));
     assert!(results.iter().all(|result| result.outcome.is_done() && result.merge.is_none()), "{results:?}");
     assert_eq!(results[0].session, Some(parent.session().id()));
-    assert_eq!(rig.texts(parent.session()), texts(&[("a", "a")]));
+    assert_eq!(family.texts_on_host(parent.session()), texts([("a", "a")]));
     let last = parent.session().event(parent.session().head().unwrap()).unwrap();
     assert_eq!(&*last.agent, "worker");
-    rig.write(&parent, "still", "open");
+    family.create(&parent, "still", "open");
 }
 
 #[test]
-fn a_batch_that_is_taken_back_ends() {
-    let rig = Rig::new();
-    let parent = rig.parent();
+fn subagent_batch_can_be_cancelled() {
+    let family = Family::on_host();
+    let parent = family.founder();
     let options = Subagents { parallel: 1, ..merging() };
     let (cancel, begun) = (options.cancel.clone(), Arc::new(Notify::new()));
     let told = Arc::clone(&begun);
@@ -151,8 +151,8 @@ fn a_batch_that_is_taken_back_ends() {
         }
     };
     let batch = vec![fork(Value::Null), fork(Value::Null)];
-    let nursery = rig.nursery();
-    let results = rig.runtime.block_on(async {
+    let nursery = family.forker();
+    let results = family.runtime.block_on(async {
         let running = dispatch_subagents(&parent, &nursery, batch, options, work);
         let cancelling = async {
             begun.notified().await;
@@ -161,36 +161,36 @@ fn a_batch_that_is_taken_back_ends() {
         tokio::join!(running, cancelling).0
     });
     assert!(results.iter().all(|result| result.outcome == SubagentOutcome::Cancelled && result.merge.is_none()));
-    assert_eq!(rig.texts(parent.session()), vec![]);
+    assert_eq!(family.texts_on_host(parent.session()), texts([]));
 }
 
 #[test]
-fn limits_hold_in_a_batch() {
-    let rig = Rig::new();
-    let parent = rig.parent();
+fn subagent_limits_hold_in_a_batch() {
+    let family = Family::on_host();
+    let parent = family.founder();
     let mut once = fork(json!([write("a", "a"), write("b", "b")]));
     once.child.limits = ChildLimits { calls: Some(1), ..ChildLimits::default() };
-    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), vec![once], merging(), calls));
+    let results = family.runtime.block_on(dispatch_subagents(&parent, &family.forker(), vec![once], merging(), calls));
     let SubagentOutcome::Failed { reason } = &results[0].outcome else { panic!("{results:?}") };
     assert!(reason.contains("used up its 1 call"), "{reason}");
-    assert_eq!(rig.texts(parent.session()), vec![], "what failed is not merged");
+    assert_eq!(family.texts_on_host(parent.session()), texts([]), "what failed is not merged");
 }
 
 #[test]
-fn a_child_that_began_without_its_mounts_is_named() {
-    let rig = Rig::new();
-    let parent = rig.parent();
-    let source = rig.path("source");
+fn subagent_without_mounts_is_named() {
+    let family = Family::on_host();
+    let parent = family.founder();
+    let source = family.path().join("source");
     std::fs::create_dir_all(&source).unwrap();
     std::fs::write(source.join("a.txt"), "a").unwrap();
     let mounts = [foldspace::MountSpec { host_path: source.clone(), ..foldspace::MountSpec::default() }];
-    let nursery = rig.nursery();
+    let nursery = family.forker();
     let hydrating = foldspace::hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &nursery.roots);
-    rig.runtime.block_on(hydrating).unwrap();
+    family.runtime.block_on(hydrating).unwrap();
     std::fs::remove_dir_all(source).unwrap();
     let batch = vec![agent(Isolation::Full, json!([]))];
-    let results = rig.runtime.block_on(dispatch_subagents(&parent, &nursery, batch, merging(), calls));
+    let results = family.runtime.block_on(dispatch_subagents(&parent, &nursery, batch, merging(), calls));
     assert!(matches!(results[0].outcome, SubagentOutcome::NotStarted { .. }), "{results:?}");
-    let begun = rig.sessions.session(results[0].session.unwrap()).unwrap();
+    let begun = family.sessions.session(results[0].session.unwrap()).unwrap();
     assert_eq!(begun.name(), results[0].name, "who begins batches can take it away again");
 }

@@ -79,7 +79,7 @@ impl Broken {
 }
 
 #[test]
-fn a_workspace_that_fails_leaves_everything_as_it_was() {
+fn rewind_on_failing_workspace_changes_nothing() {
     let (broken, first) = Broken::new();
     let before = broken.session.head().unwrap();
     let error = broken.rewind(broken.failing(Fails::AtOnce), first).unwrap_err();
@@ -94,7 +94,7 @@ fn a_workspace_that_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_process_that_dies_halfway_leaves_what_was_recorded() {
+fn rewind_of_dying_process_leaves_recorded_state() {
     for (how, goes_back) in [(Fails::DyingHalfway, false), (Fails::DyingAtTheEnd, true)] {
         let (broken, first) = Broken::new();
         let before = broken.session.head().unwrap();
@@ -114,7 +114,7 @@ fn a_process_that_dies_halfway_leaves_what_was_recorded() {
 }
 
 #[test]
-fn what_could_not_be_put_back_is_so_before_the_next_call() {
+fn rewind_half_done_is_repaired_before_next_call() {
     let (broken, first) = Broken::new();
     let before = broken.session.head().unwrap();
     let failing = broken.failing(Fails::Halfway);
@@ -139,7 +139,7 @@ fn what_could_not_be_put_back_is_so_before_the_next_call() {
 }
 
 #[test]
-fn a_rewind_that_can_not_be_noted_has_gone_back_all_the_same() {
+fn rewind_without_final_note_has_happened() {
     let (broken, first) = Broken::new();
     let rewound = broken.rewind(broken.failing(Fails::AtTheEnd), first).unwrap();
     assert_eq!(rewound.recorded.map(|(_, last)| last), Some(broken.session.head().unwrap()));

@@ -11,7 +11,7 @@ use foldspace::{
 };
 use serde_json::json;
 
-use crate::rig::{Kind, Rig, differences, walk};
+use crate::rig::{Kind, Rig, differences, everywhere, walk};
 
 const FORCED: RewindOptions = RewindOptions { force: true, keep_earlier: false, dry_run: false };
 
@@ -20,32 +20,9 @@ mod failing;
 mod everywhere {
     use super::*;
 
-    macro_rules! everywhere {
-        ($($test:ident),+ $(,)?) => {
-            mod on_the_host {
-                $(#[test] fn $test() { super::$test(Rig::new(Kind::Host).unwrap()); })+
-                use crate::rig::{Kind, Rig};
-            }
-            mod on_an_overlay {
-                $(#[test] fn $test() {
-                    let Some(rig) = Rig::new(Kind::Overlay) else { return };
-                    super::$test(rig);
-                })+
-                use crate::rig::{Kind, Rig};
-            }
-            mod on_a_plain_directory {
-                $(#[test] fn $test() {
-                    let Some(rig) = Rig::new(Kind::Plain) else { return };
-                    super::$test(rig);
-                })+
-                use crate::rig::{Kind, Rig};
-            }
-        };
-    }
+    everywhere!(rewind_reaches_every_moment, rewind_over_drift_needs_force, rewind_survives_its_process);
 
-    everywhere!(every_moment_can_be_gone_back_to, drift_stands_in_the_way, a_rewind_outlives_its_process);
-
-    fn every_moment_can_be_gone_back_to(rig: Rig) {
+    fn rewind_reaches_every_moment(rig: Rig) {
         let moments = rig.moments();
         // Back and forth, so that each difference is gone both ways.
         for at in [4, 0, 5, 2, 1, 3, 0, 4, 5, 0] {
@@ -65,7 +42,7 @@ mod everywhere {
         rig.verify();
     }
 
-    fn drift_stands_in_the_way(rig: Rig) {
+    fn rewind_over_drift_needs_force(rig: Rig) {
         let first = rig.ok("echo one > a && echo one > b").outcome.finished;
         rig.ok("echo two > a && mkdir d && echo two > d/c");
         std::fs::write(rig.root().join("b"), "by somebody").unwrap();
@@ -92,7 +69,7 @@ mod everywhere {
         rig.verify();
     }
 
-    fn a_rewind_outlives_its_process(mut rig: Rig) {
+    fn rewind_survives_its_process(mut rig: Rig) {
         let first = rig.ok("mkdir d && echo one > d/a && echo gone > b").outcome.finished;
         rig.ok("echo two > d/a && rm b && echo new > c");
         rig.rewind(first, RewindOptions::default()).unwrap();
@@ -105,7 +82,7 @@ mod everywhere {
 }
 
 #[test]
-fn what_is_left_where_a_directory_was_keeps_what_was_below_it_away() {
+fn rewind_leaves_directory_blocked_by_special_file() {
     let rig = Rig::new(Kind::Host).unwrap();
     let first = rig.ok("mkdir -p x/d && echo a > x/a && echo b > x/d/b && echo c > c").outcome.finished;
     rig.ok("rm -r x c && mkfifo x");
@@ -118,7 +95,7 @@ fn what_is_left_where_a_directory_was_keeps_what_was_below_it_away() {
 }
 
 #[test]
-fn a_session_from_elsewhere_may_say_anything_of_its_beginning() {
+fn rewind_of_odd_imported_session_works() {
     let directory = tempfile::tempdir().unwrap();
     let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let id = SessionId::from_bytes([0xab; 16]);
@@ -145,7 +122,7 @@ fn a_session_from_elsewhere_may_say_anything_of_its_beginning() {
 }
 
 #[test]
-fn what_was_never_kept_is_left_alone() {
+fn rewind_leaves_files_never_kept() {
     let rig = Rig::with_budget(Kind::Host, CaptureBudget { file_bytes: 10, ..CaptureBudget::default() }).unwrap();
     let first =
         rig.ok("mkdir d && echo a longer text than is kept > d/big && echo a > a && mkfifo pipe").outcome.finished;
@@ -168,7 +145,7 @@ fn what_was_never_kept_is_left_alone() {
 }
 
 #[test]
-fn rewind_to_the_inside_of_a_commit_is_refused_with_the_nearest_positions() {
+fn rewind_into_a_commit_is_refused() {
     let rig = Rig::new(Kind::Host).unwrap();
     let step = rig.ok("echo 1 > a; echo 2 > b; echo 3 > c");
     let second = step.outcome.call + 4;
@@ -232,7 +209,7 @@ fn record<E: Event>(session: &Session, event: &E) -> u64 {
 }
 
 #[test]
-fn slices_that_are_state_go_back_and_those_that_are_logs_stay() {
+fn rewind_restores_state_slices_and_keeps_logs() {
     let directory = tempfile::tempdir().unwrap();
     let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
     let session = sessions.create(NewSession::named("notes")).unwrap();
@@ -279,7 +256,7 @@ fn slices_that_are_state_go_back_and_those_that_are_logs_stay() {
 }
 
 #[test]
-fn a_fork_does_not_get_its_parents_answers_by_going_back() {
+fn rewind_of_fork_gives_no_parent_approvals() {
     let directory = tempfile::tempdir().unwrap();
     let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
     let parent = sessions.create(NewSession::named("parent")).unwrap();
@@ -300,7 +277,7 @@ fn a_fork_does_not_get_its_parents_answers_by_going_back() {
 }
 
 #[test]
-fn a_slice_that_makes_no_sense_changes_nothing_and_is_counted() {
+fn rewind_counts_unreadable_slices() {
     let directory = tempfile::tempdir().unwrap();
     let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
     let session = sessions.create(NewSession::named("notes")).unwrap();
@@ -326,7 +303,7 @@ fn a_slice_that_makes_no_sense_changes_nothing_and_is_counted() {
 }
 
 #[test]
-fn a_rewind_is_one_commit_that_says_what_it_is() {
+fn rewind_is_one_commit() {
     let rig = Rig::new(Kind::Host).unwrap();
     let first = rig.ok("echo one > a").outcome.finished;
     rig.ok("echo two > a; echo b > b");

@@ -1,15 +1,18 @@
 //! A session with a workspace of any kind, whose files are looked at without the library after each call.
 
 mod container;
-mod disk;
 mod failing;
-pub(crate) mod portable;
+mod family;
+mod processes;
+mod program;
+mod server;
+#[path = "../../rig/mod.rs"]
+mod shared;
 mod tree;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use foldspace::WorkspaceError;
 use foldspace::{
@@ -23,8 +26,13 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 pub(crate) use container::{cache, named, named_at, podman, process_of};
-pub(crate) use disk::Disk;
 pub(crate) use failing::{Failing, Fails};
+pub(crate) use family::{Family, Texts, texts, texts_at};
+pub(crate) use processes::{eventually_stuck, is_running};
+pub(crate) use program::{Program, Running, STORY, told};
+pub(crate) use server::{Answer, Server, TOKEN, sent, taken};
+pub(crate) use shared::testing::{PATIENCE, report_skip};
+pub(crate) use shared::{Disk, Random, eventually, ordered, portable, process, rounds, skip};
 pub(crate) use tree::{Files, Seen, differences, walk};
 
 /// Where a session's files lie, and where its commands run.
@@ -405,28 +413,30 @@ fn sessions(directory: &Path) -> Sessions {
     Sessions::new(Arc::new(store), Registry::standard(), Arc::new(clock), SnapshotPolicy::default()).unwrap()
 }
 
-/// Whether overlays can be mounted here. In CI they have to be: else half of the tests would be tests of something else.
+/// Returns whether overlays can be mounted here; else the test is skipped, or the part of it that needs one.
 fn has_overlays() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| {
+    static MISSING: OnceLock<Option<String>> = OnceLock::new();
+    let missing = MISSING.get_or_init(|| {
         let nowhere = PodmanOptions { connection: Some("unix:///nowhere".to_owned()), ..PodmanOptions::default() };
         let findings = foldspace::diagnose(&nowhere);
         let overlay = findings.iter().find(|finding| finding.what == "overlay").unwrap();
-        let works = overlay.state == DoctorReport::Ok;
-        assert!(works || !crate::engine::in_ci(), "no overlay: {}", overlay.found);
-        works
-    })
+        (overlay.state != DoctorReport::Ok).then(|| overlay.found.clone())
+    });
+    if let Some(found) = missing {
+        skip(&format!("no overlay: {found}"));
+    }
+    missing.is_none()
 }
 
-/// Waits until something is so, for as long as it takes on a slow machine, and not for ever.
-pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if so() {
-            return;
+/// Waits until a condition holds that is asked for asynchronously.
+pub(crate) async fn eventually_async(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    panic!("not within two minutes: {what}");
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    waited.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"));
 }
 
 pub(crate) fn kind(event: &Recorded) -> &str {
@@ -447,3 +457,26 @@ fn assert_drift(events: &[Recorded], what: &str) {
 fn shortened(params: &Value) -> String {
     params.to_string().chars().take(200).collect()
 }
+
+/// Makes tests of functions that take a [`Rig`]: one on each kind of workspace.
+macro_rules! everywhere {
+    ($($test:ident),+ $(,)?) => {
+        mod on_the_host {
+            $(#[test] fn $test() { super::$test(crate::rig::Rig::new(crate::rig::Kind::Host).unwrap()); })+
+        }
+        mod on_an_overlay {
+            $(#[test] fn $test() {
+                let Some(rig) = crate::rig::Rig::new(crate::rig::Kind::Overlay) else { return };
+                super::$test(rig);
+            })+
+        }
+        mod on_a_plain_directory {
+            $(#[test] fn $test() {
+                let Some(rig) = crate::rig::Rig::new(crate::rig::Kind::Plain) else { return };
+                super::$test(rig);
+            })+
+        }
+    };
+}
+
+pub(crate) use everywhere;

@@ -19,7 +19,7 @@ fn home(id: SessionId) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_child_has_the_files_and_neither_sees_what_the_other_changes() {
+fn shared_layers_are_not_seen_by_relatives() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let parent = Sandbox::filled(&options, &FILES);
     parent.sh("echo made > a/made; rm top; ln -s a/one link");
@@ -41,7 +41,7 @@ fn a_child_has_the_files_and_neither_sees_what_the_other_changes() {
 }
 
 #[test]
-fn nothing_but_files_goes_over() {
+fn shared_layers_carry_files_only() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let parent = Sandbox::filled(&options, &FILES);
     parent.sh("echo secret > /tmp/secret; echo secret > /dev/shm/secret");
@@ -71,7 +71,7 @@ fn nothing_but_files_goes_over() {
 }
 
 #[test]
-fn while_a_command_runs_nothing_is_shared() {
+fn layers_are_not_shared_while_command_runs() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let parent = Sandbox::filled(&options, &FILES);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -94,7 +94,7 @@ fn while_a_command_runs_nothing_is_shared() {
 }
 
 #[test]
-fn any_of_a_family_may_go_first() {
+fn shared_layers_survive_any_removal_order() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let parent = Sandbox::filled(&options, &FILES);
     parent.sh("echo 0 > depth");
@@ -123,7 +123,7 @@ fn any_of_a_family_may_go_first() {
 }
 
 #[test]
-fn what_has_no_layers_or_no_files_is_not_shared() {
+fn layers_of_plain_or_blank_parent_are_not_shared() {
     let Some(options) = Rig::options(Kind::Plain) else { return };
     let plain = Sandbox::filled(&options, &FILES);
     let child = SessionId::from_bytes([7; 16]);
@@ -140,7 +140,7 @@ fn what_has_no_layers_or_no_files_is_not_shared() {
 }
 
 #[test]
-fn a_container_that_a_killed_process_left_writes_nothing_into_a_child() {
+fn leftover_container_cannot_write_into_child() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let mut parent = Sandbox::filled(&options, &FILES);
     parent.sh("true");
@@ -157,7 +157,7 @@ fn a_container_that_a_killed_process_left_writes_nothing_into_a_child() {
 }
 
 #[test]
-fn a_removed_session_leaves_what_its_child_needs() {
+fn removed_parent_leaves_shared_layers() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let mut parent = Sandbox::filled(&options, &FILES);
     let child = parent.fork();
@@ -171,7 +171,7 @@ fn a_removed_session_leaves_what_its_child_needs() {
 }
 
 #[test]
-fn children_keep_what_the_public_suite_checks() {
+fn forked_workspaces_are_compliant() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let check = |options: &foldspace::PodmanOptions| {
         let id = SessionId::from_bytes(SystemClock::default().fresh_id());

@@ -19,7 +19,7 @@ fn home(id: SessionId) -> std::path::PathBuf {
 }
 
 #[test]
-fn nothing_is_shared_that_a_container_may_still_write_to() {
+fn layers_of_writing_container_are_not_shared() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let mut parent = Sandbox::filled(&options, &[("a", "a")]);
     parent.sh("true");
@@ -37,7 +37,7 @@ fn nothing_is_shared_that_a_container_may_still_write_to() {
 }
 
 #[test]
-fn a_child_that_can_not_be_made_costs_the_parent_no_container() {
+fn failed_child_keeps_parent_container() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let parent = Sandbox::filled(&options, &[("a", "a")]);
     parent.sh("echo made > made; echo kept > /tmp/kept");
@@ -60,7 +60,7 @@ fn gc(store: &Path, more: &[&str]) -> String {
 }
 
 #[test]
-fn files_of_a_child_that_never_began_are_swept() {
+fn files_of_unborn_child_are_removed() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let place = tempfile::tempdir().unwrap();
     let [store, other] = ["store", "other"].map(|name| place.path().join(name));

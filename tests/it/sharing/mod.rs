@@ -2,7 +2,7 @@
 
 mod files;
 mod killed;
-mod warm;
+pub(crate) mod warm;
 
 use foldspace::{
     Clock, ContainerStarted, DirtyPath, EntryPath, FileChange, MachineNews, Node, PodmanOptions, PodmanSandbox,

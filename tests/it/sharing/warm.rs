@@ -1,13 +1,13 @@
 //! Containers that are made before anybody needs one.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use foldspace::{MachineNews, PodmanOptions, Registry, Sessions, WarmContainers, Workspace};
 use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 
 use super::Sandbox;
-use crate::rig::{Kind, Rig, eventually, named, podman};
+use crate::rig::{Kind, Rig, Running, eventually, named, podman, process};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -38,7 +38,7 @@ fn spares(process: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_session_takes_one_and_another_comes() {
+fn warm_container_is_taken_and_replaced() {
     let Some(options) = options(401) else { return };
     let warm = keep(&options, 1);
     let sandbox = Sandbox::filled(&options, &[("a/one", "one")]);
@@ -64,7 +64,7 @@ fn a_session_takes_one_and_another_comes() {
 }
 
 #[test]
-fn a_child_is_at_once_ready_in_one() {
+fn warm_container_serves_a_child() {
     let Some(options) = options(402) else { return };
     let warm = keep(&options, 2);
     let parent = Sandbox::filled(&options, &[("a/one", "one")]);
@@ -81,7 +81,7 @@ fn a_child_is_at_once_ready_in_one() {
 }
 
 #[test]
-fn other_options_get_another_container() {
+fn warm_container_of_other_options_is_not_taken() {
     let Some(options) = options(403) else { return };
     let warm = keep(&options, 1);
     let before = spares(std::process::id());
@@ -97,7 +97,7 @@ fn other_options_get_another_container() {
 }
 
 #[test]
-fn they_go_with_who_kept_them() {
+fn warm_containers_removed_on_drop() {
     let Some(options) = options(405) else { return };
     let before = spares(std::process::id());
     let warm = keep(&options, 2);
@@ -112,7 +112,7 @@ fn they_go_with_who_kept_them() {
 }
 
 #[test]
-fn one_that_has_ended_meanwhile_is_not_used() {
+fn warm_container_that_ended_is_not_used() {
     let Some(options) = options(406) else { return };
     let before = spares(std::process::id());
     let warm = keep(&options, 1);
@@ -139,7 +139,7 @@ fn runs(id: &str) -> bool {
 }
 
 #[test]
-fn an_idle_one_is_removed_and_the_next_command_has_another() {
+fn warm_container_idle_is_replaced() {
     let Some(options) = options(407) else { return };
     let options = PodmanOptions { idle_seconds: 1, ..options };
     let warm = keep(&options, 1);
@@ -182,42 +182,26 @@ fn warm_container_of_a_killed_process_writes_nothing_any_more() {
     }
 }
 
-const KILLED: &str = "FOLDSPACE_TEST_KEEPS_WARM";
-
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// Not by itself: the process that the next test kills.
-#[test]
-fn keeps_containers_until_it_is_killed() {
-    if std::env::var_os(KILLED).is_none() {
-        return;
-    }
+/// Keeps a warm container until the process is killed.
+pub(crate) fn keep_until_killed() {
     let _warm = keep(&options(408).unwrap(), 1);
-    std::thread::sleep(PATIENCE);
+    loop {
+        std::thread::park();
+    }
 }
 
 #[test]
-fn what_a_killed_process_left_is_swept() {
-    if options(408).is_none() {
-        return;
-    }
+fn warm_containers_of_killed_process_are_removed() {
+    let Some(_) = options(408) else { return };
     let place = tempfile::tempdir().unwrap();
     drop(Sessions::open(place.path().join("data"), Registry::standard()).unwrap());
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "sharing::warm::keeps_containers_until_it_is_killed"]).env(KILLED, "1");
+    let mut command = process("keep_warm", "");
     command
         .env("FOLDSPACE_CACHE", place.path().join("cache"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let mut child = Ends(command.spawn().unwrap());
+    let mut child = Running(command.spawn().unwrap());
     let process = child.0.id();
     eventually("it keeps one", || !spares(process).is_empty());
     let spare = || std::fs::read_dir(place.path().join("cache/warm")).unwrap().count();

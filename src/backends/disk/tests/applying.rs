@@ -58,7 +58,7 @@ fn some_files(top: &std::path::Path) {
 }
 
 #[test]
-fn everything_that_can_be_written_is() {
+fn apply_writes_every_kind() {
     both_ways(|rig, change| {
         let changes = [
             file("new/deep/file", "1"),
@@ -78,7 +78,7 @@ fn everything_that_can_be_written_is() {
 }
 
 #[test]
-fn what_others_did_meanwhile_is_still_touched() {
+fn apply_keeps_concurrent_changes_touched() {
     on_each_with(&some_files, |rig| {
         fs::write(rig.at("d/one"), "by another").unwrap();
         fs::create_dir(rig.at("d/fresh")).unwrap();
@@ -100,7 +100,7 @@ fn what_others_did_meanwhile_is_still_touched() {
 }
 
 #[test]
-fn what_was_deleted_while_its_directory_was_away_is_named_when_it_is_back() {
+fn apply_delete_in_moved_directory_is_named_on_return() {
     on_each_with(&some_files, |rig| {
         match fs::rename(rig.at("d"), rig.at("away")) {
             // In a user namespace a directory of a lower layer can't be renamed.
@@ -118,7 +118,7 @@ fn what_was_deleted_while_its_directory_was_away_is_named_when_it_is_back() {
 }
 
 #[test]
-fn a_change_right_after_ours_shows() {
+fn scan_reports_change_right_after_apply() {
     on_each(|rig| {
         for round in 0..100 {
             rig.disk.apply(&[file("same", "ours")]).unwrap();
@@ -129,7 +129,7 @@ fn a_change_right_after_ours_shows() {
 }
 
 #[test]
-fn permissions_stay_but_for_execution() {
+fn apply_keeps_permissions_but_execution() {
     on_each_with(&some_files, |rig| {
         rig.disk.apply(&[file("top", "1")]).unwrap();
         assert_eq!(mode(rig, "top"), 0o640);
@@ -141,7 +141,7 @@ fn permissions_stay_but_for_execution() {
 }
 
 #[test]
-fn one_kind_replaces_another() {
+fn apply_replaces_one_kind_by_another() {
     both_ways(|rig, change| {
         change(rig, &[file("d", "a file now"), directory("top"), file("link", "a file")]).unwrap();
         assert_eq!(fs::read(rig.at("d")).unwrap(), b"a file now");
@@ -157,7 +157,7 @@ fn one_kind_replaces_another() {
 }
 
 #[test]
-fn an_error_undoes_everything() {
+fn apply_error_undoes_everything() {
     on_each_with(&some_files, |rig| {
         let too_long = "n".repeat(300);
         let failing =
@@ -191,7 +191,7 @@ fn an_error_undoes_everything() {
 }
 
 #[test]
-fn an_error_undoes_as_much_as_there_is() {
+fn apply_error_undoes_what_exists() {
     let many = |top: &std::path::Path| (0..300).for_each(|n| fs::write(top.join(format!("f{n}")), "old").unwrap());
     on_each_with(&many, |rig| {
         let before = rig.world();
@@ -210,7 +210,7 @@ fn an_error_undoes_as_much_as_there_is() {
 }
 
 #[test]
-fn what_is_laid_out_takes_the_place_of_a_link_and_not_of_what_it_leads_to() {
+fn lay_out_replaces_link_not_its_target() {
     on_each_with(&some_files, |rig| {
         fs::hard_link(rig.at("top"), rig.at("other")).unwrap();
         rig.disk.populate(&[file("top", "1"), file("link", "2"), delete("d/none"), delete("top/none")]).unwrap();
@@ -223,7 +223,7 @@ fn what_is_laid_out_takes_the_place_of_a_link_and_not_of_what_it_leads_to() {
 }
 
 #[test]
-fn what_others_did_to_what_was_laid_out_is_named() {
+fn scan_reports_changes_to_laid_out_files() {
     on_each(|rig| {
         rig.disk.populate(&["same", "theirs", "in/gone"].map(|at| file(at, "ours"))).unwrap();
         fs::write(rig.at("theirs"), "them").unwrap();
@@ -235,7 +235,7 @@ fn what_others_did_to_what_was_laid_out_is_named() {
 }
 
 #[test]
-fn nothing_is_left_aside() {
+fn apply_leaves_nothing_aside() {
     on_each_with(&some_files, |rig| {
         rig.disk.apply(&[file("top", "1"), delete("d"), file("d", "2")]).unwrap();
         rig.disk.apply(&[file("top", "1"), delete("d"), file("top/x", "2")]).unwrap_err();
@@ -246,7 +246,7 @@ fn nothing_is_left_aside() {
 
 /// Somebody turns a parent into a link to a place outside, and back, all the time.
 #[test]
-fn a_link_that_is_swapped_in_leads_nowhere() {
+fn apply_through_swapped_link_leads_nowhere() {
     both_ways(|rig, change| {
         let outside = rig.directory.path().join("outside");
         fs::create_dir(&outside).unwrap();
@@ -281,7 +281,7 @@ fn a_link_that_is_swapped_in_leads_nowhere() {
 }
 
 #[test]
-fn what_is_made_again_has_its_time() {
+fn apply_restores_modification_time() {
     let millis = 1_700_000_000_123;
     let FileChange::Write { path, node, bytes, .. } = file("old", "1") else { panic!("it is a write") };
     let old = FileChange::Write { path, node, bytes, modified: Some(Timestamp(millis)) };
@@ -294,7 +294,7 @@ fn what_is_made_again_has_its_time() {
 }
 
 #[test]
-fn what_was_adopted_is_not_looked_through_again() {
+fn scan_skips_adopted_files() {
     on_each(|rig| {
         let old = |change: FileChange| match change {
             FileChange::Write { path, node, bytes, .. } => {

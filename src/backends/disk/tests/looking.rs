@@ -9,7 +9,9 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, mkdirat};
 
-use super::rig::{IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through};
+use super::rig::{
+    IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through, tick,
+};
 use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::dir_xattrs::Forms;
 use crate::backends::disk::index::{StatIndex, with_paths};
@@ -29,12 +31,12 @@ fn some_files(top: &Path) {
 }
 
 #[test]
-fn nothing_is_touched_when_nothing_happened() {
+fn scan_of_unchanged_disk_is_empty() {
     on_each_with(&some_files, |rig| assert_eq!(rig.take(), []));
 }
 
 #[test]
-fn one_change_is_named_and_no_other() {
+fn scan_reports_only_the_change() {
     on_each_with(&some_files, |rig| {
         let touched = rig.watch(|top| fs::write(top.join("a/b/three"), "changed").unwrap());
         let files = touched
@@ -47,7 +49,7 @@ fn one_change_is_named_and_no_other() {
 }
 
 #[test]
-fn every_kind_of_change_is_named() {
+fn scan_reports_every_kind_of_change() {
     on_each_with(&some_files, |rig| {
         rig.watch(|top| fs::write(top.join("new"), "1").unwrap());
         rig.watch(|top| fs::write(top.join("new"), "2").unwrap());
@@ -69,7 +71,7 @@ fn every_kind_of_change_is_named() {
 }
 
 #[test]
-fn the_same_size_in_the_same_moment_is_seen() {
+fn scan_reports_same_size_in_same_tick() {
     on_each_with(&some_files, |rig| {
         for round in 0..60 {
             rig.watch(|top| fs::write(top.join("a/one"), format!("{round:03}")).unwrap());
@@ -78,7 +80,7 @@ fn the_same_size_in_the_same_moment_is_seen() {
 }
 
 #[test]
-fn a_change_that_hides_behind_its_old_time_is_seen() {
+fn scan_reports_change_with_restored_mtime() {
     on_each_with(&some_files, |rig| {
         let times = |file: &fs::File| fs::FileTimes::new().set_modified(file.metadata().unwrap().modified().unwrap());
         rig.watch(|top| {
@@ -91,7 +93,7 @@ fn a_change_that_hides_behind_its_old_time_is_seen() {
 }
 
 #[test]
-fn directories_are_renamed_replaced_and_made_again() {
+fn scan_reports_renamed_and_replaced_directories() {
     on_each_with(&some_files, |rig| {
         let may_rename = fs::rename(rig.at("a/b"), rig.at("a/B")).is_ok();
         assert!(may_rename || std::env::var_os(IN_NAMESPACE).is_some(), "{}: a directory can't be renamed", rig.kind);
@@ -120,7 +122,7 @@ fn directories_are_renamed_replaced_and_made_again() {
 }
 
 #[test]
-fn names_are_any_bytes() {
+fn scan_reports_names_of_any_bytes() {
     on_each(|rig| {
         let odd = |top: &Path| top.join(std::ffi::OsStr::from_bytes(b"\xff\xfe \n"));
         rig.watch(|top| fs::create_dir(odd(top)).unwrap());
@@ -138,7 +140,7 @@ fn names_are_any_bytes() {
 }
 
 #[test]
-fn pipes_and_sockets_are_seen_and_not_opened() {
+fn scan_does_not_open_special_files() {
     on_each(|rig| {
         let touched = rig.watch(|top| {
             let top = open_in(rustix::fs::CWD, format!("{}/.", top.display()), OFlags::PATH).unwrap();
@@ -156,7 +158,7 @@ fn pipes_and_sockets_are_seen_and_not_opened() {
 }
 
 #[test]
-fn links_lead_nowhere() {
+fn scan_does_not_follow_links() {
     on_each_with(&some_files, |rig| {
         fs::write(rig.directory.path().join("secret"), "secret").unwrap();
         let outside = rig.directory.path().to_owned();
@@ -179,7 +181,7 @@ fn links_lead_nowhere() {
 }
 
 #[test]
-fn trees_may_be_a_thousand_levels_deep() {
+fn scan_of_a_thousand_levels_works() {
     on_each(|rig| {
         let make = |top: &Path, levels: usize| {
             let mut at = open_in(rustix::fs::CWD, format!("{}/.", top.display()), OFlags::PATH).unwrap();
@@ -212,7 +214,7 @@ fn trees_may_be_a_thousand_levels_deep() {
 }
 
 #[test]
-fn what_is_too_deep_is_named_and_not_looked_into() {
+fn scan_reports_too_deep_directory_unopened() {
     on_each(|rig| {
         let name = "n".repeat(200);
         let mut at = open_in(rustix::fs::CWD, format!("{}/.", rig.view().display()), OFlags::PATH).unwrap();
@@ -255,7 +257,7 @@ fn what_is_too_deep_is_named_and_not_looked_into() {
 
 /// Somebody reacts to what was put in place before it is looked at.
 #[test]
-fn what_others_change_before_our_look_is_named() {
+fn scan_reports_changes_before_first_look() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join("files").join(name);
     for name in ["files", "aside", "files/again"] {
@@ -293,25 +295,24 @@ fn what_others_change_before_our_look_is_named() {
 
 /// The caller of a first look knows of entries that came after it and are in no listing.
 #[test]
-fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
+fn scan_reports_short_lived_file_when_gone() {
     let directory = tempfile::tempdir().unwrap();
     let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
     fs::create_dir_all(files.join("in")).unwrap();
     fs::create_dir(&aside).unwrap();
-    let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
-    pause();
+    tick();
     let disk = PlainDisk::new(DirTree::beneath("host", &files, &aside, None).unwrap()).unwrap();
     let disk = OnDisk::new("host", Box::new(disk));
     disk.dirty().unwrap();
     fs::write(files.join("in/.x.swp"), "").unwrap();
-    pause();
+    tick();
     let shown = disk.below(&EntryPath::root()).unwrap().entries;
     assert!(shown.iter().any(|(shown, _)| *shown == path("in/.x.swp")));
     disk.mark_clean().unwrap();
     fs::remove_file(files.join("in/.x.swp")).unwrap();
     assert_eq!(disk.dirty().unwrap(), [DirtyPath::Entry(path("in/.x.swp"))]);
     disk.mark_clean().unwrap();
-    pause();
+    tick();
     for named in [1, 0] {
         assert!(disk.dirty().unwrap().len() <= named);
         disk.mark_clean().unwrap();
@@ -319,7 +320,7 @@ fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
 }
 
 #[test]
-fn ten_thousand_files_and_one_change() {
+fn scan_of_ten_thousand_files_reports_one_change() {
     let fill = |top: &Path| {
         for directory in 0..100 {
             fs::create_dir(top.join(format!("d{directory}"))).unwrap();
@@ -337,7 +338,7 @@ fn ten_thousand_files_and_one_change() {
 }
 
 #[test]
-fn what_is_named_twice_differs_by_nothing() {
+fn scan_repeated_reports_same_entries() {
     let (before, after) = (World::new(), World::from([(path("a"), Seen::Directory)]));
     let found = std::panic::catch_unwind(|| assert_covered("", &before, &after, &[]));
     assert!(found.is_err(), "the suite itself would see an omission");

@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if std::env::var_os(IN_NAMESPACE).is_some() { 8 } else { 32 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_done_is_named(acts in proptest::collection::vec(act(), 1..60)) {
+    fn scan_reports_random_changes(acts in proptest::collection::vec(act(), 1..60)) {
         on_each_with(&begin, |rig| {
             for step in acts.split(|act| matches!(act, Act::Settle)) {
                 rig.watch(|top| step.iter().for_each(|act| perform(top, act)));

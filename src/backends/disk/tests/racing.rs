@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::rig::{IN_NAMESPACE, Rig, SEALED, Seen, World, names, on_each_with, path, plain, unknown, world};
+use super::rig::{IN_NAMESPACE, Rig, SEALED, Seen, World, names, on_each_with, path, plain, tick, unknown, world};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::{ChangeDetector, DirtyPath, Observed};
 use crate::engine::path::EntryPath;
@@ -98,19 +98,19 @@ fn make_pair(disk: &OnDisk, top: &Path, known: &mut World) {
 /// Looks until nothing was changed in the moment of the look.
 fn still(disk: &OnDisk, known: &mut World) {
     look(disk, known, || {});
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    tick();
     look(disk, known, || {});
 }
 
 #[test]
-fn what_is_elsewhere_while_it_is_looked_at_is_named_again() {
+fn scan_reports_dir_moved_during_scan() {
     on_each_capture(&|_| {}, |disk, top, known| {
         make_pair(disk, top, known);
         fs::write(top.join("one/a"), "new").unwrap();
         fs::write(top.join("one/sub/new"), "new").unwrap();
         fs::remove_file(top.join("two/b")).unwrap();
         exchange(top);
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        tick();
         let touched = look(disk, known, || exchange(top));
         for place in ["one/b", "two/a", "two/sub/new"] {
             assert!(names(&touched, place) || names(&touched, "one") && names(&touched, "two"), "{touched:?}");
@@ -131,7 +131,7 @@ impl Drop for Ends<'_> {
 }
 
 #[test]
-fn a_directory_that_is_away_while_it_is_looked_at_comes_back_with_all_in_it() {
+fn scan_reports_dir_away_during_scan_on_return() {
     on_each_capture(&|_| {}, |disk, top, known| {
         make_pair(disk, top, known);
         // Another directory, with entries of which no look sees that they are new there.
@@ -142,7 +142,7 @@ fn a_directory_that_is_away_while_it_is_looked_at_comes_back_with_all_in_it() {
         }
         fs::remove_dir_all(top.join("one")).unwrap();
         fs::rename(top.join("other"), top.join("one")).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        tick();
         look(disk, known, || fs::rename(top.join("one"), top.join("away")).unwrap());
         assert!(!known.keys().any(|known| known.is_below(&path("one"))));
         fs::rename(top.join("away"), top.join("one")).unwrap();
@@ -152,12 +152,12 @@ fn a_directory_that_is_away_while_it_is_looked_at_comes_back_with_all_in_it() {
 }
 
 #[test]
-fn a_busy_file_has_nothing_else_named_again() {
+fn scan_with_busy_file_reports_only_it() {
     let busy = |top: &Path| fs::write(top.join("one/a"), "written all the time").unwrap();
     let mut rig = unknown(&pair);
     let (top, disk, mut known) = (rig.view(), rig.capture(), World::new());
     // Nothing else has changed in the moment of the look.
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    tick();
     assert_eq!(look(&disk, &mut known, || busy(&top)), [DirtyPath::Subtree(EntryPath::root())]);
     for _ in 0..3 {
         let touched = look(&disk, &mut known, || busy(&top));
@@ -167,7 +167,7 @@ fn a_busy_file_has_nothing_else_named_again() {
 }
 
 #[test]
-fn special_files_are_not_named_for_ever() {
+fn scan_settles_special_files() {
     let mut rig = unknown(&pair);
     let (top, disk, mut known) = (rig.view(), rig.capture(), World::new());
     let device = rustix::fs::mknodat(
@@ -183,7 +183,7 @@ fn special_files_are_not_named_for_ever() {
         let touched = disk.dirty().unwrap();
         touched.iter().for_each(|one| drop(disk.below(named(one)).unwrap()));
         disk.mark_clean().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        tick();
     }
     still(&disk, &mut known);
     assert_eq!(look(&disk, &mut known, || {}), []);
@@ -195,7 +195,7 @@ fn named(touched: &DirtyPath) -> &EntryPath {
 }
 
 #[test]
-fn what_flickers_is_known_when_it_stands_still() {
+fn scan_settles_flickering_file() {
     on_capture(&mut plain(&pair), |disk, top, known| {
         for round in 0..30 {
             let done = AtomicBool::new(false);
@@ -223,7 +223,7 @@ fn what_flickers_is_known_when_it_stands_still() {
 }
 
 #[test]
-fn where_nobody_else_is_nothing_is_named_again() {
+fn scan_without_writers_settles_at_once() {
     let fill = |top: &Path| {
         pair(top);
         std::os::unix::fs::symlink("a", top.join("one/link")).unwrap();
@@ -248,7 +248,7 @@ fn where_nobody_else_is_nothing_is_named_again() {
 
 /// Somebody changes files all the time. In the end a caller that looked at what was named knows all.
 #[test]
-fn changes_during_the_look_are_not_lost() {
+fn scan_loses_no_change_made_meanwhile() {
     on_each_capture(&pair, |disk, top, known| {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -11,6 +11,7 @@ use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions};
 use crate::backends::{DirtyPath, FileChange};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
+use crate::testing::eventually;
 
 /// Where an overlay has its manifest in its directory.
 const WITHIN: &str = "layers/overlay";
@@ -113,15 +114,11 @@ pub(super) fn text(disk: &impl WorkspaceDisk, at: &str) -> Option<String> {
 
 /// Looks until nothing is touched any more, as a dispatcher has before it shares.
 pub(super) fn rest(disk: &mut impl WorkspaceDisk) {
-    for _ in 0..1000 {
+    eventually("nothing is touched any more", || {
         let touched = disk.dirty().unwrap();
         disk.mark_clean().unwrap();
-        if touched.is_empty() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(3));
-    }
-    panic!("the disk is never done");
+        touched.is_empty()
+    });
 }
 
 pub(super) fn file(at: &str, text: &str) -> FileChange {
@@ -130,7 +127,7 @@ pub(super) fn file(at: &str, text: &str) -> FileChange {
 }
 
 #[test]
-fn a_child_has_the_files_and_knows_them() {
+fn shared_child_has_files_and_knows_them() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     fs::write(view(&parent).join("a/new"), "new").unwrap();
@@ -149,7 +146,7 @@ fn a_child_has_the_files_and_knows_them() {
 }
 
 #[test]
-fn neither_sees_what_the_other_changes() {
+fn shared_child_and_parent_are_isolated() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.parent_of(&["one", "other"]);
     let (mut one, other) = (family.open("one").unwrap(), family.open("other").unwrap());
@@ -170,7 +167,7 @@ fn neither_sees_what_the_other_changes() {
 }
 
 #[test]
-fn what_nobody_has_looked_at_is_touched_in_the_child_too() {
+fn shared_child_keeps_unscanned_changes_touched() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
@@ -189,7 +186,7 @@ fn what_nobody_has_looked_at_is_touched_in_the_child_too() {
 }
 
 #[test]
-fn a_child_has_children() {
+fn shared_child_can_share_again() {
     let Some(family) = Family::new() else { return };
     let mut disk = family.create("0");
     let mut worlds = Vec::new();

@@ -56,7 +56,7 @@ fn body(frame: &[u8]) -> &[u8] {
 }
 
 #[test]
-fn what_is_written_is_read_and_nothing_shorter_or_longer() {
+fn runner_frame_round_trips_exactly() {
     for request in requests() {
         let mut frame = Vec::new();
         request.encode(&mut frame);
@@ -75,7 +75,7 @@ fn what_is_written_is_read_and_nothing_shorter_or_longer() {
 }
 
 #[test]
-fn a_greeting_from_anybody_else_is_none() {
+fn runner_greeting_of_stranger_is_refused() {
     let mut frame = Vec::new();
     RunnerRequest::Hello { version: 1, token: b"t" }.encode(&mut frame);
     frame[5] ^= 1;
@@ -84,7 +84,7 @@ fn a_greeting_from_anybody_else_is_none() {
 
 proptest! {
     #[test]
-    fn chance_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in any::<u8>()) {
+    fn runner_frame_of_random_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in any::<u8>()) {
         let _ = RunnerRequest::decode(&bytes);
         let _ = RunnerReply::decode(&bytes);
         let known = [&[kind % 14][..], &bytes].concat();
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_byte_is_noticed_or_harmless(which in 0_usize..7, at in any::<prop::sample::Index>(), flip in 1_u8..) {
+    fn runner_frame_flipped_byte_is_noticed_or_harmless(which in 0_usize..7, at in any::<prop::sample::Index>(), flip in 1_u8..) {
         let mut frame = Vec::new();
         requests()[which].encode(&mut frame);
         let body = &mut frame[4..];

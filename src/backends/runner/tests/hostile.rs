@@ -60,7 +60,7 @@ fn running<'a>(script: &'a [u8]) -> RunnerRequest<'a> {
 }
 
 #[test]
-fn strangers_are_told_and_dropped() {
+fn runner_drops_strangers_with_reason() {
     let world = World::new();
     let first: [(&[u8], RunFailure); 5] = [
         (&[0, 0, 0, 0], RunFailure::Protocol),
@@ -90,7 +90,7 @@ fn strangers_are_told_and_dropped() {
 }
 
 #[test]
-fn requests_out_of_turn_end_the_connection_and_its_command() {
+fn runner_request_out_of_turn_ends_connection() {
     let world = World::new();
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"echo $$; exec sleep 1000"));
@@ -111,7 +111,7 @@ fn requests_out_of_turn_end_the_connection_and_its_command() {
 }
 
 #[test]
-fn a_command_that_has_ended_is_not_ended_again() {
+fn runner_cancel_of_ended_command_does_nothing() {
     let world = World::new();
     let mut stream = greeted(&world);
     // It fills all that is between it and a peer that does not read, and ends.
@@ -139,7 +139,7 @@ fn a_command_that_has_ended_is_not_ended_again() {
 }
 
 #[test]
-fn a_peer_that_vanishes_takes_its_command_along() {
+fn runner_peer_gone_kills_its_command() {
     let world = World::new();
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"trap '' TERM; setsid sleep 1000 & echo $! $$; wait; wait; sleep 1000"));
@@ -153,7 +153,7 @@ fn a_peer_that_vanishes_takes_its_command_along() {
 }
 
 #[test]
-fn there_are_only_so_many_connections() {
+fn runner_limits_connections() {
     let world = World::new();
     let own = 1;
     let mut open: Vec<_> = (own..MAX_CONNECTIONS).map(|_| greeted(&world)).collect();
@@ -169,7 +169,7 @@ fn there_are_only_so_many_connections() {
 }
 
 #[test]
-fn output_without_end_and_a_slow_reader_take_no_memory() {
+fn runner_slow_reader_takes_bounded_memory() {
     let world = World::new();
     let wanted: u64 = 1 << 30;
     let status = format!("/proc/{}/status", world.runner.process().unwrap());
@@ -183,6 +183,7 @@ fn output_without_end_and_a_slow_reader_take_no_memory() {
         bytes += read.len() as u64;
         frames += 1;
         if frames % 1000 == 1 {
+            // A slow reader, for which the runner has to wait.
             std::thread::sleep(Duration::from_millis(20));
         }
     };
@@ -193,7 +194,7 @@ fn output_without_end_and_a_slow_reader_take_no_memory() {
 }
 
 #[test]
-fn a_reader_that_stops_reading_does_not_stop_the_clock_or_the_others() {
+fn runner_blocked_reader_stops_no_timeout() {
     let world = World::new();
     let mut command = shell("cat /dev/zero");
     command.timeout = Duration::from_millis(300);
@@ -221,7 +222,7 @@ fn a_reader_that_stops_reading_does_not_stop_the_clock_or_the_others() {
 }
 
 #[test]
-fn a_runner_that_stands_still_is_noticed() {
+fn runner_stopped_is_noticed() {
     let world = World::new();
     let signal = |name: &str| {
         let id = world.runner.process().unwrap().to_string();
@@ -237,7 +238,7 @@ fn a_runner_that_stands_still_is_noticed() {
 }
 
 #[test]
-fn when_the_runner_dies_every_caller_hears_of_it() {
+fn runner_death_fails_every_caller() {
     let world = World::new();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| run(&world.runner, &shell("echo $$ > pid; exec sleep 1000")));
@@ -255,7 +256,7 @@ fn when_the_runner_dies_every_caller_hears_of_it() {
 }
 
 #[test]
-fn the_last_handle_ends_the_runner_and_what_it_runs() {
+fn runner_last_handle_ends_it() {
     let world = World::new();
     let runner = world.runner.process().unwrap();
     let clone = world.runner.clone();
@@ -285,11 +286,12 @@ fn the_last_handle_ends_the_runner_and_what_it_runs() {
 }
 
 #[test]
-fn a_runner_outlives_the_thread_that_started_it() {
+fn runner_outlives_its_starting_thread() {
     let directory = tempfile::tempdir().unwrap();
-    let runner =
-        std::thread::scope(|scope| scope.spawn(|| Runner::spawn_on_host(directory.path()).unwrap()).join().unwrap());
-    std::thread::sleep(Duration::from_millis(50));
+    let begin = || (Runner::spawn_on_host(directory.path()).unwrap(), rustix::thread::gettid());
+    let (runner, thread) = std::thread::scope(|scope| scope.spawn(begin).join().unwrap());
+    let thread = format!("/proc/self/task/{}", thread.as_raw_nonzero());
+    eventually("the kernel has ended the thread", || !Path::new(&thread).exists());
     assert!(runner.is_alive());
     assert_eq!(run(&runner, &shell("echo here")).unwrap().stdout, "here\n");
 }

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::testing::{eventually, skip};
 
 /// A runner on the host, and the directory that it is rooted in.
 pub(super) struct World {
@@ -79,15 +80,4 @@ pub(super) fn lives(pid: u32) -> bool {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
     })
-}
-
-/// Waits until something is so, for as long as it takes on a slow machine.
-pub(super) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    for _ in 0..2000 {
-        if so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("never came: {what}");
 }

@@ -6,7 +6,7 @@ use super::wire::MAX_STDIN;
 use super::*;
 
 #[test]
-fn a_command_gives_its_streams_its_code_and_nothing_else() {
+fn command_returns_streams_and_code() {
     let world = World::new();
     let ran = run(&world.runner, &shell("echo one; echo two >&2; echo three; exit 7")).unwrap();
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("one\nthree\n", "two\n"));
@@ -17,7 +17,7 @@ fn a_command_gives_its_streams_its_code_and_nothing_else() {
 }
 
 #[test]
-fn the_environment_is_the_one_given() {
+fn command_environment_is_the_given_one() {
     let world = World::new();
     let mut command = spec(&["/usr/bin/env"]);
     command.env = vec![("ONLY".into(), "this = that".into())];
@@ -27,7 +27,7 @@ fn the_environment_is_the_one_given() {
 }
 
 #[test]
-fn a_command_leads_a_session_and_has_no_signal_blocked_or_ignored_and_no_descriptor_too_many() {
+fn command_starts_with_clean_process_state() {
     let world = World::new();
     let script = "import os, signal; print(signal.pthread_sigmask(0, []), os.listdir('/proc/self/fd')); \
                   print(*[s for s in range(1, 32) if s not in (9, 19) and signal.getsignal(s) == signal.SIG_IGN]); \
@@ -38,7 +38,7 @@ fn a_command_leads_a_session_and_has_no_signal_blocked_or_ignored_and_no_descrip
 }
 
 #[test]
-fn standard_input_arrives_whole_and_is_empty_without_one() {
+fn command_stdin_arrives_whole() {
     let world = World::new();
     let mut command = shell("cat");
     assert_eq!(run(&world.runner, &command).unwrap().stdout, "");
@@ -49,7 +49,7 @@ fn standard_input_arrives_whole_and_is_empty_without_one() {
 }
 
 #[test]
-fn a_program_that_does_not_read_its_input_is_not_waited_for() {
+fn command_ignoring_stdin_is_not_awaited() {
     let world = World::new();
     // A pipe of one page cannot hold what is fed.
     let closes = "import os; os.close(0); print('closed')";
@@ -63,7 +63,7 @@ fn a_program_that_does_not_read_its_input_is_not_waited_for() {
 }
 
 #[test]
-fn a_timeout_asks_first_and_keeps_what_was_written() {
+fn command_timeout_terminates_and_keeps_output() {
     let world = World::new();
     let mut command = shell("echo begun; sleep 1000; echo never");
     command.timeout = Duration::from_millis(300);
@@ -75,7 +75,7 @@ fn a_timeout_asks_first_and_keeps_what_was_written() {
 }
 
 #[test]
-fn who_ignores_the_asking_is_killed() {
+fn command_ignoring_sigterm_is_killed() {
     let world = World::new();
     let mut command = shell("trap '' TERM; echo begun; while :; do sleep 1000; done");
     command.timeout = Duration::from_millis(300);
@@ -87,7 +87,7 @@ fn who_ignores_the_asking_is_killed() {
 }
 
 #[test]
-fn who_tidies_up_when_asked_may() {
+fn command_may_clean_up_on_sigterm() {
     let world = World::new();
     let mut command = shell("trap 'echo tidied; exit 3' TERM; echo begun; sleep 1000 & wait");
     command.timeout = Duration::from_millis(300);
@@ -97,7 +97,7 @@ fn who_tidies_up_when_asked_may() {
 }
 
 #[test]
-fn a_stopped_command_ends_too() {
+fn command_stopped_is_ended() {
     let world = World::new();
     let mut command = shell("kill -STOP $$");
     command.timeout = Duration::from_millis(200);
@@ -106,7 +106,7 @@ fn a_stopped_command_ends_too() {
 }
 
 #[test]
-fn a_cancelled_command_ends_and_the_runner_goes_on() {
+fn command_cancelled_leaves_runner_working() {
     let world = World::new();
     let cancel = Cancel::new().unwrap();
     let mut seen = Vec::new();
@@ -122,7 +122,7 @@ fn a_cancelled_command_ends_and_the_runner_goes_on() {
 }
 
 #[test]
-fn a_command_that_is_cancelled_before_it_began_ends_at_once() {
+fn command_cancelled_before_start_ends() {
     let world = World::new();
     let cancel = Cancel::new().unwrap();
     cancel.cancel();
@@ -152,7 +152,7 @@ const ESCAPES: [&str; 6] = [
 ];
 
 #[test]
-fn nobody_survives_a_command() {
+fn command_leaves_no_processes() {
     for escape in ESCAPES {
         let world = World::new();
         let ran = run(&world.runner, &shell(&format!("{escape}\necho left"))).unwrap();
@@ -164,7 +164,7 @@ fn nobody_survives_a_command() {
 }
 
 #[test]
-fn nobody_survives_who_is_being_born_while_the_command_ends() {
+fn command_leaves_no_processes_forked_at_its_end() {
     let world = World::new();
     let script = "(sleep 1000 & echo $! > pid-$$; (setsid sleep 1000 & echo $! > pid-$$) &) &";
     // Beside another command leftovers are told apart in another way.
@@ -189,7 +189,7 @@ fn nobody_survives_who_is_being_born_while_the_command_ends() {
 }
 
 #[test]
-fn nobody_survives_a_timeout() {
+fn command_timeout_leaves_no_processes() {
     for escape in ESCAPES {
         let world = World::new();
         let mut command = shell(&format!("{escape}\nsleep 1000"));
@@ -203,7 +203,7 @@ fn nobody_survives_a_timeout() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_told_apart_from_what_runs_for_another() {
+fn command_survivors_exclude_other_commands() {
     let world = World::new();
     // A daemon of the long command: orphaned, in a session of its own.
     let daemon = "setsid sh -c '(sh -c \"echo \\$\\$ > daemon; exec setsid sleep 1000\" &) &'; \
@@ -232,7 +232,7 @@ fn what_a_command_leaves_behind_is_told_apart_from_what_runs_for_another() {
 }
 
 #[test]
-fn a_missing_program_is_a_result() {
+fn command_not_found_is_a_result() {
     let world = World::new();
     std::fs::write(world.root().join("plain"), "text").unwrap();
     let executable = std::fs::Permissions::from_mode(0o755);
@@ -260,7 +260,7 @@ fn a_missing_program_is_a_result() {
 }
 
 #[test]
-fn the_directory_is_below_the_root_or_refused() {
+fn command_directory_outside_root_is_refused() {
     let world = World::new();
     let outside = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(world.root().join("a/b")).unwrap();
@@ -286,7 +286,7 @@ fn the_directory_is_below_the_root_or_refused() {
 }
 
 #[test]
-fn many_commands_run_at_once_and_others_are_served_meanwhile() {
+fn commands_run_concurrently() {
     let world = World::new();
     std::thread::scope(|scope| {
         let commands: Vec<_> = (0..24)
@@ -314,7 +314,7 @@ fn many_commands_run_at_once_and_others_are_served_meanwhile() {
 }
 
 #[test]
-fn output_that_nobody_wants_goes_nowhere() {
+fn command_discarded_output_goes_nowhere() {
     let world = World::new();
     let mut command = shell("echo one; echo two >&2; no-such-program; exit 4");
     command.discard_output = true;
@@ -323,7 +323,7 @@ fn output_that_nobody_wants_goes_nowhere() {
 }
 
 #[test]
-fn a_pipe_that_a_stranger_holds_is_not_waited_for() {
+fn command_pipe_held_by_stranger_is_not_awaited() {
     let world = World::new();
     // The write end goes to a process that is not the command's: this one.
     let fifo = world.root().join("out");
@@ -344,7 +344,7 @@ fn a_pipe_that_a_stranger_holds_is_not_waited_for() {
 }
 
 #[test]
-fn which_looks_as_a_shell_does() {
+fn which_searches_as_a_shell() {
     let world = World::new();
     let which = |program: &str, path: &str| world.runner.which(program.as_ref(), path.as_ref());
     assert_eq!(which("sh", "/nowhere:/bin").unwrap(), Some("/bin/sh".into()));

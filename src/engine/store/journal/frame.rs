@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_comes_back_and_any_flipped_bit_shows() {
+    fn frame_round_trips_and_flipped_bit_fails() {
         let mut bytes = Vec::new();
         put(&mut bytes, FrameKind::Content, true, 77, b"payload", crc32c::crc32c(b"payload"));
         assert_eq!(bytes.len(), 32);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_frame() {
+    fn frame_of_zeros_is_none() {
         assert_eq!(Header::parse(&[0; HEADER]), None);
     }
 }

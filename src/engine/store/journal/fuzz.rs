@@ -58,7 +58,7 @@ fn anything(random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn segments_of_any_bytes_are_read_in_order_and_to_their_end() {
+fn segment_of_any_bytes_is_read_to_its_end() {
     let (mut whole, mut bad) = (0, 0);
     for seed in 0..CASES {
         let mut random = Random(seed);
@@ -102,7 +102,7 @@ fn segments_of_any_bytes_are_read_in_order_and_to_their_end() {
 
 /// Nothing is taken for what a frame's head only says.
 #[test]
-fn a_head_that_lies_takes_no_memory() {
+fn segment_lying_head_takes_no_memory() {
     let mut bytes = Vec::new();
     frame::put(&mut bytes, FrameKind::Content, true, 1, &[0; 64], 0);
     let length = u32::try_from(MAX_PAYLOAD).unwrap();
@@ -117,7 +117,7 @@ fn a_head_that_lies_takes_no_memory() {
 }
 
 #[test]
-fn headers_of_any_bytes_are_none_or_within_their_limits() {
+fn frame_header_of_any_bytes_is_within_limits() {
     let mut random = Random(5);
     for _ in 0..400 * CASES {
         let bytes = random.bytes(HEADER);
@@ -130,7 +130,7 @@ fn headers_of_any_bytes_are_none_or_within_their_limits() {
 
 /// Packed segments whose blocks, table and trailer say anything, with right checksums and with wrong ones.
 #[test]
-fn packed_segments_of_any_bytes_are_refused_or_read_within_their_length() {
+fn packed_segment_of_any_bytes_is_refused_or_bounded() {
     const TRAILER: usize = 32;
     let (mut read, mut refused) = (0, 0);
     for seed in 0..CASES {

@@ -159,7 +159,7 @@ mod tests {
 
     /// Blocks of the first size, whose trailer did not say so.
     #[test]
-    fn segments_are_read_whatever_the_size_of_their_blocks() {
+    fn packed_segment_of_any_block_size_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let head = SegmentHead { number: 1, journal: [7; 16] };
         let raw: Vec<u8> = (0..600_000_u32).flat_map(|n| (n / 3).to_le_bytes()).collect();

@@ -32,7 +32,7 @@ fn texts(store: &SharedStore, number: u8) -> Vec<String> {
 }
 
 #[test]
-fn what_one_records_the_others_see() {
+fn shared_store_events_are_seen_by_others() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, one, two) = (open(directory.path()), open(directory.path()), open(directory.path()));
     assert_eq!([&holder, &one, &two].map(SharedStore::is_holder), [true, false, false]);
@@ -53,7 +53,7 @@ fn what_one_records_the_others_see() {
 }
 
 #[test]
-fn contents_snapshots_forks_and_removals_go_through_the_holder() {
+fn shared_store_all_operations_go_through_owner() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, other) = (open(directory.path()), open(directory.path()));
     let bytes = Bytes::from(vec![7; 3 << 20]);
@@ -90,7 +90,7 @@ fn contents_snapshots_forks_and_removals_go_through_the_holder() {
 }
 
 #[test]
-fn when_the_holder_ends_another_goes_on() {
+fn shared_store_owner_gone_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, one, two) = (open(directory.path()), open(directory.path()), open(directory.path()));
     one.submit(commit(1, "one")).unwrap().wait().unwrap();
@@ -107,7 +107,7 @@ fn when_the_holder_ends_another_goes_on() {
 }
 
 #[test]
-fn many_record_while_holders_come_and_go() {
+fn shared_store_survives_changing_owners() {
     let directory = tempfile::tempdir().unwrap();
     let acknowledged = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -137,7 +137,7 @@ fn many_record_while_holders_come_and_go() {
 }
 
 #[test]
-fn more_than_a_holder_remembers_goes_over_to_the_next_one() {
+fn shared_store_hands_over_large_backlog() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, other) = (open(directory.path()), open(directory.path()));
     let mut last = None;
@@ -151,7 +151,7 @@ fn more_than_a_holder_remembers_goes_over_to_the_next_one() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_durable_when_its_process_ends() {
+fn shared_store_unawaited_commit_is_durable_at_exit() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, other) = (open(directory.path()), open(directory.path()));
     let pending = other.submit(commit(1, "one")).unwrap();
@@ -162,7 +162,7 @@ fn what_nobody_waits_for_is_durable_when_its_process_ends() {
 }
 
 #[test]
-fn subscribers_hear_of_what_others_record() {
+fn shared_store_subscribers_see_events_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, other) = (Arc::new(open(directory.path())), Arc::new(open(directory.path())));
     holder.submit(commit(1, "begin")).unwrap().wait().unwrap();
@@ -184,7 +184,7 @@ fn subscribers_hear_of_what_others_record() {
 }
 
 #[test]
-fn a_store_is_collected_while_others_use_it() {
+fn shared_store_is_collected_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, other) = (open(directory.path()), open(directory.path()));
     holder.submit(commit(1, "goes")).unwrap().wait().unwrap();
@@ -206,7 +206,7 @@ fn a_store_is_collected_while_others_use_it() {
 }
 
 #[test]
-fn what_others_see_of_a_buffered_holder_is_durable() {
+fn shared_store_buffered_owner_shows_durable_events_only() {
     let directory = tempfile::tempdir().unwrap();
     let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
     let (holder, other) = (SharedStore::open(directory.path(), options).unwrap(), open(directory.path()));
@@ -217,7 +217,7 @@ fn what_others_see_of_a_buffered_holder_is_durable() {
 }
 
 #[test]
-fn a_stale_socket_a_stranger_and_nonsense_are_survived() {
+fn shared_store_survives_stale_socket_and_strangers() {
     use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -246,7 +246,7 @@ fn a_stale_socket_a_stranger_and_nonsense_are_survived() {
 }
 
 #[test]
-fn a_holder_that_does_not_serve_is_named() {
+fn shared_store_silent_owner_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let _alone = LocalStore::open(directory.path(), LocalStoreOptions::default()).unwrap();
     let refused = SharedStore::open(directory.path(), LocalStoreOptions::default());
@@ -254,7 +254,7 @@ fn a_holder_that_does_not_serve_is_named() {
 }
 
 #[test]
-fn a_commit_that_is_given_again_is_refused_as_such_or_lost() {
+fn shared_store_resubmitted_commit_is_recognised() {
     let settling = unacknowledged::Settling::default();
     let committed = super::super::Committed { first: 4, last: 4, repeated: false };
     let (untold, told) = (settling.add(commit(1, "untold")), settling.add(commit(1, "told")));

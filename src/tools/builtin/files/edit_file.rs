@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn one_occurrence_is_replaced_literally() {
+    fn edit_file_replaces_one_occurrence_literally() {
         let world = ToolWorld::with(&[("a.txt", "a.c $1 abc")]);
         let result = world.ok("edit_file", edit("a.txt", "a.c", "\\0$1"));
         assert_eq!(result, json!({ "file_path": "/a.txt", "replacements": 1, "version": 2, "size": 11 }));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_several_are_told_apart() {
+    fn edit_file_tells_none_from_several() {
         let world = ToolWorld::with(&[("a.txt", "x y x y x")]);
         let none = world.error("edit_file", edit("a.txt", "z", "1"));
         assert!(none.starts_with("old_string does not occur in /a.txt (0 matches)"), "{none}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_limited() {
+    fn edit_file_limits_its_texts() {
         let at = "\u{e9}".repeat(TEXT_MAX);
         let over = "\u{e9}".repeat(TEXT_MAX + 1);
         let world = ToolWorld::with(&[("a.txt", &over), ("b.txt", "x")]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_grow_to_a_limit() {
+    fn edit_file_grows_file_up_to_limit() {
         let world = ToolWorld::with(&[("a.txt", &"x".repeat(1024))]);
         let new = "y".repeat(FILE_MAX / 1024);
         let error = world.error("edit_file", edit_all("a.txt", "x", &format!("{new}y")));
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_over_the_limit_may_shrink() {
+    fn edit_file_may_shrink_file_over_limit() {
         let path = EntryPath::lookup("a").unwrap();
         assert_eq!(size_after(&path, FILE_MAX + 9, (1, 1), 3).unwrap(), FILE_MAX + 9);
         assert!(size_after(&path, FILE_MAX + 9, (1, 2), 3).is_err());
     }
 
     #[test]
-    fn what_is_no_text_file_is_an_error() {
+    fn edit_file_of_non_text_is_an_error() {
         let world = ToolWorld::with(&[("dir/x", "1")]);
         world.file("binary", b"x\0");
         world.link("dangling", "nowhere");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_executable_bit_stays_and_links_are_followed() {
+    fn edit_file_keeps_mode_and_follows_links() {
         let world = ToolWorld::new();
         world.executable("bin/run", "echo a");
         world.link("run", "bin/run");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_that_differ_are_pointed_out() {
+    fn edit_file_points_out_line_ends() {
         let world = ToolWorld::with(&[("dos", "a\r\nb\r\n")]);
         let error = world.error("edit_file", edit("dos", "a\nb", "c"));
         assert!(error.ends_with("the file's lines end in \\r\\n, those of old_string in \\n"), "{error}");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_can_be_edited() {
+    fn edit_file_accepts_odd_names() {
         let world = ToolWorld::new();
         world.file(b"caf\xc3\xa9\xff", "x");
         assert_eq!(world.ok("edit_file", edit("caf\u{e9}\\xff", "x", "y"))["version"], 2);

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_star_stays_in_a_segment_and_two_do_not() {
+    fn glob_star_stays_in_segment() {
         let world = sources();
         assert_eq!(found(&world, "*.rs", "/"), ["/a.rs"]);
         assert_eq!(found(&world, "*/*.rs", "/"), ["/src-old/d.rs", "/src/b.rs"]);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_is_relative_to_the_path() {
+    fn glob_pattern_is_relative_to_path() {
         let world = sources();
         assert_eq!(found(&world, "*.rs", "src"), ["/src/b.rs"]);
         assert_eq!(found(&world, "**", "src/deep"), ["/src/deep/c.rs"]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_found_and_not_followed() {
+    fn glob_finds_links_without_following() {
         let world = sources();
         world.link("to", "src");
         world.link("dangling.rs", "nowhere");
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_are_found() {
+    fn glob_finds_odd_names() {
         let world = ToolWorld::new();
         world.file(b"odd\xff\n.rs", "");
         assert_eq!(found(&world, "odd*.rs", "/"), ["/odd\\xff\\x0a.rs"]);
     }
 
     #[test]
-    fn errors_are_readable() {
+    fn glob_errors_are_readable() {
         let world = sources();
         let error = |params: Value| world.error("glob", params);
         assert!(error(json!({ "pattern": "a[" })).starts_with("glob \"a[\" can't be used: "));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_limited() {
+    fn glob_limits_results() {
         let world = ToolWorld::new();
         world.many((0..2000).map(|n| format!("at/f{n:04}")), "");
         world.many((0..2001).map(|n| format!("over/f{n:04}")), "");
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_is_said() {
+    fn glob_without_match_says_so() {
         assert_eq!(sources().text("glob", json!({ "pattern": "*", "path": "/src/deep/" })), "/src/deep/c.rs");
         assert_eq!(sources().text("glob", json!({ "pattern": "x", "path": "src" })), "no file below /src matches");
     }
 
     #[test]
-    fn a_call_without_time_stops() {
+    fn glob_out_of_time_stops() {
         let world = sources();
         let mut call = ToolCall::new("glob", json!({ "pattern": "**" }));
         call.limit = Some(std::time::Duration::ZERO);

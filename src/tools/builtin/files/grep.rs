@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_in_order() {
+    fn grep_finds_lines_in_order() {
         let world = sources();
         assert_eq!(
             found(&world, json!({ "pattern": r"^fn \w+\(\) \{\}$" })),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn path_and_glob_select() {
+    fn grep_path_and_glob_select() {
         let world = sources();
         assert_eq!(found(&world, json!({ "pattern": "one", "path": "a.rs" })).len(), 1);
         assert_eq!(found(&world, json!({ "pattern": "one|three", "path": "src" })).len(), 2);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_files_are_counted_and_links_not_followed() {
+    fn grep_counts_binary_files_and_skips_links() {
         let world = ToolWorld::with(&[("text", "needle")]);
         world.file("binary", b"needle\0");
         world.file("latin", b"needle \xe9");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_readable() {
+    fn grep_errors_are_readable() {
         let world = sources();
         let error = |params: Value| world.error("grep", params);
         let long = "x".repeat(TEXT_MAX + 1);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut() {
+    fn grep_cuts_long_lines() {
         let at = "x".repeat(LINE_MAX);
         let world =
             ToolWorld::with(&[("at", &at), ("over", &"\u{e9}".repeat(LINE_MAX + 1)), ("long", &"y".repeat(9000))]);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_limited() {
+    fn grep_limits_results() {
         let world = ToolWorld::with(&[("at", &"x\n".repeat(2000)), ("over/a", &"x\n".repeat(1500))]);
         world.file("over/b", "x\n".repeat(501));
         let at = world.ok("grep", json!({ "pattern": "x", "path": "at" }));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn large_files_are_searched_in_pieces() {
+    fn grep_searches_large_files_in_pieces() {
         let lines = |count: usize| "x\r\n".repeat(count);
         let text = format!("{}needle\n{}needle", lines(PIECE / 3), lines(PIECE));
         let world = ToolWorld::with(&[("large", &text)]);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_end_with_a_line() {
+    fn grep_pieces_end_with_a_line() {
         assert_eq!(split_after_line(b"ab\ncd\ne", 1), (&b"ab\n"[..], &b"cd\ne"[..]));
         assert_eq!(split_after_line(b"ab\ncd\ne", 3), (&b"ab\ncd\n"[..], &b"e"[..]));
         assert_eq!(split_after_line(b"ab\ncd\ne", 6), (&b"ab\ncd\ne"[..], &b""[..]));
@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pattern_matches_every_line() {
+    fn grep_empty_pattern_matches_every_line() {
         let world = ToolWorld::with(&[("a", "1\n\n3"), ("empty", "")]);
         assert_eq!(found(&world, json!({ "pattern": "" })).len(), 3);
         assert_eq!(found(&world, json!({ "pattern": "^$" })), ["/a:2:\"\""]);
     }
 
     #[test]
-    fn odd_names_are_searched() {
+    fn grep_searches_odd_names() {
         let world = ToolWorld::new();
         world.file(b"\xff/x.rs", "needle");
         assert_eq!(found(&world, json!({ "pattern": "needle", "glob": "*.rs" })), ["/\\xff/x.rs:1:\"needle\""]);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_time_stops() {
+    fn grep_out_of_time_stops() {
         let mut call = ToolCall::new("grep", json!({ "pattern": "x" }));
         call.limit = Some(std::time::Duration::ZERO);
         assert!(sources().call(call).text.contains("time limit"));

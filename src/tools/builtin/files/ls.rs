@@ -169,7 +169,7 @@ mod tests {
     use crate::tools::builtin::files::testing::ToolWorld;
 
     #[test]
-    fn entries_are_sorted_and_whole() {
+    fn ls_entries_are_sorted_and_complete() {
         let world = ToolWorld::with(&[("b.txt", "hello"), ("a/deep/x", "1"), ("a.txt", "")]);
         world.executable("run", "#!");
         world.link("link", "a/deep");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_aligned() {
+    fn ls_text_is_aligned() {
         let world = ToolWorld::with(&[("dir/x", "1"), ("notes.md", "hello world")]);
         world.link("to", "dir");
         insta::assert_snapshot!(world.text("ls", json!({ "path": "/" })), @r"
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_empty_and_a_file_an_error() {
+    fn ls_of_missing_is_empty_and_of_file_an_error() {
         let world = ToolWorld::with(&[("a.txt", "x")]);
         world.link("dangling", "nowhere");
         for path in ["/none", "dangling", "a.txt/below"] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_directory_is_followed() {
+    fn ls_follows_link_to_directory() {
         let world = ToolWorld::with(&[("dir/x", "1")]);
         world.link("to", "./dir/");
         let listing = world.ok("ls", json!({ "path": "to" }));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_command_left_can_be_given_back() {
+    fn ls_odd_names_are_accepted_back() {
         let world = ToolWorld::new();
         world.file(b"odd\xff\n/in", "1");
         let listing = world.ok("ls", json!({}));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_whole_and_its_text_is_cut() {
+    fn ls_long_list_is_complete_and_text_cut() {
         let world = ToolWorld::new();
         world.many((0..2001).map(|n| format!("f{n:04}")), "x");
         assert_eq!(world.ok("ls", json!({}))["entries"].as_array().unwrap().len(), 2001);

@@ -156,7 +156,7 @@ mod tests {
     use crate::tools::Tools;
 
     #[test]
-    fn unknown_parameters_are_refused() {
+    fn file_tools_refuse_unknown_parameters() {
         let world = ToolWorld::new();
         for tool in Tools::standard().names() {
             let error = world.error(tool, serde_json::json!({ "colour": "red" }));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_paths_are_refused_by_every_tool() {
+    fn file_tools_refuse_hostile_paths() {
         let world = ToolWorld::new();
         for path in ["../etc/passwd", "a/../../b", "a/./b", "./../a", "a\0b", "\\x2e\\x2e/a"] {
             for (tool, params) in ToolWorld::calls_with_path(path) {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn path_with_a_leading_dot_begins_at_the_root() {
+    fn file_tools_take_leading_dot_as_root() {
         let world = ToolWorld::with(&[("a.txt", "one\n"), ("d/b.txt", "two\n")]);
         for (tool, params) in ToolWorld::calls_with_path("./a.txt") {
             let error = world.call(crate::tools::ToolCall::new(tool, params)).text;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn links_out_and_in_circles_are_refused_by_every_tool() {
+    fn file_tools_refuse_links_out_and_cycles() {
         let world = ToolWorld::new();
         world.link("out", "../../etc");
         world.link("root", "/etc");
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_show_as_in_a_path() {
+    fn name_bytes_show_as_in_a_path() {
         let bytes = b"gr\xc3\xbcn \xff\n\\".as_slice();
         assert_eq!(shown(bytes), "gr\u{fc}n \\xff\\x0a\\\\");
         assert_eq!(shown(bytes), EntryPath::from_bytes(bytes).unwrap().to_string());
     }
 
     #[test]
-    fn characters_count_not_bytes() {
+    fn text_limits_count_characters() {
         assert!(check_chars("it", &"\u{e9}".repeat(TEXT_MAX)).is_ok());
         assert!(check_chars("it", &"\u{e9}".repeat(TEXT_MAX + 1)).is_err());
     }

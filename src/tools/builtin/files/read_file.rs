@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_numbered_and_the_content_is_exact() {
+    fn read_file_numbers_lines_and_keeps_content() {
         let world = ToolWorld::with(&[("a.txt", "one\ntwo\n\nlast")]);
         let result = world.ok("read_file", json!({ "file_path": "a.txt" }));
         let expected = json!({ "file_path": "/a.txt", "content": "one\ntwo\n\nlast", "offset": 0, "lines": 4,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn offset_and_limit_choose() {
+    fn read_file_offset_and_limit_select() {
         let world = ToolWorld::with(&[("a.txt", "one\ntwo\nthree\n")]);
         let result = world.ok("read_file", json!({ "file_path": "a.txt", "offset": 1, "limit": 1 }));
         assert_eq!((&result["content"], &result["lines"]), (&json!("two\n"), &json!(1)));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn at_most_2000_lines_come_at_once() {
+    fn read_file_returns_at_most_2000_lines() {
         let world = ToolWorld::with(&[("at", &numbered(2000)), ("over", &numbered(2001))]);
         let at = world.ok("read_file", json!({ "file_path": "at" }));
         assert_eq!((&at["lines"], &at["truncated"]), (&json!(2000), &json!(false)));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_past_the_end_is_an_error() {
+    fn read_file_offset_past_end_is_an_error() {
         let world = ToolWorld::with(&[("three", "1\n2\n3"), ("empty", "")]);
         for offset in [3, 4, u64::MAX] {
             let error = world.error("read_file", json!({ "file_path": "three", "offset": offset }));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn carriage_returns_stay_in_the_content_and_out_of_the_text() {
+    fn read_file_keeps_carriage_returns_in_content_only() {
         let world = ToolWorld::with(&[("dos", "a\r\nb\r\n")]);
         assert_eq!(world.ok("read_file", json!({ "file_path": "dos" }))["content"], "a\r\nb\r\n");
         let text = world.text("read_file", json!({ "file_path": "dos" }));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_file_is_an_error() {
+    fn read_file_of_non_text_is_an_error() {
         let world = ToolWorld::with(&[("dir/x", "1")]);
         world.file("nul", b"a\0b");
         world.file("latin", b"caf\xe9");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_and_odd_names_read() {
+    fn read_file_follows_links_and_odd_names() {
         let world = ToolWorld::with(&[("dir/x", "1")]);
         world.link("dir/up", "../dir/x");
         world.file(b"\xfe", "odd");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_end_a_call_early() {
+    fn read_file_stops_at_long_lines() {
         let half = format!("{}\n", "x".repeat(BYTES_MAX / 2 - 1));
         let world = ToolWorld::with(&[("long", &half.repeat(3)), ("longer", &"x".repeat(BYTES_MAX + 1))]);
         let result = world.ok("read_file", json!({ "file_path": "long" }));

@@ -73,7 +73,7 @@ mod tests {
     use crate::tools::builtin::files::testing::ToolWorld;
 
     #[test]
-    fn a_directory_goes_with_all_below() {
+    fn rm_removes_directory_with_contents() {
         let world = ToolWorld::with(&[("a/b/c", "1"), ("a/d", "2"), ("ab", "3")]);
         let result = world.ok("rm", json!({ "path": "/a/" }));
         assert_eq!(result, json!({ "path": "/a", "removed": 4 }));
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn the_text_counts() {
+    fn rm_text_counts_entries() {
         let world = ToolWorld::with(&[("a/b", "1")]);
         assert_eq!(world.text("rm", json!({ "path": "a" })), "removed /a (2 entries)");
     }
 
     #[test]
-    fn the_root_and_what_is_missing_are_errors() {
+    fn rm_of_root_or_missing_is_an_error() {
         let world = ToolWorld::with(&[("a/b", "1")]);
         for root in ["/", "", "//"] {
             let error = world.error("rm", json!({ "path": root }));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_goes_and_not_what_it_leads_to() {
+    fn rm_removes_link_not_target() {
         let world = ToolWorld::with(&[("dir/x", "1"), ("dir/y", "2")]);
         world.link("to", "dir");
         world.link("out", "/etc");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_can_be_removed() {
+    fn rm_accepts_odd_names() {
         let world = ToolWorld::new();
         world.file(b"\xff/x", "1");
         assert_eq!(world.ok("rm", json!({ "path": "\\xff" }))["removed"], 2);

@@ -95,7 +95,7 @@ mod tests {
     use crate::tools::builtin::files::testing::ToolWorld;
 
     #[test]
-    fn a_file_and_its_directories_come_into_being() {
+    fn write_file_creates_file_and_directories() {
         let world = ToolWorld::new();
         let result = world.ok("write_file", json!({ "file_path": "//src//lib.rs", "content": "caf\u{e9}\n" }));
         assert_eq!(result, json!({ "file_path": "/src/lib.rs", "size": 6, "version": 1 }));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_replaced() {
+    fn write_file_does_not_replace() {
         let world = ToolWorld::with(&[("a.txt", "x"), ("dir/x", "1")]);
         world.link("dangling", "nowhere");
         world.link("to", "dir");
@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_directory() {
+    fn write_file_below_a_file_is_an_error() {
         let world = ToolWorld::with(&[("a.txt", "x")]);
         let error = world.error("write_file", json!({ "file_path": "a.txt/b/c", "content": "y" }));
         assert_eq!(error, "/a.txt/b/c can't be written: /a.txt is a file, not a directory");
     }
 
     #[test]
-    fn a_linked_directory_is_written_through() {
+    fn write_file_writes_through_linked_directory() {
         let world = ToolWorld::with(&[("dir/x", "1")]);
         world.link("to", "dir");
         let result = world.ok("write_file", json!({ "file_path": "to/new", "content": "" }));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_limited() {
+    fn write_file_limits_characters() {
         let world = ToolWorld::new();
         let text = |chars: usize| json!({ "file_path": "a", "content": "\u{e9}".repeat(chars) });
         let error = world.error("write_file", text(TEXT_MAX + 1));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn new_paths_are_limited() {
+    fn write_file_limits_new_paths() {
         let world = ToolWorld::new();
         let write = |path: &str| json!({ "file_path": path, "content": "" });
         let deep = |segments: usize| vec!["d"; segments].join("/");

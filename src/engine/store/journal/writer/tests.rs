@@ -13,7 +13,7 @@ fn staged(writer: &Writer<()>) -> u64 {
 }
 
 #[test]
-fn a_turn_that_panics_ends_with_an_error() {
+fn writer_turn_that_panics_fails() {
     let directory = tempfile::tempdir().unwrap();
     let writer = writer(directory.path(), Box::new(|_| panic!("nobody hears of this group")));
     let number = staged(&writer);
@@ -25,7 +25,7 @@ fn a_turn_that_panics_ends_with_an_error() {
 }
 
 #[test]
-fn a_task_writes_on_its_own_thread_where_another_is_left() {
+fn writer_task_uses_own_thread_where_spare() {
     let directory = tempfile::tempdir().unwrap();
     let wrote = Arc::new(Mutex::new(None::<ThreadId>));
     let told = Arc::clone(&wrote);

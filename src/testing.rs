@@ -1,0 +1,37 @@
+//! Waiting and skipping in tests; the test binaries below `tests` include this file, too.
+#![expect(clippy::disallowed_methods, reason = "a wait measures real time")]
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Longer than any condition takes on a slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until a condition holds, and panics with its name when it never does.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Skips the running test, or a part of it; in CI that fails it.
+pub(crate) fn skip(reason: &str) {
+    let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    assert!(!in_ci, "skipped in CI: {reason}");
+    report_skip(reason);
+}
+
+/// Prints that the running test, or a part of it, is skipped, once for each reason.
+pub(crate) fn report_skip(reason: &str) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let thread = std::thread::current();
+    let line = format!("skipped: {}: {reason}\n", thread.name().unwrap_or("a test"));
+    // Not with `eprintln!`, whose output the harness hides where a test passes.
+    if REPORTED.lock().unwrap().insert(line.clone()) {
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    }
+}
