@@ -7,9 +7,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use foldspace::{
-    Event, Expected, Filter, Keyed, NewSession, Recorded, Registry, Sessions, Slice, UpsertByKey, upsert_by_key,
-};
+use foldspace::reducers::{Keyed, UpsertByKey, upsert_by_key};
+use foldspace::store::Expected;
+use foldspace::{Event, Filter, NewSession, Recorded, Registry, Sessions, Slice};
 use serde::{Deserialize, Serialize};
 
 /// Money was spent on a model.

@@ -7,8 +7,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use foldspace::tools::Effect;
 use foldspace::{
-    Effect, EntryPath, MemoryWorkspace, NewSession, Registry, Replay, Sessions, Tool, ToolCall, ToolContext, ToolError,
+    EntryPath, MemoryWorkspace, NewSession, Registry, Replay, Sessions, Tool, ToolCall, ToolContext, ToolError,
     ToolRunner, Tools, VirtualFileSystem,
 };
 use schemars::JsonSchema;

@@ -37,102 +37,96 @@
 //! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
 
 #[cfg(feature = "tools")]
-mod backends;
-// Some of it is there for the tools.
+pub mod backends;
 #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 mod engine;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "tools")]
-mod hub;
+pub mod hub;
 #[cfg(feature = "mcp")]
-mod mcp;
+pub mod mcp;
 #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
-mod reducers;
+pub mod reducers;
 #[cfg(all(test, feature = "tools"))]
 mod simulation;
-#[cfg(feature = "tools")]
 #[cfg(test)]
 mod testing;
-mod tools;
+#[cfg(feature = "tools")]
+pub mod tools;
 #[cfg(feature = "tools")]
 pub mod view;
 
-#[cfg(feature = "compliance")]
-pub use backends::compliance;
+/// Events, and the values in them.
+pub mod event {
+    pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
+    pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
+    pub use crate::engine::event::{
+        CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError,
+        CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy,
+        DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide,
+        MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
+        SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
+    };
+    pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
+    pub use crate::engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS};
+    pub use crate::engine::recorded::{EventRef, Payload, Recorded};
+}
+
+/// The fold: slices, the reducers that make them, and what a program knows of both.
+pub mod fold {
+    pub use crate::engine::reducer::{Folding, Opener, Reducer};
+    pub use crate::engine::registry::{Registry, SliceSummary};
+    pub use crate::engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
+    pub use crate::engine::state::State;
+}
+
+/// Questions to a history: replay, blame, searches, checks; exports and imports.
+pub mod history {
+    pub use crate::engine::history::{
+        BLAME_BYTES_MAX, Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange,
+        SessionChange, blame, history_through_merges, path_history, search_history,
+    };
+    pub use crate::engine::portable::{PortableSummary, export_session, import_session, import_session_if};
+    pub use crate::engine::replay::Replay;
+    pub use crate::engine::verify::{VerifyDifference, VerifyReport};
+}
+
+/// Sessions, their subscriptions and their output.
+pub mod session {
+    pub use crate::engine::session::Session;
+    pub use crate::engine::session::children::ForkOptions;
+    pub use crate::engine::session::error::{MAX_NAME_CHARS, SessionError};
+    pub use crate::engine::session::name_index::name_of;
+    pub use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
+    pub use crate::engine::session::sessions::{NewSession, Sessions};
+    pub use crate::engine::session::snapshot::{Keep, SnapshotPolicy};
+    pub use crate::engine::subscription::{Filter, Subscription, Watcher};
+}
+
+/// Stores of events: the durable one, the one in memory, and what another one implements.
+pub mod store {
+    pub use crate::engine::bus::Bus;
+    pub use crate::engine::commit::{
+        CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES,
+        MAX_COMMIT_EVENTS, MAX_KIND_BYTES,
+    };
+    pub use crate::engine::store::{
+        Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, Lease, LeaseHolder,
+        LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, SessionEntry, SharedStore,
+        Snapshot, StorageUse, StoreError, Visitor,
+    };
+}
+
 #[cfg(feature = "tools")]
-pub use backends::{
-    BackendError, Below, ChangeDetector, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, DirtyPath, DoctorReport,
-    EnvMode, FileChange, Finding, HostOptions, HostWorkspace, Leftover, Leftovers, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES,
-    MAX_STDIN_BYTES, MAX_TIMEOUT, MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions,
-    MockRule, MockWorkspace, Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch,
-    Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway, WarmContainers, Which,
-    Workspace, WorkspaceSpec, diagnose, remove_leftovers, sweep_sandboxes, sweep_throwaways, unwatched,
-};
-pub use engine::bus::Bus;
-pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
-pub use engine::commit::{
-    CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
-    MAX_KIND_BYTES,
-};
-pub use engine::error::{Diagnostic, ErrorKind, ValueError};
-pub use engine::event::{
-    CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError,
-    CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy,
-    DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide,
-    MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-    SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
-};
-pub use engine::history::{
-    BLAME_BYTES_MAX, Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange,
-    SessionChange, blame, history_through_merges, path_history, search_history,
-};
-pub use engine::id::{CommitId, Digest, Seq, SessionId};
-pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS};
-pub use engine::portable::{PortableSummary, export_session, import_session, import_session_if};
-pub use engine::recorded::{EventRef, Payload, Recorded};
-pub use engine::reducer::{Folding, Opener, Reducer};
-pub use engine::registry::{Registry, SliceSummary};
-pub use engine::replay::Replay;
-pub use engine::session::Session;
-pub use engine::session::children::ForkOptions;
-pub use engine::session::error::{MAX_NAME_CHARS, SessionError};
-pub use engine::session::name_index::name_of;
-pub use engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
-pub use engine::session::sessions::{NewSession, Sessions};
-pub use engine::session::snapshot::{Keep, SnapshotPolicy};
-pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
-pub use engine::state::State;
-pub use engine::store::{
-    Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, Lease, LeaseHolder,
-    LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, SessionEntry, SharedStore,
-    Snapshot, StorageUse, StoreError, Visitor,
-};
-pub use engine::subscription::{Filter, Subscription, Watcher};
-pub use engine::verify::{VerifyDifference, VerifyReport};
+pub use backends::{HostWorkspace, MemoryWorkspace, PodmanSandbox, Workspace, WorkspaceSpec};
+pub use event::{EntryPath, ErrorKind, Event, Recorded, Seq, SessionId, Timestamp};
+pub use fold::{Reducer, Registry, Slice, State};
+pub use history::Replay;
 #[cfg(feature = "tools")]
-pub use hub::operations;
-pub use hub::{CallFigures, Forward, Forwarding, Hub, HubError, HubOptions, OpenSession};
-#[cfg(feature = "mcp")]
-pub use mcp::{McpError, McpOptions, McpServer, ToolGroup};
-pub use reducers::{
-    Allowances, AppendAll, CallEntry, Change, Child, Children, CommandEntry, Commands, Entry, Keyed, LastMerge,
-    LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,
-    PodmanWorkspace, ReplaceLatest, SharedChild, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all,
-    plan_merge, replace_latest, replace_latest_by_key, upsert_by_key,
-};
+pub use hub::Hub;
+pub use reducers::VirtualFileSystem;
+pub use session::{Filter, ForkOptions, NewSession, Session, SessionError, Sessions, Subscription};
+pub use store::{Commit, EventStore, LocalStore, MemoryStore, StoreError};
 #[cfg(feature = "tools")]
-pub use tools::bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
-#[cfg(feature = "tools")]
-pub use tools::{
-    ASK_THE_PERSON, AllowedBy, AllowedRoots, ApprovalAnswer, Asker, Asking, BisectFound, BisectReport, Bisection,
-    CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, CommandPolicy, CommandQuestion, Decision,
-    DenyRule, Divergence, EditTool, Effect, Expectation, Filesystem, Forker, GlobTool, GrepTool, LineSearch, ListTool,
-    MAX_SCRIPT_CHARS, Materialised, MergeOutcome, MergeReport, MergedChange, MountError, MountSpec, NormalRules,
-    PathGlob, PodmanShellTool, Predicate, Probe, ProbeRecord, PythonTool, ReadTool, RemoveTool, Rerun, RerunReport,
-    RerunWorkspace, RewindOptions, Rewound, Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome,
-    SubagentResult, Subagents, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolRunner,
-    ToolShell, Tools, TraceContext, WhatIf, WorkspaceError, WorkspaceSection, WriteTool, bisect, bisect_slices,
-    changed_positions, dispatch_subagents, first_position, hydrate, lift, lower, materialise, materialise_into,
-    merge_child, mounts_of, preview_merge, previews, rewind, write_tar,
-};
+pub use tools::{Tool, ToolCall, ToolContext, ToolError, ToolOutcome, ToolRunner, Tools};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use foldspace::Durability;
+use foldspace::store::Durability;
 use foldspace_benches::disk::Scratch;
 use foldspace_benches::loads::append::CASES;
 use foldspace_benches::loads::{calls, no_wait};

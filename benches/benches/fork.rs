@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use criterion::{Bencher, Criterion, criterion_group, criterion_main};
-use foldspace::{Durability, WorkspaceSpec};
+use foldspace::WorkspaceSpec;
+use foldspace::store::Durability;
 use foldspace_benches::loads::children::Parent;
 use foldspace_benches::loads::fork::Forks;
 use foldspace_benches::loads::rewind::{Rewinds, Work};

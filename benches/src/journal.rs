@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use foldspace::{
-    CallFinished, CallLink, CallStarted, CallStatus, Commit, Digest, Durability, EntryPath, EventStore, LocalStore,
-    LocalStoreOptions, NewSession, Node, Registry, Session, Sessions, SnapshotPolicy, SystemClock, WriteFile,
-    WriteMode,
-};
+use foldspace::event::{CallFinished, CallStarted, CallStatus, Digest, Node, SystemClock, WriteFile, WriteMode};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{CallLink, Durability, LocalStoreOptions};
+use foldspace::{Commit, EntryPath, EventStore, LocalStore, NewSession, Registry, Session, Sessions};
 use serde_json::json;
 
 /// What a journal's sessions are made of.

@@ -24,11 +24,11 @@ const CPUS_MIN: f64 = 0.01;
 /// with the session opens the same workspace.
 ///
 /// ```
-/// use foldspace::{HostOptions, SessionStarted, WorkspaceSpec};
+/// use foldspace::{WorkspaceSpec, backends::HostOptions, event::SessionStarted};
 /// let spec = WorkspaceSpec::Host(HostOptions::default());
 /// assert_eq!(spec.backend_name(), "host");
 /// assert_eq!(WorkspaceSpec::parse("memory", &serde_json::Value::Null)?, WorkspaceSpec::Memory);
-/// # Ok::<(), foldspace::BackendError>(())
+/// # Ok::<(), foldspace::backends::BackendError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum WorkspaceSpec {
@@ -176,7 +176,7 @@ impl WorkspaceSpec {
     /// directory that this one was given is this one's alone, and the other gets one of its own.
     ///
     /// ```
-    /// use foldspace::{HostOptions, WorkspaceSpec};
+    /// use foldspace::{WorkspaceSpec, backends::HostOptions};
     /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()) });
     /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions { directory: None }));
     /// ```

@@ -66,7 +66,7 @@ mod recorded_path {
 /// and machines that are sandboxes themselves.
 ///
 /// ```
-/// use foldspace::{HostOptions, HostWorkspace, ShellCommand, Workspace, unwatched};
+/// use foldspace::{HostWorkspace, Workspace, backends::{HostOptions, ShellCommand, unwatched}};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let directory = tempfile::tempdir()?;
 /// let workspace = HostWorkspace::open(directory.path(), &HostOptions::default())?;

@@ -30,7 +30,7 @@ const SIGKILL: i32 = 9;
 /// list. For tests of agents, and of orchestrators, without a machine.
 ///
 /// ```
-/// use foldspace::{MockAnswer, MockWorkspace, Shell, ShellCommand, Workspace, unwatched};
+/// use foldspace::{Workspace, backends::{MockAnswer, MockWorkspace, Shell, ShellCommand, unwatched}};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let mock = MockWorkspace::new().answering("cargo test*", MockAnswer::printing("ok\n"))?;
 /// let shell = mock.shell().unwrap();

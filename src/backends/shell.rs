@@ -105,7 +105,7 @@ pub enum EnvMode {
 /// A command to be run.
 ///
 /// ```
-/// use foldspace::{ShellCommand, CommandLine};
+/// use foldspace::{backends::ShellCommand, event::CommandLine};
 /// let command = ShellCommand::shell("ls | wc -l");
 /// assert_eq!(command.command, CommandLine::Shell("ls | wc -l".to_owned()));
 /// assert!(command.check().is_ok());

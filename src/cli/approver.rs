@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use foldspace::{ApprovalAnswer, Asker, Asking, CommandQuestion, view};
+use foldspace::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion};
+use foldspace::view;
 use tokio::sync::Mutex;
 
 use super::bar::{Bar, BarPause};

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use anstyle::Style;
 use clap::ValueEnum;
-use foldspace::WorkspaceError;
-use foldspace::view::Position;
-use foldspace::{
-    BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions,
-    Predicate, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem, WorkspaceSpec, bisect, bisect_slices,
-    first_position, operations, view,
+use foldspace::backends::{HostOptions, PodmanOptions, ShellCommand};
+use foldspace::hub::operations;
+use foldspace::tools::WorkspaceError;
+use foldspace::tools::{
+    BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, Predicate, ProbeRecord, bisect, bisect_slices,
+    first_position,
 };
+use foldspace::view::Position;
+use foldspace::{EntryPath, Seq, Session, VirtualFileSystem, WorkspaceSpec, view};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Failure};

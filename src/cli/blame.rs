@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use foldspace::{Blame as Blamed, BlameLine, Cause, EntryPath, SessionChange, SessionId, blame};
+use foldspace::history::{Blame as Blamed, BlameLine, Cause, SessionChange, blame};
+use foldspace::{EntryPath, SessionId};
 use serde_json::{Value, json};
 
 use super::Globals;

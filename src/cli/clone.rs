@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use foldspace::operations;
-use foldspace::{AllowedRoots, ChildLimits, ForkOptions, Forker, Isolation, MountSpec, Session, ToolRunner, mounts_of};
+use foldspace::event::{ChildLimits, Isolation};
+use foldspace::hub::operations;
+use foldspace::tools::{AllowedRoots, Forker, MountSpec, mounts_of};
+use foldspace::{ForkOptions, Session, ToolRunner};
 
 use super::Globals;
 use super::exit::{Exit, Failure};

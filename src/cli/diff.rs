@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use foldspace::reducers::Change;
 use foldspace::view::{self, Patch};
-use foldspace::{Change, EntryPath, VirtualFileSystem};
+use foldspace::{EntryPath, VirtualFileSystem};
 
 use super::Globals;
 use super::exit::{Exit, Failure};

@@ -1,6 +1,6 @@
 //! `foldspace doctor`: what works here.
 
-use foldspace::{DoctorReport, PodmanOptions, diagnose};
+use foldspace::backends::{DoctorReport, PodmanOptions, diagnose};
 
 use super::exit::{Exit, Failure};
 use super::output::{BAD, GOOD, ODD, Out};

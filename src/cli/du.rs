@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use foldspace::{Digest, Node, SessionEntry, SessionId, StorageUse, WriteFile, name_of};
+use foldspace::SessionId;
+use foldspace::event::{Digest, Node, WriteFile};
+use foldspace::session::name_of;
+use foldspace::store::{SessionEntry, StorageUse};
 use serde::Serialize;
 use serde_json::json;
 

@@ -3,7 +3,9 @@
 use std::io::Read;
 use std::time::Duration;
 
-use foldspace::{CallStatus, Durability, Session, Sessions, ToolCall, ToolOutcome};
+use foldspace::event::CallStatus;
+use foldspace::store::Durability;
+use foldspace::{Session, Sessions, ToolCall, ToolOutcome};
 use serde_json::{Value, json};
 
 use super::Globals;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use foldspace::{PortableSummary, export_session};
+use foldspace::history::{PortableSummary, export_session};
 
 use super::Globals;
 use super::exit::{Exit, Failure};

@@ -5,7 +5,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldspace::{CommandPolicy, OutputStream, OutputWatch, Probe, Seq, Session, ShellCommand, unwatched};
+use foldspace::backends::{OutputWatch, ShellCommand, unwatched};
+use foldspace::session::OutputStream;
+use foldspace::tools::{CommandPolicy, Probe};
+use foldspace::{Seq, Session};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Failure};

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use foldspace::{Durability, FsckReport, JournalProblem, LocalStore, StoreError};
+use foldspace::store::{Durability, FsckReport, JournalProblem};
+use foldspace::{LocalStore, StoreError};
 use serde_json::json;
 
 use super::Globals;

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Durability, Leftovers, SessionId, WorkspaceSpec, remove_leftovers, sweep_sandboxes, sweep_throwaways};
+use foldspace::backends::{Leftovers, remove_leftovers, sweep_sandboxes, sweep_throwaways};
+use foldspace::store::Durability;
+use foldspace::{SessionId, WorkspaceSpec};
 use serde_json::{Value, json};
 
 use super::Globals;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use foldspace::event::Node;
+use foldspace::history::{PathChange, SessionChange, history_through_merges, path_history};
+use foldspace::reducers::Entry;
 use foldspace::view;
-use foldspace::{
-    Entry, EntryPath, Node, PathChange, Seq, Session, SessionChange, SessionId, history_through_merges, path_history,
-};
+use foldspace::{EntryPath, Seq, Session, SessionId};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -106,12 +107,14 @@ fn patches(session: &Session, change: &PathChange) -> Result<Vec<view::Patch>, F
         |node: &Node| Entry { node: node.clone(), version: 0, created_at: change.time, updated_at: change.time };
     let change = match (change.before.as_ref().map(entry), change.after.as_ref().map(entry)) {
         (None, Some(after)) if change.moved_from.is_none() => {
-            foldspace::Change::Added { path: change.path.clone(), after }
+            foldspace::reducers::Change::Added { path: change.path.clone(), after }
         }
         (Some(before), None) if change.moved_to.is_none() => {
-            foldspace::Change::Removed { path: change.path.clone(), before }
+            foldspace::reducers::Change::Removed { path: change.path.clone(), before }
         }
-        (Some(before), Some(after)) => foldspace::Change::Changed { path: change.path.clone(), before, after },
+        (Some(before), Some(after)) => {
+            foldspace::reducers::Change::Changed { path: change.path.clone(), before, after }
+        }
         _ => return Ok(Vec::new()),
     };
     Ok(view::patches(session, &change)?)

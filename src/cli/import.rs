@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Durability, HistoryError, SessionStarted, WorkspaceSpec, import_session_if};
+use foldspace::WorkspaceSpec;
+use foldspace::event::SessionStarted;
+use foldspace::history::{HistoryError, import_session_if};
+use foldspace::store::Durability;
 
 use super::Globals;
 use super::exit::{Exit, Failure};

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use foldspace::{Isolation, Origin, SessionEntry, SessionId, SessionStarted, name_of};
+use foldspace::SessionId;
+use foldspace::event::{Isolation, Origin, SessionStarted};
+use foldspace::session::name_of;
+use foldspace::store::SessionEntry;
 use serde_json::{Value, json};
 
 use super::Globals;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use foldspace::{CommandOutput, OutputStream, OutputSubscription, Seq, Session};
+use foldspace::session::{CommandOutput, OutputStream, OutputSubscription};
+use foldspace::{Seq, Session};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldspace::backends::ProgressWatch;
+use foldspace::event::{Clock, SystemClock};
 use foldspace::http::{HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits, bind_unix};
-use foldspace::{
-    Clock, Hub, HubOptions, MemoryWorkspace, OpenSession, ProgressWatch, Sessions, ShellRules, SystemClock, Workspace,
-};
+use foldspace::hub::{HubOptions, OpenSession};
+use foldspace::tools::ShellRules;
+use foldspace::{Hub, MemoryWorkspace, Sessions, Workspace};
 
 use super::exit::Failure;
 use super::interrupt::Signals;

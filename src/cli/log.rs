@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use foldspace::event::{DeleteEntry, DriftFound, EventRef, MountHydrated, WriteFile};
+use foldspace::tools::PathGlob;
 use foldspace::view::{self, Call, CallViews};
-use foldspace::{
-    DeleteEntry, DriftFound, Event, EventRef, Filter, MountHydrated, PathGlob, Seq, Session, Timestamp, WriteFile,
-};
+use foldspace::{Event, Filter, Seq, Session, Timestamp};
 use serde_json::{Value, json};
 
 use super::Globals;

@@ -1,6 +1,7 @@
 //! `foldspace ls`: the entries of a directory.
 
-use foldspace::{Entry, EntryPath, VirtualFileSystem, view};
+use foldspace::reducers::Entry;
+use foldspace::{EntryPath, VirtualFileSystem, view};
 
 use super::Globals;
 use super::exit::{Exit, Failure};

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use foldspace::{Session, State, materialise, write_tar};
+use foldspace::tools::{materialise, write_tar};
+use foldspace::{Session, State};
 use serde_json::json;
 
 use super::Globals;

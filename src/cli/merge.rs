@@ -1,11 +1,12 @@
 //! `foldspace merge`: a child's changes come into its parent.
 
+use foldspace::event::{MergeConflict, MergeSide, Node};
 use foldspace::http::OverHttp;
-use foldspace::operations;
-use foldspace::{
-    Forward, MergeChoices, MergeConflict, MergeOutcome, MergeReport, MergeSide, Node, Session, SessionError,
-    StoreError, merge_child, preview_merge,
-};
+use foldspace::hub::Forward;
+use foldspace::hub::operations;
+use foldspace::reducers::MergeChoices;
+use foldspace::tools::{MergeOutcome, MergeReport, merge_child, preview_merge};
+use foldspace::{Session, SessionError, StoreError};
 
 use super::Globals;
 use super::exit::{Exit, Failure};

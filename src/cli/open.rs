@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldspace::{
-    Durability, EventStore, LocalStore, LocalStoreOptions, Loss, Registry, Session, SessionEntry, Sessions,
-    SharedStore, SnapshotPolicy, StoreError, SystemClock, name_of,
-};
+use foldspace::event::SystemClock;
+use foldspace::session::{SnapshotPolicy, name_of};
+use foldspace::store::{Durability, LocalStoreOptions, Loss, SessionEntry, SharedStore};
+use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
 use super::Globals;
 use super::exit::{Exit, Failure};

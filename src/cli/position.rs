@@ -84,7 +84,7 @@ impl FromStr for PositionRange {
     fn from_str(text: &str) -> Result<Self, String> {
         let position = |text: &str| match text.trim() {
             "" => Ok(None),
-            given => given.parse().map(Some).map_err(|error: foldspace::ValueError| error.to_string()),
+            given => given.parse().map(Some).map_err(|error: foldspace::event::ValueError| error.to_string()),
         };
         let Some((from, until)) = text.split_once("..") else {
             return Err("give two positions as A..B; either may be left out, as in A.. or ..B".to_owned());

@@ -1,8 +1,11 @@
 //! `foldspace remove`: a session that is to go.
 
-use foldspace::{
-    Isolation, MergeChoices, MergeOutcome, Session, SessionEntry, SessionId, SessionStarted, name_of, preview_merge,
-};
+use foldspace::event::{Isolation, SessionStarted};
+use foldspace::reducers::MergeChoices;
+use foldspace::session::name_of;
+use foldspace::store::SessionEntry;
+use foldspace::tools::{MergeOutcome, preview_merge};
+use foldspace::{Session, SessionId};
 use serde_json::{Value, json};
 
 use super::Globals;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use foldspace::WorkspaceError;
 use foldspace::http::OverHttp;
-use foldspace::operations;
+use foldspace::hub::Forward;
+use foldspace::hub::operations;
+use foldspace::reducers::Change;
+use foldspace::tools::WorkspaceError;
+use foldspace::tools::{CaptureBudget, RewindOptions, Rewound, rewind};
 use foldspace::view::Position;
-use foldspace::{
-    CaptureBudget, Change, EntryPath, Forward, RewindOptions, Rewound, Seq, Session, SessionError, StoreError, rewind,
-};
+use foldspace::{EntryPath, Seq, Session, SessionError, StoreError};
 use serde_json::json;
 
 use super::Globals;

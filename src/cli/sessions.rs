@@ -1,6 +1,6 @@
 //! `foldspace sessions`: all sessions.
 
-use foldspace::operations::{SessionDocument, listed};
+use foldspace::hub::operations::{SessionDocument, listed};
 
 use super::Globals;
 use super::exit::{Exit, Failure};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use foldspace::event::{CallStatus, CommandResult};
+use foldspace::hub::OpenSession;
+use foldspace::store::Durability;
 use foldspace::view::Position;
-use foldspace::{
-    CallStatus, CommandResult, Durability, OpenSession, Session, Sessions, ToolCall, ToolOutcome, Workspace,
-};
+use foldspace::{Session, Sessions, ToolCall, ToolOutcome, Workspace};
 use serde_json::json;
 
 use super::Globals;

@@ -1,7 +1,9 @@
 //! `foldspace show`: an event, or a call with everything that belongs to it.
 
+use foldspace::event::{CallStarted, DeleteEntry, WriteFile};
+use foldspace::reducers::Change;
 use foldspace::view::{self, Call, Position};
-use foldspace::{CallStarted, Change, DeleteEntry, Event, Recorded, Session, VirtualFileSystem, WriteFile};
+use foldspace::{Event, Recorded, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::Globals;

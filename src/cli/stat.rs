@@ -1,7 +1,9 @@
 //! `foldspace stat`: everything that is known of an entry.
 
+use foldspace::event::{Node, WriteFile};
+use foldspace::reducers::Entry;
 use foldspace::view;
-use foldspace::{Entry, EntryPath, Node, Seq, Session, VirtualFileSystem, WriteFile};
+use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::Globals;

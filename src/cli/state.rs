@@ -1,8 +1,10 @@
 //! `foldspace state`: the slices of a session.
 
-use foldspace::operations::{self, SliceDocument};
+use foldspace::event::CallFinished;
+use foldspace::hub::operations::{self, SliceDocument};
+use foldspace::reducers::{Mounts, ToolCalls, Usage};
 use foldspace::view;
-use foldspace::{CallFinished, Mounts, Seq, Session, ToolCalls, Usage, VirtualFileSystem};
+use foldspace::{Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::Globals;

@@ -1,6 +1,6 @@
 //! `foldspace tools`: what an agent can call.
 
-use foldspace::{Effect, ToolDescription};
+use foldspace::tools::{Effect, ToolDescription};
 use serde_json::Value;
 
 use super::exit::{Exit, Failure};

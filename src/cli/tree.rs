@@ -2,7 +2,10 @@
 
 use std::io;
 
-use foldspace::{Entry, EntryPath, Node, PathGlob, Session, State, VirtualFileSystem};
+use foldspace::event::Node;
+use foldspace::reducers::Entry;
+use foldspace::tools::PathGlob;
+use foldspace::{EntryPath, Session, State, VirtualFileSystem};
 
 use super::exit::{Exit, Failure};
 use super::output::{DIM, DIRECTORY, GOOD, NOTED, ODD, Out};

@@ -1,6 +1,9 @@
 //! `foldspace verify`: fold it all again and compare.
 
-use foldspace::{Clock, Loss, SessionId, SystemClock, VerifyDifference, VerifyReport};
+use foldspace::SessionId;
+use foldspace::event::{Clock, SystemClock};
+use foldspace::history::{VerifyDifference, VerifyReport};
+use foldspace::store::Loss;
 
 use serde_json::json;
 

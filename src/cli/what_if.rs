@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use foldspace::event::CallStatus;
+use foldspace::tools::{CallVerdict, RerunReport, ScriptedCall};
 use foldspace::view::Position;
-use foldspace::{CallStatus, CallVerdict, RerunReport, ScriptedCall, Seq, Session};
+use foldspace::{Seq, Session};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -75,7 +77,7 @@ impl WhatIfArgs {
             }
         };
         let calls = script.steps.iter().map(scripted).collect();
-        let what_if = foldspace::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
+        let what_if = foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
         let what_if = what_if.with_rules(rules.with_roots(roots_of(globals, &found.session)?));
         let rules = self.commands.asking(None);
         let done = place.report(&found.session, rules, out, async |fresh, watch| what_if.run(fresh, watch).await)?;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Arg, ValueEnum};
-use foldspace::{
-    Asker, CaptureBudget, CommandPolicy, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
-    PodmanOptions, Session, ShellRules, ToolRunner, Tools, Workspace, WorkspaceSpec,
-};
+use foldspace::backends::{HostOptions, MockOptions, MockRule, OverlayUse, PodmanOptions};
+use foldspace::store::MAX_AGENT_BYTES;
+use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, ShellRules};
+use foldspace::{Session, ToolRunner, Tools, Workspace, WorkspaceSpec};
 
 use super::approver::AtTerminal;
 use super::bar::Bar;

@@ -24,7 +24,7 @@ pub const MAX_SEGMENT_CHARS: usize = 80;
 /// let path = EntryPath::for_creation("/src//lib.rs")?;
 /// assert_eq!(path.to_string(), "src/lib.rs");
 /// assert!(EntryPath::for_creation("../etc/passwd").is_err());
-/// # Ok::<(), foldspace::ValueError>(())
+/// # Ok::<(), foldspace::event::ValueError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryPath(Arc<[u8]>);

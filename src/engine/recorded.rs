@@ -18,7 +18,7 @@ pub struct Recorded<E = Payload> {
     pub seq: Seq,
     /// Time in UTC, never before that of the previous event.
     pub time: Timestamp,
-    /// Call id of the call that caused it: the position of its [`CallStarted`](crate::CallStarted).
+    /// Call id of the call that caused it: the position of its [`CallStarted`](crate::event::CallStarted).
     pub call: Option<Seq>,
     /// Agent that made the call.
     pub agent: Arc<str>,

@@ -30,7 +30,7 @@ use crate::engine::error::ValueError;
 ///     .event::<Spent>()?
 ///     .slice::<Budget>()?
 ///     .reducer(|budget: Budget, spent: &Recorded<Spent>| Budget { cents: budget.cents + spent.event.cents })?;
-/// # Ok::<(), foldspace::ValueError>(())
+/// # Ok::<(), foldspace::event::ValueError>(())
 /// ```
 #[derive(Default)]
 pub struct Registry {

@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn subscription_reads_store_only_when_behind() {
-        let (registry, clock) = (crate::Registry::standard(), Arc::new(crate::SystemClock::default()));
+        let (registry, clock) = (crate::Registry::standard(), Arc::new(crate::event::SystemClock::default()));
         let sessions = Sessions::new(Arc::<MemoryStore>::default(), registry, clock, SnapshotPolicy::default());
         let sessions = sessions.unwrap();
         let session = sessions.create(NewSession::default()).unwrap();

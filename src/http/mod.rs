@@ -77,7 +77,7 @@ pub fn router(hub: Hub, options: HttpOptions) -> Router {
 /// The state that all ways in to a hub through HTTP share: rules, figures, known names.
 ///
 /// ```
-/// use foldspace::{Hub, HubOptions, Registry, Sessions, http::{HttpFace, HttpOptions}};
+/// use foldspace::{Hub, Registry, Sessions, http::{HttpFace, HttpOptions}, hub::HubOptions};
 /// # let directory = tempfile::tempdir()?;
 /// let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));
 /// let face = HttpFace::new(hub);

@@ -76,7 +76,7 @@ impl HubOptions {
 /// its files stay.
 ///
 /// ```
-/// use foldspace::{Hub, HubOptions, NewSession, Registry, Sessions, ToolCall, WorkspaceSpec};
+/// use foldspace::{Hub, NewSession, Registry, Sessions, ToolCall, WorkspaceSpec, hub::HubOptions};
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {

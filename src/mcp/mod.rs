@@ -60,7 +60,7 @@ const CONNECTIONS_MAX: usize = 4096;
 /// nothing. Several clients in one session are several agents in it.
 ///
 /// ```
-/// use foldspace::{Hub, HubOptions, McpOptions, McpServer, Registry, Sessions};
+/// use foldspace::{Hub, Registry, Sessions, hub::HubOptions, mcp::{McpOptions, McpServer}};
 /// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 /// use tokio_util::sync::CancellationToken;
 /// # let directory = tempfile::tempdir()?;

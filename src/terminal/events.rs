@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use anstyle::Style;
-use foldspace::view;
-use foldspace::{
+use foldspace::event::{
     CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
-    DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, EventsLost, MountHydrated, Node, PolicyDecision,
-    Recorded, Seq, Session, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile,
-    WriteMode,
+    DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef, EventsLost, MountHydrated, Node, PolicyDecision,
+    SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile, WriteMode,
 };
+use foldspace::view;
+use foldspace::{Event, Recorded, Seq, Session};
 use serde_json::Value;
 
 use super::exit::Failure;

@@ -2,10 +2,13 @@
 
 use std::io;
 
-use foldspace::{
-    BackendError, CommitError, Diagnostic, ErrorKind, HistoryError, HubError, MountError, SessionError, StoreError,
-    WorkspaceError,
-};
+use foldspace::backends::BackendError;
+use foldspace::event::Diagnostic;
+use foldspace::history::HistoryError;
+use foldspace::hub::HubError;
+use foldspace::store::CommitError;
+use foldspace::tools::{MountError, WorkspaceError};
+use foldspace::{ErrorKind, SessionError, StoreError};
 
 use super::text;
 
@@ -194,7 +197,7 @@ mod tests {
             code(SessionError::NameTaken { name: name() }.into()),
             code(SessionError::TooDeep { name: name() }.into()),
             code(SessionError::Unreadable { name: name() }.into()),
-            code(SessionError::from(StoreError::NoContent(foldspace::Digest::of(b""))).into()),
+            code(SessionError::from(StoreError::NoContent(foldspace::event::Digest::of(b""))).into()),
             code(SessionError::from(CommitError::Empty).into()),
             code(CommitError::Empty.into()),
             code(StoreError::ReadOnly.into()),

@@ -13,6 +13,7 @@ mod rewind;
 mod words;
 pub(crate) mod workspace;
 
+pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use bisection::probe::Probe;
 pub use bisection::probe_record::ProbeRecord;
 pub use bisection::search::{

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use foldspace::event::{
+    CommandLine, CommandResult, DeleteEntry, Node, RecordedOutput, StepClock, WriteFile, WriteMode,
+};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{CallLink, Content};
 use foldspace::{
-    CallLink, CommandLine, CommandResult, Content, DeleteEntry, EntryPath, MemoryStore, MemoryWorkspace, NewSession,
-    Node, RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall, ToolRunner,
-    Tools, WriteFile, WriteMode,
+    EntryPath, MemoryStore, MemoryWorkspace, NewSession, Registry, Session, Sessions, Timestamp, ToolCall, ToolRunner,
+    Tools,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +20,7 @@ struct Calls(u64);
 
 impl StopPredicate for Calls {
     fn holds(&self, state: &foldspace::State) -> bool {
-        state.slice::<foldspace::Usage>().is_some_and(|usage| usage.calls >= self.0)
+        state.slice::<foldspace::reducers::Usage>().is_some_and(|usage| usage.calls >= self.0)
     }
 }
 
@@ -76,7 +80,7 @@ pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, is_held
 pub(crate) fn long_call(session: &Session, events: usize) {
     let head = session.head().unwrap();
     let mut begun = session.commit().of_call(CallLink::Opens);
-    begun.push(&foldspace::CallStarted { tool: "sweep".to_owned(), params: json!({}) }).unwrap();
+    begun.push(&foldspace::event::CallStarted { tool: "sweep".to_owned(), params: json!({}) }).unwrap();
     session.record(begun).unwrap();
     let path = EntryPath::lookup("gone.txt").unwrap();
     let mut left = events;
@@ -94,7 +98,7 @@ pub(crate) fn long_call(session: &Session, events: usize) {
 pub(crate) fn command(session: &Session, stdout: &str, stderr: &str, exit_code: i32) {
     let mut commit = session.commit().of_call(CallLink::Opens);
     let params = json!({ "command": "make" });
-    commit.push(&foldspace::CallStarted { tool: "shell_execute".to_owned(), params }).unwrap();
+    commit.push(&foldspace::event::CallStarted { tool: "shell_execute".to_owned(), params }).unwrap();
     let mut kept = |text: &str| {
         let content = Content::of(text.as_bytes().to_vec());
         let (digest, bytes) = (content.digest, text.len() as u64);

@@ -2,13 +2,14 @@
 //!
 //! `FOLDSPACE_BLESS=1` writes the bytes of a kind and version that has none yet; it never overwrites.
 
-use foldspace::{
+use foldspace::event::{
     CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine,
-    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EntryPath,
-    EvalResult, Event, EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision,
-    RecordedOutput, SessionAllow, SessionId, SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
+    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EvalResult,
+    EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
+    SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
-use foldspace::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+use foldspace::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+use foldspace::{EntryPath, Event, SessionId};
 use serde_json::json;
 
 fn check<E: Event + PartialEq>(name: &str, event: &E) {

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use foldspace::{
-    Allowances, ApprovalAnswer, Asker, Asking, CallStatus, CommandDecided, CommandLine, CommandQuestion, CommandResult,
-    DecidedBy, PolicyDecision, SessionAllow, ShellRules, ToolCall,
+use foldspace::ToolCall;
+use foldspace::event::{
+    CallStatus, CommandDecided, CommandLine, CommandResult, DecidedBy, PolicyDecision, SessionAllow,
 };
+use foldspace::reducers::Allowances;
+use foldspace::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ShellRules};
 use serde_json::json;
 
 use crate::rig::{Kind, Rig, Step, eventually};

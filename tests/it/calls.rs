@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use foldspace::backends::{
+    BackendError, Below, ChangeDetector, DirtyPath, FileChange, HostOptions, Observed, Shell, ShellCommand,
+};
+use foldspace::event::{CallFinished, CallStatus, CommandResult, DeleteEntry, DriftFound, Node, WriteFile};
+use foldspace::tools::{CaptureBudget, CommandPolicy, Effect, ShellRules};
 use foldspace::{
-    BackendError, Below, CallFinished, CallStatus, CaptureBudget, ChangeDetector, CommandPolicy, CommandResult,
-    DeleteEntry, DirtyPath, DriftFound, Effect, EntryPath, Event, FileChange, HostOptions, HostWorkspace, NewSession,
-    Node, Observed, Recorded, Registry, Session, Sessions, Shell, ShellCommand, ShellRules, Tool, ToolCall,
-    ToolContext, ToolError, ToolRunner, Tools, VirtualFileSystem, Workspace, WriteFile,
+    EntryPath, Event, HostWorkspace, NewSession, Recorded, Registry, Session, Sessions, Tool, ToolCall, ToolContext,
+    ToolError, ToolRunner, Tools, VirtualFileSystem, Workspace,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use foldspace::compliance::{CheckOutcome, ComplianceReport, Means, canned_answers, check_shell, check_workspace};
-use foldspace::{
-    HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanOptions, PodmanSandbox, Registry,
-    Sessions, Workspace,
+use foldspace::backends::compliance::{
+    CheckOutcome, ComplianceReport, Means, canned_answers, check_shell, check_workspace,
 };
+use foldspace::backends::{HostOptions, MockWorkspace, PodmanOptions};
+use foldspace::{HostWorkspace, MemoryWorkspace, NewSession, PodmanSandbox, Registry, Sessions, Workspace};
 
 use crate::rig::{Kind, Rig};
 

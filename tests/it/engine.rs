@@ -1,6 +1,6 @@
 //! The container engine that tests use: `./test` makes one ready and says where it is.
 
-use foldspace::PodmanOptions;
+use foldspace::backends::PodmanOptions;
 
 use crate::rig::{report_skip, skip};
 

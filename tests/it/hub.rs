@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use foldspace::{
-    ForkOptions, Hub, HubError, HubOptions, Isolation, LocalStore, MergeChoices, MergeOutcome, Registry, RewindOptions,
-    Sessions, SnapshotPolicy, SystemClock, ToolCall, VirtualFileSystem, WorkspaceSpec,
-};
+use foldspace::event::{Isolation, SystemClock};
+use foldspace::hub::{HubError, HubOptions};
+use foldspace::reducers::MergeChoices;
+use foldspace::session::SnapshotPolicy;
+use foldspace::tools::{MergeOutcome, RewindOptions};
+use foldspace::{ForkOptions, Hub, LocalStore, Registry, Sessions, ToolCall, VirtualFileSystem, WorkspaceSpec};
 use serde_json::json;
 
 fn hub() -> (tempfile::TempDir, Hub) {
@@ -71,7 +73,7 @@ async fn hub_starts_merges_and_removes_children() {
 #[tokio::test]
 async fn hub_failed_create_leaves_no_session() {
     let (directory, hub) = hub();
-    let mount = foldspace::MountSpec { host_path: directory.path().into(), ..Default::default() };
+    let mount = foldspace::tools::MountSpec { host_path: directory.path().into(), ..Default::default() };
     let refused = hub.create(Some("demo".to_owned()), &WorkspaceSpec::Memory, &[mount]).await;
     assert!(matches!(refused, Err(HubError::Mount(_))));
     assert!(hub.sessions().list().unwrap().is_empty());

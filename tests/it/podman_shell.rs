@@ -1,6 +1,7 @@
 //! `podman_shell`: the session's container as one tool.
 
-use foldspace::{ContainerStarted, ContainerStopped, Recorded};
+use foldspace::Recorded;
+use foldspace::event::{ContainerStarted, ContainerStopped};
 use serde_json::{Value, json};
 
 use crate::rig::{Kind, Rig, Step, named, process_of};

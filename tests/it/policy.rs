@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use foldspace::{CommandLine, CommandPolicy, Decision, EntryPath, ShellCommand};
+use foldspace::EntryPath;
+use foldspace::backends::ShellCommand;
+use foldspace::event::CommandLine;
+use foldspace::tools::{CommandPolicy, Decision};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

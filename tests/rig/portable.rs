@@ -1,6 +1,7 @@
 //! Files as `export` writes them, with anything in them; by `docs/FORMAT.md`, not by the program.
 
-use foldspace::{Event, SessionId, SessionStarted};
+use foldspace::event::SessionStarted;
+use foldspace::{Event, SessionId};
 use serde_json::json;
 
 /// The session of the files here.

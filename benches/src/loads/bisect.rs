@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use foldspace::{
-    BisectReport, Bisection, CommandPolicy, HostOptions, ShellCommand, WorkspaceSpec, bisect, first_position,
-};
+use foldspace::WorkspaceSpec;
+use foldspace::backends::{HostOptions, ShellCommand};
+use foldspace::tools::{BisectReport, Bisection, CommandPolicy, bisect, first_position};
 use serde_json::json;
 
 use super::Size;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use foldspace::{Durability, MemoryWorkspace, NewSession, SnapshotPolicy, ToolCall, ToolRunner, Tools};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
+use foldspace::{MemoryWorkspace, NewSession, ToolCall, ToolRunner, Tools};
 use serde_json::json;
 
 use super::Size;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{
-    BackendError, ChangeDetector, DirtyPath, EntryPath, FileChange, HostOptions, HostWorkspace, MachineNews, Node,
-    PodmanSandbox, SessionId, Shell, Workspace,
-};
+use foldspace::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, HostOptions, MachineNews, Shell};
+use foldspace::event::Node;
+use foldspace::{EntryPath, HostWorkspace, PodmanSandbox, SessionId, Workspace};
 
 use super::Size;
 use super::commands::options;
@@ -45,7 +44,7 @@ fn settle(workspace: &dyn Workspace) -> Result<usize> {
     let touched = disk.dirty()?;
     for touched in &touched {
         let (DirtyPath::Entry(path) | DirtyPath::Subtree(path)) = touched;
-        if let Some(foldspace::Observed::File { .. }) = disk.observe(path)? {
+        if let Some(foldspace::backends::Observed::File { .. }) = disk.observe(path)? {
             let mut bytes = Vec::new();
             disk.open(path)?.context("a file can't be read")?.read_to_end(&mut bytes)?;
             ensure!(matches!(Node::file(&bytes, false), Node::File { .. }));
@@ -164,8 +163,8 @@ pub fn overlay(files: u64) -> Result<Files> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let change = move |round: u64| {
         let text = format!("echo {round} > d0001/f01.txt; echo {round} > d0005/f02.txt");
-        let command = foldspace::ShellCommand::shell(text);
-        let result = runtime.block_on(shell.execute(command, foldspace::unwatched(), Default::default()))?;
+        let command = foldspace::backends::ShellCommand::shell(text);
+        let result = runtime.block_on(shell.execute(command, foldspace::backends::unwatched(), Default::default()))?;
         ensure!(result.success(), "{result:?}");
         Ok(())
     };

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{Durability, ForkOptions, Isolation, Session, Sessions, SnapshotPolicy, ToolRunner, WorkspaceSpec};
+use foldspace::event::Isolation;
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
+use foldspace::{ForkOptions, Session, Sessions, ToolRunner, WorkspaceSpec};
 
 use super::Size;
 use super::commands::options;

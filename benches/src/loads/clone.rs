@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::Result;
-use foldspace::{Durability, SnapshotPolicy, State};
+use foldspace::State;
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
 
 use super::Size;
 use crate::disk::Scratch;

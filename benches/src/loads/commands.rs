@@ -4,10 +4,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{
-    CommandPolicy, Durability, HostOptions, NewSession, PodmanOptions, ShellRules, SnapshotPolicy, ToolCall,
-    ToolRunner, Tools, WorkspaceSpec,
-};
+use foldspace::backends::{HostOptions, PodmanOptions};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
+use foldspace::tools::{CommandPolicy, ShellRules};
+use foldspace::{NewSession, ToolCall, ToolRunner, Tools, WorkspaceSpec};
 use serde_json::{Value, json};
 
 use super::Size;

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use foldspace::{ForkOptions, Isolation, WarmContainers, WorkspaceSpec};
+use foldspace::backends::WarmContainers;
+use foldspace::event::Isolation;
+use foldspace::{ForkOptions, WorkspaceSpec};
 use serde_json::json;
 
 use super::Size;

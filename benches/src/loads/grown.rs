@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{
-    AllowedRoots, CommandPolicy, Durability, Forker, NewSession, SessionId, ShellRules, SnapshotPolicy, ToolCall,
-    ToolRunner, Tools, WorkspaceSpec, materialise,
-};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
+use foldspace::tools::{AllowedRoots, CommandPolicy, Forker, ShellRules, materialise};
+use foldspace::{NewSession, SessionId, ToolCall, ToolRunner, Tools, WorkspaceSpec};
 use serde_json::{Value, json};
 
 use crate::disk::Scratch;

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use foldspace::{Durability, MemoryWorkspace, NewSession, Sessions, SnapshotPolicy, ToolCall, ToolRunner, Tools};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
+use foldspace::{MemoryWorkspace, NewSession, Sessions, ToolCall, ToolRunner, Tools};
 use serde_json::{Value, json};
 
 use super::Size;

@@ -5,7 +5,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{Durability, Session, Sessions, SnapshotPolicy, WorkspaceSpec, materialise};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
+use foldspace::tools::materialise;
+use foldspace::{Session, Sessions, WorkspaceSpec};
 
 use super::Size;
 use super::grown::{Grown, Plain};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use foldspace::Durability;
+use foldspace::store::Durability;
 
 use super::Size;
 use crate::disk::Scratch;

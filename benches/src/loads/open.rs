@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{Durability, SnapshotPolicy};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
 
 use super::Size;
 use crate::disk::Scratch;

@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::Result;
-use foldspace::{CommandPolicy, MAX_SCRIPT_CHARS, ShellCommand};
+use foldspace::backends::ShellCommand;
+use foldspace::tools::{CommandPolicy, MAX_SCRIPT_CHARS};
 
 use super::Size;
 use crate::sample::{median, micros};

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use foldspace::{
-    Content, Digest, Durability, Event, Keep, NewSession, Session, Sessions, SnapshotPolicy, export_session,
-    import_session,
-};
+use foldspace::event::Digest;
+use foldspace::history::{export_session, import_session};
+use foldspace::session::{Keep, SnapshotPolicy};
+use foldspace::store::{Content, Durability};
+use foldspace::{Event, NewSession, Session, Sessions};
 use serde::{Deserialize, Serialize};
 
 use super::Size;

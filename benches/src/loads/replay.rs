@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use foldspace::{Durability, Keep, LocalStoreOptions, Session, Sessions, SnapshotPolicy};
+use foldspace::session::{Keep, SnapshotPolicy};
+use foldspace::store::{Durability, LocalStoreOptions};
+use foldspace::{Session, Sessions};
 
 use super::Size;
 use crate::disk::Scratch;

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use foldspace::{HostOptions, RewindOptions, WorkspaceSpec};
+use foldspace::WorkspaceSpec;
+use foldspace::backends::HostOptions;
+use foldspace::tools::RewindOptions;
 use serde_json::json;
 
 use super::Size;

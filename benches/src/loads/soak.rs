@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{CallFinished, Event, Registry, Sessions};
+use foldspace::event::CallFinished;
+use foldspace::{Event, Registry, Sessions};
 use serde_json::{Value, json};
 
 use super::Size;

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use foldspace::{Durability, Session, Sessions, SnapshotPolicy};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Durability;
+use foldspace::{Session, Sessions};
 
 use super::Size;
 use crate::disk::Scratch;

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use foldspace::{
-    Clock, CodecError, Commit, Durability, Event, EventStore, LocalStore, LocalStoreOptions, Pending, SessionId,
-    SharedStore, SystemClock,
-};
+use foldspace::event::{Clock, CodecError, SystemClock};
+use foldspace::store::{Durability, LocalStoreOptions, Pending, SharedStore};
+use foldspace::{Commit, Event, EventStore, LocalStore, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::log::{Log, Record};

@@ -13,11 +13,11 @@ const LONG: Duration = Duration::from_secs(3600);
 /// right shell would give. A program without an answer is not there.
 ///
 /// ```
-/// use foldspace::{MockWorkspace, compliance::canned_answers};
+/// use foldspace::{backends::MockWorkspace, backends::compliance::canned_answers};
 /// let mock = canned_answers()
 ///     .into_iter()
 ///     .try_fold(MockWorkspace::new(), |mock, rule| mock.answering(&rule.command, rule.answer))?;
-/// # Ok::<(), foldspace::BackendError>(())
+/// # Ok::<(), foldspace::backends::BackendError>(())
 /// ```
 pub fn canned_answers() -> Vec<MockRule> {
     let shell = |text: &str| CommandLine::Shell(text.to_owned());

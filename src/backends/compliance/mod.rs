@@ -1,7 +1,7 @@
 //! What every backend keeps true, as checks that anybody may run against a backend of their own.
 //!
 //! [`check_shell`] tries a [`Shell`], [`check_workspace`] the files of a [`Workspace`] and, where it has
-//! one, its [`ChangeDetector`](crate::ChangeDetector). Both give a [`ComplianceReport`] with one [`ComplianceCheck`] per promise; neither
+//! one, its [`ChangeDetector`](crate::backends::ChangeDetector). Both give a [`ComplianceReport`] with one [`ComplianceCheck`] per promise; neither
 //! panics, whatever the backend does. They run on any tokio runtime with time enabled, take a minute at
 //! most with a backend that keeps its promises, and work in the directory `foldspace-compliance` of the
 //! workspace, which they remove before and afterwards. A shell needs `/bin/sh` and the usual small
@@ -10,7 +10,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use foldspace::compliance::{Means, check_shell, check_workspace};
-//! use foldspace::{HostOptions, HostWorkspace, Workspace};
+//! use foldspace::{HostWorkspace, Workspace, backends::HostOptions};
 //!
 //! # async fn checked() -> Result<(), Box<dyn std::error::Error>> {
 //! let directory = tempfile::tempdir()?;
@@ -80,7 +80,7 @@ pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> ComplianceRepor
 }
 
 /// Checks a workspace's files: what is projected onto them and, where there is a
-/// [`ChangeDetector`](crate::ChangeDetector), what is found of changes that commands made.
+/// [`ChangeDetector`](crate::backends::ChangeDetector), what is found of changes that commands made.
 ///
 /// `means` says what is behind the workspace's shell; it matters not where there is none. Nobody else may
 /// use the workspace meanwhile.

@@ -31,11 +31,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// Dropping this removes those that nobody has taken. What a killed process leaves, `foldspace gc` removes.
 ///
 /// ```no_run
-/// use foldspace::{PodmanOptions, WarmContainers};
+/// use foldspace::{backends::{PodmanOptions, WarmContainers}};
 /// let warm = WarmContainers::keep(&PodmanOptions::default(), 2)?;
 /// warm.wait(std::time::Duration::from_secs(10))?;
 /// assert_eq!(warm.ready(), 2);
-/// # Ok::<(), foldspace::BackendError>(())
+/// # Ok::<(), foldspace::backends::BackendError>(())
 /// ```
 #[derive(Debug)]
 pub struct WarmContainers {

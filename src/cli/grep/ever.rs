@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use foldspace::{EntryPath, HistoryHit, HistorySearch, LineSearch, Seq, Session, search_history};
+use foldspace::history::{HistoryHit, HistorySearch, search_history};
+use foldspace::tools::LineSearch;
+use foldspace::{EntryPath, Seq, Session};
 
 use super::{marked, search};
 use crate::cli::blame::why;

@@ -2,7 +2,10 @@
 
 mod ever;
 
-use foldspace::{Entry, EntryPath, LineSearch, Node, VirtualFileSystem};
+use foldspace::event::Node;
+use foldspace::reducers::Entry;
+use foldspace::tools::LineSearch;
+use foldspace::{EntryPath, VirtualFileSystem};
 use serde_json::json;
 
 use super::Globals;

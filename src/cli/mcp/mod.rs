@@ -6,9 +6,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use foldspace::{
-    Durability, HubOptions, Isolation, McpOptions, McpServer, MountSpec, NewSession, PodmanShellTool, ToolGroup, Tools,
-};
+use foldspace::event::Isolation;
+use foldspace::hub::HubOptions;
+use foldspace::mcp::{McpOptions, McpServer, ToolGroup};
+use foldspace::store::Durability;
+use foldspace::tools::{MountSpec, PodmanShellTool};
+use foldspace::{NewSession, Tools};
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;
@@ -85,7 +88,10 @@ struct Groups(Option<ToolGroup>);
 fn group(text: &str) -> Result<Groups, String> {
     match text {
         "all" => Ok(Groups(None)),
-        name => name.parse().map(|group| Groups(Some(group))).map_err(|error: foldspace::ValueError| error.to_string()),
+        name => name
+            .parse()
+            .map(|group| Groups(Some(group)))
+            .map_err(|error: foldspace::event::ValueError| error.to_string()),
     }
 }
 
@@ -154,7 +160,7 @@ pub(super) fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
 }
 
 /// Serves until the client says no more, or the program is told to end. Told once more it ends at once.
-async fn serve(server: &McpServer, desk: &LocalServer) -> Result<(), foldspace::McpError> {
+async fn serve(server: &McpServer, desk: &LocalServer) -> Result<(), foldspace::mcp::McpError> {
     let mut signals = Signals::listen();
     let end = CancellationToken::new();
     let mut serving = std::pin::pin!(async {

@@ -183,7 +183,7 @@ fn failure(trouble: crate::tui::model::ViewError) -> Failure {
 }
 
 /// A predicate over slices, as the rest of the program reads it.
-struct Slices(foldspace::Predicate);
+struct Slices(foldspace::tools::Predicate);
 
 impl StopPredicate for Slices {
     fn holds(&self, state: &State) -> bool {
@@ -193,6 +193,6 @@ impl StopPredicate for Slices {
 }
 
 fn read_predicate(text: &str) -> Result<Box<dyn StopPredicate>, String> {
-    let read = foldspace::Predicate::parse(text, &Registry::standard());
+    let read = foldspace::tools::Predicate::parse(text, &Registry::standard());
     read.map(|predicate| Box::new(Slices(predicate)) as Box<dyn StopPredicate>).map_err(|error| error.to_string())
 }

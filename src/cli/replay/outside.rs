@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use foldspace::{AllowedRoots, ForkOptions, Forker, Isolation, Seq, Sessions, operations};
+use foldspace::event::Isolation;
+use foldspace::hub::operations;
+use foldspace::tools::{AllowedRoots, Forker};
+use foldspace::{ForkOptions, Seq, Sessions};
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Globals, external_command, open};

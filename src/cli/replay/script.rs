@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use foldspace::reducers::Change;
 use foldspace::view;
-use foldspace::{Change, EntryPath, Seq, Session, VirtualFileSystem};
+use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::{ReplayArgs, failure};

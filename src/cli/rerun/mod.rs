@@ -7,13 +7,14 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldspace::WorkspaceError;
-use foldspace::view::Position;
-use foldspace::{
-    AllowedRoots, CallReport, CallWatch, ForkOptions, Forker, HostOptions, NewSession, NormalRules, Registry,
-    RerunReport, RerunWorkspace, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools, Workspace,
-    WorkspaceSpec,
+use foldspace::backends::HostOptions;
+use foldspace::event::SessionStarted;
+use foldspace::tools::WorkspaceError;
+use foldspace::tools::{
+    AllowedRoots, CallReport, CallWatch, Forker, NormalRules, RerunReport, RerunWorkspace, Scratch, ShellRules,
 };
+use foldspace::view::Position;
+use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, SessionId, Tools, Workspace, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;
@@ -112,7 +113,7 @@ impl RerunArgs {
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
         let place = RerunTarget::open(globals, &opened, &found.session, asked, self.keep.as_deref())?;
         let rules = rules.with_roots(roots_of(globals, &found.session)?);
-        let mut rerun = foldspace::Rerun::of(&found.session).with_rules(rules);
+        let mut rerun = foldspace::tools::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
             rerun = rerun.until(until);
         }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use foldspace::reducers::Change;
+use foldspace::tools::{CallReport, CallVerdict, Divergence, RerunReport};
 use foldspace::view::{self, Patch};
-use foldspace::{CallReport, CallVerdict, Change, Divergence, EntryPath, RerunReport, Session};
+use foldspace::{EntryPath, Session};
 use serde_json::{Value, json};
 
 use super::super::exit::Failure;

@@ -1,7 +1,8 @@
 //! A run measured by a session that is known to be right.
 
 use clap::Args;
-use foldspace::{Expectation, Seq};
+use foldspace::Seq;
+use foldspace::tools::Expectation;
 
 use super::super::Globals;
 use super::super::exit::{Exit, Failure};

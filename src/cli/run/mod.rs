@@ -12,9 +12,11 @@ pub(in crate::cli) use mounts::{MountArgs, allowed_roots};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use foldspace::{
-    CallStatus, Durability, MountHydrated, OpenSession, ShellRules, ToolCall, ToolOutcome, WorkspaceSpec, hydrate,
-};
+use foldspace::event::{CallStatus, MountHydrated};
+use foldspace::hub::OpenSession;
+use foldspace::store::Durability;
+use foldspace::tools::{ShellRules, hydrate};
+use foldspace::{ToolCall, ToolOutcome, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{AllowedRoots, MountSpec};
+use foldspace::tools::{AllowedRoots, MountSpec};
 
 use super::super::exit::{Exit, Failure};
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use foldspace::{MAX_NAME_CHARS, NewSession, Session, SessionError, SessionId, Sessions, WorkspaceSpec, name_of};
+use foldspace::session::{MAX_NAME_CHARS, name_of};
+use foldspace::{NewSession, Session, SessionError, SessionId, Sessions, WorkspaceSpec};
 
 use super::super::exit::{Exit, Failure};
 use super::super::files;

@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use foldspace::{CallStatus, Session, ToolOutcome, Workspace};
+use foldspace::event::CallStatus;
+use foldspace::{Session, ToolOutcome, Workspace};
 use serde_json::json;
 
 use super::super::bar::Bar;

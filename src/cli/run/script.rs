@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use foldspace::MAX_AGENT_BYTES;
+use foldspace::store::MAX_AGENT_BYTES;
 use serde::Deserialize;
 use serde_json::Value;
 

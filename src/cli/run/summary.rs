@@ -1,6 +1,8 @@
 //! What came of a run, and where to look further.
 
-use foldspace::{CallStatus, Entry, Seq, VirtualFileSystem};
+use foldspace::event::CallStatus;
+use foldspace::reducers::Entry;
+use foldspace::{Seq, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::super::Globals;

@@ -12,8 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use foldspace::Hub;
 use foldspace::http::{Access, HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits};
-use foldspace::{AllowedRoots, Durability, Forward, Hub, HubOptions, McpServer, ShellRules};
+use foldspace::hub::{Forward, HubOptions};
+use foldspace::mcp::McpServer;
+use foldspace::store::Durability;
+use foldspace::tools::{AllowedRoots, ShellRules};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -122,7 +126,7 @@ impl Serve {
         out: &mut Out,
     ) -> Result<(), Failure> {
         let offer = self.offer.options(Vec::new())?;
-        let rules = ShellRules { advice: Some(foldspace::ASK_THE_PERSON.into()), ..offer.rules.clone() };
+        let rules = ShellRules { advice: Some(foldspace::tools::ASK_THE_PERSON.into()), ..offer.rules.clone() };
         let tools = offered(&offer.groups)?.into();
         let forward: Option<Arc<dyn Forward>> = Some(Arc::new(OverHttp));
         let options = HubOptions { rules, roots, tools, forward, ..HubOptions::new(directory) };

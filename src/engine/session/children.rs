@@ -27,7 +27,7 @@ pub struct ForkOptions {
     /// Limits of the child, which are never wider than the parent's.
     pub limits: ChildLimits,
     /// Backend of its workspace with its options; the parent's by default. Two sessions must not have the same
-    /// directory: [`Forker`](crate::Forker) ensures that.
+    /// directory: [`Forker`](crate::tools::Forker) ensures that.
     pub workspace: Option<(String, Value)>,
 }
 
@@ -52,7 +52,7 @@ impl Sessions {
     /// the history.
     ///
     /// ```
-    /// use foldspace::{Isolation, ForkOptions, NewSession, Registry, Sessions};
+    /// use foldspace::{ForkOptions, NewSession, Registry, Sessions, event::Isolation};
     /// # let directory = tempfile::tempdir()?;
     /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
     /// let parent = sessions.create(NewSession::named("demo"))?;

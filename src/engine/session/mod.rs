@@ -30,7 +30,9 @@ use sessions::Sessions;
 /// Clones are the same session: each sees what the others record.
 ///
 /// ```
-/// use foldspace::{NewSession, Registry, Sessions, VirtualFileSystem, WriteFile, WriteMode, Node, EntryPath};
+/// use foldspace::{
+///     EntryPath, NewSession, Registry, Sessions, VirtualFileSystem, event::{Node, WriteFile, WriteMode},
+/// };
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;
@@ -38,7 +40,7 @@ use sessions::Sessions;
 /// let mut commit = session.commit();
 /// let path = EntryPath::for_creation("notes.txt")?;
 /// commit.push(&WriteFile { path: path.clone(), mode: WriteMode::Create, node: Node::file(b"hi", false) })?;
-/// commit.keep(foldspace::Content::of("hi"));
+/// commit.keep(foldspace::store::Content::of("hi"));
 /// session.record(commit)?;
 ///
 /// let state = session.state()?;

@@ -53,7 +53,7 @@ pub use shared::SharedStore;
 ///   before it; positions have no gaps.
 /// - An event is visible to [`visit`](EventStore::visit), [`head`](EventStore::head) and the bus only
 ///   once it is stored as durably as the store promises.
-/// - A child that was [forked](crate::Expected::ForkOf) has its parent's events up to that position as its own,
+/// - A child that was [forked](crate::store::Expected::ForkOf) has its parent's events up to that position as its own,
 ///   as long as it lives, whatever becomes of the parent.
 /// - After an error nothing has changed, unless it is [`StoreError::Poisoned`]: then what was
 ///   acknowledged is safe, and the rest is known when the store is opened again.

@@ -29,7 +29,7 @@ pub enum BisectOutcome {
 /// + 1`. Skips cost more; the search jumps away from runs of skipped items.
 ///
 /// ```
-/// use foldspace::{BisectSearch, BisectOutcome, BisectVerdict};
+/// use foldspace::{tools::{BisectOutcome, BisectSearch, BisectVerdict}};
 /// let mut search = BisectSearch::new(1000);
 /// let mut probes = 0;
 /// while let Some(&probe) = search.next(1).first() {

@@ -33,8 +33,8 @@ const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest
 /// ```
 /// use std::sync::Arc;
 /// use foldspace::{
-///     CommandPolicy, ToolRunner, MemoryWorkspace, NewSession, Probe, Registry, Sessions, ShellCommand, ToolCall, Tools,
-///     WorkspaceSpec, unwatched,
+///     MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, WorkspaceSpec,
+///     backends::{ShellCommand, unwatched}, tools::{CommandPolicy, Probe},
 /// };
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -15,7 +15,7 @@ const CACHE_MAX: usize = 16 << 20;
 /// Finds the lines of texts that match a regular expression. A line ends with `\n` or `\r\n`, and neither belongs to it.
 ///
 /// ```
-/// use foldspace::LineSearch;
+/// use foldspace::{tools::LineSearch};
 /// let mut found = Vec::new();
 /// LineSearch::new("x$")?.each(b"x\r\ny\r\n", &mut |number, line| {
 ///     found.push((number, line.to_owned()));

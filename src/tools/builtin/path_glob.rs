@@ -15,7 +15,7 @@ use crate::engine::path::EntryPath;
 /// stands for the root, one at the end means nothing.
 ///
 /// ```
-/// use foldspace::{EntryPath, PathGlob};
+/// use foldspace::{EntryPath, tools::PathGlob};
 /// let fits = |glob: &str| Ok::<bool, Box<dyn std::error::Error>>(PathGlob::new(glob)?.fits(&EntryPath::lookup("src/.env")?));
 /// assert_eq!((fits(".env")?, fits("src/*")?, fits("/.env")?), (true, true, false));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

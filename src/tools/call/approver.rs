@@ -12,7 +12,7 @@ use crate::engine::id::Seq;
 /// Answers where a policy does not know: a person at a terminal, an orchestrator, another program.
 ///
 /// ```
-/// use foldspace::{ApprovalAnswer, Asker, Asking, CommandQuestion};
+/// use foldspace::{tools::{ApprovalAnswer, Asker, Asking, CommandQuestion}};
 ///
 /// /// Allows what begins with `git`.
 /// struct GitOnly;

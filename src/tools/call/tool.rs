@@ -20,7 +20,7 @@ use super::error::ToolError;
 /// done, and what was put onto the disk for it before, is recorded whatever becomes of the call.
 ///
 /// ```
-/// use foldspace::{Effect, EntryPath, Tool, ToolContext, ToolError};
+/// use foldspace::{EntryPath, Tool, ToolContext, ToolError, tools::Effect};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///

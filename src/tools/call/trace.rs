@@ -7,7 +7,7 @@ const STATE_MAX: usize = 2048;
 /// of an agent's run goes on through its tool calls.
 ///
 /// ```
-/// use foldspace::TraceContext;
+/// use foldspace::{tools::TraceContext};
 /// let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 /// let trace = TraceContext::read(text, Some("vendor=1")).expect("it is one");
 /// assert_eq!((trace.traceparent().as_str(), trace.tracestate()), (text, "vendor=1"));

@@ -123,8 +123,8 @@ impl SubagentOutcome {
 ///
 /// ```
 /// use foldspace::{
-///     AllowedRoots, ChildContext, ToolRunner, Isolation, MemoryWorkspace, MergeChoices, ForkOptions, NewSession, Forker,
-///     Registry, Sessions, Subagent, Subagents, ToolCall, Tools, dispatch_subagents,
+///     ForkOptions, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, event::Isolation,
+///     reducers::MergeChoices, tools::{AllowedRoots, ChildContext, Forker, Subagent, Subagents, dispatch_subagents},
 /// };
 /// use serde_json::{Value, json};
 /// use std::sync::Arc;

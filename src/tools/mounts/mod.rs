@@ -35,7 +35,7 @@ const PREVIEW_MAX: usize = 50;
 /// read then, and the list is empty. All mounts are copied or none.
 ///
 /// ```
-/// use foldspace::{AllowedRoots, MemoryWorkspace, MountSpec, NewSession, Registry, Sessions, hydrate};
+/// use foldspace::{MemoryWorkspace, NewSession, Registry, Sessions, tools::{AllowedRoots, MountSpec, hydrate}};
 /// # let directory = tempfile::tempdir()?;
 /// # let home = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -81,7 +81,7 @@ pub async fn hydrate(
 /// The text for a model that names the mounts and their top-level entries; empty without mounts.
 ///
 /// ```
-/// use foldspace::{NewSession, Registry, Sessions, previews};
+/// use foldspace::{NewSession, Registry, Sessions, tools::previews};
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;

@@ -12,7 +12,7 @@ use crate::backends::disk::beneath::{open_beneath, open_in};
 /// The host directories that may be mounted, with everything below them. None at first.
 ///
 /// ```
-/// use foldspace::AllowedRoots;
+/// use foldspace::{tools::AllowedRoots};
 /// # let directory = tempfile::tempdir()?;
 /// let roots = AllowedRoots::new([directory.path()])?;
 /// assert_eq!(roots.paths().len(), 1);
@@ -50,7 +50,7 @@ impl AllowedRoots {
     /// there whatever a link that was named becomes later.
     ///
     /// ```
-    /// use foldspace::AllowedRoots;
+    /// use foldspace::{tools::AllowedRoots};
     /// # let directory = tempfile::tempdir()?;
     /// let roots = AllowedRoots::new([directory.path()])?;
     /// assert_eq!(roots.place_of("a/b".as_ref())?, roots.paths()[0].join("a/b"));

@@ -56,7 +56,7 @@ pub const MAX_SCRIPT_CHARS: usize = 65_536;
 ///
 /// ```
 /// use std::collections::BTreeSet;
-/// use foldspace::{AllowedBy, CommandPolicy, Decision, ShellCommand};
+/// use foldspace::{backends::ShellCommand, tools::{AllowedBy, CommandPolicy, Decision}};
 ///
 /// let policy = CommandPolicy { allow: vec!["git status".into(), "head".into()], ..CommandPolicy::default() };
 /// let none = BTreeSet::new();

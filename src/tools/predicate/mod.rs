@@ -40,7 +40,7 @@ use crate::reducers::VirtualFileSystem;
 /// as JSON, 10,000 files among it, before they can look at one of them.
 ///
 /// ```
-/// use foldspace::{NewSession, Predicate, Registry, Sessions};
+/// use foldspace::{NewSession, Registry, Sessions, tools::Predicate};
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;

@@ -38,7 +38,8 @@ use past::{Happening, PastRun};
 ///
 /// ```
 /// use foldspace::{
-///     ToolRunner, RerunWorkspace, MemoryWorkspace, NewSession, Registry, Rerun, Scratch, Sessions, ToolCall, Tools, WorkspaceSpec,
+///     MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, WorkspaceSpec, tools::{Rerun,
+///     RerunWorkspace, Scratch},
 /// };
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

@@ -20,12 +20,12 @@ const PATTERN_BYTES: usize = 4 << 20;
 /// not compared.
 ///
 /// ```
-/// use foldspace::NormalRules;
+/// use foldspace::{tools::NormalRules};
 /// let rules = NormalRules::default();
 /// assert_eq!(rules.normal("ok in 0.31s at 0x7f3a2b10c0de"), rules.normal("ok in 1.07s at 0x55aa00112233"));
 /// let own = NormalRules::bare().with_json(r#"{"texts": [{"pattern": "run-[0-9]+", "replace": "run-N"}]}"#)?;
 /// assert_eq!(own.normal("run-17"), "run-N");
-/// # Ok::<(), foldspace::ValueError>(())
+/// # Ok::<(), foldspace::event::ValueError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct NormalRules {

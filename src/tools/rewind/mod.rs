@@ -62,7 +62,8 @@ impl ToolRunner {
     ///
     /// ```
     /// use foldspace::{
-    ///     ToolRunner, MemoryWorkspace, NewSession, Registry, RewindOptions, Sessions, ToolCall, Tools, VirtualFileSystem,
+    ///     MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, VirtualFileSystem,
+    ///     tools::RewindOptions,
     /// };
     /// # let directory = tempfile::tempdir()?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

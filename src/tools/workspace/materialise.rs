@@ -35,7 +35,7 @@ pub struct Materialised {
 /// Writes the files of a state into a directory that is empty or does not exist.
 ///
 /// ```
-/// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, materialise};
+/// use foldspace::{MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, tools::materialise};
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;

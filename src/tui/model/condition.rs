@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use foldspace::event::{CallFinished, CallStarted, CallStatus, CommandResult, EvalResult, EventRef, Node, WriteFile};
+use foldspace::tools::PathGlob;
 use foldspace::view;
-use foldspace::{
-    CallFinished, CallStarted, CallStatus, CommandResult, EntryPath, EvalResult, EventRef, Node, PathGlob, State,
-    WriteFile,
-};
+use foldspace::{EntryPath, State};
 
 use super::history::SessionHistory;
 use super::search::SearchQuery;

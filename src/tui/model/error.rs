@@ -1,6 +1,7 @@
 //! What keeps the debugger from showing something.
 
-use foldspace::{SessionError, SliceError};
+use foldspace::SessionError;
+use foldspace::fold::SliceError;
 
 use crate::terminal::exit::Failure;
 

@@ -5,11 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldspace::event::{CallFinished, CallStarted, CallStatus, ChildStarted, Digest, EventRef};
+use foldspace::reducers::{Change, ToolCalls};
 use foldspace::view;
-use foldspace::{
-    CallFinished, CallStarted, CallStatus, Change, ChildStarted, Digest, Event, EventRef, Recorded, Replay, Seq,
-    Session, SessionId, Sessions, State, ToolCalls,
-};
+use foldspace::{Event, Recorded, Replay, Seq, Session, SessionId, Sessions, State};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Regular expressions over events, paths and contents.
 
+use foldspace::event::{CommandDecided, CommandResult, Digest, EvalResult, EventRef, Node, WriteFile};
 use foldspace::view;
-use foldspace::{CommandDecided, CommandResult, Digest, EvalResult, EventRef, Node, WriteFile};
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;

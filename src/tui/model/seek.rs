@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use foldspace::{EntryPath, EventRef, Replay, Seq, State};
+use foldspace::event::EventRef;
+use foldspace::{EntryPath, Replay, Seq, State};
 
 use super::condition::{StopCondition, touches};
 use super::history::{CHUNK, SessionHistory};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use foldspace::{Change, EntryPath, Seq, State, Timestamp, VirtualFileSystem};
+use foldspace::reducers::Change;
+use foldspace::{EntryPath, Seq, State, Timestamp, VirtualFileSystem};
 
 use super::ViewError;
 use super::history::SessionHistory;

@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use foldspace::event::{DeleteEntry, Node, SystemClock, WriteFile, WriteMode};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{CallLink, LocalStoreOptions};
 use foldspace::{
-    CallLink, Commit, DeleteEntry, EntryPath, EventStore, Filter, LocalStore, LocalStoreOptions, MemoryStore,
-    NewSession, Node, Recorded, Registry, Session, Sessions, SnapshotPolicy, StoreError, Subscription, SystemClock,
-    WriteFile, WriteMode,
+    Commit, EntryPath, EventStore, Filter, LocalStore, MemoryStore, NewSession, Recorded, Registry, Session, Sessions,
+    StoreError, Subscription,
 };
 
 use super::{Random, fresh, note, small, with_content};
@@ -212,7 +214,7 @@ fn reading_store_sees_events_of_writing_process() {
                         seq += 1;
                         assert_eq!(event.seq, seq);
                         if let Ok(digest) = <[u8; 32]>::try_from(&event.event.bytes[..]) {
-                            reading.content(&foldspace::Digest::from_bytes(digest)).unwrap();
+                            reading.content(&foldspace::event::Digest::from_bytes(digest)).unwrap();
                         }
                     }
                     if seq % 50 == 0 {

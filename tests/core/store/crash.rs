@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
-use foldspace::{
-    Content, Digest, Durability, EntryPath, LocalStore, LocalStoreOptions, NewSession, Node, Registry, Seq, Session,
-    SessionId, Sessions, SnapshotPolicy, SystemClock, WriteFile, WriteMode,
-};
+use foldspace::event::{Digest, Node, SystemClock, WriteFile, WriteMode};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{Content, Durability, LocalStoreOptions};
+use foldspace::{EntryPath, LocalStore, NewSession, Registry, Seq, Session, SessionId, Sessions};
 
 use super::small;
 use crate::rig::{Random, process, rounds};

@@ -1,6 +1,6 @@
 //! A recorded journal, cut off at every frame boundary and inside frames.
 
-use foldspace::Expected;
+use foldspace::store::Expected;
 use tempfile::TempDir;
 
 use super::journal::{Frame, frames, frames_of, recorded, segments};

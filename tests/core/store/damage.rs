@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use foldspace::{Content, EventStore, LocalStore, SessionId, StoreError};
+use foldspace::store::Content;
+use foldspace::{EventStore, LocalStore, SessionId, StoreError};
 
 use super::journal::{COMMIT, FORK, Frame, Recording, frames_of, recorded, segments};
 use super::{
@@ -85,7 +86,7 @@ fn damaged(fixture: &DamagedFixture, directory: &Path, number: usize, frame: &Fr
     }
     assert!(!directory.join("index.bad-1").exists(), "{context}: the index is no worse than before");
     let report = LocalStore::fsck(directory, false).unwrap();
-    let named = |problem: &foldspace::JournalProblem| (problem.segment as usize, problem.offset as usize);
+    let named = |problem: &foldspace::store::JournalProblem| (problem.segment as usize, problem.offset as usize);
     assert_eq!(report.problems.first().map(named), Some((number + 1, frame.at)), "{context}");
     assert!(report.repaired.is_empty());
     assert!(snapshot_of_disk(&directory.join("journal")) == before, "{context}: something was changed");

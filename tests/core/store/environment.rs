@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use foldspace::{Diagnostic, Digest, Durability, EventStore, LocalStore, LocalStoreOptions, StoreError};
+use foldspace::event::{Diagnostic, Digest};
+use foldspace::store::{Durability, LocalStoreOptions};
+use foldspace::{EventStore, LocalStore, StoreError};
 
 use super::{Random, assert_same, fresh, history, note, open, record, session, small, try_history, with_content};
 use crate::rig::{Disk, eventually, process};

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldspace::event::{DeleteEntry, Digest, Node, Special, StepClock, WriteFile, WriteMode};
+use foldspace::reducers::{Mounts, ToolCalls, Usage};
+use foldspace::session::{Keep, SnapshotPolicy};
 use foldspace::{
-    Commit, DeleteEntry, Digest, EntryPath, Event, EventStore, Keep, MemoryStore, Mounts, NewSession, Node, Registry,
-    Session, Sessions, Slice, SnapshotPolicy, Special, State, StepClock, Timestamp, ToolCalls, Usage,
-    VirtualFileSystem, WriteFile, WriteMode,
+    Commit, EntryPath, Event, EventStore, MemoryStore, NewSession, Registry, Session, Sessions, Slice, State,
+    Timestamp, VirtualFileSystem,
 };
 use proptest::prelude::*;
 

@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldspace::event::{DeleteEntry, Node, SessionRewound, StepClock, WriteFile, WriteMode};
+use foldspace::history::{
+    Cause, HistoryError, HistoryHit, HistorySearch, PathChange, blame, path_history, search_history,
+};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::Content;
 use foldspace::{
-    Cause, Commit, Content, DeleteEntry, EntryPath, HistoryError, HistoryHit, HistorySearch, MemoryStore, NewSession,
-    Node, PathChange, Registry, Seq, Session, SessionError, SessionRewound, Sessions, SnapshotPolicy, StepClock,
-    Timestamp, VirtualFileSystem, WriteFile, WriteMode, blame, path_history, search_history,
+    Commit, EntryPath, MemoryStore, NewSession, Registry, Seq, Session, SessionError, Sessions, Timestamp,
+    VirtualFileSystem,
 };
 use proptest::prelude::*;
 
@@ -192,7 +197,7 @@ fn blame_reports_unknown_lines() {
 fn path_history_names_the_cause_of_each_change() {
     let session = session();
     record(&session, |commit| {
-        commit.push(&foldspace::DriftFound { backend: "host".to_owned(), entries: 1 }).unwrap();
+        commit.push(&foldspace::event::DriftFound { backend: "host".to_owned(), entries: 1 }).unwrap();
         write(commit, "a", b"1\n");
     });
     let last = record(&session, |commit| write(commit, "a", b"2\n"));

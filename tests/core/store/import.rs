@@ -3,9 +3,10 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use foldspace::{
-    HistoryError, MemoryStore, Registry, SessionError, Sessions, SnapshotPolicy, SystemClock, import_session,
-};
+use foldspace::event::SystemClock;
+use foldspace::history::{HistoryError, import_session};
+use foldspace::session::SnapshotPolicy;
+use foldspace::{MemoryStore, Registry, SessionError, Sessions};
 
 use super::unpacked;
 use crate::rig::portable::{PortableFile, SESSION, commit, packed};

@@ -4,10 +4,10 @@ use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use foldspace::{
-    CallFinished, CallStarted, CallStatus, Digest, EntryPath, Event, MemoryStore, Node, Registry, Sessions,
-    SnapshotPolicy, SystemClock, WriteFile, WriteMode, import_session,
-};
+use foldspace::event::{CallFinished, CallStarted, CallStatus, Digest, Node, SystemClock, WriteFile, WriteMode};
+use foldspace::history::import_session;
+use foldspace::session::SnapshotPolicy;
+use foldspace::{EntryPath, Event, MemoryStore, Registry, Sessions};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -115,14 +115,14 @@ fn import(file: &[u8]) -> bool {
     assert_eq!((entries.len(), entries[0].head), (1, summary.events));
     let session = sessions.session(entries[0].id).unwrap();
     session.state().unwrap();
-    let look = |event: &foldspace::EventRef<'_>| {
+    let look = |event: &foldspace::event::EventRef<'_>| {
         session.event_json(event);
         ControlFlow::Continue(())
     };
     sessions.store().visit(session.id(), 1, &mut { look }).unwrap();
     sessions.verify(None).unwrap();
     let mut again = Vec::new();
-    foldspace::export_session(&sessions, session.id(), &mut again).unwrap();
+    foldspace::history::export_session(&sessions, session.id(), &mut again).unwrap();
     true
 }
 

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use foldspace::{Digest, EventStore, LocalStore, Snapshot};
+use foldspace::event::Digest;
+use foldspace::store::Snapshot;
+use foldspace::{EventStore, LocalStore};
 
 use super::journal::recorded;
 use super::{
@@ -37,7 +39,7 @@ fn fixture(seed: u64) -> IndexedFixture {
 }
 
 fn snapshot(session: foldspace::SessionId, seq: u64, bytes: Vec<u8>) -> Snapshot {
-    let slice = foldspace::EncodedSlice { name: "Odd".into(), version: 1, blocks: vec![bytes.into()] };
+    let slice = foldspace::fold::EncodedSlice { name: "Odd".into(), version: 1, blocks: vec![bytes.into()] };
     Snapshot { session, seq, time: foldspace::Timestamp(1), unreadable: 0, slices: vec![slice] }
 }
 

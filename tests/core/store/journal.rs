@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use foldspace::{Commit, Content, Digest, EventStore, Expected, ForkPoint, LocalStore, SessionId};
+use foldspace::event::Digest;
+use foldspace::store::{Content, Expected, ForkPoint};
+use foldspace::{Commit, EventStore, LocalStore, SessionId};
 
 use super::{History, Random, assert_same, history, note, notes, open, record, session};
 

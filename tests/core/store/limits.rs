@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use foldspace::{
-    Clock, Commit, CommitError, Content, EventStore, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
-    MAX_KIND_BYTES, MemoryStore, NewSession, Registry, Sessions, SnapshotPolicy, StepClock, StoreError, Timestamp,
-};
+use foldspace::event::{Clock, StepClock};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{CommitError, Content, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_KIND_BYTES};
+use foldspace::{Commit, EventStore, MemoryStore, NewSession, Registry, Sessions, StoreError, Timestamp};
 
 use super::{Random, events, fresh, history, note, open, record, session};
 

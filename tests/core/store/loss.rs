@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use foldspace::{Event, EventStore, EventsLost, LocalStore, Loss, SharedStore, StoreError};
+use foldspace::event::EventsLost;
+use foldspace::store::{Loss, SharedStore};
+use foldspace::{Event, EventStore, LocalStore, StoreError};
 
 use super::journal::{recorded, segments};
 use super::{

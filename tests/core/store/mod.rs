@@ -27,10 +27,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use foldspace::{
-    Commit, Committed, Content, Digest, EventStore, LocalStore, LocalStoreOptions, Recorded, Seq, SessionId,
-    StoreError, Timestamp,
-};
+use foldspace::event::Digest;
+use foldspace::store::{Committed, Content, LocalStoreOptions};
+use foldspace::{Commit, EventStore, LocalStore, Recorded, Seq, SessionId, StoreError, Timestamp};
 use tempfile::TempDir;
 
 use crate::rig::portable::{PortableFile, SESSION, commit_head, put_event};

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use foldspace::{
-    Commit, CommitId, Committed, Content, Digest, EncodedSlice, EventStore, Expected, ForkPoint, LocalStore,
-    MemoryStore, Recorded, Snapshot, StoreError, Timestamp,
-};
+use foldspace::event::{CommitId, Digest};
+use foldspace::fold::EncodedSlice;
+use foldspace::store::{Committed, Content, Expected, ForkPoint, Snapshot};
+use foldspace::{Commit, EventStore, LocalStore, MemoryStore, Recorded, StoreError, Timestamp};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

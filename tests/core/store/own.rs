@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use foldspace::{
-    AppendAll, CodecError, Event, Keep, Keyed, LatestByKey, NewSession, OnRewind, Recorded, Registry, ReplaceLatest,
-    Session, Sessions, Slice, SnapshotPolicy, SystemClock, UpsertByKey, Usage, ValueError, append_all, replace_latest,
+use foldspace::event::{CodecError, SystemClock, ValueError};
+use foldspace::fold::OnRewind;
+use foldspace::reducers::{
+    AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, Usage, append_all, replace_latest,
     replace_latest_by_key, upsert_by_key,
 };
+use foldspace::session::{Keep, SnapshotPolicy};
+use foldspace::{Event, NewSession, Recorded, Registry, Session, Sessions, Slice};
 use serde::{Deserialize, Serialize};
 
 use super::open;

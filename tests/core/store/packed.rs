@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use foldspace::{EventStore, LocalStore, LocalStoreOptions, StoreError};
+use foldspace::store::LocalStoreOptions;
+use foldspace::{EventStore, LocalStore, StoreError};
 
 use super::journal::{Recording, frames_of, recorded, segments};
 use super::{
@@ -122,7 +123,7 @@ fn packed_segment_flipped_bits_never_show_wrong_events() {
         for digest in &fixture.recording.contents {
             let outcome = store.content(digest);
             let fine = match &outcome {
-                Ok(bytes) => foldspace::Digest::of(bytes) == *digest,
+                Ok(bytes) => foldspace::event::Digest::of(bytes) == *digest,
                 Err(error) => matches!(error, StoreError::NoContent(_) | StoreError::Damaged { .. }),
             };
             assert!(fine, "{context}: {outcome:?}");

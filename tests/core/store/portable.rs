@@ -7,10 +7,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
+use foldspace::event::{Digest, Isolation, SystemClock};
+use foldspace::history::{HistoryError, PortableSummary, export_session, import_session};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{Content, SharedStore};
 use foldspace::{
-    Commit, Content, Digest, EventStore, ForkOptions, HistoryError, Isolation, LocalStore, NewSession, PortableSummary,
-    Recorded, Registry, Seq, Session, SessionId, Sessions, SharedStore, SnapshotPolicy, SystemClock, Timestamp,
-    export_session, import_session,
+    Commit, EventStore, ForkOptions, LocalStore, NewSession, Recorded, Registry, Seq, Session, SessionId, Sessions,
+    Timestamp,
 };
 use serde_json::json;
 

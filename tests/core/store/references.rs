@@ -5,11 +5,11 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldspace::{
-    CallStarted, Content, Digest, EntryPath, Event, EventStore, LocalStore, LocalStoreOptions, MemoryStore, NewSession,
-    Node, PortableSummary, Registry, SessionId, Sessions, SharedStore, SnapshotPolicy, SystemClock, WriteFile,
-    WriteMode, export_session, import_session,
-};
+use foldspace::event::{CallStarted, Digest, Node, SystemClock, WriteFile, WriteMode};
+use foldspace::history::{PortableSummary, export_session, import_session};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{Content, LocalStoreOptions, SharedStore};
+use foldspace::{EntryPath, Event, EventStore, LocalStore, MemoryStore, NewSession, Registry, SessionId, Sessions};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -193,7 +193,8 @@ fn import_of_large_content_stores_same_bytes_as_recording() {
     let there = sessions(SharedStore::open(imported.path(), LocalStoreOptions::default()).unwrap());
     import_session(&there, &mut Cursor::new(&file), None).unwrap();
     assert!(holder.content(&digest).unwrap() == bytes, "through another process");
-    let contents = |usage: Vec<foldspace::StorageUse>| usage.into_iter().find(|part| part.what == "contents").unwrap();
+    let contents =
+        |usage: Vec<foldspace::store::StorageUse>| usage.into_iter().find(|part| part.what == "contents").unwrap();
     assert_eq!(contents(holder.usage().unwrap()), contents(here), "the same chunks");
     let memory = sessions(MemoryStore::default());
     import_session(&memory, &mut Cursor::new(&file), None).unwrap();

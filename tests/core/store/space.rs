@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use foldspace::{Digest, EventStore, Expected, GcReport, LocalStore, LocalStoreOptions, StoreError};
+use foldspace::event::Digest;
+use foldspace::store::{Expected, GcReport, LocalStoreOptions};
+use foldspace::{EventStore, LocalStore, StoreError};
 
 use super::journal::{COMMIT, REMOVAL, frames_of, recorded, segments};
 use super::{
@@ -37,7 +39,7 @@ fn half_removed(directory: &Path) -> (Vec<Digest>, Vec<Digest>, History) {
         // Digests as text are respected too.
         let (_, digest) = with_content(session(2), random.bytes(50_000 + round));
         let (mut hidden, _) = with_content(session(1), Random(round as u64).bytes(60_000));
-        hidden.keep(foldspace::Content::of(Random(round as u64 + 90).bytes(70_000)));
+        hidden.keep(foldspace::store::Content::of(Random(round as u64 + 90).bytes(70_000)));
         record(&store, hidden);
         let named = Digest::of(&Random(round as u64 + 90).bytes(70_000));
         record(&store, note(session(2), format!("{{\"content\":\"{named}\",\"other\":\"{digest}\"}}").as_bytes()));

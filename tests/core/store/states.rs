@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use foldspace::event::{
+    CallFinished, CallStarted, CallStatus, DeleteEntry, Digest, MountHydrated, MountPreview, Node, StepClock,
+    WriteFile, WriteMode,
+};
+use foldspace::session::{Keep, SnapshotPolicy};
+use foldspace::store::CallLink;
 use foldspace::{
-    CallFinished, CallLink, CallStarted, CallStatus, DeleteEntry, Digest, EntryPath, EventStore, Keep, LocalStore,
-    MemoryStore, MountHydrated, MountPreview, NewSession, Node, Registry, Session, Sessions, SnapshotPolicy, State,
-    StepClock, Timestamp, WriteFile, WriteMode,
+    EntryPath, EventStore, LocalStore, MemoryStore, NewSession, Registry, Session, Sessions, State, Timestamp,
 };
 
 use super::{Random, open};
@@ -190,7 +194,8 @@ fn snapshot_that_is_odd_is_ignored() {
 #[test]
 fn snapshot_of_lost_events_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
-    let options = foldspace::LocalStoreOptions { durability: foldspace::Durability::Buffered, ..super::small() };
+    let options =
+        foldspace::store::LocalStoreOptions { durability: foldspace::store::Durability::Buffered, ..super::small() };
     let store: Arc<dyn EventStore> = Arc::new(LocalStore::open(directory.path(), options).unwrap());
     let writing = sessions(&store, 0, Keep::All);
     let session = writing.create(NewSession::named("s")).unwrap();

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use foldspace::{
-    CommitId, Committed, Content, Digest, Durability, EventStore, Expected, LocalStore, LocalStoreOptions, MemoryStore,
-    StoreError,
-};
+use foldspace::event::{CommitId, Digest};
+use foldspace::store::{Committed, Content, Durability, Expected, LocalStoreOptions};
+use foldspace::{EventStore, LocalStore, MemoryStore, StoreError};
 
 use super::{
     Random, assert_same, copy, events, fresh, history, note, notes, open, record, session, small, try_history,

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use foldspace::{ContainerStarted, PodmanOptions};
+use foldspace::backends::PodmanOptions;
+use foldspace::event::ContainerStarted;
 
 use crate::rig::{Rig, process_of};
 

@@ -1,7 +1,9 @@
 //! What happens to containers behind our back, and when nobody uses them.
 
-use foldspace::WorkspaceError;
-use foldspace::{CallStatus, ContainerStarted, ContainerStopped, PodmanOptions, Recorded, ToolCall, ToolRunner, Tools};
+use foldspace::backends::PodmanOptions;
+use foldspace::event::{CallStatus, ContainerStarted, ContainerStopped};
+use foldspace::tools::WorkspaceError;
+use foldspace::{Recorded, ToolCall, ToolRunner, Tools};
 use podman_api::Podman;
 use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};
 use serde_json::json;
@@ -135,7 +137,11 @@ fn paused_under_a_command(kind: Kind) {
 #[test]
 fn container_idle_is_stopped_and_started_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
-        let overlay = if kind == Kind::Plain { foldspace::OverlayUse::Never } else { foldspace::OverlayUse::Auto };
+        let overlay = if kind == Kind::Plain {
+            foldspace::backends::OverlayUse::Never
+        } else {
+            foldspace::backends::OverlayUse::Auto
+        };
         let Some(rig) = Rig::podman(|options| PodmanOptions { idle_seconds: 1, overlay, ..options }) else { return };
         let made = rig.unchecked("echo kept > f; echo gone > /tmp/f").of::<ContainerStarted>();
         until_stopped(&rig);

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use foldspace::{CallStatus, CaptureBudget, PodmanOptions, WorkspaceSpec};
+use foldspace::WorkspaceSpec;
+use foldspace::backends::PodmanOptions;
+use foldspace::event::CallStatus;
+use foldspace::tools::CaptureBudget;
 use podman_api::opts::ContainerDeleteOpts;
 use serde_json::json;
 

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use foldspace::{
-    CallFinished, CallStatus, CaptureBudget, CommandResult, EntryPath, HostOptions, Recorded, ToolCall, WorkspaceSpec,
-};
+use foldspace::backends::HostOptions;
+use foldspace::event::{CallFinished, CallStatus, CommandResult};
+use foldspace::tools::CaptureBudget;
+use foldspace::{EntryPath, Recorded, ToolCall, WorkspaceSpec};
 use serde_json::json;
 
 use crate::rig::{Disk, Kind, Rig, walk};

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use foldspace::{CommandResult, ContainerStarted, PodmanOptions, Recorded, Registry, Sessions};
+use foldspace::backends::PodmanOptions;
+use foldspace::event::{CommandResult, ContainerStarted};
+use foldspace::{Recorded, Registry, Sessions};
 use serde_json::json;
 
 use crate::rig::{Kind, Rig, walk};

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use foldspace::{DeleteEntry, EntryPath, Event, Node, WriteFile, WriteMode};
+use foldspace::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use foldspace::{EntryPath, Event};
 
 use crate::rig::portable::PortableFile;
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use foldspace::{Leftover, remove_leftovers};
+use foldspace::backends::{Leftover, remove_leftovers};
 use serde_json::json;
 
 use crate::rig::{Running, eventually, named, process_of};

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use foldspace::{EntryPath, Node, materialise};
+use foldspace::EntryPath;
+use foldspace::event::Node;
+use foldspace::tools::materialise;
 use serde_json::json;
 
 use super::escape::{ENTRY, SECRET, Victim, calls};

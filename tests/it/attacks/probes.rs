@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use foldspace::PodmanOptions;
+use foldspace::backends::PodmanOptions;
 use podman_api::opts::ContainerCommitOpts;
 use serde_json::json;
 

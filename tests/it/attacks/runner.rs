@@ -3,7 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use foldspace::{ContainerStarted, PodmanOptions, Shell, ShellCommand, ShellError, unwatched};
+use foldspace::backends::{PodmanOptions, Shell, ShellCommand, ShellError, unwatched};
+use foldspace::event::ContainerStarted;
 
 use crate::rig::{Rig, named};
 

@@ -1,6 +1,8 @@
 //! Files and steps over the budget: noted with digest and size, not kept.
 
-use foldspace::{CaptureBudget, Digest, EntryPath, Node};
+use foldspace::EntryPath;
+use foldspace::event::{Digest, Node};
+use foldspace::tools::CaptureBudget;
 
 use crate::rig::{Kind, Rig};
 

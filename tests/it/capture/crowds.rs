@@ -1,6 +1,6 @@
 //! Very many files at once.
 
-use foldspace::CommandResult;
+use foldspace::event::CommandResult;
 
 use crate::rig::{Rig, everywhere};
 

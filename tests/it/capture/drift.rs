@@ -1,6 +1,7 @@
 //! What somebody changes without the library, between calls and between processes.
 
-use foldspace::{DeleteEntry, DriftFound, Recorded, WriteFile};
+use foldspace::Recorded;
+use foldspace::event::{DeleteEntry, DriftFound, WriteFile};
 use serde_json::json;
 
 use crate::rig::{Kind, Rig, everywhere, walk};

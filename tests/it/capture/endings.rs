@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use foldspace::{CallFinished, CallStatus, CommandResult, EvalResult, ToolCall};
+use foldspace::ToolCall;
+use foldspace::event::{CallFinished, CallStatus, CommandResult, EvalResult};
 use serde_json::json;
 
 use crate::rig::{Rig, eventually, everywhere, kind};

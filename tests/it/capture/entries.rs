@@ -1,6 +1,7 @@
 //! Entries of every kind, and whatever can be done with them.
 
-use foldspace::{DeleteEntry, EntryPath, Node, Special, WriteFile, WriteMode};
+use foldspace::EntryPath;
+use foldspace::event::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 
 use crate::rig::{Rig, Seen, everywhere};
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use foldspace::PodmanOptions;
+use foldspace::backends::PodmanOptions;
 use serde_json::json;
 
 use crate::rig::Rig;

@@ -1,6 +1,6 @@
 //! The files of the past on a disk, and the past of a session under commands.
 
-use foldspace::materialise;
+use foldspace::tools::materialise;
 
 use crate::rig::{Disk, Rig, differences, everywhere, walk};
 

@@ -1,6 +1,6 @@
 //! How a command stands in the history, and how file tools and commands see each other.
 
-use foldspace::{CallFinished, CommandDecided, CommandResult, WorkspaceTouched};
+use foldspace::event::{CallFinished, CommandDecided, CommandResult, WorkspaceTouched};
 use serde_json::json;
 
 use crate::rig::{Kind, Rig, everywhere, kind};

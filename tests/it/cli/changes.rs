@@ -1,9 +1,9 @@
 //! Differences that are not of lines: modes, links, directories, binary files, odd names.
 
-use foldspace::{
-    Content, DeleteEntry, EntryPath, LocalStore, LocalStoreOptions, NewSession, Node, Registry, Session, Sessions,
-    SnapshotPolicy, SystemClock, WriteFile, WriteMode,
-};
+use foldspace::event::{DeleteEntry, Node, SystemClock, WriteFile, WriteMode};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::{Content, LocalStoreOptions};
+use foldspace::{EntryPath, LocalStore, NewSession, Registry, Session, Sessions};
 use insta::assert_snapshot;
 
 use crate::rig::Program;

@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use foldspace::{CallLink, CallStarted, LocalStore, LocalStoreOptions, NewSession, Registry, Sessions};
+use foldspace::event::CallStarted;
+use foldspace::store::{CallLink, LocalStoreOptions};
+use foldspace::{LocalStore, NewSession, Registry, Sessions};
 use insta::assert_snapshot;
 
 use crate::rig::{Program, STORY, eventually, told};

@@ -249,7 +249,8 @@ fn run_expect_compares_with_a_session() {
 
 #[test]
 fn rerun_on_host_asks_despite_recorded_approval() {
-    use foldspace::{NewSession, Registry, SessionAllow, Sessions};
+    use foldspace::event::SessionAllow;
+    use foldspace::{NewSession, Registry, Sessions};
     let program = Program::new();
     let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
     let new = NewSession { backend: Some("host".to_owned()), ..NewSession::named("work") };

@@ -188,9 +188,9 @@ fn rewind_in_container_restores_files() {
 
 #[test]
 fn rewind_escapes_session_name_for_terminal() {
-    use foldspace::{
-        Commit, EventStore, Expected, LocalStore, LocalStoreOptions, SessionId, SessionStarted, Timestamp,
-    };
+    use foldspace::event::SessionStarted;
+    use foldspace::store::{Expected, LocalStoreOptions};
+    use foldspace::{Commit, EventStore, LocalStore, SessionId, Timestamp};
     let program = Program::new();
     let store = LocalStore::open(program.data(), LocalStoreOptions::default()).unwrap();
     let id = SessionId::from_bytes([0xab; 16]);

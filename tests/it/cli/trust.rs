@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use foldspace::{Event, LocalStore, LocalStoreOptions, NewSession, Registry, SessionStarted, Sessions};
+use foldspace::event::SessionStarted;
+use foldspace::store::LocalStoreOptions;
+use foldspace::{Event, LocalStore, NewSession, Registry, Sessions};
 use insta::assert_snapshot;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +24,8 @@ impl Event for Newer {
 
 #[test]
 fn session_of_newer_program_is_not_opened() {
-    use foldspace::{Commit, EventStore, Expected, SessionId, Timestamp};
+    use foldspace::store::Expected;
+    use foldspace::{Commit, EventStore, SessionId, Timestamp};
     let program = Program::with_story();
     let store = LocalStore::open(program.data(), LocalStoreOptions::default()).unwrap();
     let id = SessionId::from_bytes([0xab; 16]);

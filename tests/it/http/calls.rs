@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use foldspace::CallStatus;
+use foldspace::event::CallStatus;
 use foldspace::http::{CallEvent, CallRequest, ClientError};
 use serde_json::{Value, json};
 

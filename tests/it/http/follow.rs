@@ -1,6 +1,7 @@
 //! Events as server-sent events: from any position, again after a break, for as long as there are any.
 
-use foldspace::{DeleteEntry, EntryPath};
+use foldspace::EntryPath;
+use foldspace::event::DeleteEntry;
 use serde_json::{Value, json};
 
 use crate::rig::Server;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use foldspace::event::SystemClock;
 use foldspace::http::{HttpOptions, ServerLimits};
-use foldspace::{
-    Commit, LocalStore, LocalStoreOptions, NewSession, Registry, SessionId, Sessions, SnapshotPolicy, SystemClock,
-    Timestamp,
-};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::LocalStoreOptions;
+use foldspace::{Commit, LocalStore, NewSession, Registry, SessionId, Sessions, Timestamp};
 use serde_json::{Value, json};
 
 use crate::rig::Server;
@@ -96,7 +96,7 @@ async fn session_list_survives_unreadable_session() {
     let one = served.ask("GET", "/v1/sessions/bad", None).await;
     assert_eq!((one.status, &one.json()["kind"]), (500, &json!("broken")), "who asks for it is told");
     let rows =
-        foldspace::operations::listed(served.face.hub().sessions(), &served.face.hub().sessions().list().unwrap());
+        foldspace::hub::operations::listed(served.face.hub().sessions(), &served.face.hub().sessions().list().unwrap());
     assert_eq!((rows[0].calls, rows[1].calls), (None, Some(0)));
 }
 

@@ -191,12 +191,12 @@ async fn workspace_owner_is_reported() {
     while served.face.hub().close_unused(std::time::Duration::ZERO).await == 0 {}
     // What another process would have: its own handle of the store's directory.
     let beside = LocalStore::open_reading(served.directory.path()).unwrap();
-    let clock = std::sync::Arc::new(foldspace::SystemClock::default());
+    let clock = std::sync::Arc::new(foldspace::event::SystemClock::default());
     let beside = foldspace::Sessions::new(
         std::sync::Arc::new(beside),
         foldspace::Registry::standard(),
         clock,
-        foldspace::SnapshotPolicy::default(),
+        foldspace::session::SnapshotPolicy::default(),
     );
     let beside = beside.unwrap();
     beside.take_calls_at(Some("/run/other.sock".into()));

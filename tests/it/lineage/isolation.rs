@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use foldspace::{
-    Allowances, ChildStarted, EntryPath, Event, Filter, ForkOptions, Isolation, MountSpec, SessionAllow, ToolCall,
-    ToolCalls, hydrate,
-};
+use foldspace::event::{ChildStarted, Isolation, SessionAllow};
+use foldspace::reducers::{Allowances, ToolCalls};
+use foldspace::tools::{MountSpec, hydrate};
+use foldspace::{EntryPath, Event, Filter, ForkOptions, ToolCall};
 use serde_json::json;
 
 use super::shared;
@@ -129,7 +129,7 @@ fn fully_isolated_child_has_fresh_mounts() {
             exclude_glob: vec!["left*".to_owned()],
             ..Default::default()
         };
-        let roots = foldspace::AllowedRoots::new([family.path()]).unwrap();
+        let roots = foldspace::tools::AllowedRoots::new([family.path()]).unwrap();
         let mounts = [mount];
         let hydrated = hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &roots);
         family.runtime.block_on(hydrated).unwrap();
@@ -139,8 +139,8 @@ fn fully_isolated_child_has_fresh_mounts() {
         assert_eq!(family.texts(&child), texts([("in/notes", "as it is")]));
         assert_eq!(family.texts(&parent), texts([("in/notes", "edited")]));
         // Where that is not allowed any more, the child says so.
-        let nowhere = foldspace::AllowedRoots::new([tempfile::tempdir().unwrap().path()]).unwrap();
-        let nursery = foldspace::Forker { roots: nowhere, ..family.forker() };
+        let nowhere = foldspace::tools::AllowedRoots::new([tempfile::tempdir().unwrap().path()]).unwrap();
+        let nursery = foldspace::tools::Forker { roots: nowhere, ..family.forker() };
         let refused = family.runtime.block_on(nursery.start(&parent, ForkOptions::new(Isolation::Full))).unwrap_err();
         assert!(refused.to_string().contains("without the parent's mounts"), "{refused}");
     }

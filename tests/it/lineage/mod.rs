@@ -9,7 +9,7 @@ use std::sync::Arc;
 use foldspace::{Seq, Session, ToolRunner};
 
 /// An outcome's digest of every slice, at a position.
-fn digests(session: &Session, seq: Seq) -> Vec<(&'static str, foldspace::Digest)> {
+fn digests(session: &Session, seq: Seq) -> Vec<(&'static str, foldspace::event::Digest)> {
     session.state_at(seq).unwrap().digests().unwrap()
 }
 

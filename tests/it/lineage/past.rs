@@ -1,9 +1,10 @@
 //! Forks of any position, of any generation, of sessions in any condition.
 
-use foldspace::{
-    ForkOptions, Isolation, LocalStore, LocalStoreOptions, MemoryStore, NewSession, Registry, SessionError, Sessions,
-    SnapshotPolicy, SystemClock, WorkspaceSpec, export_session, import_session,
-};
+use foldspace::event::{Isolation, SystemClock};
+use foldspace::history::{export_session, import_session};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::LocalStoreOptions;
+use foldspace::{ForkOptions, LocalStore, MemoryStore, NewSession, Registry, SessionError, Sessions, WorkspaceSpec};
 use serde_json::json;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -103,7 +104,7 @@ fn fork_of_own_directory_gets_another() {
     let given = tempfile::tempdir().unwrap();
     std::fs::write(given.path().join("a"), "mine").unwrap();
     let directory = Some(given.path().to_owned());
-    let family = Family::new(WorkspaceSpec::Host(foldspace::HostOptions { directory }));
+    let family = Family::new(WorkspaceSpec::Host(foldspace::backends::HostOptions { directory }));
     let parent = family.founder();
     let child = family.fork(&parent);
     family.write(&child, "a", "the child's");
@@ -157,7 +158,7 @@ fn concurrent_forks_get_unique_names() {
         }
     });
     let names: std::collections::BTreeSet<String> =
-        family.sessions.list().unwrap().iter().map(foldspace::name_of).collect();
+        family.sessions.list().unwrap().iter().map(foldspace::session::name_of).collect();
     assert_eq!(names.len(), 201);
     assert!(names.contains("founder-200"));
     family.verify();

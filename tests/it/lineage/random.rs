@@ -1,6 +1,7 @@
 //! Relatives that work in turns, at random, against a plain model.
 
-use foldspace::{DeleteEntry, ForkOptions, Isolation, ToolRunner, WorkspaceSpec, WriteFile};
+use foldspace::event::{DeleteEntry, Isolation, WriteFile};
+use foldspace::{ForkOptions, ToolRunner, WorkspaceSpec};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -198,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, max_shrink_iters: 60, ..ProptestConfig::default() })]
     #[test]
     fn random_lineage_in_directories_equals_model(operations in prop::collection::vec(operation(), 1..30)) {
-        run(WorkspaceSpec::Host(foldspace::HostOptions::default()), &operations);
+        run(WorkspaceSpec::Host(foldspace::backends::HostOptions::default()), &operations);
     }
 }
 

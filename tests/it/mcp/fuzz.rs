@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use foldspace::{McpOptions, McpServer};
+use foldspace::mcp::{McpOptions, McpServer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

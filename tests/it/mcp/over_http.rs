@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 
 use axum::Router;
+use foldspace::backends::HostOptions;
+use foldspace::event::CallStatus;
 use foldspace::http::{HttpServer, ServerLimits};
-use foldspace::{
-    CallStatus, CommandPolicy, HostOptions, Hub, McpOptions, McpServer, ShellRules, ToolCalls, WorkspaceSpec,
-};
+use foldspace::mcp::{McpOptions, McpServer};
+use foldspace::reducers::ToolCalls;
+use foldspace::tools::{CommandPolicy, ShellRules};
+use foldspace::{Hub, WorkspaceSpec};
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use foldspace::{CommandPolicy, McpOptions, ToolCalls};
+use foldspace::mcp::McpOptions;
+use foldspace::reducers::ToolCalls;
+use foldspace::tools::CommandPolicy;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
@@ -126,7 +128,7 @@ async fn connection_cancelled_call_is_answered_once() {
     // A result: some clients come back after an error as if the stream had broken.
     assert_eq!((&last["id"], &last["result"]["isError"]), (&json!(1), &json!(true)), "{last}");
     assert!(last["result"].get("resultType").is_none(), "{last}");
-    eventually_status(&hub, "asks", Some(foldspace::CallStatus::Interrupted)).await;
+    eventually_status(&hub, "asks", Some(foldspace::event::CallStatus::Interrupted)).await;
     let again = field("id:");
     let headers = [session[0], ("accept", "text/event-stream"), ("last-event-id", &again)];
     let resumed = bare(&served, "GET", "/mcp", &headers).await;

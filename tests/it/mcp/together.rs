@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use foldspace::{Hub, HubOptions, McpOptions, McpServer, Registry, Sessions, ToolCalls};
+use foldspace::hub::HubOptions;
+use foldspace::mcp::{McpOptions, McpServer};
+use foldspace::reducers::ToolCalls;
+use foldspace::{Hub, Registry, Sessions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
@@ -64,7 +67,7 @@ pub(super) fn server(options: McpOptions) -> (tempfile::TempDir, Hub, McpServer)
 }
 
 pub(super) fn names(hub: &Hub) -> Vec<String> {
-    hub.sessions().list().unwrap().iter().map(foldspace::name_of).collect()
+    hub.sessions().list().unwrap().iter().map(foldspace::session::name_of).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

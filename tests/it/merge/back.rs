@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use foldspace::WorkspaceError;
-use foldspace::{
-    ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, DriftFound, Event, ForkOptions, Isolation,
-    MergeChoices, MergeConflicted, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, Session, ToolRunner, Tools,
-    WriteFile, hydrate, merge_child, preview_merge,
+use foldspace::event::{
+    ChildLimits, ChildMerged, ConflictKind, DeleteEntry, DriftFound, Isolation, MergeConflicted, MergeSide, WriteFile,
 };
+use foldspace::reducers::{Children, MergeChoices, Merges};
+use foldspace::tools::WorkspaceError;
+use foldspace::tools::{MergeOutcome, MergeReport, MountSpec, hydrate, merge_child, preview_merge};
+use foldspace::{Event, ForkOptions, Session, ToolRunner, Tools};
 
 use super::{event, path, record};
 use crate::rig::{Failing, Fails, Family, Texts, texts};
@@ -134,7 +135,7 @@ fn merge_conflict_is_recorded_once_and_resolvable() {
     let [conflict] = &tells.conflicts[..] else { panic!("{tells:?}") };
     assert_eq!((conflict.kind, &conflict.path, conflict.resolved), (ConflictKind::Text, &path("a.txt"), None));
     for (node, text) in [(&conflict.ours, "1\n2\nours\n4\n5\n"), (&conflict.theirs, "1\n2\ntheirs\n4\n5\n")] {
-        let Some(foldspace::Node::File { content, .. }) = node else { panic!("{node:?}") };
+        let Some(foldspace::event::Node::File { content, .. }) = node else { panic!("{node:?}") };
         assert_eq!(parent.session().content(content).unwrap(), text);
     }
     // Nothing is new about it the second time.
@@ -253,7 +254,7 @@ fn merge_again_after_rewind() {
     family.create(&child, "new.txt", "new\n");
     let before = head(parent.session());
     merged(&family, &parent, &child);
-    family.runtime.block_on(parent.rewind(before, foldspace::RewindOptions::default())).unwrap();
+    family.runtime.block_on(parent.rewind(before, foldspace::tools::RewindOptions::default())).unwrap();
     assert_eq!(family.texts_on_host(parent.session()).len(), 3);
     merged(&family, &parent, &child);
     assert_eq!(family.texts_on_host(parent.session()).len(), 4);

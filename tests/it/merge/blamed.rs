@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldspace::event::{Isolation, MergeSide, Node, WriteFile, WriteMode};
+use foldspace::history::{Cause, SessionChange, blame, history_through_merges};
+use foldspace::reducers::MergeChoices;
+use foldspace::store::Content;
+use foldspace::tools::merge_child;
 use foldspace::{
-    Cause, Content, ForkOptions, Isolation, MemoryWorkspace, MergeChoices, MergeSide, NewSession, Node, Registry, Seq,
-    Session, SessionChange, SessionId, Sessions, ToolRunner, Tools, WriteFile, WriteMode, blame,
-    history_through_merges, merge_child,
+    ForkOptions, MemoryWorkspace, NewSession, Registry, Seq, Session, SessionId, Sessions, ToolRunner, Tools,
 };
 
 use super::{files, path};
@@ -178,9 +181,10 @@ fn blame_of_cyclic_history_ends() {
     for (child, from) in [(session.id(), 4), (session.id(), 99), (SessionId::from_bytes([9; 16]), 1)] {
         let mut commit = session.commit();
         let bytes = format!("{child} {from}\n");
-        let entry = foldspace::MergedEntry { path: path("f"), from: Some(from), both: false };
+        let entry = foldspace::event::MergedEntry { path: path("f"), from: Some(from), both: false };
         let (child_name, merged) = ("odd".to_owned(), vec![entry]);
-        let event = foldspace::ChildMerged { child, child_name, base: 0, child_at: 9, merged, conflicts: Vec::new() };
+        let event =
+            foldspace::event::ChildMerged { child, child_name, base: 0, child_at: 9, merged, conflicts: Vec::new() };
         commit.push(&event).unwrap();
         let node = Node::file(bytes.as_bytes(), false);
         commit.push(&WriteFile { path: path("f"), mode: WriteMode::Overwrite, node }).unwrap();

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use foldspace::{
-    BackendError, ChangeDetector, ChildLimits, DriftFound, EntryPath, Event, FileChange, HostOptions, MergeChoices,
-    Observed, RewindOptions, Session, Shell, ToolRunner, Tools, Workspace, WorkspaceSpec, WriteFile, merge_child,
-};
+use foldspace::backends::{BackendError, ChangeDetector, FileChange, HostOptions, Observed, Shell};
+use foldspace::event::{ChildLimits, DriftFound, WriteFile};
+use foldspace::reducers::MergeChoices;
+use foldspace::tools::{RewindOptions, merge_child};
+use foldspace::{EntryPath, Event, Session, ToolRunner, Tools, Workspace, WorkspaceSpec};
 
 use super::{files, path};
 use crate::rig::{Family, Kind, process};
@@ -165,7 +166,7 @@ fn recorded(session: &Session) -> BTreeMap<String, Option<Vec<u8>>> {
     let files = files(session);
     let entries = files.iter().map(|(path, entry)| {
         let bytes = match &entry.node {
-            foldspace::Node::File { content, .. } => Some(session.content(content).unwrap().to_vec()),
+            foldspace::event::Node::File { content, .. } => Some(session.content(content).unwrap().to_vec()),
             _ => None,
         };
         (path.to_string(), bytes)

@@ -1,6 +1,7 @@
 //! What a child may do is kept, whatever it tries and however often its process ends.
 
-use foldspace::{CallStatus, ChildLimits, CommandResult, Event, ForkOptions, Isolation, Session, ToolOutcome};
+use foldspace::event::{CallStatus, ChildLimits, CommandResult, Isolation};
+use foldspace::{Event, ForkOptions, Session, ToolOutcome};
 use serde_json::json;
 
 use super::files;
@@ -155,11 +156,11 @@ fn agent_limits_follow_the_agent_name() {
     let last = family.open(&session).as_agent("worker");
     refused(&family.call(&last, "ls", json!({})), &session, "agent worker has used up its 4 calls");
     // Nor does a rewind give anything back.
-    family.runtime.block_on(parent.rewind(1, foldspace::RewindOptions::default())).unwrap();
+    family.runtime.block_on(parent.rewind(1, foldspace::tools::RewindOptions::default())).unwrap();
     refused(&family.call(&last, "ls", json!({})), &session, "used up its 4 calls");
     family.does(&parent, "ls", json!({}));
     let state = session.state().unwrap();
-    assert_eq!(state.slice::<foldspace::Children>().unwrap().iter().count(), 1, "it is still there");
+    assert_eq!(state.slice::<foldspace::reducers::Children>().unwrap().iter().count(), 1, "it is still there");
 }
 
 #[test]

@@ -6,7 +6,9 @@ pub(crate) mod killed;
 mod limits;
 mod subagents;
 
-use foldspace::{Content, EntryPath, Event, Node, Recorded, Seq, Session, VirtualFileSystem, WriteFile, WriteMode};
+use foldspace::event::{Node, WriteFile, WriteMode};
+use foldspace::store::Content;
+use foldspace::{EntryPath, Event, Recorded, Seq, Session, VirtualFileSystem};
 
 fn path(text: &str) -> EntryPath {
     EntryPath::lookup(text).unwrap()

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use foldspace::{
-    ChildContext, ChildLimits, ForkOptions, Isolation, MergeChoices, MergeOutcome, Subagent, SubagentOutcome,
-    SubagentResult, Subagents, ToolCall, dispatch_subagents,
+use foldspace::event::{ChildLimits, Isolation};
+use foldspace::reducers::MergeChoices;
+use foldspace::tools::{
+    ChildContext, MergeOutcome, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents,
 };
+use foldspace::{ForkOptions, ToolCall};
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 
@@ -183,9 +185,9 @@ fn subagent_without_mounts_is_named() {
     let source = family.path().join("source");
     std::fs::create_dir_all(&source).unwrap();
     std::fs::write(source.join("a.txt"), "a").unwrap();
-    let mounts = [foldspace::MountSpec { host_path: source.clone(), ..foldspace::MountSpec::default() }];
+    let mounts = [foldspace::tools::MountSpec { host_path: source.clone(), ..foldspace::tools::MountSpec::default() }];
     let nursery = family.forker();
-    let hydrating = foldspace::hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &nursery.roots);
+    let hydrating = foldspace::tools::hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &nursery.roots);
     family.runtime.block_on(hydrating).unwrap();
     std::fs::remove_dir_all(source).unwrap();
     let batch = vec![agent(Isolation::Full, json!([]))];

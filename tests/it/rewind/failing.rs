@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use foldspace::WorkspaceError;
+use foldspace::backends::HostOptions;
+use foldspace::event::WriteFile;
+use foldspace::tools::WorkspaceError;
+use foldspace::tools::{CaptureBudget, RewindOptions, rewind};
 use foldspace::{
-    CaptureBudget, Event, HostOptions, HostWorkspace, NewSession, Recorded, Registry, RewindOptions, Session, Sessions,
-    ToolRunner, Tools, VirtualFileSystem, Workspace, WriteFile, rewind,
+    Event, HostWorkspace, NewSession, Recorded, Registry, Session, Sessions, ToolRunner, Tools, VirtualFileSystem,
+    Workspace,
 };
 use serde_json::json;
 
@@ -50,15 +53,15 @@ impl Broken {
     }
 
     fn opened(&self) -> ToolRunner {
-        let rules = foldspace::ShellRules {
-            policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
+        let rules = foldspace::tools::ShellRules {
+            policy: foldspace::tools::CommandPolicy { auto_confirm: true, ..Default::default() },
             ..Default::default()
         };
         let workspace = Arc::new(self.workspace());
         ToolRunner::with_rules(self.session.clone(), Tools::standard(), workspace, rules).unwrap()
     }
 
-    fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::Rewound, WorkspaceError> {
+    fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::tools::Rewound, WorkspaceError> {
         let (budget, options) = (CaptureBudget::default(), RewindOptions::default());
         self.runtime.block_on(rewind(&self.session, &workspace, budget, to, options))
     }
@@ -73,7 +76,7 @@ impl Broken {
         assert_eq!(self.files().diff(&then), Vec::new());
         let copy = tempfile::tempdir().unwrap();
         let copy = copy.path().join("copy");
-        foldspace::materialise(&self.session, &self.session.state_at(seq).unwrap(), &copy).unwrap();
+        foldspace::tools::materialise(&self.session, &self.session.state_at(seq).unwrap(), &copy).unwrap();
         assert_eq!(differences(&walk(&copy), &walk(&self.directory.path().join("work"))), Vec::<String>::new());
     }
 }
@@ -118,8 +121,8 @@ fn rewind_half_done_is_repaired_before_next_call() {
     let (broken, first) = Broken::new();
     let before = broken.session.head().unwrap();
     let failing = broken.failing(Fails::Halfway);
-    let rules = foldspace::ShellRules {
-        policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
+    let rules = foldspace::tools::ShellRules {
+        policy: foldspace::tools::CommandPolicy { auto_confirm: true, ..Default::default() },
         ..Default::default()
     };
     let workspace = Arc::clone(&failing) as Arc<dyn Workspace>;
@@ -133,7 +136,7 @@ fn rewind_half_done_is_repaired_before_next_call() {
     drop(live);
     let _opened = broken.opened();
     let events = broken.session.events(before + 1, 100).unwrap();
-    let drift = events.iter().filter(|event| *event.event.kind == *foldspace::DriftFound::KIND).count();
+    let drift = events.iter().filter(|event| *event.event.kind == *foldspace::event::DriftFound::KIND).count();
     assert_eq!(drift, 0, "what is half done is nobody's change");
     broken.stands_at(before);
 }

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foldspace::WorkspaceError;
+use foldspace::event::{
+    ChildLimits, Isolation, Node, Origin, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WriteFile,
+    WriteMode,
+};
+use foldspace::reducers::{Allowances, Change};
+use foldspace::store::Expected;
+use foldspace::tools::WorkspaceError;
+use foldspace::tools::{CaptureBudget, RewindOptions, rewind};
 use foldspace::{
-    Allowances, CaptureBudget, Change, ChildLimits, Commit, EntryPath, Event, Expected, ForkOptions, Isolation,
-    NewSession, Node, Origin, Recorded, Registry, RewindOptions, Session, SessionAllow, SessionId, SessionRewound,
-    SessionStarted, Sessions, Slice, SliceRestored, ToolRunner, Tools, Workspace, WriteFile, WriteMode, rewind,
+    Commit, EntryPath, Event, ForkOptions, NewSession, Recorded, Registry, Session, SessionId, Sessions, Slice,
+    ToolRunner, Tools, Workspace,
 };
 use serde_json::json;
 
@@ -173,14 +179,14 @@ struct Notes {
 impl Slice for Notes {
     const NAME: &'static str = "Notes";
 
-    fn encode(&self) -> Result<Vec<Vec<u8>>, foldspace::SliceError> {
+    fn encode(&self) -> Result<Vec<Vec<u8>>, foldspace::fold::SliceError> {
         Ok(self.lines.iter().map(|line| line.as_bytes().to_vec()).collect())
     }
 
-    fn decode(blocks: &[Bytes]) -> Result<Self, foldspace::SliceError> {
+    fn decode(blocks: &[Bytes]) -> Result<Self, foldspace::fold::SliceError> {
         let line = |block: &Bytes| String::from_utf8(block.to_vec());
         let lines: Result<Vec<String>, _> = blocks.iter().map(line).collect();
-        Ok(Self { lines: lines.map_err(|error| foldspace::SliceError::new("Notes", error))? })
+        Ok(Self { lines: lines.map_err(|error| foldspace::fold::SliceError::new("Notes", error))? })
     }
 }
 
@@ -232,7 +238,7 @@ fn rewind_restores_state_slices_and_keeps_logs() {
     let state = session.state().unwrap();
     assert_eq!(state.slice::<Notes>().unwrap().lines, lines);
     assert!(state.slice::<Allowances>().unwrap().programs.is_empty());
-    assert_eq!(state.slice::<foldspace::ToolCalls>().unwrap().total, 1, "a log keeps what it has");
+    assert_eq!(state.slice::<foldspace::reducers::ToolCalls>().unwrap().total, 1, "a log keeps what it has");
     // Reducers go on from what was put back; and so does a fold from the beginning.
     record(&session, &Noted { line: "later".to_owned() });
     session.forget_states();

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use foldspace::{BackendError, ChangeDetector, FileChange, Shell, Workspace};
+use foldspace::Workspace;
+use foldspace::backends::{BackendError, ChangeDetector, FileChange, Shell};
 
 /// A workspace that does as another does until it is told to fail.
 pub(crate) struct Failing {

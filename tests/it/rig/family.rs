@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foldspace::backends::HostOptions;
+use foldspace::event::{ChildLimits, Isolation, Node};
+use foldspace::tools::{AllowedRoots, CommandPolicy, Forker, ShellRules};
 use foldspace::{
-    AllowedRoots, ChildLimits, CommandPolicy, ForkOptions, Forker, HostOptions, Isolation, NewSession, Node, Registry,
-    Seq, Session, Sessions, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem, Workspace,
-    WorkspaceSpec,
+    ForkOptions, NewSession, Registry, Seq, Session, Sessions, ToolCall, ToolOutcome, ToolRunner, Tools,
+    VirtualFileSystem, Workspace, WorkspaceSpec,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

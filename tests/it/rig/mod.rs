@@ -14,13 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use foldspace::WorkspaceError;
+use foldspace::backends::{DoctorReport, HostOptions, OverlayUse, PodmanOptions};
+use foldspace::event::{
+    CallFinished, CallStarted, Clock, CommandResult, ContainerStarted, DriftFound, SystemClock, WriteFile,
+};
+use foldspace::session::SnapshotPolicy;
+use foldspace::store::LocalStoreOptions;
+use foldspace::tools::WorkspaceError;
+use foldspace::tools::{CaptureBudget, CommandPolicy, PodmanShellTool, RewindOptions, Rewound, ShellRules};
 use foldspace::{
-    CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, ContainerStarted, DoctorReport,
-    DriftFound, Event, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse, PodmanOptions,
-    PodmanShellTool, Recorded, Registry, RewindOptions, Rewound, Seq, Session, SessionId, Sessions, ShellRules,
-    SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
-    WriteFile,
+    Event, LocalStore, NewSession, Recorded, Registry, Seq, Session, SessionId, Sessions, Timestamp, ToolCall,
+    ToolOutcome, ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -382,12 +386,12 @@ impl Step {
     /// How often it wrote and deleted.
     pub(crate) fn writes_and_deletes(&self) -> (usize, usize) {
         let count = |wanted| self.events.iter().filter(|event| kind(event) == wanted).count();
-        (count(WriteFile::KIND), count(foldspace::DeleteEntry::KIND))
+        (count(WriteFile::KIND), count(foldspace::event::DeleteEntry::KIND))
     }
 
     /// The paths that it wrote, and those that it deleted.
     pub(crate) fn paths(&self) -> (Vec<String>, Vec<String>) {
-        let deleted = self.of::<foldspace::DeleteEntry>().into_iter().map(|event| event.path.to_string());
+        let deleted = self.of::<foldspace::event::DeleteEntry>().into_iter().map(|event| event.path.to_string());
         (self.of::<WriteFile>().into_iter().map(|event| event.path.to_string()).collect(), deleted.collect())
     }
 
@@ -418,7 +422,7 @@ fn has_overlays() -> bool {
     static MISSING: OnceLock<Option<String>> = OnceLock::new();
     let missing = MISSING.get_or_init(|| {
         let nowhere = PodmanOptions { connection: Some("unix:///nowhere".to_owned()), ..PodmanOptions::default() };
-        let findings = foldspace::diagnose(&nowhere);
+        let findings = foldspace::backends::diagnose(&nowhere);
         let overlay = findings.iter().find(|finding| finding.what == "overlay").unwrap();
         (overlay.state != DoctorReport::Ok).then(|| overlay.found.clone())
     });

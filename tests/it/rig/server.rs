@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use foldspace::http::{Access, HttpClient, HttpFace, HttpOptions, HttpServer, ServerLimits, Token, bind_unix};
-use foldspace::{AllowedRoots, Hub, HubOptions, Registry, Sessions};
+use foldspace::hub::HubOptions;
+use foldspace::tools::AllowedRoots;
+use foldspace::{Hub, Registry, Sessions};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;

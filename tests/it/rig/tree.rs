@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use foldspace::{Digest, EntryPath, Node, VirtualFileSystem};
+use foldspace::event::{Digest, Node};
+use foldspace::{EntryPath, VirtualFileSystem};
 
 /// Entries by path.
 pub(crate) type Files = BTreeMap<EntryPath, Seen>;

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use foldspace::compliance::{CheckOutcome, Fork, Means, check_forks};
-use foldspace::{
-    Clock, DirtyPath, EntryPath, SessionId, ShellCommand, SystemClock, Workspace, WorkspaceSpec, remove_leftovers,
-    unwatched,
-};
+use foldspace::backends::compliance::{CheckOutcome, Fork, Means, check_forks};
+use foldspace::backends::{DirtyPath, ShellCommand, remove_leftovers, unwatched};
+use foldspace::event::{Clock, SystemClock};
+use foldspace::{EntryPath, SessionId, Workspace, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::Sandbox;
@@ -173,7 +172,7 @@ fn removed_parent_leaves_shared_layers() {
 #[test]
 fn forked_workspaces_are_compliant() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let check = |options: &foldspace::PodmanOptions| {
+    let check = |options: &foldspace::backends::PodmanOptions| {
         let id = SessionId::from_bytes(SystemClock::default().fresh_id());
         let (children, ids) = (Arc::new(Mutex::new(vec![id])), options.clone());
         let made = Arc::clone(&children);

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use foldspace::{
-    Clock, MachineNews, NewSession, PodmanOptions, Registry, SessionId, Sessions, SystemClock, Workspace, WorkspaceSpec,
-};
+use foldspace::backends::{MachineNews, PodmanOptions};
+use foldspace::event::{Clock, SystemClock};
+use foldspace::{NewSession, Registry, SessionId, Sessions, Workspace, WorkspaceSpec};
 
 use super::{Sandbox, file};
 use crate::rig::{Kind, Rig, cache, eventually, named};

@@ -4,10 +4,9 @@ mod files;
 mod killed;
 pub(crate) mod warm;
 
-use foldspace::{
-    Clock, ContainerStarted, DirtyPath, EntryPath, FileChange, MachineNews, Node, PodmanOptions, PodmanSandbox,
-    SessionId, Shell, ShellCommand, SystemClock, Workspace, unwatched,
-};
+use foldspace::backends::{DirtyPath, FileChange, MachineNews, PodmanOptions, Shell, ShellCommand, unwatched};
+use foldspace::event::{Clock, ContainerStarted, Node, SystemClock};
+use foldspace::{EntryPath, PodmanSandbox, SessionId, Workspace};
 use tokio_util::sync::CancellationToken;
 
 /// A session's sandbox without a history, removed with this.

@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use foldspace::{MachineNews, PodmanOptions, Registry, Sessions, WarmContainers, Workspace};
+use foldspace::backends::{MachineNews, PodmanOptions, WarmContainers};
+use foldspace::{Registry, Sessions, Workspace};
 use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 
 use super::Sandbox;
@@ -90,7 +91,7 @@ fn warm_container_of_other_options_is_not_taken() {
     sandbox.sh("true");
     assert!(!before.contains(&sandbox.started()[0].id));
     assert_eq!(warm.ready(), 1);
-    let plain = PodmanOptions { overlay: foldspace::OverlayUse::Never, ..options };
+    let plain = PodmanOptions { overlay: foldspace::backends::OverlayUse::Never, ..options };
     let sandbox = Sandbox::filled(&plain, &[]);
     sandbox.sh("true");
     assert!(!before.contains(&sandbox.started()[0].id));

@@ -88,7 +88,7 @@ impl Default for LocalStoreOptions {
 /// damaged or behind. Dropping the store closes it cleanly.
 ///
 /// ```
-/// use foldspace::{EventStore, LocalStore, LocalStoreOptions};
+/// use foldspace::{EventStore, LocalStore, store::LocalStoreOptions};
 /// # let directory = tempfile::tempdir()?;
 /// let store = LocalStore::open(directory.path(), LocalStoreOptions::default())?;
 /// assert!(store.entries()?.is_empty());

@@ -41,7 +41,7 @@ use wire::{Message, StoreReply, StoreRequest, Upkeep, WireEntry, WireSnapshot};
 ///   disk, synced, whatever the options say.
 ///
 /// ```
-/// use foldspace::{EventStore, LocalStoreOptions, SharedStore};
+/// use foldspace::{EventStore, store::{LocalStoreOptions, SharedStore}};
 /// # let directory = tempfile::tempdir()?;
 /// let first = SharedStore::open(directory.path(), LocalStoreOptions::default())?;
 /// let second = SharedStore::open(directory.path(), LocalStoreOptions::default())?;

@@ -16,7 +16,7 @@ const FILE_MAX: usize = 16 << 20;
 /// Replaces a text in a file.
 ///
 /// ```
-/// use foldspace::{EditTool, Tool};
+/// use foldspace::{Tool, tools::EditTool};
 /// assert_eq!(EditTool::NAME, "edit_file");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

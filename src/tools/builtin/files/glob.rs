@@ -12,7 +12,7 @@ use crate::tools::call::tool::Tool;
 /// Finds files by name.
 ///
 /// ```
-/// use foldspace::{GlobTool, Tool};
+/// use foldspace::{Tool, tools::GlobTool};
 /// assert_eq!(GlobTool::NAME, "glob");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

@@ -24,7 +24,7 @@ const PAUSE: usize = 64;
 /// Searches the lines of text files.
 ///
 /// ```
-/// use foldspace::{GrepTool, Tool};
+/// use foldspace::{Tool, tools::GrepTool};
 /// assert_eq!(GrepTool::NAME, "grep");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

@@ -16,7 +16,7 @@ use crate::tools::call::tool::Tool;
 /// Lists a directory.
 ///
 /// ```
-/// use foldspace::{ListTool, Tool};
+/// use foldspace::{Tool, tools::ListTool};
 /// assert_eq!(ListTool::NAME, "ls");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 1 << 20;
 /// Reads lines of a text file.
 ///
 /// ```
-/// use foldspace::{ReadTool, Tool};
+/// use foldspace::{Tool, tools::ReadTool};
 /// assert_eq!(ReadTool::NAME, "read_file");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,7 +12,7 @@ use crate::tools::call::tool::Tool;
 /// Removes an entry and everything below it.
 ///
 /// ```
-/// use foldspace::{RemoveTool, Tool};
+/// use foldspace::{Tool, tools::RemoveTool};
 /// assert_eq!(RemoveTool::NAME, "rm");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

@@ -15,7 +15,7 @@ use crate::tools::call::tool::Tool;
 /// Creates a file.
 ///
 /// ```
-/// use foldspace::{Tool, WriteTool};
+/// use foldspace::{Tool, tools::WriteTool};
 /// assert_eq!(WriteTool::NAME, "write_file");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

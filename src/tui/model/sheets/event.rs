@@ -1,6 +1,7 @@
 //! An event as JSON, or a call with all that belongs to it.
 
-use foldspace::{CallFinished, CallStarted, Recorded, Seq};
+use foldspace::event::{CallFinished, CallStarted};
+use foldspace::{Recorded, Seq};
 use serde_json::Value;
 
 use crate::terminal::text;

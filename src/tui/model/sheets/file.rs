@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
+use foldspace::event::Node;
+use foldspace::reducers::{Change, Entry};
+use foldspace::{EntryPath, VirtualFileSystem};
 use similar::{ChangeTag, TextDiff};
 
 use crate::terminal::text;

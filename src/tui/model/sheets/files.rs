@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
+use foldspace::event::Node;
+use foldspace::reducers::{Change, Entry};
+use foldspace::{EntryPath, VirtualFileSystem};
 
 use crate::terminal::text;
 use crate::tui::model::sheet::{Sheet, Target, Tone};

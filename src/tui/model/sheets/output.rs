@@ -1,6 +1,7 @@
 //! What a call printed.
 
-use foldspace::{CallFinished, CommandResult, EvalResult, Event, Recorded, RecordedOutput, Seq};
+use foldspace::event::{CallFinished, CommandResult, EvalResult, RecordedOutput};
+use foldspace::{Event, Recorded, Seq};
 use serde_json::Value;
 
 use crate::terminal::text;

@@ -34,8 +34,8 @@ fn json_of(state: &State, name: &str) -> Result<Value, ViewError> {
     Ok(state.slice_json(name).transpose()?.unwrap_or_default())
 }
 
-fn of_file(change: &foldspace::Change) -> JsonDifference {
-    use foldspace::Change::{Added, Changed, Removed};
+fn of_file(change: &foldspace::reducers::Change) -> JsonDifference {
+    use foldspace::reducers::Change::{Added, Changed, Removed};
     let (before, after) = match change {
         Added { after, .. } => (None, Some(after)),
         Removed { before, .. } => (Some(before), None),
