@@ -58,6 +58,40 @@ pub mod tools;
 pub mod view;
 
 /// Events, and the values in them.
+///
+/// ```
+/// use foldspace::event::{CallFinished, CallStarted, CallStatus, DeleteEntry, Digest, Node, WriteFile, WriteMode};
+/// use foldspace::store::{CallLink, Committed, Content};
+/// use foldspace::{Commit, EntryPath, Event, NewSession, Recorded, Registry, Sessions};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("demo"))?;
+///
+/// // The intent of a call. Its position is the id of the call.
+/// let mut intent: Commit = session.commit().of_call(CallLink::Opens);
+/// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
+/// intent.push(&CallStarted { tool: "write_file".to_owned(), params })?;
+/// let Committed { first: call, .. } = session.record(intent)?;
+///
+/// // One commit has the changes of the call, and its outcome.
+/// let mut commit = session.commit().of_call(CallLink::Of(call));
+/// let node = Node::file(b"hello", false);
+/// commit.keep(Content::of("hello"));
+/// commit.push(&WriteFile { path: EntryPath::for_creation("a.txt")?, mode: WriteMode::Create, node })?;
+/// let message = "created a.txt".to_owned();
+/// let result = serde_json::Value::Null;
+/// commit.push(&CallFinished { status: CallStatus::Ok, result, message, micros: 900, reason: None })?;
+/// let written = session.record(commit)?;
+/// assert_eq!(session.content(&Digest::of(b"hello"))?, "hello");
+///
+/// // An event is read as its type; as another type it is none.
+/// let last: Recorded = session.event(written.last)?;
+/// assert_eq!((last.call, &*last.event.kind), (Some(call), CallFinished::KIND));
+/// assert!(last.typed::<DeleteEntry>().is_none());
+/// let last: Recorded<CallFinished> = last.typed().unwrap()?;
+/// assert_eq!(last.event.status, CallStatus::Ok);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub mod event {
     pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
     pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
@@ -73,7 +107,39 @@ pub mod event {
     pub use crate::engine::recorded::{EventRef, Payload, Recorded};
 }
 
-/// The fold: slices, the reducers that make them, and what a program knows of both.
+/// The fold: slices, the reducers that make them, and the registry of both.
+///
+/// ```
+/// use foldspace::event::CallFinished;
+/// use foldspace::fold::OnRewind;
+/// use foldspace::{NewSession, Recorded, Registry, Sessions, Slice, State};
+///
+/// /// Time that calls took.
+/// #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+/// struct Took {
+///     micros: u64,
+/// }
+///
+/// impl Slice for Took {
+///     const NAME: &'static str = "Took";
+///     // A log: it keeps what a rewind takes back.
+///     const ON_REWIND: OnRewind = OnRewind::Keep;
+/// }
+///
+/// // A reducer is a pure function.
+/// fn add(took: Took, finished: &Recorded<CallFinished>) -> Took {
+///     Took { micros: took.micros + finished.event.micros }
+/// }
+///
+/// let registry = Registry::standard().slice::<Took>()?.reducer(add)?;
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), registry)?;
+/// let session = sessions.create(NewSession::default())?;
+/// let state: State = session.state()?;
+/// assert_eq!(state.slice::<Took>().unwrap().micros, 0);
+/// assert_eq!(state.seq(), session.head()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub mod fold {
     pub use crate::engine::reducer::{Folding, Opener, Reducer};
     pub use crate::engine::registry::{Registry, SliceSummary};
@@ -81,7 +147,56 @@ pub mod fold {
     pub use crate::engine::state::State;
 }
 
-/// Questions to a history: replay, blame, searches, checks; exports and imports.
+/// Questions to a history: replay, blame, searches, verification; exports and imports.
+///
+/// ```
+/// use foldspace::event::{Node, WriteFile, WriteMode};
+/// use foldspace::history::{
+///     Blame, Cause, HistoryError, PathChange, PortableSummary, VerifyReport, blame, export_session, import_session,
+///     path_history,
+/// };
+/// use foldspace::store::Content;
+/// use foldspace::{EntryPath, NewSession, Registry, Replay, Sessions};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("demo"))?;
+/// let path = EntryPath::for_creation("poem.txt")?;
+/// for text in ["roses\n", "roses\nviolets\n"] {
+///     let mut commit = session.commit();
+///     let (mode, node) = (WriteMode::Overwrite, Node::file(text.as_bytes(), false));
+///     commit.keep(Content::of(text));
+///     commit.push(&WriteFile { path: path.clone(), mode, node })?;
+///     session.record(commit)?;
+/// }
+///
+/// // Both changes of the file; no call made them.
+/// let changes: Vec<PathChange> = path_history(&session, &path, session.head()?)?;
+/// assert_eq!((changes.len(), &changes[0].cause), (2, &Cause::Recorded));
+///
+/// // The change that wrote each line.
+/// let Blame { lines, .. } = blame(&session, &path, session.head()?)?;
+/// assert_eq!((&*lines[1].text, lines[1].change), ("violets", 1));
+/// let absent = blame(&session, &EntryPath::for_creation("prose.txt")?, session.head()?);
+/// assert!(matches!(absent, Err(HistoryError::NotThere { .. })));
+///
+/// // Step through the run, or go to the event before.
+/// let mut replay = Replay::at_start(&session)?;
+/// while let Some(event) = replay.step()? {
+///     assert_eq!(event.seq, replay.position());
+/// }
+/// assert!(replay.back()?);
+///
+/// // One file that another store imports.
+/// let mut file = std::io::Cursor::new(Vec::new());
+/// let exported: PortableSummary = export_session(&sessions, session.id(), &mut file)?;
+/// # let other = tempfile::tempdir()?;
+/// let other = Sessions::open(other.path(), Registry::standard())?;
+/// file.set_position(0);
+/// assert_eq!(import_session(&other, &mut file, None)?.events, exported.events);
+/// let report: VerifyReport = other.verify(None)?;
+/// assert!(report.differences.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub mod history {
     pub use crate::engine::history::{
         BLAME_BYTES_MAX, Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange,
@@ -93,6 +208,25 @@ pub mod history {
 }
 
 /// Sessions, their subscriptions and their output.
+///
+/// ```
+/// use std::time::Duration;
+/// use foldspace::event::{ChildStarted, SessionStarted};
+/// use foldspace::session::{Keep, SnapshotPolicy};
+/// use foldspace::{Filter, NewSession, Registry, SessionError, Sessions, Subscription};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("demo"))?;
+///
+/// // Events as they come, from the first on.
+/// let mut started: Subscription = session.subscribe(1, Filter::of::<SessionStarted>().or::<ChildStarted>());
+/// assert_eq!(started.next_within(Duration::from_secs(1))?.unwrap().seq, 1);
+///
+/// let refused = sessions.create(NewSession::named("demo"));
+/// assert!(matches!(refused, Err(SessionError::NameTaken { .. })));
+/// assert_eq!(SnapshotPolicy::default().keep, Keep::All);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub mod session {
     pub use crate::engine::session::Session;
     pub use crate::engine::session::children::ForkOptions;
@@ -104,7 +238,54 @@ pub mod session {
     pub use crate::engine::subscription::{Filter, Subscription, Watcher};
 }
 
-/// Stores of events: the durable one, the one in memory, and what another one implements.
+/// Stores of events: the durable one, the one in memory, and the trait for others.
+///
+/// ```
+/// use foldspace::store::{
+///     Durability, EventBatch, Expected, FsckReport, GcReport, LocalStoreOptions, Pending, SessionEntry, SharedStore,
+/// };
+/// use foldspace::event::{Node, SystemClock, WriteFile, WriteMode};
+/// use foldspace::session::SnapshotPolicy;
+/// use foldspace::{EntryPath, EventStore, LocalStore, NewSession, Registry, SessionError, Sessions, StoreError};
+/// use std::sync::Arc;
+///
+/// # let directory = tempfile::tempdir()?;
+/// // Commits count as recorded when they are synced, or, faster, some 20 ms before.
+/// let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
+/// let store = Arc::new(SharedStore::open(directory.path(), options)?);
+/// let sessions = Sessions::new(
+///     Arc::clone(&store) as Arc<dyn EventStore>,
+///     Registry::standard(),
+///     Arc::new(SystemClock::default()),
+///     SnapshotPolicy::default(),
+/// )?;
+/// let session = sessions.create(NewSession::default())?;
+///
+/// // A commit may say at which position it belongs.
+/// let write = WriteFile {
+///     path: EntryPath::for_creation("a.txt")?,
+///     mode: WriteMode::Create,
+///     node: Node::file(b"", false),
+/// };
+/// let mut commit = session.commit().expecting(Expected::Exactly(1));
+/// commit.push(&write)?;
+/// let late = commit.clone();
+/// let pending: Pending = session.submit(commit)?;
+/// assert_eq!(pending.wait()?.last, 2);
+/// let refused = session.record(late);
+/// assert!(matches!(refused, Err(SessionError::Store(StoreError::Conflict { .. }))));
+///
+/// let entries: Vec<SessionEntry> = store.entries()?;
+/// let batch: EventBatch = store.read(entries[0].id, 1, 2, 1 << 20)?;
+/// assert_eq!(batch.events().count(), 2);
+///
+/// drop((session, sessions, store));
+/// let report: FsckReport = LocalStore::fsck(directory.path(), false)?;
+/// assert_eq!(report.commits, 2);
+/// let removed: GcReport = LocalStore::collect(directory.path(), false)?;
+/// assert_eq!(removed.commits, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub mod store {
     pub use crate::engine::bus::Bus;
     pub use crate::engine::commit::{
