@@ -35,6 +35,7 @@ mod tidy;
 fn process_entry() {
     let (work, orders) = rig::ordered();
     match work.as_str() {
+        "fill_overlay" => attacks::full::fill_overlay(&orders),
         "keep_warm" => sharing::warm::keep_until_killed(),
         "merge_or_rewind" => merge::killed::merge_or_rewind(&orders),
         _ => panic!("no process does {work}"),

@@ -245,12 +245,14 @@ fn files_make_no_circle() {
 }
 
 /// Rooms from below; one may name those before it.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 10] = [
     &["engine"],
     &["reducers", "backends"],
     &["tools"],
-    &["hub", "view"],
+    &["view"],
+    &["hub"],
     &["http", "mcp"],
+    &["terminal"],
     &["tui"],
     &["cli"],
     &["main"],

@@ -9,7 +9,7 @@ use foldspace::tools::CaptureBudget;
 use foldspace::{EntryPath, Recorded, ToolCall, WorkspaceSpec};
 use serde_json::json;
 
-use crate::rig::{Disk, Kind, Rig, walk};
+use crate::rig::{Disk, Kind, Rig, container, process, walk};
 
 /// Leaves no byte on a disk; returns the file that fills it, to be removed again.
 fn fill(disk: &Disk) -> PathBuf {
@@ -30,8 +30,8 @@ fn fill(disk: &Disk) -> PathBuf {
 fn on_a_small_disk(kind: Kind) -> Option<(Disk, Rig)> {
     let mut rig = Rig::new(kind)?;
     rig.close();
-    // What an engine binds it would not find there; the layers of an overlay only this process mounts.
-    let at = if kind == Kind::Host { rig.data().join("workspaces") } else { rig.cache().join("layers") };
+    // What an engine binds it would not find there; the layers of overlays only this process mounts.
+    let at = if kind == Kind::Host { rig.data().join("workspaces") } else { container::cache().join("layers") };
     let disk = Disk::over(&at, 8)?;
     rig.reopen();
     Some((disk, rig))
@@ -77,17 +77,41 @@ fn full_disk_on_host_fails_call_without_harm() {
     drop(disk);
 }
 
-#[test]
-fn full_disk_under_overlay_fails_call_without_harm() {
+/// Does a check in a process with a cache of its own: all overlays of a cache have their layers in one place.
+fn with_own_cache(check: &str) {
+    let cache = tempfile::tempdir().unwrap();
+    let output = process("fill_overlay", check).env("FOLDSPACE_CACHE", cache.path()).output().unwrap();
+    assert!(output.status.success(), "{check}: {output:?}");
+}
+
+/// Does the check that was ordered, on an overlay whose layers lie on a small disk.
+pub(crate) fn fill_overlay(check: &str) {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
-    what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
+    match check {
+        "writes" => what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig),
+        "command" => command_that_fills_the_disk_is_ended(&mut rig),
+        _ => files_that_can_t_come_back_come_back_later(&disk, &mut rig),
+    }
     rig.close();
     drop(disk);
 }
 
 #[test]
+fn full_disk_under_overlay_fails_call_without_harm() {
+    with_own_cache("writes");
+}
+
+#[test]
 fn disk_limit_kills_only_offending_command() {
-    let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
+    with_own_cache("command");
+}
+
+#[test]
+fn populate_on_full_overlay_succeeds_later() {
+    with_own_cache("populate");
+}
+
+fn command_that_fills_the_disk_is_ended(rig: &mut Rig) {
     let step = rig.sh("while :; do head -c 200k /dev/zero >> big; sleep 0.01; done");
     assert!(step.outcome.text.contains("the disk that holds the workspace has less than"), "{}", step.outcome.text);
     let results = step.of::<CommandResult>();
@@ -96,8 +120,6 @@ fn disk_limit_kills_only_offending_command() {
     // It says what to do, and that can be done.
     rig.ok("rm big && echo x > f");
     rig.verify();
-    rig.close();
-    drop(disk);
 }
 
 /// What came only halfway onto the disk is not taken for the files later.
@@ -124,14 +146,6 @@ fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
 #[test]
 fn populate_on_full_host_disk_succeeds_later() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
-    files_that_can_t_come_back_come_back_later(&disk, &mut rig);
-    rig.close();
-    drop(disk);
-}
-
-#[test]
-fn populate_on_full_overlay_succeeds_later() {
-    let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     files_that_can_t_come_back_come_back_later(&disk, &mut rig);
     rig.close();
     drop(disk);

@@ -4,7 +4,7 @@ mod confinement;
 mod container;
 mod engine;
 mod escape;
-mod full;
+pub(crate) mod full;
 mod hunger;
 mod import;
 mod leftovers;

@@ -114,17 +114,16 @@ fn remove_takes_session_and_files_or_neither() {
     program.printed(&["run", &script, "--backend", "host"]);
     let place = program.data().join("workspaces");
     let own = std::fs::read_dir(&place).unwrap().next().unwrap().unwrap().path();
-    // What is no directory can't be removed as one.
-    std::fs::rename(&own, program.path("aside")).unwrap();
-    std::fs::write(&own, "").unwrap();
+    // A directory that something is mounted on can't be removed.
+    std::fs::create_dir_all(own.join("files")).unwrap();
+    let Some(disk) = crate::rig::Disk::over(&own.join("files"), 1) else { return };
     assert_snapshot!(program.run(&["remove", "s", "--yes"]), @"
-    error: the host workspace failed: can't remove [dir]/data/workspaces/[session]: Not a directory (os error 20)
+    error: the host workspace failed: cannot remove [dir]/data/workspaces/[session]: Device or resource busy (os error 16)
     hint: `foldspace doctor` tells what works here
     [exit 6]
     ");
     assert!(program.printed(&["sessions"]).contains('s'));
-    std::fs::remove_file(&own).unwrap();
-    std::fs::rename(program.path("aside"), &own).unwrap();
+    drop(disk);
     program.printed(&["remove", "s", "--yes"]);
     assert!(!own.exists());
     std::fs::create_dir(&own).unwrap();

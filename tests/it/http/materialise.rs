@@ -86,8 +86,8 @@ async fn materialise_client_that_goes_ends_the_stream() {
     use http_body_util::BodyExt;
     let server = Server::begin().await;
     server.session("demo").await;
-    let content = "0123456789abcdef".repeat(6_000);
-    for number in 0..40 {
+    let content = "0123456789abcdef".repeat(2_500);
+    for number in 0..100 {
         let params = json!({ "file_path": format!("{number}.txt"), "content": format!("{number}{content}") });
         let call = json!({ "tool": "write_file", "params": params });
         assert_eq!(server.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await.json()["status"], "ok");
@@ -100,6 +100,6 @@ async fn materialise_client_that_goes_ends_the_stream() {
     drop(body);
     // The workspace can be closed, and the next one gets all of it.
     let whole = tokio::time::timeout(PATIENCE, archive(&server, "demo", None)).await.unwrap();
-    assert_eq!(unpacked(&whole.body).len(), 40);
+    assert_eq!(unpacked(&whole.body).len(), 100);
     assert_eq!(server.ask("DELETE", "/v1/sessions/demo", None).await.status, 204);
 }

@@ -1,6 +1,6 @@
 //! A session with a workspace of any kind, whose files are looked at without the library after each call.
 
-mod container;
+pub(crate) mod container;
 mod failing;
 mod family;
 mod processes;
