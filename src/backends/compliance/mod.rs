@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use foldspace::compliance::{Means, check_shell, check_workspace};
+//! use foldspace::backends::compliance::{Means, check_shell, check_workspace};
 //! use foldspace::{HostWorkspace, Workspace, backends::HostOptions};
 //!
 //! # async fn checked() -> Result<(), Box<dyn std::error::Error>> {
