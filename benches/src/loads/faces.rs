@@ -239,6 +239,10 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         let ratio = if at == 0 { 1.0 } else { middles[at] / limit };
         one.row([name.to_owned(), middle, number(part(0.9)), number(part(0.99)), number(ratio)]);
     }
+    Ok(vec![one, at_once(size, &mut sockets)?])
+}
+
+fn at_once(size: Size, sockets: &mut Sockets) -> Result<Table> {
     let title = format!("faces: {CONNECTIONS} connections at once, clients on the same cores (target: 5,000 calls/s)");
     let mut many = Table::new(title, &["what", "answers/s", "p50 us", "p99 us", "of the limit"]);
     let (mut rates, mut all): ([Vec<f64>; 2], [Vec<Duration>; 2]) = Default::default();
@@ -256,5 +260,5 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         let mut part = |part| number(quantile(&mut all[at], part).map_or(f64::NAN, micros));
         many.row([name.to_owned(), told, part(0.5), part(0.99), number(rate / limit)]);
     }
-    Ok(vec![one, many])
+    Ok(many)
 }

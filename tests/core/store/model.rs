@@ -152,11 +152,8 @@ impl Pair {
             }
             Operation::Settle => self.local().settle().unwrap(),
             Operation::PutSnapshot { session: number, part, size } => {
-                let slice = |name: &str, size| EncodedSlice {
-                    name: name.into(),
-                    version: 3,
-                    blocks: vec![Random(part).bytes(size).into(), Random(part + 9).bytes(7).into()],
-                };
+                let blocks = |size| vec![Random(part).bytes(size).into(), Random(part + 9).bytes(7).into()];
+                let slice = |name: &str, size| EncodedSlice { name: name.into(), version: 3, blocks: blocks(size) };
                 let seq = self.head(number) * part / 4;
                 let slices = vec![slice("A", size), slice("B", size / 2)];
                 let snapshot = Snapshot { session: session(number), seq, time: Timestamp(3), unreadable: part, slices };

@@ -19,20 +19,10 @@ fn check(answer: &Answer, kind: &str, what: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn http_wrong_values_are_refused() {
-    let served = Server::begin().await;
-    served.session("demo").await;
-    served.write("demo", "a.txt").await;
-    served.write("demo", "b.txt").await;
-    // All of it is right but for that field.
-    let broken = |field: &str, value: Value| {
-        let mut body = json!({ "command": "test ! -e b.txt", "auto_confirm": true });
-        body[field] = value;
-        body
-    };
+/// Bodies with one mistake each: the kind of problem, the path, the body.
+fn wrong_bodies() -> Vec<(&'static str, &'static str, Value)> {
     let long = "x".repeat(5000);
-    let bodies: &[(&str, &str, Value)] = &[
+    vec![
         ("unusable", "", json!({ "name": "../x" })),
         ("unusable", "", json!({ "name": "" })),
         ("unusable", "", json!({ "name": long })),
@@ -78,11 +68,26 @@ async fn http_wrong_values_are_refused() {
         ("unusable", "/demo/bisect", broken("timeout_seconds", json!(0.01))),
         ("unusable", "/demo/bisect", broken("timeout_seconds", json!(601))),
         ("unusable", "/demo/bisect", json!({ "command": "" })),
-    ];
+    ]
+}
+
+/// A body that is right but for that field.
+fn broken(field: &str, value: Value) -> Value {
+    let mut body = json!({ "command": "test ! -e b.txt", "auto_confirm": true });
+    body[field] = value;
+    body
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_wrong_values_are_refused() {
+    let served = Server::begin().await;
+    served.session("demo").await;
+    served.write("demo", "a.txt").await;
+    served.write("demo", "b.txt").await;
     let events = async || served.ask("GET", "/v1/sessions/demo", None).await.json()["events"].clone();
     let before = events().await;
-    for (kind, path, body) in bodies {
-        check(&served.ask("POST", &format!("/v1/sessions{path}"), Some(body)).await, kind, &format!("{path} {body}"));
+    for (kind, path, body) in wrong_bodies() {
+        check(&served.ask("POST", &format!("/v1/sessions{path}"), Some(&body)).await, kind, &format!("{path} {body}"));
     }
     assert_eq!(served.ask("GET", "/v1/sessions", None).await.json().as_array().unwrap().len(), 1, "nothing came of it");
     assert_eq!(events().await, before, "nothing was recorded");

@@ -1,7 +1,7 @@
 //! Relatives that work in turns, at random, against a plain model.
 
 use foldspace::event::{DeleteEntry, Isolation, WriteFile};
-use foldspace::{ForkOptions, ToolRunner, WorkspaceSpec};
+use foldspace::{ForkOptions, Session, ToolRunner, WorkspaceSpec};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -96,6 +96,42 @@ impl Relative {
     }
 }
 
+/// Changes a member's files.
+fn change(family: &Family, member: &mut Relative, operation: &Operation) {
+    let mut files = member.now();
+    match *operation {
+        Operation::Write { file, text, .. } => {
+            let (path, text) = (format!("d/{file}"), text.to_string());
+            if files.remove(&path).is_some() {
+                assert!(family.call(member.dispatcher(), "rm", json!({ "path": path })).is_ok());
+                member.went_on(&files);
+            }
+            family.write(member.dispatcher(), &path, &text);
+            files.insert(path, text);
+        }
+        Operation::Remove { file, .. } => {
+            let path = format!("d/{file}");
+            let removed = family.call(member.dispatcher(), "rm", json!({ "path": path }));
+            assert_eq!(removed.is_ok(), files.remove(&path).is_some());
+        }
+        Operation::Move { from, to, .. } if family.has_shell() && from != to => {
+            let (from, to) = (format!("d/{from}"), format!("d/{to}"));
+            let Some(text) = files.remove(&from) else { return };
+            files.insert(to.clone(), text);
+            family.sh(member.dispatcher(), &format!("mv {from} {to}"));
+        }
+        _ => return,
+    }
+    member.went_on(&files);
+}
+
+/// Closes a member's workspace.
+fn close(member: &mut Relative) -> Session {
+    let dispatcher = member.dispatcher.take().unwrap();
+    dispatcher.close().unwrap();
+    dispatcher.session().clone()
+}
+
 fn run(spec: WorkspaceSpec, operations: &[Operation]) {
     let family = Family::new(spec);
     let mut members = vec![Relative::begun(family.founder(), Vec::new())];
@@ -111,32 +147,11 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
         };
         let is_alone = members.len() == 1;
         let member = &mut members[at];
-        let mut files = member.now();
+        let files = member.now();
         match *operation {
-            Operation::Write { file, text, .. } => {
-                let (path, text) = (format!("d/{file}"), text.to_string());
-                if files.remove(&path).is_some() {
-                    assert!(family.call(member.dispatcher(), "rm", json!({ "path": path })).is_ok());
-                    member.went_on(&files);
-                }
-                family.write(member.dispatcher(), &path, &text);
-                files.insert(path, text);
-                member.went_on(&files);
+            Operation::Write { .. } | Operation::Remove { .. } | Operation::Move { .. } => {
+                change(&family, member, operation);
             }
-            Operation::Remove { file, .. } => {
-                let path = format!("d/{file}");
-                let removed = family.call(member.dispatcher(), "rm", json!({ "path": path }));
-                assert_eq!(removed.is_ok(), files.remove(&path).is_some());
-                member.went_on(&files);
-            }
-            Operation::Move { from, to, .. } if family.has_shell() && from != to => {
-                let (from, to) = (format!("d/{from}"), format!("d/{to}"));
-                let Some(text) = files.remove(&from) else { continue };
-                files.insert(to.clone(), text);
-                family.sh(member.dispatcher(), &format!("mv {from} {to}"));
-                member.went_on(&files);
-            }
-            Operation::Move { .. } => {}
             Operation::Fork { back, .. } => {
                 let head = member.moments.len() as u64;
                 let seq = head.saturating_sub(back).max(1);
@@ -152,39 +167,35 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
                 members.push(Relative::begun(child, Vec::new()));
             }
             Operation::Leave { .. } if !is_alone => {
-                let mut member = members.swap_remove(at);
-                let dispatcher = member.dispatcher.take().unwrap();
-                dispatcher.close().unwrap();
-                let session = dispatcher.session().clone();
-                drop(dispatcher);
+                let session = close(&mut members.swap_remove(at));
                 let spec = WorkspaceSpec::of_session(session.started().unwrap()).unwrap();
                 spec.remove(session.id(), family.path()).unwrap();
                 family.sessions.remove(session.id()).unwrap();
             }
             Operation::Leave { .. } => {}
             Operation::Reopen { .. } => {
-                let dispatcher = member.dispatcher.take().unwrap();
-                dispatcher.close().unwrap();
-                let session = dispatcher.session().clone();
-                drop(dispatcher);
+                let session = close(member);
                 session.forget_states();
                 member.dispatcher = Some(family.open(&session));
                 member.went_on(&files);
             }
         }
     }
-    for member in &mut members {
-        let files = member.now();
-        assert_eq!(family.texts(member.dispatcher()), files);
-        member.went_on(&files);
-        let session = member.dispatcher().session();
-        session.forget_states();
-        for (seq, moment) in (1..).zip(&member.moments) {
-            assert_eq!(&texts_at(session, seq), moment, "{} at {seq}", session.name());
-        }
-        member.dispatcher().close().unwrap();
-    }
+    members.iter_mut().for_each(|member| check(&family, member));
     family.verify();
+}
+
+/// Checks each moment of a member's history.
+fn check(family: &Family, member: &mut Relative) {
+    let files = member.now();
+    assert_eq!(family.texts(member.dispatcher()), files);
+    member.went_on(&files);
+    let session = member.dispatcher().session();
+    session.forget_states();
+    for (seq, moment) in (1..).zip(&member.moments) {
+        assert_eq!(&texts_at(session, seq), moment, "{} at {seq}", session.name());
+    }
+    member.dispatcher().close().unwrap();
 }
 
 proptest! {
