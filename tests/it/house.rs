@@ -124,6 +124,31 @@ fn no_file_is_too_long() {
     }
 }
 
+/// Lines of a function, from its name to its closing brace.
+const FUNCTION_MAX: usize = 60;
+
+#[test]
+fn no_function_is_too_long() {
+    let is_function = |line: &str| line.trim_start().starts_with("fn ") || line.contains(" fn ");
+    let mut long = Vec::new();
+    for folder in ["src", "runner", "tests", "examples", "benches"] {
+        for file in files(folder, ".rs") {
+            let text = text(&file);
+            let lines: Vec<&str> = text.lines().collect();
+            let begins =
+                |line: &&str| is_function(line) && !line.trim_start().starts_with("//") && line.ends_with(['{', '(']);
+            for (at, line) in lines.iter().enumerate().filter(|(_, line)| begins(line)) {
+                let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+                let length = lines[at..].iter().position(|line| *line == end).map_or(0, |last| last + 1);
+                if length > FUNCTION_MAX {
+                    long.push(format!("{}:{} has {length} lines", file.display(), at + 1));
+                }
+            }
+        }
+    }
+    assert!(long.is_empty(), "{long:#?}");
+}
+
 #[test]
 fn no_file_is_forgotten() {
     for folder in ["src", "runner", "tests/it"] {

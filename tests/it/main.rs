@@ -27,6 +27,7 @@ mod rewind;
 mod rig;
 mod rootless;
 mod sharing;
+mod skips;
 mod tidy;
 
 /// Does the work of a process that a test has started; no test itself.

@@ -83,8 +83,8 @@ fn blame_after_rewind_names_the_first_writer() {
     assert_eq!((&last["cause"], &last["to"]), (&json!("rewind"), &json!(11)));
 }
 
-#[test]
-fn blame_after_merge_names_the_child_agent() {
+/// A project with changes that a child and its child made, merged.
+fn with_merges() -> Program {
     let program = Program::with_project();
     program.printed(&["clone", "w", "--name", "kid"]);
     program.printed(&["clone", "kid", "--name", "grandkid"]);
@@ -93,6 +93,12 @@ fn blame_after_merge_names_the_child_agent() {
     program.printed(&["exec", "kid", "--sh", "--", "sed -i s/drei/trois/ c.txt; echo new > n.txt"]);
     program.printed(&["exec", "w", "--agent", "ed", "--sh", "--", "sed -i s/one/eins/ c.txt"]);
     program.printed(&["merge", "kid"]);
+    program
+}
+
+#[test]
+fn blame_after_merge_names_the_child_agent() {
+    let program = with_merges();
     assert_snapshot!(program.run(&["blame", "w", "c.txt"]), @"
              37  #34 shell_execute  ed    [time]  1  eins
              31  #27 shell_execute  -     [time]  2  zwei
@@ -120,6 +126,11 @@ fn blame_after_merge_names_the_child_agent() {
              40  [time]  merge kid@41       -     changed  20 B -> 25 B  /c.txt
     [exit 0]
     ");
+}
+
+#[test]
+fn blame_json_after_merge_names_sessions() {
+    let program = with_merges();
     let all = program.json(&["history", "w", "/", "--follow-merges"]);
     let paths = |name: &str| {
         let of = all.as_array().unwrap().iter().filter(|change| change["session_name"] == name);
@@ -144,8 +155,11 @@ fn blame_after_merge_names_the_child_agent() {
         (&json!("kid"), &program.json(&["history", "kid", "n.txt"])[0]["seq"])
     );
     assert_eq!(merged["child_id"], change(2)["session"]);
+}
 
-    // The past of who is gone may be gone: then its merge is all that is known.
+#[test]
+fn blame_after_removal_of_child_names_the_merge() {
+    let program = with_merges();
     program.printed(&["remove", "grandkid", "--yes"]);
     assert_snapshot!(program.run(&["blame", "w", "deep.txt"]), @"
     kid@37  merge grandkid@39 (removed)  -  [time]  1  deep
@@ -224,6 +238,20 @@ fn history_of_path_follows_renames() {
     30  [time]  #27 shell_execute  -  deleted          13 B  /lib/main.rs (with /lib)
     [exit 0]
     ");
+    assert_snapshot!(program.run(&["history", "w", "nothing"]), @"
+    error: there was no /nothing at any moment up to position 32
+    hint: `foldspace ls SESSION -R` lists the files
+    [exit 3]
+    ");
+    let all = program.json(&["history", "w", "/"]);
+    let paths: Vec<_> = all.as_array().unwrap().iter().map(|change| change["path"].as_str().unwrap()).collect();
+    assert!(["a.txt", "d/b.txt", "bin", "link", "src/main.rs", "lib/main.rs"].iter().all(|path| paths.contains(path)));
+    assert!(program.run(&["history", "w", "a.txt", "--at", "0"]).ends_with("[exit 3]"));
+}
+
+#[test]
+fn history_patch_shows_each_change() {
+    let program = Program::with_project();
     assert_snapshot!(program.run(&["history", "w", "d/b.txt", "--patch"]), @"
     6  [time]  #5 write_file  -  created  14 B  /a.txt
     diff --git a/a.txt b/a.txt
@@ -259,17 +287,8 @@ fn history_of_path_follows_renames() {
     +four
     [exit 0]
     ");
-    assert_snapshot!(program.run(&["history", "w", "nothing"]), @"
-    error: there was no /nothing at any moment up to position 32
-    hint: `foldspace ls SESSION -R` lists the files
-    [exit 3]
-    ");
-    let all = program.json(&["history", "w", "/"]);
-    let paths: Vec<_> = all.as_array().unwrap().iter().map(|change| change["path"].as_str().unwrap()).collect();
-    assert!(["a.txt", "d/b.txt", "bin", "link", "src/main.rs", "lib/main.rs"].iter().all(|path| paths.contains(path)));
     let patched = program.json(&["history", "w", "a.txt", "-p"]);
     assert!(patched[1]["patch"].as_str().unwrap().contains("\n-two\n+zwei\n"), "{patched}");
-    assert!(program.run(&["history", "w", "a.txt", "--at", "0"]).ends_with("[exit 3]"));
 }
 
 #[test]

@@ -94,6 +94,11 @@ fn diff_shows_every_kind_of_change() {
     new mode 100755
     [exit 0]
     ");
+}
+
+#[test]
+fn diff_stat_and_ls_show_every_kind_of_entry() {
+    let program = odd_world();
     assert_snapshot!(program.run(&["diff", "odd", "6..", "--stat"]), @r"
     changed  blob                 binary
     added    caf\xe9/\x1b[2J\x0a  +1 -0

@@ -137,6 +137,11 @@ fn show_prints_a_call_and_an_event() {
     -three
     [exit 0]
     ");
+}
+
+#[test]
+fn show_of_failed_call_prints_its_message() {
+    let program = Program::with_story();
     assert_snapshot!(program.run(&["show", "story", "11"]), @"
     call 11  read_file
       status  error in [duration]
@@ -212,7 +217,7 @@ fn state_lists_and_shows_slices() {
 }
 
 #[test]
-fn ls_cat_and_grep_read_files() {
+fn ls_and_cat_read_files_of_any_moment() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["ls", "story"]), @"
     src/
@@ -248,6 +253,11 @@ fn ls_cat_and_grep_read_files() {
     error: path "../src": `.` and `..` are not allowed; give the path from the workspace root
     [exit 2]
     "#);
+}
+
+#[test]
+fn grep_and_stat_read_files_of_any_moment() {
+    let program = Program::with_story();
     assert_snapshot!(program.run(&["grep", "story", "MAIN|e", "--at", "@10", "-i"]), @"
     a.txt:1:one
     a.txt:2:zwei

@@ -182,6 +182,44 @@ fn collector() -> (String, Arc<Mutex<Vec<u8>>>) {
     (url, sent)
 }
 
+/// Reads a file that is not there, over MCP and HTTP, as a part of a trace.
+fn call_over_mcp(program: &Program, address: &str, parent: &str) {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "tracing", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "traceparent": parent,
+    });
+    let params = json!({ "name": "read_file", "arguments": { "file_path": "none" }, "_meta": meta });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let token = std::fs::read_to_string(program.data().join("http.token")).unwrap();
+    let headers = format!(
+        "authorization: Bearer {}\r\naccept: application/json, text/event-stream\r\n\
+         mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: read_file\r\n",
+        token.trim()
+    );
+    let stream = std::net::TcpStream::connect(address).unwrap();
+    let (status, answer) = asked(stream, "POST", "/mcp", Some(&message), &headers);
+    assert_eq!(status, 200, "{answer}");
+}
+
+/// Lists files over MCP by a process of its own, as a part of a trace.
+fn call_beside(program: &Program, parent: &str) {
+    let input = [
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ls", "arguments": {},
+            "_meta": { "traceparent": parent } } }),
+    ];
+    let mut client = program.command(&["mcp", "--session", "demo"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines: String = input.iter().map(|message| format!("{message}\n")).collect();
+    client.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = client.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"entries\":[]"), "{output:?}");
+}
+
 #[test]
 fn serve_exports_each_call_as_span_of_caller_trace() {
     let program = Program::new();
@@ -201,37 +239,9 @@ fn serve_exports_each_call_as_span_of_caller_trace() {
     call(&format!("traceparent: {}\r\ntracestate: vendor=one\r\n", within(0xa1, "01")));
     call(&format!("traceparent: {}\r\n", within(0xa2, "00")));
     call("traceparent: nothing of the kind\r\n");
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "tracing", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "traceparent": within(0xa3, "01"),
-    });
-    let params = json!({ "name": "read_file", "arguments": { "file_path": "none" }, "_meta": meta });
-    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    let token = std::fs::read_to_string(program.data().join("http.token")).unwrap();
-    let headers = format!(
-        "authorization: Bearer {}\r\naccept: application/json, text/event-stream\r\n\
-         mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: read_file\r\n",
-        token.trim()
-    );
-    let stream = std::net::TcpStream::connect(&address).unwrap();
-    let (status, answer) = asked(stream, "POST", "/mcp", Some(&message), &headers);
-    assert_eq!(status, 200, "{answer}");
+    call_over_mcp(&program, &address, &within(0xa3, "01"));
     // Of a process without a collector, for the session that the server has.
-    let input = [
-        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "protocolVersion": "2025-06-18",
-            "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } }),
-        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ls", "arguments": {},
-            "_meta": { "traceparent": within(0xa4, "01") } } }),
-    ];
-    let mut client = program.command(&["mcp", "--session", "demo"]);
-    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let lines: String = input.iter().map(|message| format!("{message}\n")).collect();
-    client.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    let output = client.wait_with_output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("\"entries\":[]"), "{output:?}");
+    call_beside(&program, &within(0xa4, "01"));
     let figures = serving.ask("GET", "/metrics", None).1;
     for (tool, status, count) in [("glob", "ok", 4), ("ls", "ok", 1), ("read_file", "error", 1)] {
         let line = format!("foldspace_tool_call_duration_seconds_count{{tool=\"{tool}\",status=\"{status}\"}} {count}");
