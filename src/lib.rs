@@ -52,6 +52,73 @@ pub mod reducers;
 mod simulation;
 #[cfg(test)]
 mod testing;
+/// Tools and the runner that records their calls; what can be done with a recorded run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use foldspace::event::Isolation;
+/// use foldspace::reducers::MergeChoices;
+/// use foldspace::tools::{
+///     AllowedRoots, BisectFound, CallReport, CallVerdict, Forker, Materialised, MergeOutcome, MergeReport, Predicate,
+///     RerunReport, RerunWorkspace, RewindOptions, Rewound, Scratch, ScriptedCall, WhatIf, WorkspaceError, bisect_slices,
+///     materialise, merge_child,
+/// };
+/// use foldspace::{
+///     ForkOptions, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolOutcome, ToolRunner, Tools,
+///     WorkspaceSpec,
+/// };
+/// use serde_json::json;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+/// # runtime.block_on(async {
+/// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("lead"))?;
+/// let lead = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?;
+/// let write = |path: &str| ToolCall::new("write_file", json!({ "file_path": path, "content": "text\n" }));
+/// let first: ToolOutcome = lead.call(write("a.txt")).await?;
+///
+/// // A child works in a fork; its changes come back by a merge.
+/// let forker = Forker { sessions: sessions.clone(), home: directory.path().into(), roots: AllowedRoots::default() };
+/// let child = forker.start(&lead, ForkOptions::new(Isolation::Fork)).await?;
+/// child.call(write("b.txt")).await?;
+/// let merged: MergeReport = merge_child(&lead, child.session(), &MergeChoices::default()).await?;
+/// assert_eq!((merged.outcome, merged.merged.len()), (MergeOutcome::Merged, 1));
+/// let itself = merge_child(&lead, &session, &MergeChoices::default()).await;
+/// assert!(matches!(itself, Err(WorkspaceError::Itself(_))));
+///
+/// // The first position at which something holds.
+/// let holds = Predicate::parse("VirtualFileSystem./b.txt exists", sessions.registry())?;
+/// let (BisectFound { bad, .. }, _) = bisect_slices(&session, &holds, first.call, session.head()?)?;
+/// assert_eq!(bad, [merged.seq.unwrap() + 1]);
+///
+/// // Files and state go back together; the rewind is an event, too.
+/// let rewound: Rewound = lead.rewind(first.finished, RewindOptions::default()).await?;
+/// assert_eq!(rewound.changes.len(), 1);
+///
+/// // The run again, with another call at its beginning.
+/// let scratch = Scratch::begin(Registry::standard(), &WorkspaceSpec::Memory, "again")?;
+/// let fresh = RerunWorkspace {
+///     session: scratch.session().clone(),
+///     workspace: scratch.workspace().clone(),
+///     tools: Tools::standard().into(),
+///     rules: Default::default(),
+///     cancel: Default::default(),
+/// };
+/// let params = json!({ "file_path": "a.txt", "content": "other\n" });
+/// let script = vec![ScriptedCall { tool: "write_file".to_owned(), params, agent: String::new() }];
+/// let report: RerunReport = WhatIf::of(&session, first.call - 1, script).run(fresh, &mut |_| {}).await?;
+/// let diverged = |call: &&CallReport| matches!(call.verdict, CallVerdict::Diverged { .. });
+/// assert_eq!(report.calls.iter().filter(diverged).count(), 1);
+///
+/// // The files of any position, in a directory.
+/// let target = directory.path().join("files");
+/// let written: Materialised = materialise(&session, &session.state_at(first.finished)?, &target)?;
+/// assert_eq!((written.entries, std::fs::read(target.join("a.txt"))?), (1, b"text\n".to_vec()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[cfg(feature = "tools")]
 pub mod tools;
 #[cfg(feature = "tools")]
