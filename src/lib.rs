@@ -36,16 +36,137 @@
 //! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
 //! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
 
+/// Workspaces and shells, and the traits for others.
+///
+/// ```
+/// use foldspace::backends::{
+///     BackendError, ChangeDetector, DirtyPath, FileChange, HostOptions, Observed, Shell, ShellCommand, ShellResult,
+///     unwatched,
+/// };
+/// use foldspace::event::Node;
+/// use foldspace::{EntryPath, HostWorkspace, Workspace};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+/// # runtime.block_on(async {
+/// let workspace = HostWorkspace::open(&directory.path().join("files"), &HostOptions::default())?;
+/// let disk: &dyn ChangeDetector = workspace.capture().unwrap();
+/// disk.adopt()?;
+///
+/// // The tool runner applies changes; all or none.
+/// let path = EntryPath::for_creation("a.txt")?;
+/// let (node, bytes) = (Node::file(b"hello", false), "hello".into());
+/// workspace.apply(&[FileChange::Write { path: path.clone(), node, bytes, modified: None }])?;
+/// assert_eq!(disk.dirty()?, []);
+///
+/// // A scan finds the changes of a command.
+/// let shell = workspace.shell().unwrap();
+/// let command = ShellCommand::shell("cat a.txt; echo more >> b.txt");
+/// let result: ShellResult = shell.execute(command, unwatched(), Default::default()).await?;
+/// assert_eq!((result.exit_code, result.stdout.text(80)), (0, ("hello".to_owned(), false)));
+/// let found = EntryPath::lookup("b.txt")?;
+/// assert!(disk.dirty()?.contains(&DirtyPath::Entry(found.clone())));
+/// assert_eq!(disk.observe(&found)?, Some(Observed::File { size: 5, executable: false }));
+/// disk.mark_clean()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[cfg(feature = "tools")]
 pub mod backends;
 #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 mod engine;
+/// The HTTP API: a server, and a client on a unix socket.
+///
+/// ```
+/// use std::time::Duration;
+/// use foldspace::http::{
+///     CallRequest, CallResponse, ClientError, HttpClient, HttpFace, HttpOptions, HttpServer, ServerLimits, bind_unix,
+/// };
+/// use foldspace::hub::HubOptions;
+/// use foldspace::{Hub, Registry, Sessions};
+/// use serde_json::{Value, json};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+/// # runtime.block_on(async {
+/// let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));
+/// let face = HttpFace::new(hub);
+/// let server = HttpServer::new(ServerLimits::default());
+/// let path = directory.path().join("socket");
+/// let (listener, router, serving) = (bind_unix(&path)?, face.router(HttpOptions::default()), server.clone());
+/// tokio::spawn(async move { serving.serve_unix(listener, router).await });
+///
+/// let client = HttpClient::at(&path);
+/// let session: Value = client.post("/v1/sessions", &json!({ "name": "demo" })).await?;
+/// let call = json!({ "tool": "write_file", "params": { "file_path": "a.txt", "content": "hi" } });
+/// let call: CallRequest = serde_json::from_value(call)?;
+/// let done: CallResponse = client.call("demo", &call, |_event| ()).await?;
+/// assert_eq!((session["name"].as_str(), &*done.status), (Some("demo"), "ok"));
+/// let absent = client.get::<Value>("/v1/sessions/other").await;
+/// assert!(matches!(absent, Err(ClientError::Refused(problem)) if problem.status == 404));
+///
+/// face.end();
+/// server.stop(Duration::from_secs(1)).await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "tools")]
 pub mod hub;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+/// The slices that every session has, and general reducers for events of one's own.
+///
+/// ```
+/// use std::sync::Arc;
+/// use foldspace::backends::HostOptions;
+/// use foldspace::reducers::{
+///     CallEntry, Change, Children, CommandEntry, Commands, Entry, Merges, Mounts, PodmanWorkspace, ToolCalls, Usage,
+/// };
+/// use foldspace::tools::{CommandPolicy, ShellRules};
+/// use foldspace::{EntryPath, HostWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools};
+/// use foldspace::{State, VirtualFileSystem};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+/// # runtime.block_on(async {
+/// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("demo"))?;
+/// let workspace = HostWorkspace::open(&directory.path().join("files"), &HostOptions::default())?;
+/// let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+/// let rules = ShellRules { policy, ..ShellRules::default() };
+/// let tools = ToolRunner::with_rules(session.clone(), Tools::standard(), Arc::new(workspace), rules)?;
+/// let params = serde_json::json!({ "command": "echo hello > a.txt" });
+/// let outcome = tools.call(ToolCall::new("shell_execute", params)).await?;
+/// let state: State = session.state()?;
+///
+/// // The files, also those that commands wrote.
+/// let files: &VirtualFileSystem = state.slice().unwrap();
+/// let entry: &Entry = files.get(&EntryPath::lookup("a.txt")?).unwrap();
+/// assert_eq!((entry.size(), entry.version), (6, 1));
+/// let before = session.state_at(outcome.call)?;
+/// let changes: Vec<Change> = VirtualFileSystem::of(&before).diff(files);
+/// assert_eq!(changes.len(), 1);
+///
+/// // The calls, their commands, and totals.
+/// let call: &CallEntry = state.slice::<ToolCalls>().unwrap().get(outcome.call).unwrap();
+/// assert_eq!(&*call.tool, "shell_execute");
+/// let command: &CommandEntry = state.slice::<Commands>().unwrap().recent().next().unwrap();
+/// assert_eq!(command.exit_code, 0);
+/// assert_eq!(state.slice::<Usage>().unwrap().calls, 1);
+///
+/// // Nothing was mounted, forked or merged, and no container ran.
+/// assert_eq!(state.slice::<Mounts>().unwrap().iter().count(), 0);
+/// assert_eq!(state.slice::<Children>().unwrap().iter().count(), 0);
+/// assert!(state.slice::<Merges>().unwrap().last_merge(session.id()).is_none());
+/// assert!(!state.slice::<PodmanWorkspace>().unwrap().running);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 pub mod reducers;
 #[cfg(all(test, feature = "tools"))]
