@@ -1,8 +1,8 @@
 //! The program: arguments in, exit code out.
 
 mod cli;
-#[cfg(feature = "tui")]
 mod terminal;
+#[cfg(feature = "tui")]
 mod tui;
 
 #[global_allocator]
