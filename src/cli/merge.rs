@@ -117,7 +117,8 @@ impl Merge {
         let _lease = match parent.lease() {
             Ok(lease) => lease,
             Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                return Ok(OverHttp.merge(&holder, &session, child, choices).await?);
+                let forward: &dyn Forward = &OverHttp;
+                return Ok(forward.merge(&holder, &session, child, choices).await?);
             }
             Err(error) => return Err(error.into()),
         };

@@ -60,7 +60,8 @@ impl Rewind {
         let rewound = match found.session.lease() {
             Ok(_lease) => here(globals, &found.session, to, options)?,
             Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                super::block_on(OverHttp.rewind(&holder, &found.session, to, options))?.map(Ok)?
+                let forward: &dyn Forward = &OverHttp;
+                super::block_on(forward.rewind(&holder, &found.session, to, options))?.map(Ok)?
             }
             Err(error) => return Err(error.into()),
         };

@@ -2,49 +2,46 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// The room of one way in.
+use crate::engine::lock::lock;
+
+/// Room for the connections of one listener.
 ///
-/// A new connection is always taken, so that a client can show the token. Where strangers have taken their share, the
-/// oldest of them makes room.
+/// Every new connection is accepted, so that a client can show the token. When strangers have taken their share, the
+/// oldest is closed.
 pub(super) struct ConnectionShare {
     places: Arc<Semaphore>,
     strangers_max: usize,
     strangers: Mutex<VecDeque<Weak<Admission>>>,
 }
 
-/// A connection that was let in.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     is_known: AtomicBool,
-    /// It has to make room.
+    /// Closes the connection, to make room.
     pub(super) over: CancellationToken,
 }
 
 impl Admission {
-    /// Notes that its client has shown the token.
     pub(super) fn note_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 }
 
 impl ConnectionShare {
-    /// Room for so many connections; three quarters of it is for strangers, too.
     pub(super) fn new(connections: usize) -> Self {
         let strangers_max = (connections / 4 * 3).max(1);
         Self { places: Arc::new(Semaphore::new(connections)), strangers_max, strangers: Mutex::default() }
     }
 
-    /// Lets a connection in whose client is known beforehand.
     pub(super) async fn admit_known(&self) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
         (Arc::default(), self.place().await)
     }
 
-    /// Lets a connection in whose client has shown no token yet.
     pub(super) async fn admit_stranger(&self) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
         let admission = Arc::new(Admission::default());
         self.make_room(Arc::downgrade(&admission));
@@ -53,7 +50,7 @@ impl ConnectionShare {
     }
 
     fn make_room(&self, newest: Weak<Admission>) {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut strangers = lock(&self.strangers);
         let is_stranger = |known: &Admission| !known.is_known.load(Ordering::Relaxed) && !known.over.is_cancelled();
         strangers.retain(|known| known.upgrade().is_some_and(|known| is_stranger(&known)));
         if (strangers.len() >= self.strangers_max || self.places.available_permits() == 0)

@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::extract::{Body, Path, accepts, trace_of};
-use super::frames::EVENTS;
+use super::HttpFace;
 use super::problem::{HttpProblem, ProblemKind};
-use super::{HttpFace, stream};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::Seq;
 use crate::hub::{HubError, OpenSession};
@@ -24,7 +19,10 @@ pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Bytes that a call may ask to have kept: they are in memory together.
 pub(super) const KEPT_MAX: u64 = 4 << 30;
 
-/// A tool call that is to be made.
+/// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events: `begun`
+/// `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only of a call that was taken
+/// back), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`,
+/// or `problem`. A client that goes away takes its call back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallRequest {
@@ -87,7 +85,6 @@ impl From<ToolOutcome> for CallResponse {
 }
 
 impl CallRequest {
-    /// The call, or what is wrong with it.
     pub(super) fn call(&mut self) -> Result<ToolCall, HttpProblem> {
         let unusable = |detail: String| Err(HttpProblem::new(ProblemKind::Unusable, detail));
         let seconds = self.timeout_seconds;
@@ -107,7 +104,6 @@ impl CallRequest {
         Ok(call)
     }
 
-    /// Returns the caller, under its rules.
     pub(super) fn caller(
         &self,
         open: OpenSession,
@@ -123,10 +119,10 @@ impl CallRequest {
         if has_no_rules && face.shared.are_hubs_rules {
             return Ok(open);
         }
-        let mut rules = face.rules().clone();
+        let mut rules = face.shared.rules.clone();
         rules.policy.allow.extend(self.allow.iter().cloned());
         rules.policy.auto_confirm |= self.auto_confirm;
-        // Rules that somebody gave the server bound what a request may ask for.
+        // The server's own rules bound the wishes of a request.
         let most = |usual: u64| if face.shared.are_hubs_rules { usual } else { KEPT_MAX };
         let kept = |wanted: Option<u64>, usual| wanted.map_or(usual, |wanted| wanted.min(most(usual)));
         rules.budget.file_bytes = kept(self.keep_file_bytes, rules.budget.file_bytes);
@@ -134,22 +130,4 @@ impl CallRequest {
         rules.asker = asker.or(rules.asker);
         open.ruled(rules)
     }
-}
-
-/// Makes a tool call and waits for its outcome, or streams what comes of it.
-pub(super) async fn make(
-    State(face): State<HttpFace>,
-    Path(wanted): Path<String>,
-    headers: HeaderMap,
-    Body(mut request): Body<CallRequest>,
-) -> Result<Response, HttpProblem> {
-    let mut call = request.call()?;
-    call.trace = trace_of(&headers);
-    let open = face.open(wanted).await?;
-    if accepts(&headers, EVENTS) {
-        return stream::make(face, open, &request, call);
-    }
-    let open = request.caller(open, &face, None)?;
-    let outcome = open.call(call).await?;
-    Ok(axum::Json(CallResponse::from(outcome)).into_response())
 }

@@ -26,15 +26,15 @@ const ANSWER_MAX: usize = 256 << 20;
 /// Errors between a client and a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers at the socket.
-    #[error("nobody answers at {}: {source}", path.display())]
+    /// No server answers at the socket.
+    #[error("no server answers at {}: {source}", path.display())]
     Unreachable {
         /// The socket.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
     },
-    /// The connection broke. Whether what was asked for was done is not known.
+    /// The connection broke. The fate of the request is unknown.
     #[error("the connection to the server broke: {0}")]
     Broken(String),
     /// The server says no.
@@ -51,7 +51,7 @@ impl From<hyper::Error> for ClientError {
     }
 }
 
-/// An event of a call under way.
+/// An event of a call in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallEvent {
     /// It has begun, under that name.
@@ -63,15 +63,13 @@ pub enum CallEvent {
         /// The bytes.
         bytes: Bytes,
     },
-    /// Somebody has to say whether its command may run; [`HttpClient::answer`] does.
+    /// Its command needs an approval: [`HttpClient::answer`] gives it.
     Question(Value),
     /// Bytes of output came faster than they were read, and were not shown.
     Missed(u64),
 }
 
-/// Talks to the server at a unix socket. Each request has a connection of its own.
-///
-/// Work that is dropped is cancelled.
+/// Talks to the server at a unix socket, with a connection for each request. Dropping a request cancels it.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     path: PathBuf,
@@ -84,7 +82,7 @@ impl HttpClient {
         Self { path: path.into(), trace: None }
     }
 
-    /// The same, whose requests belong to that trace.
+    /// Returns a client whose requests belong to that trace.
     #[must_use]
     pub fn in_trace(self, trace: Option<TraceContext>) -> Self {
         Self { trace, ..self }
@@ -96,9 +94,6 @@ impl HttpClient {
     }
 
     /// Makes a call in a session, by its name or the beginning of its id; `seen` is given what comes of it meanwhile.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub async fn call(
         &self,
         session: &str,
@@ -106,7 +101,8 @@ impl HttpClient {
         mut seen: impl FnMut(CallEvent) + Send,
     ) -> Result<CallResponse, ClientError> {
         let path = format!("/v1/sessions/{}/calls", encoded(session));
-        let mut stream = self.stream(Method::POST, &path, Some(request)).await?;
+        let response = self.send(Method::POST, &path, Some(request), Some(EVENTS)).await?;
+        let mut stream = ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 };
         while let Some(event) = stream.next().await? {
             match event.name.as_str() {
                 "outcome" => return event.value(),
@@ -122,9 +118,6 @@ impl HttpClient {
     }
 
     /// Answers a call's question: `once`, `session` or `refuse`.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub async fn answer(
         &self,
         session: &str,
@@ -138,26 +131,17 @@ impl HttpClient {
     }
 
     /// Takes a call back.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub async fn cancel(&self, session: &str, call: u64) -> Result<(), ClientError> {
         let path = format!("/v1/sessions/{}/calls/{call}", encoded(session));
         self.send(Method::DELETE, &path, None::<&()>, None).await.map(drop)
     }
 
     /// Asks for a document.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.ask(Method::GET, path, None::<&()>).await
     }
 
     /// Sends a document, and gives the one that comes back.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         self.ask(Method::POST, path, Some(body)).await
     }
@@ -171,16 +155,6 @@ impl HttpClient {
         let response = self.send(method, path, body, Some("application/json")).await?;
         let bytes = whole(response).await?;
         serde_json::from_slice(&bytes).map_err(|error| ClientError::Odd(error.to_string()))
-    }
-
-    async fn stream(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-    ) -> Result<ResponseStream, ClientError> {
-        let response = self.send(method, path, body, Some(EVENTS)).await?;
-        Ok(ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 })
     }
 
     async fn send(
@@ -215,9 +189,6 @@ impl HttpClient {
 }
 
 /// Sends a request on a connection that is for it alone, within a runtime; gives the answer, whose body is still to come.
-///
-/// # Errors
-/// The failure of the connection.
 pub async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -242,16 +213,14 @@ async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
     Ok(body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes())
 }
 
-/// A part of a path, written so that nothing in it means anything.
 fn encoded(part: &str) -> impl std::fmt::Display {
     utf8_percent_encode(part, NON_ALPHANUMERIC)
 }
 
-/// Events as they come.
 struct ResponseStream {
     body: Incoming,
     read: BytesMut,
-    /// Up to there no event ends.
+    /// No event ends before this index.
     searched: usize,
 }
 
@@ -264,10 +233,13 @@ impl Sent {
     fn value<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_str(&self.data).map_err(|error| ClientError::Odd(error.to_string()))
     }
+
+    fn number(&self, field: &str) -> Result<u64, ClientError> {
+        self.value::<Value>()?[field].as_u64().ok_or_else(|| ClientError::Odd(format!("there is no {field}")))
+    }
 }
 
 impl ResponseStream {
-    /// The next event; none at the end.
     async fn next(&mut self) -> Result<Option<Sent>, ClientError> {
         loop {
             while let Some(end) = self.read[self.searched..].windows(2).position(|pair| pair == b"\n\n") {
@@ -293,7 +265,6 @@ impl ResponseStream {
     }
 }
 
-/// An event; none of what is only a comment.
 fn parse(text: &str) -> Option<Sent> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let data = field("data:")?.to_owned();
@@ -309,23 +280,13 @@ struct OutputSent {
     base64: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct BegunSent {
-    call: u64,
-}
-
-#[derive(Deserialize)]
-struct MissedSent {
-    bytes: u64,
-}
-
-/// Reads an event of a call; none of one that a newer server sends.
+/// Reads an event of a call; `None` for events of newer servers.
 fn call_event(name: &str, event: &Sent) -> Result<Option<CallEvent>, ClientError> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     Ok(match name {
-        "begun" => Some(CallEvent::Begun(event.value::<BegunSent>()?.call)),
-        "missed" => Some(CallEvent::Missed(event.value::<MissedSent>()?.bytes)),
+        "begun" => Some(CallEvent::Begun(event.number("call")?)),
+        "missed" => Some(CallEvent::Missed(event.number("bytes")?)),
         "question" => Some(CallEvent::Question(event.value()?)),
         "output" => {
             let OutputSent { stream, text, base64 } = event.value()?;

@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Fails when nothing can be written for too long, or nothing comes at first.
+/// Fails when a write stalls for too long, or when the client is silent at first.
 pub(super) struct Impatient<S> {
     stream: S,
-    /// Runs until the client says something.
+    /// Runs until the first byte.
     silent: Option<Pin<Box<Sleep>>>,
     patience: Duration,
-    /// Runs while the client takes nothing.
+    /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -25,7 +25,6 @@ impl<S> Impatient<S> {
         Self { stream, silent, patience, stalled: None }
     }
 
-    /// A write that made way, or did not: then its patience begins, or ends.
     fn judge<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
             self.stalled = None;

@@ -1,6 +1,6 @@
 //! The HTTP problem of an error of the library.
 
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 
 use super::problem::{HttpProblem, ProblemKind};
 use crate::backends::BackendError;
@@ -23,7 +23,7 @@ impl<E: Diagnostic> From<E> for HttpProblem {
     }
 }
 
-/// The problems that are finer than the kind of their error.
+/// Returns a more specific problem than the kind of the error.
 fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
     let store = |error: &StoreError| match error {
         StoreError::InUse { .. } => Some(ProblemKind::InUse),
@@ -58,7 +58,7 @@ fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
     found.or_else(|| error.downcast_ref().map(|_: &BackendError| ProblemKind::Backend))
 }
 
-/// Returns the advice that is another for a client of the API.
+/// Returns a hint for clients of the API.
 fn hint(error: &dyn Diagnostic) -> Option<String> {
     let session = |error: &SessionError| match error {
         SessionError::NotFound { .. } => Some("GET /v1/sessions lists them"),
@@ -83,17 +83,6 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     let backend = |_: &BackendError| "`foldspace doctor` tells what works on the server";
     found.or_else(|| error.downcast_ref().map(backend)).map(str::to_owned)
-}
-
-impl From<JsonRejection> for HttpProblem {
-    fn from(rejection: JsonRejection) -> Self {
-        let kind = match &rejection {
-            JsonRejection::JsonDataError(_) => ProblemKind::Unusable,
-            JsonRejection::MissingJsonContentType(_) => ProblemKind::MediaType,
-            _ => ProblemKind::BadRequest,
-        };
-        Self::new(kind, rejection.body_text())
-    }
 }
 
 impl From<QueryRejection> for HttpProblem {

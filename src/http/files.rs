@@ -1,31 +1,23 @@
 //! Files at any position.
 
-use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::extract::{Path, StrictQuery, accepts};
 use super::problem::{HttpProblem, ProblemKind};
+use super::request::RequestHead;
+use super::verb::{HttpVerb, Media};
 use super::{HttpFace, blocking};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
+use crate::hub::operations::{OperationRoute, state_at};
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view::{self, EntryDocument, Position};
-
-/// The position of a file.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AtQuery {
-    /// The position; the last one by default.
-    #[serde(default)]
-    at: Option<Position>,
-}
 
 /// An entry with its contents.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -41,30 +33,37 @@ pub(super) struct WholeEntry {
 
 /// Gives a file as it was at a position: its bytes; with `Accept: application/json` what is known of it, with its
 /// contents as text or base64.
-pub(super) async fn one(
-    State(face): State<HttpFace>,
-    Path((wanted, path)): Path<(String, String)>,
-    StrictQuery(AtQuery { at }): StrictQuery<AtQuery>,
-    headers: HeaderMap,
-) -> Result<Response, HttpProblem> {
-    let path = EntryPath::lookup(&path)?;
-    let session = face.session(wanted).await?;
-    let as_json = accepts(&headers, "application/json");
-    let answer = blocking(move || {
-        let state = at.map_or_else(
-            || Ok(session.state()?),
-            |at| Ok::<_, HttpProblem>(session.state_at(at.resolve(&session)?)?),
-        )?;
-        let files = VirtualFileSystem::of(&state);
-        let Some(entry) = files.get(&path) else {
-            return Err(HttpProblem::new(ProblemKind::NotFound, format!("there is no {} there", path.rooted())));
-        };
-        match as_json {
-            true => whole(&session, &path, entry).map(|whole| axum::Json(whole).into_response()),
-            false => raw(&session, &path, entry),
-        }
-    });
-    answer.await?
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileAt {
+    /// The path from the workspace root; its slashes stand as they are
+    path: String,
+    /// The position; the last one by default.
+    at: Option<Position>,
+}
+
+impl HttpVerb for FileAt {
+    const NAME: &'static str = "read_file";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "files", "/v1/sessions/{session}/files/{*path}", 200);
+    const GIVES: Media =
+        &[("application/octet-stream", None), ("application/json", Some(SchemaGenerator::subschema_for::<WholeEntry>))];
+
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        let path = EntryPath::lookup(&self.path)?;
+        let as_json = head.accepts("application/json");
+        let session = face.session(head.session).await?;
+        let answer = blocking(move || {
+            let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
+            let Some(entry) = files.get(&path) else {
+                return Err(HttpProblem::new(ProblemKind::NotFound, format!("there is no {} there", path.rooted())));
+            };
+            match as_json {
+                true => whole(&session, &path, entry).map(|whole| axum::Json(whole).into_response()),
+                false => raw(&session, &path, entry),
+            }
+        });
+        answer.await?
+    }
 }
 
 fn contents(session: &Session, entry: &Entry) -> Result<Option<Bytes>, HttpProblem> {

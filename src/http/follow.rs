@@ -2,25 +2,26 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::extract::{Path, StrictQuery};
 use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
 use super::metrics::Follower;
 use super::problem::{HttpProblem, ProblemKind};
+use super::request::RequestHead;
+use super::verb::{Headers, HttpVerb, Media};
 use super::{HttpFace, blocking};
 use crate::engine::id::Seq;
 use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
+use crate::hub::operations::OperationRoute;
 use crate::view::{self, Position};
 
 /// Time to wait for an announcement before looking whether there is something all the same, or the session is gone.
@@ -28,49 +29,47 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Time that a slow client may keep announcements waiting. After that they are let go, and read again later.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// The beginning of a stream of events.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FromQuery {
-    /// The first position; 1 by default. `Last-Event-ID` goes before it.
-    #[serde(default)]
-    from: Option<Position>,
-}
-
 /// Follows a session's events as server-sent events, from any position on: first those that are there, then those that
 /// come. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. An `end` event
 /// says that the session was removed.
-pub(super) async fn stream(
-    State(face): State<HttpFace>,
-    Path(wanted): Path<String>,
-    StrictQuery(FromQuery { from }): StrictQuery<FromQuery>,
-    headers: HeaderMap,
-) -> Result<Response, HttpProblem> {
-    let seen = headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
-    let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse::<Seq>).transpose();
-    let seen = seen.map_err(|_| HttpProblem::new(ProblemKind::BadRequest, "Last-Event-ID must be a position"))?;
-    let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(from);
-    let session = face.session(wanted).await?;
-    let looked = session.clone();
-    let next = blocking(move || from.map_or(Ok(1), |from| from.first_read(&looked))).await??;
-    let (frames, response) = frames::open();
-    let follow = EventFollower { session, frames, next, spoken: Instant::now(), follower: face.metrics().follower() };
-    tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));
-    Ok(response)
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FollowEvents {
+    /// The first position; 1 by default. `Last-Event-ID` goes before it.
+    from: Option<Position>,
 }
 
-/// One client.
+impl HttpVerb for FollowEvents {
+    const NAME: &'static str = "follow_events";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "events", "/v1/sessions/{session}/events/stream", 200);
+    const GIVES: Media = &[("text/event-stream", None)];
+    const READS: Headers = &[("Last-Event-ID", "integer", "The last position that was seen")];
+
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        let seen = head.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
+        let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse::<Seq>).transpose();
+        let seen = seen.map_err(|_| HttpProblem::new(ProblemKind::BadRequest, "Last-Event-ID must be a position"))?;
+        let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(self.from);
+        let session = face.session(head.session).await?;
+        let looked = session.clone();
+        let next = blocking(move || from.map_or(Ok(1), |from| from.first_read(&looked))).await??;
+        let (frames, response) = frames::open();
+        let follower = face.metrics().follower();
+        let follow = EventFollower { session, frames, next, spoken: Instant::now(), follower };
+        tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));
+        Ok(response)
+    }
+}
+
 struct EventFollower {
     session: Session,
     frames: EventFrames,
     next: Seq,
-    /// When it last heard something.
     spoken: Instant,
     #[expect(dead_code, reason = "it counts the client for as long as it is there")]
     follower: Follower,
 }
 
-/// The events that were found for a client.
 struct FollowStart {
     subscription: Subscription,
     text: Vec<u8>,
@@ -113,7 +112,7 @@ impl EventFollower {
         self.session.subscribe(self.next, Filter::all())
     }
 
-    /// Takes what there is: where it may have to be read from the store, on a thread for that.
+    /// Takes the events at hand; without any it reads the store on a blocking thread.
     async fn look(&mut self, mut subscription: Subscription) -> Result<FollowStart, HttpProblem> {
         let mut text = Vec::new();
         let mut count = 0;
@@ -134,11 +133,11 @@ impl EventFollower {
         Ok(found)
     }
 
-    /// Sends a piece. While the client is slow nothing is kept for it: what comes meanwhile is in the journal.
+    /// Sends a piece. A slow client's subscription is dropped: the journal keeps the events.
     async fn send(&mut self, text: Vec<u8>, subscription: Subscription) -> Result<Subscription, Gone> {
         self.spoken = Instant::now();
-        if let Ok(room) = self.frames.room_within(HOLD).await {
-            room.send(text);
+        let text = Bytes::from(text);
+        if self.frames.send_within(HOLD, text.clone()).await.is_ok() {
             return Ok(subscription);
         }
         drop(subscription);
@@ -154,19 +153,17 @@ impl EventFollower {
         self.frames.send(STILL_HERE).await
     }
 
-    /// Tells the client why there is nothing more to come.
     async fn over(&self, error: StoreError) {
         let mut text = Vec::new();
         match error {
             StoreError::NoSession(_) => frames::write(&mut text, Some("end"), None, &json!({ "why": "removed" })),
             error => frames::write(&mut text, Some("problem"), None, &HttpProblem::from(error)),
         }
-        // Nobody is left to tell when that fails.
+        // The client may be gone.
         let _ = self.frames.send(text).await;
     }
 }
 
-/// Reads what the store has, up to a piece. Of a session that was removed it says so.
 fn read(session: &Session, mut subscription: Subscription) -> FollowStart {
     let (mut text, mut count) = (Vec::new(), 0);
     let outcome = loop {

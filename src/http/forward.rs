@@ -4,30 +4,26 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::calls::{CallRequest, CallResponse, KEPT_MAX, SECONDS};
 use super::client::{CallEvent, ClientError, HttpClient};
 use super::problem::{HttpProblem, ProblemKind};
-use crate::engine::event::{CallStatus, CommandLine, MergeSide};
+use crate::engine::event::{CallStatus, CommandLine};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::engine::store::LeaseHolder;
-use crate::hub::operations::{RewoundDocument, SectionDocument};
+use crate::hub::operations::operations;
 use crate::hub::{Forward, Forwarding, HubError};
-use crate::reducers::MergeChoices;
-use crate::tools::{
-    ApprovalAnswer, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome,
-    nobody_to_ask,
-};
+use crate::tools::{ApprovalAnswer, CommandQuestion, ShellRules, ToolCall, ToolOutcome, nobody_to_ask};
 
 /// Time that a cancelled call may take to end.
 const LAST: Duration = Duration::from_secs(15);
 
-/// Has calls made by the process that has a session's workspace, through the API on its unix socket.
+/// Has work done by the process that has a session's workspace, through the API on its unix socket.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OverHttp;
 
@@ -49,7 +45,7 @@ impl Forward for OverHttp {
             let mut shown = ForwardedOutput { session, call: None, begun: Some(begun), tell, questions };
             let mut calling = std::pin::pin!(client.call(&name, &request, |event| shown.take(event)));
             let (mut known, mut last) = (None, None);
-            // What has to be said to the other process while its call goes on: an answer, or that it is taken back.
+            // A message to the other process while its call goes on: an answer, or a cancellation.
             let mut errand: Option<ForwardTask<'_>> = None;
             let outcome = loop {
                 tokio::select! {
@@ -57,7 +53,7 @@ impl Forward for OverHttp {
                     Some(call) = told.recv() => {
                         known = Some(call);
                         if last.is_some() {
-                            errand = Some(Box::pin(take_back(&client, &name, call)));
+                            errand = Some(Box::pin(cancel_call(&client, &name, call)));
                         }
                     }
                     Some(question) = asked.recv(), if errand.is_none() && last.is_none() => {
@@ -66,8 +62,8 @@ impl Forward for OverHttp {
                     () = done(&mut errand) => errand = None,
                     () = cancel.cancelled(), if last.is_none() => {
                         last = Some(Instant::now() + LAST);
-                        // A question that nobody has answered goes with it.
-                        errand = known.map(|call| Box::pin(take_back(&client, &name, call)) as ForwardTask<'_>);
+                        // An open question goes with the call.
+                        errand = known.map(|call| Box::pin(cancel_call(&client, &name, call)) as ForwardTask<'_>);
                     }
                     () = tokio::time::sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
                         return Err(lost(holder, "it did not end the call in time"));
@@ -81,56 +77,29 @@ impl Forward for OverHttp {
         })
     }
 
-    fn rewind<'a>(
+    fn verb<'a>(
         &'a self,
         holder: &'a LeaseHolder,
         session: &'a Session,
-        to: Seq,
-        options: RewindOptions,
-    ) -> Forwarding<'a, Rewound> {
+        name: &'static str,
+        params: Value,
+    ) -> Forwarding<'a, Value> {
         Box::pin(async move {
-            let path = format!("/v1/sessions/{}/rewind", session.id());
-            let RewindOptions { force, keep_earlier, dry_run } = options;
-            let body = json!({ "to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run });
-            let rewound = client_of(holder)?.post::<RewoundDocument>(&path, &body).await;
-            rewound.map(Rewound::from).map_err(|error| error_of(holder, error))
-        })
-    }
-
-    fn merge<'a>(
-        &'a self,
-        holder: &'a LeaseHolder,
-        session: &'a Session,
-        child: &'a Session,
-        choices: &'a MergeChoices,
-    ) -> Forwarding<'a, MergeReport> {
-        Box::pin(async move {
-            let path = format!("/v1/sessions/{}/merge", session.id());
-            let chosen = |side| choices.of(side).map(ToString::to_string).collect::<Vec<_>>();
-            let agent = Some(session.agent().to_string()).filter(|agent| !agent.is_empty());
-            let body = json!({
-                "child": child.id(),
-                "ours": chosen(MergeSide::Ours),
-                "theirs": chosen(MergeSide::Theirs),
-                "agent": agent,
-            });
-            client_of(holder)?.post(&path, &body).await.map_err(|error| error_of(holder, error))
-        })
-    }
-
-    fn section<'a>(&'a self, holder: &'a LeaseHolder, session: &'a Session) -> Forwarding<'a, String> {
-        Box::pin(async move {
-            let path = format!("/v1/sessions/{}/section", session.id());
-            let section = client_of(holder)?.get::<SectionDocument>(&path).await;
-            section.map(|section| section.text).map_err(|error| error_of(holder, error))
+            let client = client_of(holder)?;
+            let route = operations().iter().find(|entry| entry.name == name).and_then(|entry| entry.route);
+            let route = route.ok_or_else(|| lost(holder, "the API has no such verb"))?;
+            let path = route.path.replace("{session}", &session.id().to_string());
+            let done = match route.method {
+                "POST" => client.post(&path, &params).await,
+                _ => client.get(&path).await,
+            };
+            done.map_err(|error| error_of(holder, error))
         })
     }
 }
 
-/// Something that is done beside a call.
 type ForwardTask<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Waits until it is done; without one, for ever.
 async fn done(errand: &mut Option<ForwardTask<'_>>) {
     match errand {
         Some(errand) => errand.await,
@@ -138,13 +107,12 @@ async fn done(errand: &mut Option<ForwardTask<'_>>) {
     }
 }
 
-async fn take_back(client: &HttpClient, session: &str, call: Seq) {
+async fn cancel_call(client: &HttpClient, session: &str, call: Seq) {
     if let Err(error) = client.cancel(session, call).await {
-        tracing::debug!(%error, "a call elsewhere could not be taken back");
+        tracing::debug!(%error, "a call elsewhere could not be cancelled");
     }
 }
 
-/// Events of a call under way, on their way to those who watch.
 struct ForwardedOutput<'a> {
     session: &'a Session,
     call: Option<Seq>,
@@ -158,7 +126,7 @@ impl ForwardedOutput<'_> {
         match event {
             CallEvent::Begun(call) => {
                 self.call = Some(call);
-                // Who wants to take it back looks there.
+                // A cancellation needs it.
                 let _ = self.tell.send(call);
                 if let Some(begun) = self.begun.take() {
                     begun(call);
@@ -228,7 +196,6 @@ fn error_of(holder: &LeaseHolder, error: ClientError) -> HubError {
     }
 }
 
-/// A question.
 #[derive(Deserialize)]
 struct ForwardedQuestion {
     call: Seq,
@@ -243,7 +210,7 @@ struct ForwardedQuestion {
     stdin: String,
 }
 
-/// Asks who is to be asked in this process, and passes the answer on. Without anybody the command is refused.
+/// Asks the approver of this process. Without one the command is refused.
 async fn answer(client: &HttpClient, session: &Session, question: Value, rules: &ShellRules) {
     let Ok(asked) = serde_json::from_value::<ForwardedQuestion>(question) else {
         tracing::warn!("a question of a call elsewhere can't be understood");

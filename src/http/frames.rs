@@ -1,4 +1,4 @@
-//! Server-sent events on their way to a client, who may be slow.
+//! Server-sent events on their way to a client that may be slow.
 
 use std::io::Write;
 use std::time::Duration;
@@ -21,20 +21,13 @@ pub(super) const ALIVE: Duration = Duration::from_secs(15);
 /// Time that a client may take to make room.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-type Piece = Result<Bytes, std::convert::Infallible>;
-type Permit<'a> = mpsc::Permit<'a, Piece>;
+type FramePiece = Result<Bytes, std::convert::Infallible>;
 
-/// The way to a client.
-pub(super) struct EventFrames(mpsc::Sender<Piece>);
+pub(super) struct EventFrames(mpsc::Sender<FramePiece>);
 
-/// Room for one piece.
-pub(super) struct FrameBudget<'a>(Permit<'a>);
-
-/// The client is gone, or reads nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// A response whose body is what is sent on the other side.
 pub(super) fn open() -> (EventFrames, Response) {
     let (sender, mut receiver) = mpsc::channel(WAITING);
     let body = Body::from_stream(futures_util::stream::poll_fn(move |context| receiver.poll_recv(context)));
@@ -47,34 +40,18 @@ pub(super) fn open() -> (EventFrames, Response) {
 }
 
 impl EventFrames {
-    /// Sends a piece; fails when the client takes nothing for a while.
     pub(super) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
-        self.ready(PATIENCE).await?.send(Ok(piece.into()));
-        Ok(())
+        self.send_within(PATIENCE, piece).await
     }
 
-    /// Waits for room for a piece.
-    pub(super) async fn room_within(&self, patience: Duration) -> Result<FrameBudget<'_>, Gone> {
-        self.ready(patience).await.map(FrameBudget)
+    /// Sends a piece; fails when the client makes no room for it in time.
+    pub(super) async fn send_within(&self, patience: Duration, piece: impl Into<Bytes>) -> Result<(), Gone> {
+        let sent = tokio::time::timeout(patience, self.0.send(Ok(piece.into()))).await;
+        sent.ok().and_then(Result::ok).ok_or(Gone)
     }
 
-    async fn ready(&self, patience: Duration) -> Result<Permit<'_>, Gone> {
-        match tokio::time::timeout(patience, self.0.reserve()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(Gone),
-        }
-    }
-
-    /// Ends when the client goes away.
     pub(super) async fn gone(&self) {
         self.0.closed().await;
-    }
-}
-
-impl FrameBudget<'_> {
-    /// Sends a piece.
-    pub(super) fn send(self, piece: impl Into<Bytes>) {
-        self.0.send(Ok(piece.into()));
     }
 }
 
@@ -116,7 +93,7 @@ mod tests {
         for _ in 0..WAITING {
             frames.send("x").await.unwrap();
         }
-        assert!(frames.room_within(Duration::from_millis(1)).await.is_err());
+        assert!(frames.send_within(Duration::from_millis(1), "x").await.is_err());
         drop(response);
         frames.gone().await;
         assert_eq!(frames.send("x").await, Err(Gone));

@@ -18,9 +18,9 @@ use super::{HttpFace, Token};
 /// The access to the API.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// Whoever can connect, as to a unix socket that only its owner can open.
+    /// All that can connect, as to a unix socket that only its owner can open.
     Owner,
-    /// Those who show the token.
+    /// Clients that show the token.
     Token {
         /// The token.
         token: Token,
@@ -49,7 +49,7 @@ impl Guard {
         }
         let Access::Token { token, names } = &*self.access else { return Ok(()) };
         check_host(uri, headers, names)?;
-        // It says nothing of what is here, and who looks after the server needs no token for it.
+        // It reveals nothing, and monitoring needs no token.
         if uri.path() == "/healthz" {
             return Ok(());
         }
@@ -73,7 +73,6 @@ impl Guard {
 /// Bytes of a request's head.
 const HEAD_MAX: usize = 64 << 10;
 
-/// Returns the bytes of a head without its end, where one space follows a header's colon.
 fn head_bytes(request: &Request) -> usize {
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     let uri = request.uri();
@@ -84,8 +83,7 @@ fn head_bytes(request: &Request) -> usize {
 
 const TOKEN: &str = "send `Authorization: Bearer TOKEN`; `foldspace serve` says where its token is";
 
-/// A page that was given this machine's address for its own name (DNS rebinding) sends that name, and a page from
-/// elsewhere sends where it is from.
+/// Refuses pages in browsers: DNS rebinding shows in the host, and other sites show in the origin.
 fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), HttpProblem> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -115,7 +113,7 @@ fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), Ht
     }
 }
 
-/// A host without its port; empty where it is no host.
+/// Returns a host without its port; empty when it is malformed.
 fn name_of(host: &str) -> &str {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -128,14 +126,13 @@ fn name_of(host: &str) -> &str {
     if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { "" }
 }
 
-/// An address is nobody's name, so nobody can have given it another meaning.
+/// Accepts addresses as well: DNS can't rebind them.
 fn is_known(name: &str, names: &[String]) -> bool {
     name.parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case("localhost")
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Lets a request in if it may, counts it, and outlives its panic.
 pub(super) async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let checked = guard.check(&request);
     let mut response = match checked {

@@ -1,15 +1,17 @@
 //! The health and the figures of the server.
 
-use axum::extract::State;
 use axum::http::{Method, Uri, header};
-use axum::response::IntoResponse;
-use schemars::JsonSchema;
-use serde::Serialize;
+use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 
 use super::problem::{HttpProblem, ProblemKind};
+use super::request::RequestHead;
+use super::verb::{HttpVerb, Media};
 use super::{HttpFace, blocking};
 use crate::engine::event::{Isolation, SessionStarted};
 use crate::engine::store::SessionEntry;
+use crate::hub::operations::OperationRoute;
 
 /// That the server answers.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -22,35 +24,53 @@ pub(super) struct HealthBody {
 }
 
 /// Tells that the server answers. It needs no token.
-pub(super) async fn healthz(State(face): State<HttpFace>) -> axum::Json<HealthBody> {
-    let status = if face.shared.ending.is_cancelled() { "ending" } else { "ok" };
-    axum::Json(HealthBody { status, version: env!("CARGO_PKG_VERSION") })
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Healthz {}
+
+impl HttpVerb for Healthz {
+    const NAME: &'static str = "healthz";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "server", "/healthz", 200);
+    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<HealthBody>))];
+
+    async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
+        let status = if face.shared.ending.is_cancelled() { "ending" } else { "ok" };
+        Ok(axum::Json(HealthBody { status, version: env!("CARGO_PKG_VERSION") }).into_response())
+    }
 }
 
-/// The server's figures, as Prometheus reads them.
-pub(super) async fn metrics(State(face): State<HttpFace>) -> Result<impl IntoResponse, HttpProblem> {
-    let asked = face.clone();
-    let entries = blocking(move || asked.hub().sessions().list()).await??;
-    let events = entries.iter().map(own_events).sum();
-    let text = face.metrics().text(face.hub(), entries.len(), events);
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+/// Gives the server's figures, as Prometheus reads them.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServerFigures {}
+
+impl HttpVerb for ServerFigures {
+    const NAME: &'static str = "metrics";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "server", "/metrics", 200);
+    const GIVES: Media = &[("text/plain", None)];
+
+    async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
+        let asked = face.clone();
+        let entries = blocking(move || asked.hub().sessions().list()).await??;
+        let events = entries.iter().map(own_events).sum();
+        let text = face.metrics().text(face.hub(), entries.len(), events);
+        Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+    }
 }
 
-/// The events that are not its parent's.
+/// Counts events without those of the parent.
 fn own_events(entry: &SessionEntry) -> u64 {
     let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
     let fork = started.and_then(|started| started.event.origin).filter(|origin| origin.isolation == Isolation::Fork);
     entry.head.saturating_sub(fork.map_or(0, |origin| origin.at))
 }
 
-/// There is nothing at that path.
 pub(super) async fn no_route(uri: Uri) -> HttpProblem {
     let path: String = uri.path().chars().take(200).collect();
     HttpProblem::new(ProblemKind::NoRoute, format!("there is nothing at {path:?}"))
         .with_hint("GET /openapi.json says what there is")
 }
 
-/// The path does not take that method.
 pub(super) async fn wrong_method(method: Method, uri: Uri) -> HttpProblem {
     let path: String = uri.path().chars().take(200).collect();
     let method: String = method.as_str().chars().take(20).collect();

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 
+use crate::engine::lock::lock;
 use crate::hub::{CallFigures, Hub};
 
-/// Counts of what was done.
 #[derive(Default)]
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<u16, u64>>,
@@ -17,7 +17,7 @@ pub(super) struct Metrics {
     events_sent: AtomicU64,
 }
 
-/// A client that follows events, until this is dropped.
+/// Counts a client that follows events, until it is dropped.
 pub(super) struct Follower(Arc<AtomicI64>);
 
 impl Drop for Follower {
@@ -28,7 +28,7 @@ impl Drop for Follower {
 
 impl Metrics {
     pub(super) fn answered(&self, status: StatusCode) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = lock(&self.requests);
         *requests.entry(status.as_u16()).or_default() += 1;
     }
 
@@ -41,7 +41,6 @@ impl Metrics {
         self.events_sent.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// All of them, and what is counted elsewhere, as Prometheus reads it.
     pub(super) fn text(&self, hub: &Hub, sessions: usize, events: u64) -> String {
         let mut text = String::new();
         let mut one = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
@@ -56,7 +55,7 @@ impl Metrics {
         one("foldspace_sse_clients", "gauge", "Clients that follow events.", &followers);
         let sent = self.events_sent.load(Ordering::Relaxed);
         one("foldspace_sse_events_total", "counter", "Events sent to clients that follow.", &sent);
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = lock(&self.requests);
         let _ = writeln!(text, "# HELP foldspace_http_requests_total HTTP requests answered.");
         let _ = writeln!(text, "# TYPE foldspace_http_requests_total counter");
         for (status, count) in &*requests {

@@ -5,7 +5,6 @@ mod calls;
 mod client;
 mod connection;
 pub(crate) mod error_map;
-mod extract;
 mod files;
 mod follow;
 mod forward;
@@ -14,45 +13,49 @@ mod guard;
 mod health;
 mod metrics;
 mod openapi;
-mod operations;
 mod problem;
-mod queries;
+mod request;
+mod routes;
 mod server;
 mod stream;
 mod tar;
 mod token;
+mod verb;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::routing::{get, post};
 use axum::{Extension, Router};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
+use crate::hub::operations::{Caller, OperationError};
 use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, ShellRules};
 
-use extract::Arrival;
 use metrics::Metrics;
+use request::Arrival;
 
 pub use calls::{CallRequest, CallResponse};
 pub use client::{CallEvent, ClientError, HttpClient, exchange};
 pub use forward::OverHttp;
 pub use guard::{Access, Guard};
-pub use openapi::openapi;
 pub use problem::{Holder, HttpProblem};
+pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use token::Token;
 
 /// The options of the API.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Those who may use it.
+    /// The clients that may use it.
     pub access: Access,
     /// Bytes of a request's body.
     pub body_bytes: usize,
@@ -69,7 +72,7 @@ impl Default for HttpOptions {
     }
 }
 
-/// The API over a hub, for one way in. Who has several ways in makes them from one [`HttpFace`].
+/// Returns the API over a hub for one listener. For several listeners use one [`HttpFace`].
 pub fn router(hub: Hub, options: HttpOptions) -> Router {
     HttpFace::new(hub).router(options)
 }
@@ -91,14 +94,12 @@ pub struct HttpFace {
 
 struct AppState {
     hub: Hub,
-    /// The rules for commands of callers that bring none.
     rules: ShellRules,
-    /// True where sessions that the hub opens have just these.
+    /// True when the hub opens sessions with exactly these rules.
     are_hubs_rules: bool,
     metrics: Metrics,
-    /// The sessions of whole names that were found before.
+    /// Sessions found before, by their whole names.
     known: Mutex<BTreeMap<String, SessionId>>,
-    /// Ends what would go on for ever.
     ending: CancellationToken,
 }
 
@@ -113,7 +114,7 @@ impl HttpFace {
         Self::of(hub, rules, are_hubs_rules)
     }
 
-    /// The same with rules of its own for commands: those of the hub may be for somebody who is trusted more.
+    /// Creates a face with rules of its own for commands: the hub's may be for more trusted callers.
     pub fn with_rules(hub: Hub, rules: ShellRules) -> Self {
         Self::of(hub, rules, false)
     }
@@ -135,28 +136,16 @@ impl HttpFace {
         self.router_with(options, Router::new())
     }
 
-    /// The same with other routes beside it, behind the same guard.
+    /// Returns the API with other routes beside it, behind the same guard.
     pub fn router_with(&self, options: HttpOptions, others: Router) -> Router {
-        let api = operations::router()
-            .route("/healthz", get(health::healthz))
-            .route("/metrics", get(health::metrics))
-            .route("/openapi.json", get(openapi::serve))
-            .route("/v1/sessions/{session}/calls", post(calls::make))
-            .route("/v1/sessions/{session}/files/{*path}", get(files::one))
-            .route("/v1/sessions/{session}/events/stream", get(follow::stream))
-            .route("/v1/sessions/{session}/materialise", post(tar::materialise))
+        let api = routes::router()
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
-            .with_state(self.clone())
-            .layer(axum::middleware::from_fn(queries::check));
+            .with_state(self.clone());
         let guard = Guard::new(self, options.access);
         let arrival = Arrival { bytes: options.body_bytes, time: options.body_time };
         let all = api.merge(others).layer(Extension(arrival));
         all.layer(axum::middleware::from_fn_with_state(guard, guard::pass))
-    }
-
-    fn rules(&self) -> &ShellRules {
-        &self.shared.rules
     }
 
     /// Begins to end: streams of events end, and nothing new is called. Calls go on.
@@ -169,13 +158,12 @@ impl HttpFace {
         &self.shared.metrics
     }
 
-    /// The session that a path names, by its name or the beginning of its id.
     async fn session(&self, wanted: String) -> Result<Session, HubError> {
         let face = self.clone();
         Ok(blocking(move || face.find(&wanted)).await??)
     }
 
-    /// The same, open for calls. Where it is open already, that costs a look into two tables.
+    /// Opens a session. When it is open already, that costs two lookups.
     async fn open(&self, wanted: String) -> Result<OpenSession, HubError> {
         let known = self.known(|known| known.get(&wanted).copied());
         if let Some(id) = known {
@@ -188,7 +176,7 @@ impl HttpFace {
         self.hub().open(session.id()).await
     }
 
-    /// Finds a session: where it was found last if it is still there, else among all of them.
+    /// Finds a session, first where it was found last.
     fn find(&self, wanted: &str) -> Result<Session, SessionError> {
         let sessions = self.hub().sessions();
         let known = self.known(|known| known.get(wanted).copied());
@@ -213,7 +201,21 @@ impl HttpFace {
     }
 
     fn known<T>(&self, look: impl FnOnce(&mut BTreeMap<String, SessionId>) -> T) -> T {
-        look(&mut self.shared.known.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut lock(&self.shared.known))
+    }
+}
+
+impl Caller for HttpFace {
+    fn session<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<Session, OperationError>> {
+        async move { Ok(HttpFace::session(self, wanted.unwrap_or_default().to_owned()).await?) }.boxed()
+    }
+
+    fn open<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<OpenSession, OperationError>> {
+        async move { Ok(HttpFace::open(self, wanted.unwrap_or_default().to_owned()).await?) }.boxed()
+    }
+
+    fn rules(&self) -> &ShellRules {
+        &self.shared.rules
     }
 }
 

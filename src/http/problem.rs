@@ -53,87 +53,54 @@ impl From<&LeaseHolder> for Holder {
     }
 }
 
-/// The kinds of problems.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProblemKind {
-    BadRequest,
-    Unauthorized,
-    Forbidden,
-    NotFound,
-    NoRoute,
-    Method,
-    TooSlow,
-    Clash,
-    InUse,
-    Refused,
-    TooLarge,
-    HeadTooLarge,
-    MediaType,
-    Unusable,
-    Backend,
-    Broken,
-    Full,
-    Lost,
-    Ending,
-}
-
-impl ProblemKind {
-    const ALL: [Self; 19] = [
-        Self::BadRequest,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::NotFound,
-        Self::NoRoute,
-        Self::Method,
-        Self::TooSlow,
-        Self::Clash,
-        Self::InUse,
-        Self::Refused,
-        Self::TooLarge,
-        Self::HeadTooLarge,
-        Self::MediaType,
-        Self::Unusable,
-        Self::Backend,
-        Self::Broken,
-        Self::Full,
-        Self::Lost,
-        Self::Ending,
-    ];
-
-    /// The kind of that word; what it is in general of one that a newer program says.
-    pub(super) fn of(word: &str) -> Self {
-        Self::ALL.into_iter().find(|kind| kind.row().0 == word).unwrap_or(Self::Refused)
-    }
-
-    /// The only table of them: the word, the status, the title.
-    const fn row(self) -> (&'static str, StatusCode, &'static str) {
-        match self {
-            Self::BadRequest => ("bad_request", StatusCode::BAD_REQUEST, "The request can't be read"),
-            Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "A token is needed"),
-            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "This is not allowed"),
-            Self::NotFound => ("not_found", StatusCode::NOT_FOUND, "There is no such thing"),
-            Self::NoRoute => ("no_route", StatusCode::NOT_FOUND, "There is nothing at this path"),
-            Self::Method => ("method", StatusCode::METHOD_NOT_ALLOWED, "The path does not take this method"),
-            Self::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT, "The request took too long to arrive"),
-            Self::Clash => ("conflict", StatusCode::CONFLICT, "It is otherwise than the request expects"),
-            Self::InUse => ("in_use", StatusCode::CONFLICT, "Another process has the workspace"),
-            Self::Refused => ("refused", StatusCode::CONFLICT, "It can't be done as things are"),
-            Self::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "The request is too large"),
-            Self::HeadTooLarge => {
-                ("head_too_large", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's head is too large")
-            }
-            Self::MediaType => ("media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body must be JSON"),
-            Self::Unusable => ("unusable", StatusCode::UNPROCESSABLE_ENTITY, "A value in the request can't be used"),
-            Self::Backend => ("backend", StatusCode::FAILED_DEPENDENCY, "The workspace's backend refused"),
-            Self::Broken => ("broken", StatusCode::INTERNAL_SERVER_ERROR, "The store failed"),
-            Self::Full => ("full", StatusCode::INSUFFICIENT_STORAGE, "The disk is full"),
-            Self::Lost => ("lost", StatusCode::BAD_GATEWAY, "The process that has the workspace is gone"),
-            Self::Ending => ("ending", StatusCode::SERVICE_UNAVAILABLE, "The server is ending"),
+macro_rules! problems {
+    ($($kind:ident $word:literal $status:ident $title:literal;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum ProblemKind {
+            $($kind,)*
         }
-    }
+
+        impl ProblemKind {
+            /// Returns the kind of a word; words of newer programs are `Refused`.
+            pub(super) fn of(word: &str) -> Self {
+                match word {
+                    $($word => Self::$kind,)*
+                    _ => Self::Refused,
+                }
+            }
+
+            const fn row(self) -> (&'static str, StatusCode, &'static str) {
+                match self {
+                    $(Self::$kind => ($word, StatusCode::$status, $title),)*
+                }
+            }
+        }
+    };
 }
 
-/// The table from kinds of errors; `error_map` has the exceptions.
+problems! {
+    BadRequest "bad_request" BAD_REQUEST "The request can't be read";
+    Unauthorized "unauthorized" UNAUTHORIZED "A token is needed";
+    Forbidden "forbidden" FORBIDDEN "This is not allowed";
+    NotFound "not_found" NOT_FOUND "There is no such thing";
+    NoRoute "no_route" NOT_FOUND "There is nothing at this path";
+    Method "method" METHOD_NOT_ALLOWED "The path does not take this method";
+    TooSlow "too_slow" REQUEST_TIMEOUT "The request took too long to arrive";
+    Clash "conflict" CONFLICT "It is otherwise than the request expects";
+    InUse "in_use" CONFLICT "Another process has the workspace";
+    Refused "refused" CONFLICT "It can't be done as things are";
+    TooLarge "too_large" PAYLOAD_TOO_LARGE "The request is too large";
+    HeadTooLarge "head_too_large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's head is too large";
+    MediaType "media_type" UNSUPPORTED_MEDIA_TYPE "The body must be JSON";
+    Unusable "unusable" UNPROCESSABLE_ENTITY "A value in the request can't be used";
+    Backend "backend" FAILED_DEPENDENCY "The workspace's backend refused";
+    Broken "broken" INTERNAL_SERVER_ERROR "The store failed";
+    Full "full" INSUFFICIENT_STORAGE "The disk is full";
+    Lost "lost" BAD_GATEWAY "The process that has the workspace is gone";
+    Ending "ending" SERVICE_UNAVAILABLE "The server is ending";
+}
+
+/// `error_map` has the exceptions.
 impl From<ErrorKind> for ProblemKind {
     fn from(kind: ErrorKind) -> Self {
         match kind {
@@ -147,7 +114,6 @@ impl From<ErrorKind> for ProblemKind {
     }
 }
 
-/// The way back, for a problem that another process gave as its answer.
 impl From<ProblemKind> for ErrorKind {
     fn from(problem: ProblemKind) -> Self {
         match problem {

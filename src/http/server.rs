@@ -26,13 +26,12 @@ use super::connection::Impatient;
 /// The limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// Connections at once on each way in; more wait in the kernel's queue. Over TCP, clients that have not shown the
-    /// token have three quarters of them at most: for one more, the oldest is closed.
+    /// Connections at once on each listener; more wait in the kernel's queue. Over TCP, clients without the token have three
+    /// quarters of them at most: for one more, the oldest is closed.
     pub connections: usize,
     /// Time for the first byte of a client that has to show the token.
     pub first: Duration,
-    /// Time that a client may take to send a request's head; a kept connection with no request is closed after that,
-    /// too.
+    /// Time for a request's head; an idle connection is closed after it, too.
     pub head: Duration,
     /// Time that a client may read nothing of what is sent to it.
     pub stall: Duration,
@@ -45,7 +44,6 @@ impl Default for ServerLimits {
     }
 }
 
-/// A way in.
 trait Door: Send + Sync {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Tells whether clients are known before they have shown a token.
@@ -62,7 +60,7 @@ impl Door for UnixListener {
         let own = rustix::process::getuid().as_raw();
         loop {
             let (stream, _) = self.accept().await?;
-            // The socket's mode says so, too; this also holds for who had it open before.
+            // The socket's mode says so, too; this also covers connections from before it was set.
             if stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid())) {
                 return Ok(stream);
             }
@@ -181,7 +179,7 @@ impl HttpServer {
 /// The longest path that a socket's address can hold.
 const ADDRESS_MAX: usize = 100;
 
-/// A path by which the socket can be reached, however long its own is. The handle has to live meanwhile.
+/// Returns a short path to a socket. The handle has to live meanwhile.
 fn reachable(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
     if path.as_os_str().len() <= ADDRESS_MAX {
         return Ok((path.to_owned(), None));
@@ -198,7 +196,7 @@ fn reachable(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
 /// Listens on a unix socket at a path of any length, for its owner only.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] when something is at the path, and what the system says.
+/// [`io::ErrorKind::AddrInUse`] if something is at the path; other errors of the system.
 pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
     let (short, _directory) = reachable(path)?;
@@ -210,7 +208,7 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 /// Connects to a unix socket at a path of any length, if it is this user's or root's.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] when somebody else listens there, and what the system says.
+/// [`io::ErrorKind::PermissionDenied`] if it is another user's; other errors of the system.
 pub async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let (short, _directory) = reachable(path)?;
     let stream = UnixStream::connect(&short).await?;

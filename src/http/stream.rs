@@ -1,9 +1,10 @@
-//! A tool call whose output is seen as it comes.
+//! Tool calls, also with their output as it comes.
 
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -11,22 +12,42 @@ use tokio_util::sync::CancellationToken;
 
 use super::HttpFace;
 use super::calls::{CallRequest, CallResponse};
-use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
+use super::frames::{self, ALIVE, EVENTS, EventFrames, Gone, PIECE, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
+use super::request::RequestHead;
+use super::verb::{Headers, HttpVerb, Media};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
+use crate::hub::operations::OperationRoute;
 use crate::hub::{Hub, HubError, OpenSession};
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ToolCall, ToolOutcome};
 
 type Ending = JoinHandle<Result<ToolOutcome, HubError>>;
 
-/// Makes a call; its client is shown what comes of it.
-pub(super) fn make(
-    face: HttpFace,
-    open: OpenSession,
-    request: &CallRequest,
-    call: ToolCall,
-) -> Result<Response, HttpProblem> {
+impl HttpVerb for CallRequest {
+    const NAME: &'static str = "make_call";
+    const ROUTE: OperationRoute = OperationRoute::at("POST", "calls", "/v1/sessions/{session}/calls", 200);
+    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<CallResponse>)), (EVENTS, None)];
+    const READS: Headers = &[
+        ("traceparent", "string", "The span that is the parent of the call's, as W3C Trace Context has it"),
+        ("tracestate", "string", "What belongs to it"),
+    ];
+
+    async fn answer(mut self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        let mut call = self.call()?;
+        call.trace = head.trace();
+        let is_streamed = head.accepts(EVENTS);
+        let open = face.open(head.session).await?;
+        if is_streamed {
+            return streamed(face, open, &self, call);
+        }
+        let open = self.caller(open, &face, None)?;
+        let outcome = open.call(call).await?;
+        Ok(axum::Json(CallResponse::from(outcome)).into_response())
+    }
+}
+
+fn streamed(face: HttpFace, open: OpenSession, request: &CallRequest, call: ToolCall) -> Result<Response, HttpProblem> {
     let (frames, response) = frames::open();
     let (questions, asked) = mpsc::unbounded_channel();
     let session = open.session().clone();
@@ -38,10 +59,10 @@ pub(super) fn make(
         let begun = move |call| {
             // Now, before its command can print anything.
             let output = if all { session.watch_all_output_of(call) } else { session.watch_output_of(call) };
-            // Who is gone is shown nothing.
+            // The client may be gone.
             drop(tell.send((call, output)));
         };
-        // Until it ends nobody closes the workspace.
+        // The workspace stays open until it ends.
         open.call_telling(call, begun).await
     });
     let show = StreamItem { frames, cancel, told, asked, output: None, halves: Halves::default(), missed: 0 };
@@ -49,7 +70,6 @@ pub(super) fn make(
     Ok(response)
 }
 
-/// Asks the client that streams a call.
 struct OverStream {
     hub: Hub,
     session: SessionId,
@@ -62,7 +82,7 @@ impl Asker for OverStream {
         // The stream's end takes the call back, and this with it.
         let _ = self.questions.send(shown(&question));
         Box::pin(async move {
-            let refused = || ApprovalAnswer::Refuse("nobody is left to answer".to_owned());
+            let refused = || ApprovalAnswer::Refuse("the client that was to answer is gone".to_owned());
             answer.await.unwrap_or_else(|_| refused())
         })
     }
@@ -75,24 +95,19 @@ fn shown(question: &CommandQuestion) -> Value {
         "command": question.command,
         "programs": question.programs,
         "env": question.env,
-        // All of it: who asks elsewhere has nothing else to show.
+        // All of it: a forwarding client has nothing else to show.
         "stdin": String::from_utf8_lossy(&question.stdin),
         "answers": ["once", "session", "refuse"],
     })
 }
 
-/// The stream to one client.
 struct StreamItem {
     frames: EventFrames,
-    /// Takes the call back.
     cancel: CancellationToken,
-    /// That the call has begun, under which name, and what its commands print.
     told: mpsc::UnboundedReceiver<(Seq, OutputSubscription)>,
     asked: mpsc::UnboundedReceiver<Value>,
-    /// Once it has begun.
     output: Option<OutputSubscription>,
     halves: Halves,
-    /// Bytes of output that the client was told it missed.
     missed: u64,
 }
 
@@ -109,11 +124,11 @@ impl StreamItem {
                 () = tokio::time::sleep(ALIVE) => self.send(STILL_HERE).await,
             };
             if shown.is_err() {
-                // The call ends as interrupted, and whoever asks for it later is told so.
+                // The call ends as interrupted.
                 return self.cancel.cancel();
             }
         };
-        // The client may be gone; then nobody is left to tell.
+        // The client may be gone.
         let _ = self.end(ended).await;
     }
 
@@ -122,7 +137,6 @@ impl StreamItem {
         self.event("begun", &json!({ "call": call })).await
     }
 
-    /// Shows a piece of output with what has come behind it.
     async fn show(&mut self, first: CommandOutput) -> Result<(), Gone> {
         let Some(output) = &self.output else { return Ok(()) };
         let mut text = Vec::new();
@@ -165,7 +179,7 @@ impl StreamItem {
         self.send(text).await
     }
 
-    /// Sends a piece. A command that waits for this client does so until its call is taken back.
+    /// Sends a piece. Cancelling the call frees a command that waits for this client.
     async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
         let mut sending = std::pin::pin!(self.frames.send(piece));
         tokio::select! {
@@ -178,7 +192,6 @@ impl StreamItem {
     }
 }
 
-/// The next piece of a call's output; none comes before it has begun.
 async fn next_of(output: Option<&OutputSubscription>) -> CommandOutput {
     match output {
         Some(output) => output.next().await,
@@ -186,7 +199,7 @@ async fn next_of(output: Option<&OutputSubscription>) -> CommandOutput {
     }
 }
 
-/// Characters of which only the first bytes have come, by stream.
+/// Incomplete characters at the end of a piece, by stream.
 #[derive(Default)]
 struct Halves {
     stdout: Vec<u8>,
@@ -194,7 +207,6 @@ struct Halves {
 }
 
 impl Halves {
-    /// Writes a piece as text; as base64 where it is none.
     fn write(&mut self, text: &mut Vec<u8>, stream: OutputStream, piece: &Bytes) {
         let half = match stream {
             OutputStream::Stdout => &mut self.stdout,
@@ -210,7 +222,6 @@ impl Halves {
         write_output(text, stream, &bytes);
     }
 
-    /// Writes what never became whole.
     fn end(&mut self, text: &mut Vec<u8>) {
         write_output(text, OutputStream::Stdout, &std::mem::take(&mut self.stdout));
         write_output(text, OutputStream::Stderr, &std::mem::take(&mut self.stderr));

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use axum::body::Body;
-use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -13,10 +12,14 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::extract::{Path, optional_body};
 use super::frames::PATIENCE;
 use super::problem::HttpProblem;
+use super::request::RequestHead;
+use super::verb::{HttpVerb, Media};
 use super::{HttpFace, blocking};
+use crate::engine::session::Session;
+use crate::engine::state::State;
+use crate::hub::operations::{OperationRoute, state_at};
 use crate::tools::write_tar;
 use crate::view::Position;
 
@@ -24,32 +27,32 @@ use crate::view::Position;
 const WAITING: usize = 4;
 const PIECE: usize = 256 << 10;
 
-/// The position of the files.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+/// Gives the files of a session as they were at a position, as a tar stream. Modes, links and times are kept; the same
+/// position gives the same bytes. Entries that were never kept are left out.
+#[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MaterialiseRequest")]
 #[serde(deny_unknown_fields)]
 pub(super) struct TarRequest {
     /// The position; the last one by default.
-    #[serde(default)]
     at: Option<Position>,
 }
 
-/// Gives the files as they were at a position. A stream that breaks off before tar's end has failed.
-pub(super) async fn materialise(
-    State(face): State<HttpFace>,
-    Path(wanted): Path<String>,
-    request: Request,
-) -> Result<Response, HttpProblem> {
-    let TarRequest { at } = optional_body(request).await?;
-    let session = face.session(wanted).await?;
-    let looked = session.clone();
-    let state = blocking(move || {
-        Ok::<_, HttpProblem>(match at {
-            Some(at) => looked.state_at(at.resolve(&looked)?)?,
-            None => looked.state()?,
-        })
-    });
-    let state = state.await??;
+impl HttpVerb for TarRequest {
+    const NAME: &'static str = "materialise";
+    const ROUTE: OperationRoute = OperationRoute::at("POST", "files", "/v1/sessions/{session}/materialise", 200);
+    const GIVES: Media = &[("application/x-tar", None)];
+    const NEEDS_BODY: bool = false;
+
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        let session = face.session(head.session).await?;
+        let looked = session.clone();
+        let state = blocking(move || state_at(&looked, self.at)).await??;
+        Ok(([(header::CONTENT_TYPE, "application/x-tar")], archive(session, state)).into_response())
+    }
+}
+
+/// Writes an archive on its way to a client. A stream without tar's end has failed.
+fn archive(session: Session, state: State) -> Body {
     let ((sender, receiver), runtime) = (mpsc::channel(WAITING), Handle::current());
     tokio::task::spawn_blocking(move || {
         let mut pieces = Pieces(sender, runtime);
@@ -58,7 +61,7 @@ pub(super) async fn materialise(
             tracing::debug!(%error, "a tar stream broke off");
         }
     });
-    let body = Body::from_stream(stream::unfold(Some(receiver), async |receiver| {
+    Body::from_stream(stream::unfold(Some(receiver), async |receiver| {
         let mut receiver = receiver?;
         match receiver.recv().await {
             // Only a stream that is whole has an end.
@@ -66,11 +69,10 @@ pub(super) async fn materialise(
             Some(piece) => Some((Ok(piece), Some(receiver))),
             None => Some((Err(io::Error::other("the archive could not be written to its end")), None)),
         }
-    }));
-    Ok(([(header::CONTENT_TYPE, "application/x-tar")], body).into_response())
+    }))
 }
 
-/// Hands pieces to a client, and waits a while for one that is slow.
+/// Sends pieces to a client that may be slow.
 struct Pieces(mpsc::Sender<Bytes>, Handle);
 
 impl Pieces {

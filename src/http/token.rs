@@ -10,10 +10,10 @@ const CHARS_MIN: usize = 16;
 pub struct Token(blake3::Hash);
 
 impl Token {
-    /// The token with that text; white space around it does not count.
+    /// Creates a token; white space around it does not count.
     ///
     /// # Errors
-    /// [`ValueError`] for one that is short or can't stand in a header.
+    /// [`ValueError`] if it is short, or can't stand in a header.
     pub fn new(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
         match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -24,8 +24,7 @@ impl Token {
         }
     }
 
-    /// Tells whether that is it. The time that this takes tells nothing of how much of it is right: digests are compared, in
-    /// constant time.
+    /// Compares digests, in constant time.
     pub(super) fn is(&self, shown: &str) -> bool {
         blake3::hash(shown.as_bytes()) == self.0
     }

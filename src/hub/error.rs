@@ -44,8 +44,8 @@ pub enum HubError {
         /// Its advice.
         hint: Option<String>,
     },
-    /// A call or a child of the session is under way.
-    #[error("session {session} is being worked in: {what}")]
+    /// The session is in use: by a call, a child or another caller.
+    #[error("session {session} is in use: {what}")]
     Busy {
         /// The session's name.
         session: String,
@@ -53,7 +53,7 @@ pub enum HubError {
         what: &'static str,
     },
     /// It takes nothing on any more.
-    #[error("foldspace is ending, and takes no more calls")]
+    #[error("foldspace is ending; it takes no more calls")]
     Ending,
     /// The work came upon a fault of foldspace's own.
     #[error("the work panicked, which is a fault of foldspace; the log on its error stream has the place")]

@@ -1,9 +1,10 @@
 //! Numbers and durations of calls that have ended.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::engine::event::CallStatus;
+use crate::engine::lock::lock;
 use crate::tools::Tools;
 
 /// Upper ends of the classes of durations, in microseconds.
@@ -25,10 +26,8 @@ pub struct CallFigures {
     pub within: Vec<(u64, u64)>,
 }
 
-/// All of them.
 #[derive(Default)]
 pub(super) struct Figures {
-    /// By tool and status.
     calls: Mutex<BTreeMap<(String, CallStatus), Durations>>,
 }
 
@@ -40,10 +39,10 @@ struct Durations {
 }
 
 impl Figures {
-    /// Counts a call. Names that are no tool's are one name here: clients choose them.
+    /// Counts a call. Clients choose names, so all that are no tool's count as one.
     pub(super) fn ended(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
         let name = if tools.names().any(|known| known == tool) { tool } else { "unknown" };
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = lock(&self.calls);
         let durations = calls.entry((name.to_owned(), status)).or_default();
         durations.count += 1;
         durations.micros = durations.micros.saturating_add(micros);
@@ -52,9 +51,8 @@ impl Figures {
         }
     }
 
-    /// By tool and status.
     pub(super) fn all(&self) -> Vec<CallFigures> {
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = lock(&self.calls);
         let figures = calls.iter().map(|((tool, status), found)| {
             let below = found.classes.iter().scan(0, |below, count| {
                 *below += count;

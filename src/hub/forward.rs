@@ -1,24 +1,28 @@
-//! Calls for sessions whose workspace another process has.
+//! Work for sessions whose workspace another process has.
 
 use std::future::Future;
 use std::pin::Pin;
 
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
 use super::error::HubError;
+use super::operations::{Merge, Operation, Rewind, RewoundDocument, Section, SectionDocument};
+use crate::engine::event::MergeSide;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome};
 
-/// A future of one who forwards.
+/// A future of a [`Forward`].
 pub type Forwarding<'a, T> = Pin<Box<dyn Future<Output = Result<T, HubError>> + Send + 'a>>;
 
 /// Has work done by the process that has a session's workspace.
 ///
-/// The output of a call's command is shown to those who watch the session in this process, as if it ran here; its
-/// questions are asked of the asker of `rules`.
+/// Those who watch the session here see the output of a call's command; the asker of `rules` gets its questions.
 pub trait Forward: Send + Sync + 'static {
-    /// Makes a call; `begun` is told its name once it has one. Dropping the future takes the call back.
+    /// Makes a call; `begun` gets its position once it begins. Dropping the future cancels the call.
     fn call<'a>(
         &'a self,
         holder: &'a LeaseHolder,
@@ -28,24 +32,59 @@ pub trait Forward: Send + Sync + 'static {
         begun: Box<dyn FnOnce(Seq) + Send + 'a>,
     ) -> Forwarding<'a, ToolOutcome>;
 
-    /// Takes the session back to an earlier position.
-    fn rewind<'a>(
+    /// Runs the [`Operation`] of that name, with parameters as JSON; returns its document.
+    fn verb<'a>(
         &'a self,
         holder: &'a LeaseHolder,
         session: &'a Session,
+        name: &'static str,
+        params: Value,
+    ) -> Forwarding<'a, Value>;
+}
+
+impl dyn Forward {
+    /// Takes the session back to an earlier position.
+    pub async fn rewind(
+        &self,
+        holder: &LeaseHolder,
+        session: &Session,
         to: Seq,
         options: RewindOptions,
-    ) -> Forwarding<'a, Rewound>;
+    ) -> Result<Rewound, HubError> {
+        let RewindOptions { force, keep_earlier, dry_run } = options;
+        let params = json!({ "to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run });
+        Ok(self.document::<RewoundDocument>(holder, session, Rewind::NAME, params).await?.into())
+    }
 
     /// Merges a child of the session into it.
-    fn merge<'a>(
-        &'a self,
-        holder: &'a LeaseHolder,
-        session: &'a Session,
-        child: &'a Session,
-        choices: &'a MergeChoices,
-    ) -> Forwarding<'a, MergeReport>;
+    pub async fn merge(
+        &self,
+        holder: &LeaseHolder,
+        session: &Session,
+        child: &Session,
+        choices: &MergeChoices,
+    ) -> Result<MergeReport, HubError> {
+        let chosen = |side| choices.of(side).map(ToString::to_string).collect::<Vec<_>>();
+        let agent = Some(session.agent().to_string()).filter(|agent| !agent.is_empty());
+        let (ours, theirs) = (chosen(MergeSide::Ours), chosen(MergeSide::Theirs));
+        let params = json!({ "child": child.id(), "ours": ours, "theirs": theirs, "agent": agent });
+        self.document(holder, session, Merge::NAME, params).await
+    }
 
-    /// The text about the session's workspace for a model.
-    fn section<'a>(&'a self, holder: &'a LeaseHolder, session: &'a Session) -> Forwarding<'a, String>;
+    pub(super) async fn section(&self, holder: &LeaseHolder, session: &Session) -> Result<String, HubError> {
+        Ok(self.document::<SectionDocument>(holder, session, Section::NAME, json!({})).await?.text)
+    }
+
+    async fn document<T: DeserializeOwned>(
+        &self,
+        holder: &LeaseHolder,
+        session: &Session,
+        name: &'static str,
+        params: Value,
+    ) -> Result<T, HubError> {
+        let document = self.verb(holder, session, name, params).await?;
+        let unread =
+            |error: serde_json::Error| HubError::Lost { holder: holder.to_string(), reason: error.to_string() };
+        serde_json::from_value(document).map_err(unread)
+    }
 }

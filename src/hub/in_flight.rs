@@ -1,7 +1,7 @@
-//! The calls, rewinds and merges under way in a hub.
+//! Calls, rewinds and merges in flight in a hub.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -10,40 +10,35 @@ use super::HubError;
 use super::figures::Figures;
 use crate::engine::event::CallStatus;
 use crate::engine::id::{Seq, SessionId};
+use crate::engine::lock::lock;
 use crate::tools::{ApprovalAnswer, Tools};
 
-/// The work under way.
 #[derive(Default)]
 pub(crate) struct InFlight {
     work: Mutex<InFlightWork>,
     ended: Notify,
-    /// Of the calls that have ended.
     pub(super) figures: Figures,
 }
 
 #[derive(Default)]
 struct InFlightWork {
     is_ending: bool,
-    /// The number of the work that began last.
     last: u64,
     going: BTreeMap<u64, InFlightEntry>,
 }
 
 struct InFlightEntry {
     cancel: CancellationToken,
-    /// The name of a call, once it has begun.
     call: Option<(SessionId, Seq)>,
-    /// The question that it waits for.
     question: Option<oneshot::Sender<ApprovalAnswer>>,
 }
 
-/// Work under way, until this is dropped.
+/// Counts as work in flight until it is dropped.
 pub(super) struct Going {
     under_way: Arc<InFlight>,
     number: u64,
 }
 
-/// The fate of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerTaken {
     Yes,
@@ -58,7 +53,6 @@ impl InFlightWork {
 }
 
 impl InFlight {
-    /// Notes work that begins.
     pub(super) fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
         let mut work = self.lock();
         if work.is_ending {
@@ -70,7 +64,7 @@ impl InFlight {
         Ok(Going { under_way: Arc::clone(self), number })
     }
 
-    /// Refuses what begins from now on.
+    /// Refuses new work from now on.
     pub(super) fn end(&self) {
         self.lock().is_ending = true;
     }
@@ -87,12 +81,11 @@ impl InFlight {
         self.lock().going.values().for_each(|entry| entry.cancel.cancel());
     }
 
-    /// Cancels a call; false where none of that name is under way.
+    /// Cancels a call; false if it is not in flight.
     pub(crate) fn cancel_call(&self, session: SessionId, call: Seq) -> bool {
         self.lock().call(session, call).map(|entry| entry.cancel.cancel()).is_some()
     }
 
-    /// Notes that a call waits for an answer.
     pub(crate) fn ask(&self, session: SessionId, call: Seq) -> oneshot::Receiver<ApprovalAnswer> {
         let (sender, receiver) = oneshot::channel();
         if let Some(entry) = self.lock().call(session, call) {
@@ -101,7 +94,6 @@ impl InFlight {
         receiver
     }
 
-    /// Gives a call the answer that it waits for.
     pub(crate) fn answer(&self, session: SessionId, call: Seq, answer: ApprovalAnswer) -> AnswerTaken {
         let mut work = self.lock();
         let Some(entry) = work.call(session, call) else { return AnswerTaken::NoCall };
@@ -111,7 +103,6 @@ impl InFlight {
         }
     }
 
-    /// Waits until nothing is under way.
     pub(super) async fn ended(&self) {
         loop {
             let ended = self.ended.notified();
@@ -123,19 +114,17 @@ impl InFlight {
     }
 
     fn lock(&self) -> MutexGuard<'_, InFlightWork> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.work)
     }
 }
 
 impl Going {
-    /// Notes the name of a call.
     pub(super) fn begun(&self, session: SessionId, call: Seq) {
         if let Some(entry) = self.under_way.lock().going.get_mut(&self.number) {
             entry.call = Some((session, call));
         }
     }
 
-    /// Counts a call that has ended.
     pub(super) fn called(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
         self.under_way.figures.ended(tool, tools, status, micros);
     }

@@ -12,7 +12,7 @@ mod span;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -20,6 +20,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
@@ -49,9 +50,9 @@ pub struct HubOptions {
     pub rules: ShellRules,
     /// Below which directories of the host mounts may be.
     pub roots: AllowedRoots,
-    /// Is shown what has to be waited for before commands can run.
+    /// Gets the progress of preparations, before commands can run.
     pub progress: Option<ProgressWatch>,
-    /// Has work done for sessions whose workspaces other processes have; without one it is refused.
+    /// Forwards work for sessions whose workspaces other processes have; without one it is refused.
     pub forward: Option<Arc<dyn Forward>>,
 }
 
@@ -69,9 +70,9 @@ impl HubOptions {
     }
 }
 
-/// The sessions of a store with their workspaces, opened when somebody first calls and shared by all who do.
+/// The sessions of a store with their workspaces, which are opened at the first call and shared by all callers.
 ///
-/// A workspace is opened once, however many ask at the same time. It stays open until nobody has used it for a while
+/// A workspace is opened once, also for callers at the same time. It stays open until it was unused for a while
 /// ([`close_unused`](Hub::close_unused)), the session is removed, or the hub is closed: then its container goes, and
 /// its files stay.
 ///
@@ -102,7 +103,7 @@ struct HubInner {
     under_way: Arc<InFlight>,
 }
 
-/// The place of a session's open workspace. Whoever opens or closes it has the lock.
+/// The owner of the lock opens and closes the workspace.
 #[derive(Default)]
 struct WorkspaceSlot {
     kept: Option<Arc<KeptWorkspace>>,
@@ -125,10 +126,10 @@ impl Hub {
         &self.shared.options
     }
 
-    /// Opens a session's workspace, or joins those that have it open, in this process or another one that takes calls.
+    /// Opens a session's workspace, or joins its users, in this process or in another one that takes calls.
     ///
     /// # Errors
-    /// [`HubError`]; [`holder`](HubError::holder) names another process that has it.
+    /// [`HubError::holder`] names another process that has it.
     pub async fn open(&self, id: SessionId) -> Result<OpenSession, HubError> {
         match self.user(id).await {
             Ok(user) => Ok(OpenSession::of(user)),
@@ -146,7 +147,6 @@ impl Hub {
         Ok(blocking(move || sessions.session(id)).await??)
     }
 
-    /// Opens a session's workspace in this process.
     async fn user(&self, id: SessionId) -> Result<User, HubError> {
         let mut place = self.place(id).lock_owned().await;
         self.still_going()?;
@@ -154,7 +154,7 @@ impl Hub {
             return Ok(User::of(kept));
         }
         let hub = self.clone();
-        // Whoever does not wait for it any more leaves it whole for the next.
+        // A caller that stops waiting leaves it open for the next one.
         blocking(move || {
             let dispatcher = hub.dispatcher_of(&hub.sessions().session(id)?)?;
             Ok(User::of(place.kept.insert(Arc::new(KeptWorkspace::new(dispatcher, &hub.shared.under_way)))))
@@ -163,9 +163,6 @@ impl Hub {
     }
 
     /// Begins a session, and copies the mounts into its workspace. Of one that can't be made ready nothing is left.
-    ///
-    /// # Errors
-    /// [`HubError`].
     pub async fn create(
         &self,
         name: Option<String>,
@@ -175,7 +172,7 @@ impl Hub {
         self.still_going()?;
         let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
         let (hub, mounts) = (self.clone(), mounts.to_vec());
-        // Nobody finds half of it, whether its creator waits for it or not.
+        // A task of its own: it completes also if the caller stops waiting.
         let created = tokio::spawn(async move {
             let sessions = hub.sessions().clone();
             let id = blocking(move || sessions.create(new)).await??.id();
@@ -197,17 +194,12 @@ impl Hub {
         Ok(OpenSession::of(user))
     }
 
-    /// Begins a child of a session with a workspace of its own, which is open then. A shared child is the session
-    /// itself, under its agent's name.
-    ///
-    /// A fork's files come from the parent's history where another process has the parent's workspace.
-    ///
-    /// # Errors
-    /// [`HubError`].
+    /// Begins a child of a session, with an open workspace of its own. A shared child is the session itself, under its
+    /// agent's name. If another process has the parent's workspace, a fork's files come from the parent's history.
     pub async fn start_child(&self, parent: SessionId, new: ForkOptions) -> Result<OpenSession, HubError> {
         let parent = self.open(parent).await?;
         let hub = self.clone();
-        // Nobody finds half of it, whether its creator waits for it or not.
+        // A task of its own: it completes also if the caller stops waiting.
         joined(tokio::spawn(async move { hub.start_child_of(parent, new).await }).await)?
     }
 
@@ -238,14 +230,11 @@ impl Hub {
             close_now(kept(), place).await;
             return Err(error);
         }
-        // Somebody may have found it and opened it in the meantime.
+        // Another caller may have opened it in the meantime.
         Ok(OpenSession::of(User::of(place.kept.get_or_insert_with(kept))))
     }
 
     /// Merges what a child changed into a session further up. In a dry run it only tells what would happen.
-    ///
-    /// # Errors
-    /// [`HubError`].
     pub async fn merge(
         &self,
         child: SessionId,
@@ -258,7 +247,7 @@ impl Hub {
             let (parent, choices) = (into.session().clone(), choices.clone());
             return Ok(blocking(move || preview_merge(&parent, &session, &choices)).await??);
         }
-        // What somebody changed in the child's directory is recorded when that is opened.
+        // Opening it records changes in its directory.
         let opened = self.open(child).await;
         if let Err(error) = &opened {
             tracing::warn!(%error, "what was changed in a child's workspace from outside is not merged");
@@ -266,17 +255,14 @@ impl Hub {
         into.merge(&session, choices).await
     }
 
-    /// Removes a session with its files. What its children have of its past they keep.
-    ///
-    /// # Errors
-    /// [`HubError::Busy`] while somebody works in it.
+    /// Removes a session with its files, unless it is in use. Its children keep what they have of its past.
     pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
         let session = self.session(id).await?;
         let mut place = self.place(id).lock_owned().await;
         if let Some(kept) = &place.kept
             && kept.is_used()
         {
-            return Err(HubError::Busy { session: session.name().to_owned(), what: "somebody has it open" });
+            return Err(HubError::Busy { session: session.name().to_owned(), what: "it is open" });
         }
         let hub = self.clone();
         blocking(move || {
@@ -292,7 +278,7 @@ impl Hub {
         if let Some(kept) = kept {
             kept.close();
         }
-        // The files first: without the session nobody could name them any more.
+        // The files first: only the session names them.
         let spec = session.started().map(WorkspaceSpec::of_session).transpose()?;
         if let Some(spec) = spec {
             spec.remove(session.id(), &self.options().home)?;
@@ -300,12 +286,12 @@ impl Hub {
         Ok(self.sessions().remove(session.id())?)
     }
 
-    /// Closes the workspaces that nobody has used for so long; gives how many those were.
+    /// Closes the workspaces that were unused for so long; returns their number.
     pub async fn close_unused(&self, unused: Duration) -> usize {
         let places: Vec<_> = lock(&self.shared.places).values().cloned().collect();
         let mut closed = 0;
         for place in places {
-            // Where somebody is opening or closing it, it is used.
+            // One that is being opened or closed is in use.
             let Ok(mut place) = place.try_lock_owned() else { continue };
             if let Some(kept) = place.kept.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
                 closed += 1;
@@ -324,12 +310,12 @@ impl Hub {
         places.values().filter(|place| place.try_lock().map_or(true, |place| place.kept.is_some())).count()
     }
 
-    /// Takes nothing on any more: what is asked from now on is refused, and what is under way goes on.
+    /// Refuses new work from now on; work in flight continues.
     pub fn end(&self) {
         self.shared.under_way.end();
     }
 
-    /// Returns the number of calls, rewinds and merges under way, here or through it in other processes.
+    /// Returns the number of calls, rewinds and merges in flight, here or through it in other processes.
     pub fn calls_under_way(&self) -> usize {
         self.shared.under_way.count()
     }
@@ -339,13 +325,12 @@ impl Hub {
         self.shared.under_way.figures.all()
     }
 
-    /// Takes back the calls that are under way: they are recorded as interrupted. Rewinds and merges go on to their
-    /// end.
+    /// Cancels the calls in flight: they are recorded as interrupted. Rewinds and merges continue.
     pub fn cancel_calls(&self) {
         self.shared.under_way.cancel();
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until nothing is in flight.
     pub async fn calls_ended(&self) {
         self.shared.under_way.ended().await;
     }
@@ -362,7 +347,6 @@ impl Hub {
         }
     }
 
-    /// Returns the table of the work under way.
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.shared.under_way
     }
@@ -394,17 +378,16 @@ impl Hub {
     }
 }
 
-/// Does what may take a while where nobody waits for the thread.
+/// Runs blocking work on a thread of its own.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HubError> {
     joined(tokio::task::spawn_blocking(work).await)
 }
 
-/// Returns the outcome of a task, which the runtime's end stops.
 fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
     done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })
 }
 
-/// Closes a workspace. Nobody opens it anew meanwhile, though who asked for this may be gone.
+/// Closes a workspace. Its slot stays locked meanwhile, even if the caller is gone.
 async fn close_now(kept: Arc<KeptWorkspace>, place: OwnedMutexGuard<WorkspaceSlot>) {
     let closing = move || {
         kept.close();
@@ -413,10 +396,6 @@ async fn close_now(kept: Arc<KeptWorkspace>, place: OwnedMutexGuard<WorkspaceSlo
     if blocking(closing).await.is_err() {
         tracing::debug!("a workspace is left to be closed with the process");
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Hub {

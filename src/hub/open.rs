@@ -1,7 +1,7 @@
-//! One open workspace, and those who use it.
+//! One open workspace, and its users.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use super::in_flight::{Going, InFlight};
 use super::span::CallSpan;
 use super::{Hub, HubError, blocking};
 use crate::engine::id::Seq;
+use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
@@ -20,13 +21,10 @@ use crate::tools::{
     MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
 
-/// A workspace that is kept open.
 pub(super) struct KeptWorkspace {
     dispatcher: ToolRunner,
-    /// The work under way in the hub.
     under_way: Arc<InFlight>,
     users: AtomicUsize,
-    /// When it was last used.
     since: Mutex<Instant>,
 }
 
@@ -41,10 +39,9 @@ impl KeptWorkspace {
     }
 
     pub(super) fn unused_for(&self) -> Duration {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        lock(&self.since).elapsed()
     }
 
-    /// Blocks until the container is gone and that is recorded.
     pub(super) fn close(&self) {
         if let Err(error) = self.dispatcher.close() {
             tracing::warn!(%error, "what became of a workspace could not be recorded");
@@ -52,11 +49,11 @@ impl KeptWorkspace {
     }
 }
 
-/// One who uses a workspace, until this is dropped.
+/// Keeps a workspace in use until it is dropped.
 pub(super) struct User(Arc<KeptWorkspace>);
 
 impl User {
-    /// The caller has the lock of the place, so that nobody closes it meanwhile.
+    /// The caller has the lock of the slot, so that the workspace is not closed meanwhile.
     pub(super) fn of(kept: &Arc<KeptWorkspace>) -> Self {
         kept.users.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(kept))
@@ -75,15 +72,15 @@ impl Clone for User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        *self.0.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *lock(&self.0.since) = Instant::now();
         self.0.users.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// A session whose workspace is open, here or in another process, for as long as somebody has this.
+/// A session whose workspace is open, here or in another process, until this is dropped.
 ///
-/// Whatever it is asked is done where the workspace is. Where that is another process which ends, the workspace is
-/// opened here; what that one was doing then is recorded as interrupted.
+/// Work is done where the workspace is. If that process ends, the workspace is opened here, and the process's work is
+/// recorded as interrupted.
 #[derive(Clone)]
 pub struct OpenSession {
     place: WorkspaceOwner,
@@ -91,7 +88,7 @@ pub struct OpenSession {
 
 #[derive(Clone)]
 enum WorkspaceOwner {
-    /// The same as is kept, perhaps under another agent's name or other rules.
+    /// The workspace, perhaps under another agent's name or other rules.
     Here {
         dispatcher: ToolRunner,
         user: User,
@@ -99,7 +96,6 @@ enum WorkspaceOwner {
     There(Box<There>),
 }
 
-/// A session whose workspace another process has, or had when it was opened.
 #[derive(Clone)]
 struct There {
     hub: Hub,
@@ -107,25 +103,23 @@ struct There {
     rules: ShellRules,
 }
 
-/// The process that does the work.
 enum Doer<'a> {
     Here(ToolRunner, User),
     There(&'a There, LeaseHolder, Arc<dyn Forward>),
 }
 
-/// Time to wait for a process that is ending: it ends when its calls under way have ended.
+/// Time to wait for a process that is ending: it ends after its calls in flight.
 const ENDING: Duration = Duration::from_secs(60);
 /// Time to wait for one that does not answer: another may be about to take its place.
 const GONE: Duration = Duration::from_secs(3);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// With a process that has a workspace and has done nothing of what it was asked.
 #[derive(Default)]
 struct Patience(Option<Instant>);
 
 impl Patience {
-    /// Waits a moment, after which it is to be asked again, or who has the workspace then; false where that is no use.
+    /// Pauses before another try; false when that is no use.
     async fn wait(&mut self, error: &HubError) -> bool {
         let limit = match error {
             HubError::Gone(_) => GONE,
@@ -138,8 +132,7 @@ impl Patience {
     }
 }
 
-/// Does work in this process or the one that has the workspace, again while that one is ending or gone. An `Ok` error may
-/// be tried again.
+/// Does work in this process or in the lock owner's, again while that one is ending or gone (an `Ok` error).
 macro_rules! where_it_is {
     ($doer:expr, |$dispatcher:ident| $here:expr, |$there:ident, $holder:ident, $way:ident| $elsewhere:expr) => {{
         let mut patience = Patience::default();
@@ -167,7 +160,6 @@ impl OpenSession {
         Self { place: WorkspaceOwner::There(Box::new(There { hub: hub.clone(), session, rules })) }
     }
 
-    /// The same workspace through another dispatcher of it.
     pub(super) fn through(&self, dispatcher: ToolRunner) -> Self {
         let mut other = self.clone();
         if let WorkspaceOwner::Here { dispatcher: own, .. } = &mut other.place {
@@ -184,8 +176,7 @@ impl OpenSession {
         }
     }
 
-    /// The tools that the session offers. Of a session elsewhere they are those of this process, of which that one may
-    /// refuse some.
+    /// Returns the tools of the session. Of a session elsewhere they are this process's; that one may refuse some.
     pub fn tools(&self) -> &Tools {
         match &self.place {
             WorkspaceOwner::Here { dispatcher, .. } => dispatcher.tools(),
@@ -201,7 +192,7 @@ impl OpenSession {
         }
     }
 
-    /// The same for another agent.
+    /// Returns the session for another agent.
     #[must_use]
     pub fn by(&self, agent: &str) -> Self {
         let mut other = self.clone();
@@ -212,10 +203,7 @@ impl OpenSession {
         other
     }
 
-    /// The same under other rules for commands.
-    ///
-    /// # Errors
-    /// The session's errors.
+    /// Returns the session under other rules for commands.
     pub fn ruled(&self, rules: ShellRules) -> Result<Self, HubError> {
         let mut other = self.clone();
         match &mut other.place {
@@ -226,17 +214,11 @@ impl OpenSession {
     }
 
     /// Makes a call, as [`ToolRunner::call`].
-    ///
-    /// # Errors
-    /// [`HubError`].
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, HubError> {
         self.call_telling(call, |_| ()).await
     }
 
-    /// The same; `begun` is told the call's name once it has one.
-    ///
-    /// # Errors
-    /// [`HubError`].
+    /// Makes a call; `begun` gets its position once it begins.
     pub async fn call_telling(
         &self,
         mut call: ToolCall,
@@ -254,25 +236,22 @@ impl OpenSession {
     }
 
     async fn make(&self, call: ToolCall, begun: impl FnOnce(Seq) + Send) -> Result<ToolOutcome, HubError> {
-        // Who can't take it on does not tell that it has begun.
+        // The process that takes the call on says that it has begun.
         let begun = Mutex::new(Some(begun));
         let tell = |seq| {
-            let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let begun = lock(&begun).take();
             if let Some(begun) = begun {
                 begun(seq);
             }
         };
         where_it_is!(self.doer(), |dispatcher| dispatcher.call_telling(call, tell).await?, |there, holder, way| {
             let made = way.call(&holder, &there.session, call.clone(), &there.rules, Box::new(&tell)).await;
-            // What nobody waits for any more is not tried again.
+            // A cancelled call is not tried again.
             made.map_err(|error| if call.cancel.is_cancelled() { Err(error) } else { Ok(error) })
         })
     }
 
     /// Takes the session back to an earlier position, files and state.
-    ///
-    /// # Errors
-    /// [`HubError`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
         let _going = self.begin(CancellationToken::new())?;
         where_it_is!(self.doer(), |dispatcher| dispatcher.rewind(to, options).await?, |there, holder, way| {
@@ -280,7 +259,6 @@ impl OpenSession {
         })
     }
 
-    /// Merges what a child changed into this session.
     pub(super) async fn merge(&self, child: &Session, choices: &MergeChoices) -> Result<MergeReport, HubError> {
         let _going = self.begin(CancellationToken::new())?;
         where_it_is!(self.doer(), |dispatcher| merge_child(&dispatcher, child, choices).await?, |there, holder, way| {
@@ -289,9 +267,6 @@ impl OpenSession {
     }
 
     /// The text about the session's workspace for a model: what it is, its tools, its limits, what was copied into it.
-    ///
-    /// # Errors
-    /// [`HubError`].
     pub async fn section(&self) -> Result<String, HubError> {
         where_it_is!(
             self.doer(),
@@ -300,7 +275,6 @@ impl OpenSession {
         )
     }
 
-    /// Notes something that begins, which the hub's end refuses.
     fn begin(&self, cancel: CancellationToken) -> Result<Going, HubError> {
         match &self.place {
             WorkspaceOwner::Here { user, .. } => user.0.under_way.begin(cancel),
@@ -308,7 +282,7 @@ impl OpenSession {
         }
     }
 
-    /// Finds the process that does the work now: this one, also where another one has let go of the workspace, or that one.
+    /// Finds the process that does the work now: the workspace may have changed hands.
     async fn doer(&self) -> Result<Doer<'_>, HubError> {
         let there = match &self.place {
             WorkspaceOwner::Here { dispatcher, user } => return Ok(Doer::Here(dispatcher.clone(), user.clone())),

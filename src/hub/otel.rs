@@ -8,7 +8,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::tools::TraceContext;
 
-/// Makes the span a child of the one that the call came with; where spans are exported, the call goes on in this one.
+/// Makes the span a child of the call's span; where spans are exported, the call continues in this one.
 pub(super) fn join(span: &Span, trace: &mut Option<TraceContext>) {
     if let Some(parent) = trace.as_ref() {
         let (trace, id) = (TraceId::from(parent.trace), SpanId::from(parent.span));

@@ -12,7 +12,7 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::tools::{ToolCall, ToolOutcome, Tools};
 
-/// A call that is made. Dropped before its outcome is there, it is noted as interrupted, once it has begun.
+/// The span of a call. Dropped before the outcome, it counts a call that has begun as interrupted.
 pub(super) struct CallSpan<'a> {
     span: Span,
     going: Going,
@@ -25,8 +25,7 @@ pub(super) struct CallSpan<'a> {
 }
 
 impl<'a> CallSpan<'a> {
-    /// Begins the span of a call, in the trace that the call belongs to. The call goes on in it: what another process
-    /// does for it there is a child of this span, where somebody traces here.
+    /// Begins a span in the call's trace. Work for the call in another process is a child of this span.
     pub(super) fn begin(session: &Session, tools: &'a Tools, going: Going, call: &mut ToolCall) -> Self {
         let span = tracing::debug_span!(
             "tool_call", session = %session.id(), agent = %session.agent(), tool = %call.tool,
@@ -42,7 +41,6 @@ impl<'a> CallSpan<'a> {
         self.span.clone()
     }
 
-    /// Notes the call's name.
     pub(super) fn begun(&self, call: Seq) {
         self.going.begun(self.session, call);
         // It has one for good.

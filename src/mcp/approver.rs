@@ -1,4 +1,4 @@
-//! The person behind a client, who is asked whether a command may run.
+//! Questions to the person behind a client: whether a command may run.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,13 @@ use crate::view;
 /// The name of the one question of a round.
 const KEY: &str = "allow";
 
-/// A question on its way to a person.
 pub(super) struct Question {
     question: CommandQuestion,
     reply: oneshot::Sender<ApprovalAnswer>,
 }
 
-/// Hands questions to who speaks with the client.
 pub(super) struct AsksClient {
     pub(super) to_client: mpsc::Sender<Question>,
-    /// The call is taken back.
     pub(super) cancelled: CancellationToken,
 }
 
@@ -51,7 +48,7 @@ impl Asker for AsksClient {
     }
 }
 
-/// Asks by a request of its own, for what is no call. What is answered is for this once.
+/// Asks outside of a call. The answer holds once.
 pub(super) struct AsksAtOnce(pub(super) Peer<RoleServer>);
 
 impl Asker for AsksAtOnce {
@@ -68,14 +65,13 @@ impl Asker for AsksAtOnce {
     }
 }
 
-/// Tells whether the client can show a person a form.
 pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|can| can.elicitation);
     elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
 }
 
 impl Question {
-    /// Asks by a request of its own; none when the call does not wait any more.
+    /// Asks with a request of its own; `None` when the call no longer waits.
     pub(super) async fn ask(&mut self, peer: &Peer<RoleServer>) -> Option<ApprovalAnswer> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form()));
         let asked = tokio::select! {
@@ -85,17 +81,14 @@ impl Question {
         Some(asked.unwrap_or_else(|error| ApprovalAnswer::Refuse(format!("the person could not be asked: {error}"))))
     }
 
-    /// Tells the call what was said. It may have ended meanwhile.
     pub(super) fn answer(self, answer: ApprovalAnswer) {
         drop(self.reply.send(answer));
     }
 
-    /// Returns the question that a client is to ask before it makes the same request again.
     pub(super) fn as_input(&self) -> InputRequests {
         BTreeMap::from([(KEY.to_owned(), InputRequest::Elicitation(ElicitRequest::new(self.form())))])
     }
 
-    /// Takes what the client brought with the request made again.
     pub(super) fn answer_with(self, responses: Option<InputResponses>) {
         let given = responses.and_then(|mut responses| responses.remove(KEY));
         let answer = match given.map(serde_json::from_value::<ElicitResult>) {
@@ -127,7 +120,7 @@ impl Question {
     }
 }
 
-/// Takes a request back that nobody waits for any more.
+/// Cancels a request when it is dropped.
 struct Withdrawn(Option<RequestHandle<RoleServer>>);
 
 impl Drop for Withdrawn {

@@ -18,7 +18,7 @@ use super::{MESSAGE_MAX, names};
 /// Time that a body may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
-/// Passes a request on once its body is there: who stops in the middle of one does not hold a connection for good.
+/// Reads the whole body first, so that a stalled one does not hold a connection forever.
 pub(super) async fn whole(State(shared): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     if let Err(what) = ConnectQuery::read(request.uri(), &shared.options) {
         return (StatusCode::BAD_REQUEST, format!("{}\n", names::shown(&what, 500))).into_response();

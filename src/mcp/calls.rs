@@ -1,66 +1,24 @@
 //! Calls of a workspace's tools: with progress, questions and an end that the client may wish for.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult,
-    InputResponses, ProtocolVersion,
+    ProtocolVersion,
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::ToolGroup;
 use super::approver::{AsksClient, Question, can_ask};
 use super::client::{Joined, McpClient};
-use super::pending_questions::{PARKED_MAX, PendingQuestion};
+use super::pending_questions::{PARKED_MAX, PendingQuestion, RunningCall};
 use super::progress::ProgressReporter;
-use crate::engine::id::Seq;
-use crate::hub::{HubError, OpenSession};
-use crate::tools::{ApprovalAnswer, ShellRules, ToolCall, ToolOutcome, TraceContext};
+use crate::hub::HubError;
+use crate::tools::{ApprovalAnswer, ToolCall, ToolOutcome, TraceContext};
 
-/// Time that a call may take whose command a person may have to allow first. The command has a limit of its own.
-const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
-
-/// A call on its way. Dropped, it is taken back.
-pub(super) struct RunningCall {
-    pub(super) tool: String,
-    outcome: JoinHandle<Result<ToolOutcome, HubError>>,
-    questions: mpsc::Receiver<Question>,
-    /// Cancels the call.
-    cancel: CancellationToken,
-    _taken_back: DropGuard,
-    position: Arc<OnceLock<Seq>>,
-}
-
-impl RunningCall {
-    /// Begins a call that asks nobody.
-    fn begin(cancel: CancellationToken, open: OpenSession, mut call: ToolCall) -> Self {
-        call.cancel = cancel.clone();
-        call.limit = Some(ASKING_MAX);
-        let position = Arc::new(OnceLock::new());
-        let cell = Arc::clone(&position);
-        let (_, questions) = mpsc::channel(1);
-        let begun = move |seq| {
-            // Where another process takes over, the call is made anew, and has a name already.
-            let _ = cell.set(seq);
-        };
-        let tool = call.tool.clone();
-        let outcome = tokio::spawn(async move { open.call_telling(call, begun).await });
-        let taken_back = cancel.clone().drop_guard();
-        Self { tool, outcome, questions, cancel, _taken_back: taken_back, position }
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.outcome.is_finished()
-    }
-}
-
-/// Calls a workspace's tool, or goes on with a call that waited for an answer.
 pub(super) async fn call(
     client: &McpClient,
     request: CallToolRequestParams,
@@ -71,7 +29,8 @@ pub(super) async fn call(
             let what = "the call that waited for this answer has ended; make it again without requestState";
             return Err(ErrorData::invalid_params(what, None));
         };
-        return resume(client, waiting, request.input_responses, context).await;
+        waiting.question.answer_with(request.input_responses);
+        return follow(client, waiting.running, context).await;
     }
     let joined = match client.joined(context).await {
         Ok(joined) => joined,
@@ -89,7 +48,7 @@ pub(super) async fn call(
     }
 }
 
-/// Calls a tool that runs no command. It is soon done, also for a client that is gone.
+/// Calls a tool that runs no command. It ends soon, also for a client that is gone.
 async fn look(
     joined: &Joined,
     tool: &str,
@@ -118,18 +77,14 @@ fn begin(
 ) -> Result<RunningCall, HubError> {
     let (rules, cancel) = (&client.options().rules, client.gone.child_token());
     let call = call_of(tool, params, context);
-    if !can_ask(context) {
-        let open = joined.open.ruled(rules.clone())?;
-        return Ok(RunningCall::begin(cancel, open, call));
+    let (to_client, questions) = mpsc::channel(1);
+    let mut rules = rules.clone();
+    if can_ask(context) {
+        rules.asker = Some(Arc::new(AsksClient { to_client, cancelled: cancel.clone() }));
     }
-    let (asks, questions) = mpsc::channel(1);
-    let asker = AsksClient { to_client: asks, cancelled: cancel.clone() };
-    let rules = ShellRules { asker: Some(Arc::new(asker)), ..rules.clone() };
-    let running = RunningCall::begin(cancel, joined.open.ruled(rules)?, call);
-    Ok(RunningCall { questions, ..running })
+    Ok(RunningCall::begin(cancel, joined.open.ruled(rules)?, call, questions))
 }
 
-/// A call in the trace that the request belongs to.
 fn call_of(tool: &str, params: Value, context: &RequestContext<RoleServer>) -> ToolCall {
     let (parent, state) = (context.meta.get_traceparent(), context.meta.get_tracestate());
     let mut call = ToolCall::new(tool, params);
@@ -137,18 +92,6 @@ fn call_of(tool: &str, params: Value, context: &RequestContext<RoleServer>) -> T
     call
 }
 
-/// Goes on with a call whose question is answered now.
-async fn resume(
-    client: &McpClient,
-    waiting: PendingQuestion,
-    responses: Option<InputResponses>,
-    context: &RequestContext<RoleServer>,
-) -> Result<CallToolResponse, ErrorData> {
-    waiting.question.answer_with(responses);
-    follow(client, waiting.running, context).await
-}
-
-/// Follows a call to its end, or to a question that the client has to come back with.
 async fn follow(
     client: &McpClient,
     mut running: RunningCall,
@@ -179,7 +122,7 @@ async fn follow(
     if let Some(progress) = &mut progress {
         tokio::select! {
             () = progress.end() => {}
-            // Nobody waits for the result either.
+            // The client does not wait for the result either.
             () = context.ct.cancelled() => {}
         }
     }
@@ -190,7 +133,7 @@ async fn follow(
     .into())
 }
 
-/// Asks the person. Where the question is taken back so is the call.
+/// Asks the person. A cancelled question cancels the call.
 async fn put(client: &McpClient, running: &RunningCall, mut question: Question, context: &RequestContext<RoleServer>) {
     let answer = tokio::select! {
         answer = question.ask(&context.peer) => answer,
@@ -210,14 +153,14 @@ async fn go_on(progress: &mut Option<ProgressReporter>) {
     }
 }
 
-/// Tells whether the client asks the person itself and makes the request again, as from that version on.
+/// Tells whether the client asks the person itself and repeats the request, as from that version on.
 pub(super) fn comes_back(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| !version.has_initialize() && version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// Keeps a call until its client comes back with the answer. Where too many wait, the answer is no.
+/// Keeps a call until its client comes back with the answer. When too many wait, the answer is no.
 fn park(client: &McpClient, running: RunningCall, question: Question) -> Result<InputRequiredResult, Box<RunningCall>> {
     let requests = question.as_input();
     let clock = client.hub().sessions().clock();
@@ -232,7 +175,6 @@ fn park(client: &McpClient, running: RunningCall, question: Question) -> Result<
     }
 }
 
-/// A call's outcome for the client.
 fn told(outcome: Result<ToolOutcome, HubError>) -> CallToolResult {
     match outcome {
         Ok(outcome) if outcome.is_ok() => succeeded(outcome.text, outcome.result),
@@ -241,14 +183,12 @@ fn told(outcome: Result<ToolOutcome, HubError>) -> CallToolResult {
     }
 }
 
-/// A success as text and as data.
 pub(super) fn succeeded(text: String, result: Value) -> CallToolResult {
     let mut told = CallToolResult::success(vec![ContentBlock::text(text)]);
     told.structured_content = Some(result);
     told
 }
 
-/// A failure that the model is told of.
 pub(super) fn failed(what: &impl std::fmt::Display) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(what.to_string())])
 }

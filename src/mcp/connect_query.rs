@@ -14,12 +14,10 @@ use crate::engine::error::ValueError;
 pub(super) struct ConnectQuery {
     pub(super) session: Option<String>,
     pub(super) agent: Option<String>,
-    /// The only groups that it wants of those that are offered.
     pub(super) groups: Option<BTreeSet<ToolGroup>>,
 }
 
 impl ConnectQuery {
-    /// Reads them; the error says what can't be had.
     pub(super) fn read(uri: &Uri, options: &McpOptions) -> Result<Self, String> {
         let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
             return Err("the query can't be read".to_owned());
@@ -50,7 +48,7 @@ fn set<T>(field: &mut Option<T>, name: &str, value: T) -> Result<(), String> {
     }
 }
 
-/// Checks a name that the server may have been started with.
+/// Refuses a value other than the server's own.
 fn fixed(name: &str, value: String, servers: Option<&str>) -> Result<String, String> {
     match servers {
         Some(servers) if servers != value => {
@@ -60,7 +58,7 @@ fn fixed(name: &str, value: String, servers: Option<&str>) -> Result<String, Str
     }
 }
 
-/// Reads groups as `--tools` has them; `all` is all that the server offers.
+/// Reads groups as `--tools` has them; `all` stands for those of the server.
 fn groups(value: &str, options: &McpOptions) -> Result<BTreeSet<ToolGroup>, String> {
     let mut groups = BTreeSet::new();
     for name in value.split(',') {

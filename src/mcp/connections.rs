@@ -1,8 +1,9 @@
 //! Connections of clients over HTTP: the order of their calls, and the end of cancelled ones.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::{FutureExt, Stream, StreamExt, future, stream};
@@ -13,51 +14,41 @@ use rmcp::model::{
 use rmcp::transport::common::server_side_http::ServerSseMessage;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
+use tokio::sync::{RwLock, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::client::ServerState;
 use super::order::Order;
 use super::{UNUSED_MAX, calls};
+use crate::engine::lock::lock;
 
 /// The connections of clients over HTTP.
 ///
-/// Calls of one connection begin in order of arrival, whichever TCP connections they arrive on. A cancelled request is
-/// answered, so that its client does not come back for the rest of the stream.
+/// Calls of one connection begin in order of arrival, on whichever TCP connections they arrive. A cancelled request is
+/// answered, so that its client does not resume the stream.
 pub(super) struct Connections {
     local: Arc<LocalSessionManager>,
     shared: Arc<ServerState>,
     known: Mutex<BTreeMap<SessionId, ClientConnection>>,
 }
 
-/// A client's connection.
 #[derive(Default)]
 struct ClientConnection {
     turns: Arc<RwLock<()>>,
-    /// Requests that are not answered yet; few, and in no order.
     open: Vec<(RequestId, CancellationToken)>,
 }
 
-/// A place among the calls of a connection. The last clone gives it to the next call.
+/// A place among the calls of a connection. Dropping the last clone frees it.
 #[derive(Clone)]
-struct CallTurn(#[expect(dead_code, reason = "it is there to be dropped")] Arc<ConnectionCount>);
-
-enum ConnectionCount {
-    #[expect(dead_code, reason = "it is there to be dropped")]
-    Beside(OwnedRwLockReadGuard<()>),
-    #[expect(dead_code, reason = "it is there to be dropped")]
-    Alone(OwnedRwLockWriteGuard<()>),
-    /// It waits for nothing, and nothing waits for it.
-    Free,
-}
+struct CallTurn(#[expect(dead_code, reason = "it is there to be dropped")] Arc<dyn Any + Send + Sync>);
 
 impl CallTurn {
     async fn take(turns: Arc<RwLock<()>>, order: Order) -> Self {
-        Self(Arc::new(match order {
-            Order::Reads => ConnectionCount::Beside(turns.read_owned().await),
-            Order::Changes => ConnectionCount::Alone(turns.write_owned().await),
-            Order::Free | Order::Resumes => ConnectionCount::Free,
-        }))
+        Self(match order {
+            Order::Reads => Arc::new(turns.read_owned().await),
+            Order::Changes => Arc::new(turns.write_owned().await),
+            Order::Free | Order::Resumes => Arc::new(()),
+        })
     }
 }
 
@@ -65,16 +56,15 @@ impl Connections {
     pub(super) fn new(shared: &Arc<ServerState>) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(UNUSED_MAX);
-        // Only streams of cancelled requests are kept, and nothing of them is to be told again.
+        // Only streams of cancelled requests are kept, and they are not replayed.
         local.session_config.completed_cache_ttl = Duration::ZERO;
         Self { local: Arc::new(local), shared: Arc::clone(shared), known: Mutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<SessionId, ClientConnection>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
-    /// Notes a request; gives the turns of its connection.
     fn begin(&self, id: &SessionId, request: &RequestId, cancelled: &CancellationToken) -> Arc<RwLock<()>> {
         let mut known = self.known();
         let Some(connection) = known.get_mut(id) else { return Arc::default() };
@@ -148,7 +138,7 @@ impl SessionManager for Connections {
             },
             _ => None,
         };
-        // Before the stream that it is told on is closed.
+        // Before its stream is closed.
         if let Some(request) = cancelled {
             self.cancel(id, &request);
         }
@@ -171,7 +161,6 @@ impl SessionManager for Connections {
     }
 }
 
-/// A request whose client waits on a stream.
 struct OpenConnections {
     local: Arc<LocalSessionManager>,
     id: SessionId,
@@ -181,8 +170,7 @@ struct OpenConnections {
 }
 
 impl OpenConnections {
-    /// Passes a request on when its turn comes, and passes back what it is told. A request that waits ends with its
-    /// client's stream.
+    /// Forwards a request in its turn, and its messages back. A waiting request ends with its stream.
     async fn answer(self, turn: future::BoxFuture<'static, CallTurn>, request: JsonRpcRequest<ClientRequest>) {
         let _ended = self.cancelled.clone().drop_guard();
         let cancelled = cancelled(&request);
@@ -226,8 +214,7 @@ impl OpenConnections {
     }
 }
 
-/// Returns the last message of a cancelled request. Some clients take a stream that ends with an error for one that
-/// broke, and come back for the rest: of a call it is a result.
+/// Returns the last message of a cancelled request. Some clients resume a stream that ends with an error.
 fn cancelled(request: &JsonRpcRequest<ClientRequest>) -> ServerSseMessage {
     let id = request.id.clone();
     ServerSseMessage::from_message(match &request.request {

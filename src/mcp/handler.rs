@@ -13,6 +13,7 @@ use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 
 use super::client::McpClient;
+use super::error::answer;
 use super::names::shown;
 use super::resources::{self, ResourceUri};
 use super::sessionless::Stateless;
@@ -22,14 +23,11 @@ use super::{calls, instructions, session_tools, tool_list};
 /// The prompt that describes the workspace.
 const WORKSPACE: &str = "workspace";
 
-/// Answers a client.
 pub(super) struct Handler {
-    /// The client that speaks here, unless each request brings its own name.
     own: Arc<McpClient>,
     stateless: Option<(Arc<Stateless>, Counted)>,
 }
 
-/// One of those that there are at once.
 type Counted = Arc<()>;
 
 impl Handler {
@@ -45,7 +43,7 @@ impl Handler {
     }
 }
 
-/// Tells whether the client keeps a connection on which it can be told of things at any time.
+/// Tells whether the client has a connection for notifications.
 fn is_connected(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_none_or(|version| version.has_initialize())
 }
@@ -69,7 +67,7 @@ impl ServerHandler for Handler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        // What is told depends on the session that it asks for.
+        // Instructions depend on the session that it asks for.
         self.client(&context)?;
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
@@ -120,7 +118,7 @@ impl ServerHandler for Handler {
         let client = self.client(&context)?;
         if is_connected(&context) {
             let told = ResourceSubscriber::Peer(context.peer.clone());
-            client.watching.has_listed(client.known().as_ref(), &told).map_err(|error| error.answer(None))?;
+            client.watching.has_listed(client.known().as_ref(), &told).map_err(|error| answer(&error, None))?;
         }
         resources::list(&client, request).await
     }
@@ -191,12 +189,12 @@ impl ServerHandler for Handler {
             arrived.as_mut().enable();
             let known = client.known();
             if watches_list {
-                watching.has_listed(known.as_ref(), &told).map_err(|error| error.answer(None))?;
+                watching.has_listed(known.as_ref(), &told).map_err(|error| answer(&error, None))?;
             }
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 () = client.gone.cancelled() => return Ok(()),
-                // What there is to list is another thing then.
+                // There are other resources then.
                 () = arrived, if watches_list && known.is_none() => {
                     drop(context.sink().notify_resource_list_changed().await);
                 }
@@ -224,7 +222,7 @@ impl ServerHandler for Handler {
             return Err(ErrorData::invalid_params(what, None));
         }
         let client = self.client(&context)?;
-        let section = client.joined(&context).await.map_err(|error| error.answer(None))?.open.section().await;
+        let section = client.joined(&context).await.map_err(|error| answer(&error, None))?.open.section().await;
         let section = section.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let message = PromptMessage::new_text(Role::User, section);
         Ok(GetPromptResult::new(vec![message]).with_description("The workspace as it is now").into())
@@ -275,5 +273,5 @@ async fn watch(
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
     let (session, address) = resources::find(client, uri, context).await?;
-    watching.watch(&session, &address, uri, told).await.map_err(|error| error.answer(Some(uri)))
+    watching.watch(&session, &address, uri, told).await.map_err(|error| answer(&error, Some(uri)))
 }

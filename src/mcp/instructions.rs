@@ -4,7 +4,7 @@ use super::ToolGroup;
 use super::client::McpClient;
 use crate::backends::WorkspaceSpec;
 
-/// A few words for the model. What is there already is not known by then: the prompt has that.
+/// Describes the workspace. It is not open yet: the prompt has the rest.
 pub(super) fn of(client: &McpClient) -> String {
     let mut text =
         "The tools work on the files of one workspace; paths are relative to its root. Calls that are sent together run \

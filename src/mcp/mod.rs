@@ -10,6 +10,7 @@ mod error;
 mod handler;
 mod instructions;
 mod names;
+mod offered;
 mod options;
 mod order;
 pub(crate) mod pending_questions;
@@ -48,8 +49,7 @@ use stdio::LineTransport;
 
 /// Bytes of one message; a call's parameters have a limit of their own below that.
 const MESSAGE_MAX: usize = 8 << 20;
-/// Time that a connection over HTTP lasts on which nothing is said: with it goes what its client has begun. A client without
-/// connections is forgotten after that, too.
+/// Time after which an idle connection over HTTP ends, and an idle client without connections is forgotten.
 const UNUSED_MAX: Duration = Duration::from_secs(60 * 60);
 /// Connections over HTTP at once, and requests of clients without one.
 const CONNECTIONS_MAX: usize = 4096;
@@ -96,18 +96,14 @@ impl McpServer {
         Self { shared: Arc::new(ServerState { hub, options, agents: Arc::default(), offered: OnceLock::new() }) }
     }
 
-    /// The same over this process's standard input and output.
-    ///
-    /// # Errors
-    /// As [`serve`](McpServer::serve).
+    /// Serves one client over this process's standard input and output.
     pub async fn serve_standard_streams(&self, end: CancellationToken) -> Result<(), McpError> {
         // Pipes are waited for without a thread each, which saves two changes of threads for every message.
         let (input, output) = rmcp::transport::io::stdio_pipes();
         self.serve(input, output, end).await
     }
 
-    /// Serves one client over lines, until it says no more or `end` is cancelled. Its calls are taken back then, and its
-    /// session is let go of.
+    /// Serves one client over lines, until it ends or `end` is cancelled. Its calls are cancelled then.
     ///
     /// # Errors
     /// [`McpError`] when the client does not speak the protocol.
@@ -122,7 +118,7 @@ impl McpServer {
         let order = move |request: &ClientRequest| Order::of(&shared, request);
         let lines = LineTransport::new(input, output, gone.clone(), Box::new(order));
         let handler = Handler::new(client, None);
-        // Calls under way are told of the end by their client, so that they are answered before the connection ends.
+        // The client cancels its calls in flight, so that they are answered before the connection ends.
         let served = serve_server_with_ct(handler, lines, CancellationToken::new()).await;
         match served {
             Ok(running) => running.waiting().await.map(|_| ()).map_err(|error| McpError::Connection(error.to_string())),

@@ -1,17 +1,17 @@
 //! Names of clients, made fit for sessions, agents and people.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 use crate::engine::session::error::MAX_NAME_CHARS;
 use crate::view::misleads;
 
 /// Bytes of a name that its number may take.
 const ROOM: usize = 8;
 
-/// A client's name as the beginning of a session's: lower case, with only what such a name may have.
 pub(super) fn for_session(client: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c.to_ascii_lowercase() } else { '-' };
     let mut name = String::new();
@@ -25,7 +25,6 @@ pub(super) fn for_session(client: &str) -> String {
     if name.is_empty() { "mcp".to_owned() } else { name }
 }
 
-/// A client's name as an agent's: nothing that a terminal obeys, and not too long.
 pub(super) fn for_agent(client: &str) -> String {
     let mut name = shown(client, MAX_AGENT_BYTES).replace('\n', " ");
     while name.len() > MAX_AGENT_BYTES - ROOM {
@@ -34,12 +33,12 @@ pub(super) fn for_agent(client: &str) -> String {
     if name.trim().is_empty() { "mcp".to_owned() } else { name }
 }
 
-/// The name, then the name with 2, 3, ... behind it.
+/// Yields the name, then the name with -2, -3, ... behind it.
 pub(super) fn numbered(name: &str) -> impl Iterator<Item = String> {
     std::iter::once(name.to_owned()).chain((2_u64..).map(move |number| format!("{name}-{number}")))
 }
 
-/// A text for people: cut, and without what could make it look like another.
+/// Cuts a text, and replaces characters that could make it look like another.
 pub(super) fn shown(text: &str, chars: usize) -> String {
     let fits = |c: char| if c != '\n' && misleads(c) { '\u{fffd}' } else { c };
     let mut cut: String = text.chars().take(chars).map(fits).collect();
@@ -49,14 +48,13 @@ pub(super) fn shown(text: &str, chars: usize) -> String {
     cut
 }
 
-/// The agents that work in sessions by this server, so that no two have one name.
 #[derive(Default)]
 pub(super) struct Agents(Mutex<BTreeMap<SessionId, BTreeSet<String>>>);
 
 impl Agents {
-    /// Takes the name, or the first number of it that nobody has, until the guard is dropped.
+    /// Takes the name, or the first free number of it, until the guard is dropped.
     pub(super) fn take(self: &Arc<Self>, session: SessionId, client: &str) -> AgentName {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.0);
         let names = taken.entry(session).or_default();
         let free = numbered(&for_agent(client)).find(|name| !names.contains(name)).unwrap_or_default();
         names.insert(free.clone());
@@ -64,7 +62,6 @@ impl Agents {
     }
 }
 
-/// A name under which somebody works in a session.
 pub(super) struct AgentName {
     agents: Arc<Agents>,
     session: SessionId,
@@ -79,7 +76,7 @@ impl AgentName {
 
 impl Drop for AgentName {
     fn drop(&mut self) {
-        let mut taken = self.agents.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.agents.0);
         if let Some(names) = taken.get_mut(&self.session) {
             names.remove(&self.name);
             if names.is_empty() {

@@ -19,8 +19,7 @@ pub enum ToolGroup {
     Python,
     /// `podman_shell`.
     PodmanShell,
-    /// `session_clone`, `session_merge`, `session_log` and others, for orchestrators: they reach every session of the
-    /// store.
+    /// `session_clone`, `session_merge`, `session_log` and others: they reach every session of the store.
     Sessions,
 }
 
@@ -39,7 +38,7 @@ impl ToolGroup {
         }
     }
 
-    /// The group of a workspace's tool; none for a tool of somebody's own.
+    /// Returns the group of a workspace's tool; none for other tools.
     pub fn of(tool: &str) -> Option<Self> {
         match tool {
             "ls" | "read_file" | "write_file" | "edit_file" | "glob" | "grep" | "rm" => Some(Self::Files),
@@ -67,13 +66,12 @@ impl FromStr for ToolGroup {
 /// The options of an [`McpServer`](super::McpServer): its tools, and its clients' way to their sessions.
 #[derive(Clone)]
 pub struct McpOptions {
-    /// The session in which all clients work: it goes on, or begins when the first of them needs it. Without a name each
-    /// client begins one of its own, which is called after the client.
+    /// The session of all clients; it begins when the first of them needs it. Without a name each client begins one of its
+    /// own, named after the client.
     pub session: Option<String>,
     /// The part of that session that a client has: the session itself when nothing is said, else a child of its own.
     pub isolation: Option<Isolation>,
-    /// Under which name a client works; its own when nothing is said. Where somebody has that name in the session already
-    /// it is numbered.
+    /// The name under which a client works; its own by default. A name in use in the session gets a number.
     pub agent: Option<String>,
     /// The workspace of a session that begins; in memory by default.
     pub workspace: Option<WorkspaceSpec>,
@@ -81,8 +79,7 @@ pub struct McpOptions {
     pub mounts: Vec<MountSpec>,
     /// The tools that are offered.
     pub groups: BTreeSet<ToolGroup>,
-    /// The rules for commands. Where a client can ask the person who uses it, that is who is asked; `asker` is for the
-    /// others.
+    /// The rules for commands. A client that can ask its person does; `asker` is for the others.
     pub rules: ShellRules,
 }
 

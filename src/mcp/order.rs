@@ -5,7 +5,7 @@ use rmcp::model::ClientRequest;
 use super::client::ServerState;
 use super::tool_list;
 
-/// Which requests a request may run beside.
+/// The requests that a request may run beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Any: it neither reads nor changes files.
@@ -14,12 +14,12 @@ pub(super) enum Order {
     Reads,
     /// None that reads or changes files.
     Changes,
-    /// It brings the answer that a call waits for, so it waits for nothing. Later calls wait for it.
+    /// Any: it brings the answer that a call waits for. Later calls wait for it.
     Resumes,
 }
 
 impl Order {
-    /// Returns the order of a request. What a tool's hints do not call read-only may change files.
+    /// Returns the order of a request. A tool without a read-only hint may change files.
     pub(super) fn of(shared: &ServerState, request: &ClientRequest) -> Self {
         match request {
             ClientRequest::CallToolRequest(call) if call.params.request_state.is_some() => Self::Resumes,
@@ -33,7 +33,6 @@ impl Order {
         }
     }
 
-    /// Tells whether this may begin beside a request under way.
     pub(super) fn fits(self, under_way: Self) -> bool {
         match (self, under_way) {
             (Self::Free | Self::Resumes, _) | (_, Self::Free) => true,

@@ -1,19 +1,63 @@
-//! Calls that wait for a person's answer while no request of their client is open.
+//! Calls in flight, and those that wait for a person's answer while no request of their client is open.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
 use super::approver::Question;
-use super::calls::RunningCall;
 use crate::engine::clock::Clock;
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::lock::lock;
+use crate::hub::{HubError, OpenSession};
+use crate::tools::{ToolCall, ToolOutcome};
 
 /// Calls of a client that wait at most.
 pub(super) const PARKED_MAX: usize = 8;
-/// Time that a call waits. Nobody else can work in its session meanwhile, and its client may never come back.
+/// Time that a call waits. It keeps its session busy, and its client may never come back.
 const PARKED_FOR: Duration = Duration::from_secs(2 * 60);
 
-/// A call that waits, with what is asked.
+/// Time that a call may take whose command a person may have to allow first. The command has a limit of its own.
+const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// A call in flight. Dropping it cancels it.
+pub(super) struct RunningCall {
+    pub(super) tool: String,
+    pub(super) outcome: JoinHandle<Result<ToolOutcome, HubError>>,
+    pub(super) questions: mpsc::Receiver<Question>,
+    pub(super) cancel: CancellationToken,
+    _taken_back: DropGuard,
+    pub(super) position: Arc<OnceLock<Seq>>,
+}
+
+impl RunningCall {
+    pub(super) fn begin(
+        cancel: CancellationToken,
+        open: OpenSession,
+        mut call: ToolCall,
+        questions: mpsc::Receiver<Question>,
+    ) -> Self {
+        call.cancel = cancel.clone();
+        call.limit = Some(ASKING_MAX);
+        let position = Arc::new(OnceLock::new());
+        let cell = Arc::clone(&position);
+        let begun = move |seq| {
+            // A call that another process takes over has a position already.
+            let _ = cell.set(seq);
+        };
+        let tool = call.tool.clone();
+        let outcome = tokio::spawn(async move { open.call_telling(call, begun).await });
+        let taken_back = cancel.clone().drop_guard();
+        Self { tool, outcome, questions, cancel, _taken_back: taken_back, position }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.outcome.is_finished()
+    }
+}
+
 pub(super) struct PendingQuestion {
     pub(super) running: RunningCall,
     pub(super) question: Question,
@@ -21,16 +65,16 @@ pub(super) struct PendingQuestion {
 
 type Calls = Vec<(String, PendingQuestion)>;
 
-/// A client's calls that wait, by the handles that it was given. One that is dropped is taken back.
+/// Calls that wait for an answer, by their handles. Dropping one cancels it.
 #[derive(Clone, Default)]
 pub(super) struct Parked(Arc<Mutex<Calls>>);
 
 impl Parked {
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
-    /// Keeps a call for a while; gives the handle, which nobody can guess. Where too many wait it is given back.
+    /// Keeps a call for a while; returns an unguessable handle, or the call when too many wait.
     pub(super) fn keep(&self, waiting: PendingQuestion, clock: &dyn Clock) -> Result<String, Box<PendingQuestion>> {
         let handle = SessionId::from_bytes(clock.fresh_id()).to_string();
         let mut calls = self.calls();
@@ -50,7 +94,6 @@ impl Parked {
         Ok(handle)
     }
 
-    /// The call of that handle, if it is of that tool.
     pub(super) fn take(&self, handle: &str, tool: &str) -> Option<PendingQuestion> {
         self.remove(|known, waiting| known == handle && waiting.running.tool == tool)
     }

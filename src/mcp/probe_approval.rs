@@ -1,12 +1,15 @@
-//! The approval of a bisection's command. It runs where nothing is recorded, in copies of any session: so what holds
-//! the client's own commands back has to hold it back, too.
+//! The approval of a bisection's command. It runs unrecorded, in copies of any session, so the restrictions of the
+//! client's own commands apply.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+
 use super::approver::{AsksAtOnce, can_ask};
 use super::calls::comes_back;
-use super::session_tools::McpCaller;
+use super::client::McpClient;
 use super::tool_list;
 use crate::backends::{ShellError, WorkspaceSpec};
 use crate::engine::error::ErrorKind;
@@ -20,29 +23,26 @@ use crate::tools::{ASK_THE_PERSON, Bisection, CommandQuestion, Decided, ShellRul
 /// The tool by which a client runs commands of its own.
 const SHELL: &str = "shell_execute";
 
-/// A bisection whose command is to be decided about.
-struct ProbeApproval {
-    bisection: Bisection,
-    /// At how many positions it may have to run.
-    positions: usize,
-    /// The programs that the client's own session has been allowed, if it is that which is bisected.
-    allowed: BTreeSet<String>,
-}
+/// A bisection, the number of positions where its command may have to run, and the programs that the client's own session
+/// was allowed, if it is the bisected one.
+type WantedProbe = (Bisection, usize, BTreeSet<String>);
 
-/// Decides whether the command of a bisection may run for a client.
-pub(super) async fn allow(caller: &McpCaller<'_>, bisection: Bisection) -> Result<Bisection, OperationError> {
-    if !tool_list::has(caller.client, SHELL) {
+pub(super) async fn allow(
+    client: &McpClient,
+    context: &RequestContext<RoleServer>,
+    bisection: Bisection,
+) -> Result<Bisection, OperationError> {
+    if !tool_list::has(client, SHELL) {
         let what = "commands are not offered here, so none can be bisected by; give a predicate";
         return Err(OperationError::new(ErrorKind::Refused, what));
     }
-    let own = caller.client.joined(caller.context).await?.open.session().clone();
+    let own = client.joined(context).await?.open.session().clone();
     let looked = own.clone();
     let wanted = reading(move || wanted(&looked, bisection)).await?;
-    decided(caller, &own, wanted).await
+    decided(client, context, &own, wanted).await
 }
 
-/// Makes a bisection ready, for a client that works in `own`. It reads histories.
-fn wanted(own: &Session, mut bisection: Bisection) -> Result<ProbeApproval, OperationError> {
+fn wanted(own: &Session, mut bisection: Bisection) -> Result<WantedProbe, OperationError> {
     let limits = limits_of(own)?;
     if limits.tools.as_ref().is_some_and(|tools| !tools.contains(SHELL)) {
         let what = format!("session {} may not use {SHELL}, so not bisect by a command either", own.name());
@@ -54,10 +54,11 @@ fn wanted(own: &Session, mut bisection: Bisection) -> Result<ProbeApproval, Oper
     let is_own = own.id() == bisection.session.id();
     let state = own.state()?;
     let allowed = state.slice::<Allowances>().filter(|_| is_own).map(|known| known.programs.clone());
-    Ok(ProbeApproval { positions: bisection.positions()?, allowed: allowed.unwrap_or_default(), bisection })
+    let positions = bisection.positions()?;
+    Ok((bisection, positions, allowed.unwrap_or_default()))
 }
 
-/// Refuses copies that hold commands back less than the client's own workspace does.
+/// Refuses copies that restrict commands less than the client's own workspace does.
 fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), OperationError> {
     let has_network = |spec: &WorkspaceSpec| matches!(spec, WorkspaceSpec::Podman(options) if options.network);
     let why = match (own, &bisection.spec) {
@@ -72,10 +73,13 @@ fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), Operati
     Err(OperationError::new(ErrorKind::Refused, format!("session {} {why}", bisection.session.name())))
 }
 
-/// Asks the policy, and where that does not know the person, once for all runs. What is decided is recorded in the client's
-/// own session.
-async fn decided(request: &McpCaller<'_>, own: &Session, wanted: ProbeApproval) -> Result<Bisection, OperationError> {
-    let ProbeApproval { bisection, positions, allowed } = wanted;
+/// Asks the policy, then the person, once for all runs. The client's own session records the decision.
+async fn decided(
+    client: &McpClient,
+    context: &RequestContext<RoleServer>,
+    own: &Session,
+    (bisection, positions, allowed): WantedProbe,
+) -> Result<Bisection, OperationError> {
     let decision = bisection.policy.check(&bisection.command, &allowed);
     let question = |programs| CommandQuestion {
         session: bisection.session.name().to_owned(),
@@ -87,11 +91,11 @@ async fn decided(request: &McpCaller<'_>, own: &Session, wanted: ProbeApproval) 
         programs,
         copies: Some(positions),
     };
-    let rules = rules(request);
+    let rules = rules(client, context);
     let decided = tokio::select! {
         decided = Decided::of(decision, &rules, question) => decided,
-        () = request.context.ct.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "it was taken back")),
-        () = request.client.gone.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "the client is gone")),
+        () = context.ct.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "the call was cancelled")),
+        () = client.gone.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "the client is gone")),
     };
     let Decided { decision, by, reason, .. } = decided;
     let why = if decision == PolicyDecision::Allow { String::new() } else { format!(": {reason}") };
@@ -117,13 +121,12 @@ async fn decided(request: &McpCaller<'_>, own: &Session, wanted: ProbeApproval) 
     }
 }
 
-/// The server's rules, with who can be asked by this client.
-fn rules(request: &McpCaller<'_>) -> ShellRules {
-    let rules = request.client.options().rules.clone();
-    match (can_ask(request.context), comes_back(request.context)) {
+fn rules(client: &McpClient, context: &RequestContext<RoleServer>) -> ShellRules {
+    let rules = client.options().rules.clone();
+    match (can_ask(context), comes_back(context)) {
         (false, _) => rules,
-        (true, false) => ShellRules { asker: Some(Arc::new(AsksAtOnce(request.context.peer.clone()))), ..rules },
-        // A call waits for who comes back with the answer; this is none.
+        (true, false) => ShellRules { asker: Some(Arc::new(AsksAtOnce(context.peer.clone()))), ..rules },
+        // Only a call can wait for the repeated request.
         (true, true) => {
             let advice = format!("in this version of the protocol a bisection can't ask; {ASK_THE_PERSON}");
             ShellRules { asker: None, advice: Some(advice.into()), ..rules }

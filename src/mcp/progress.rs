@@ -23,26 +23,22 @@ const WAITING_MAX: usize = 4 * MESSAGE_MAX;
 /// Bytes of all messages of a call; the call's result has what was kept of the rest.
 const ALL_MAX: usize = 1 << 20;
 
-/// Tells a client what its command prints.
 pub(super) struct ProgressReporter {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     output: OutputSubscription,
-    /// Whose output it is, once that is known.
     call: Arc<OnceLock<Seq>>,
     ticks: Interval,
     waiting: Vec<u8>,
-    /// A message on its way to the client, which may not read.
     sending: Option<BoxFuture<'static, ()>>,
-    /// Bytes that the client was told of, whether it was shown them or not. It rises with every message.
+    /// Counts bytes, shown or not. It rises with every message.
     progress: u64,
-    /// Bytes that were left out of the next message.
     left_out: u64,
     told: usize,
 }
 
 impl ProgressReporter {
-    /// It must be called before the call begins.
+    /// Must be called before the call begins.
     pub(super) fn new(
         peer: &Peer<RoleServer>,
         token: ProgressToken,
@@ -65,7 +61,7 @@ impl ProgressReporter {
         }
     }
 
-    /// Tells what comes, on and on. Nothing is lost when this is dropped while it waits.
+    /// Sends progress until it is dropped, which loses nothing.
     pub(super) async fn go_on(&mut self) {
         loop {
             self.sent().await;
@@ -76,13 +72,12 @@ impl ProgressReporter {
         }
     }
 
-    /// Tells the rest, before the result.
     pub(super) async fn end(&mut self) {
         self.sent().await;
         self.take();
         loop {
             let length = match whole(&self.waiting) {
-                // What is left of a character is all that there will ever be of it.
+                // The rest of this character never comes.
                 0 => self.waiting.len(),
                 length => length,
             };
@@ -94,7 +89,6 @@ impl ProgressReporter {
         }
     }
 
-    /// Waits until the message on its way is there.
     async fn sent(&mut self) {
         if let Some(sending) = &mut self.sending {
             sending.await;
@@ -114,7 +108,6 @@ impl ProgressReporter {
         }
     }
 
-    /// Sends so much of what waits, if there is anything to tell.
     fn send(&mut self, length: usize) {
         let piece: Vec<u8> = self.waiting.drain(..length).collect();
         let mut text = String::from_utf8_lossy(&piece).into_owned();
@@ -140,7 +133,7 @@ impl ProgressReporter {
     }
 }
 
-/// Returns the length that the next message takes: no more than fits, and no character that has not come whole.
+/// Returns the length of the next message: it fits, and ends with a whole character.
 fn whole(waiting: &[u8]) -> usize {
     let fits = &waiting[..waiting.len().min(MESSAGE_MAX)];
     let last = fits.iter().rposition(|byte| byte & 0xc0 != 0x80).unwrap_or(0);

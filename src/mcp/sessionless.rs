@@ -1,7 +1,7 @@
-//! Clients over HTTP that keep no connection: each request brings who it is from.
+//! Clients over HTTP without a connection: each request names its client.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -14,17 +14,16 @@ use tokio_util::sync::CancellationToken;
 use super::UNUSED_MAX;
 use super::client::{McpClient, ServerState};
 use super::connect_query::ConnectQuery;
+use crate::engine::lock::lock;
 
 /// Clients that are known at once; for one more that is forgotten which was longest away.
 const CLIENTS_MAX: usize = 1024;
 /// Time between two sweeps for clients that have been away for too long.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Name and options of a client.
 type Key = (String, ConnectQuery);
 
-/// The clients by what they call themselves and what they ask for. One is known for as long as a request of
-/// it is open, and if it has a session for a while after that.
+/// Clients by name and wishes. One is known while a request of it is open; with a session, for a while after that.
 pub(super) struct Stateless {
     shared: Arc<ServerState>,
     end: CancellationToken,
@@ -34,7 +33,6 @@ pub(super) struct Stateless {
 #[derive(Default)]
 struct KnownClients {
     clients: BTreeMap<Key, (Arc<McpClient>, Instant)>,
-    /// True where a task looks for those who have been away for too long.
     is_swept: bool,
 }
 
@@ -43,7 +41,6 @@ impl Stateless {
         Arc::new(Self { shared: Arc::clone(shared), end: end.clone(), known: Mutex::default() })
     }
 
-    /// The client that makes a request. One that keeps a connection is its own.
     pub(super) fn client(
         self: &Arc<Self>,
         context: &RequestContext<RoleServer>,
@@ -73,18 +70,17 @@ impl Stateless {
     }
 
     fn known(&self) -> MutexGuard<'_, KnownClients> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 
 impl KnownClients {
-    /// Forgets who has been away for too long, and who asked something once and has no session.
+    /// Forgets clients that were away too long, and those without a session.
     fn sweep(&mut self) {
         self.clients
             .retain(|_, (client, used)| is_here(client) || (client.has_joined() && used.elapsed() < UNUSED_MAX));
     }
 
-    /// Makes room for one more.
     fn make_room(&mut self) -> Result<(), ErrorData> {
         if self.clients.len() < CLIENTS_MAX {
             return Ok(());
@@ -102,12 +98,11 @@ impl KnownClients {
     }
 }
 
-/// Tells whether a request of the client is open.
 fn is_here(client: &Arc<McpClient>) -> bool {
     Arc::strong_count(client) > 1
 }
 
-/// Forgets clients until there is none, or nobody who could come.
+/// Sweeps until no client is left.
 async fn sweep(stateless: Weak<Stateless>) {
     loop {
         tokio::time::sleep(SWEEP).await;

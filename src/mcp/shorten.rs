@@ -1,19 +1,19 @@
-//! Results that are cut: what they tell of has happened, so that it has to be told, however long it is.
+//! Results that are cut, however long: they report changes.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Entries of lists and characters of texts that are left, from one try to the next. What is shorter than the last is
-/// never cut: positions, digests, names.
+/// Entries of lists and characters of texts that are left, from one try to the next. Shorter ones are never cut:
+/// positions, digests, names.
 const TRIES: [(usize, usize); 4] = [(10_000, 1 << 16), (1000, 8192), (100, 1024), (20, 200)];
 /// Fields that are named.
 const NAMED: usize = 20;
 
-/// The lengths before and after, by the names of fields; of several of one name the longest counts.
+/// Lengths before and after the cut, by field; the longest counts.
 type Cuts = BTreeMap<String, (usize, usize, &'static str)>;
 
-/// Cuts a text and its document to so many bytes each; the text says what was cut, and the hint where to see the rest.
+/// Cuts a text and its document to `max` bytes each; the text names the cuts and the hint.
 pub(super) fn both(text: &mut String, document: &mut Value, max: usize, hint: &str) {
     let cuts = to_fit(document, max);
     let is_cut = text.len() > max;
@@ -27,7 +27,6 @@ pub(super) fn both(text: &mut String, document: &mut Value, max: usize, hint: &s
     }
 }
 
-/// Cuts lists and texts until all has at most so many bytes; tells what was cut.
 fn to_fit(document: &mut Value, max: usize) -> Vec<String> {
     let mut cuts = Cuts::new();
     for limits in TRIES {

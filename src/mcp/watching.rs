@@ -1,7 +1,7 @@
 //! Resources that clients watch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rmcp::RoleServer;
@@ -10,31 +10,32 @@ use rmcp::service::{Peer, SubscriptionSink};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::McpError;
 use super::resources::{ResourceUri, What};
-use crate::engine::event::{DeleteEntry, Event, WriteFile, WriteMode};
+use crate::engine::error::ErrorKind;
+use crate::engine::event::{DeleteEntry, WriteFile, WriteMode};
 use crate::engine::id::{Digest, SessionId};
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
+use crate::hub::operations::OperationError;
 
-/// Time in which changes are gathered before they are told.
+/// Time in which changes are gathered before a notification.
 const GATHER: Duration = Duration::from_millis(50);
 /// Addresses that a client may watch.
-pub(super) const WATCHED_MAX: usize = 1000;
+const WATCHED_MAX: usize = 1000;
 /// Sessions that it may watch.
-pub(super) const SESSIONS_MAX: usize = 16;
+const SESSIONS_MAX: usize = 16;
+/// Events that are read at once, before their notifications.
+const EVENTS_MAX: usize = 1000;
 /// Time to wait for an event before looking whether there is one all the same.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The one who is told.
 #[derive(Clone)]
 pub(super) enum ResourceSubscriber {
-    /// The client, at any time.
     Peer(Peer<RoleServer>),
-    /// A request of the client's that is open for this.
     Sink(SubscriptionSink),
 }
 
@@ -54,26 +55,29 @@ impl ResourceSubscriber {
     }
 }
 
-/// The resources that are watched.
 #[derive(Default)]
 pub(super) struct Watching(Mutex<WatchingInner>);
 
 #[derive(Default)]
 struct WatchingInner {
     sessions: BTreeMap<SessionId, WatchedResource>,
-    /// True where the list of resources was asked for, so that its changes are worth telling.
+    /// True once the list was asked for: only then its changes are worth a notification.
     has_listed: bool,
-    /// The task that tells; it ends with this.
-    telling: Option<(Arc<Changes>, DropGuard)>,
 }
 
 struct WatchedResource {
-    wishes: Arc<Mutex<Wishes>>,
+    wishes: Arc<SharedWishes>,
     /// The task that follows the session; it ends with this.
     _following: DropGuard,
 }
 
-/// The wishes about one session.
+#[derive(Default)]
+struct SharedWishes {
+    known: Mutex<Wishes>,
+    /// Wakes the task when a slice is watched: it may have changed before its events were followed.
+    added: Notify,
+}
+
 #[derive(Default)]
 struct Wishes {
     files: BTreeMap<EntryPath, BTreeSet<String>>,
@@ -82,31 +86,21 @@ struct Wishes {
     list: bool,
 }
 
-type OfSession = (Session, Arc<Mutex<Wishes>>);
-
-/// The changes that were not told yet.
+/// Changes without a notification yet.
 #[derive(Default)]
-struct Changes {
-    uris: Mutex<BTreeSet<String>>,
-    list: std::sync::atomic::AtomicBool,
-    /// Sessions in which slices that are watched may have changed.
-    slices: Mutex<BTreeMap<SessionId, OfSession>>,
-    some: Notify,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+struct ResourceChanges {
+    uris: BTreeSet<String>,
+    list: bool,
 }
 
 impl Watching {
-    /// Tells of changes at an address from now on.
     pub(super) async fn watch(
         &self,
         session: &Session,
         address: &ResourceUri,
         uri: &str,
         told: &ResourceSubscriber,
-    ) -> Result<(), McpError> {
+    ) -> Result<(), OperationError> {
         if address.is_settled(session.now()) {
             return Ok(());
         }
@@ -115,14 +109,14 @@ impl Watching {
             _ => None,
         };
         let mut inner = lock(&self.0);
-        let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes).count()).sum();
+        let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes.known).count()).sum();
         if count >= WATCHED_MAX {
-            return Err(McpError::TooManyWatched);
+            return Err(too_many());
         }
         let shared = inner.of(session, told)?;
-        let mut wishes = lock(&shared);
+        let mut wishes = lock(&shared.known);
         match &address.what {
-            // So many events ago, or so long, is something else after each event. That the time passes is not told.
+            // A relative position moves with each event. The passing of time is not notified.
             What::File { at: Some(_), .. } | What::Slice { at: Some(_), .. } | What::Log { .. } => {
                 wishes.logs.insert(uri.to_owned());
             }
@@ -131,34 +125,35 @@ impl Watching {
             }
             What::Slice { name, at: None } => {
                 wishes.slices.insert(uri.to_owned(), (name.clone(), before));
-                // It may have changed before its events were followed.
-                inner.changes(told).look_at(session, &shared);
+                shared.added.notify_one();
             }
         }
         Ok(())
     }
 
-    /// Tells of an address no more.
     pub(super) fn forget(&self, uri: &str) {
         let mut inner = lock(&self.0);
         inner.sessions.retain(|_, watched| {
-            let mut wishes = lock(&watched.wishes);
+            let mut wishes = lock(&watched.wishes.known);
             wishes.forget(uri);
             wishes.count() > 0 || wishes.list
         });
     }
 
-    /// Tells from now on when files of the client's session come or go.
-    pub(super) fn has_listed(&self, session: Option<&Session>, told: &ResourceSubscriber) -> Result<(), McpError> {
+    pub(super) fn has_listed(
+        &self,
+        session: Option<&Session>,
+        told: &ResourceSubscriber,
+    ) -> Result<(), OperationError> {
         let mut inner = lock(&self.0);
         inner.has_listed = true;
         if let Some(session) = session {
-            lock(&*inner.of(session, told)?).list = true;
+            lock(&inner.of(session, told)?.known).list = true;
         }
         Ok(())
     }
 
-    /// The client has a session now: what it was told of resources before is no longer so.
+    /// Notes the client's session: resources listed before are out of date.
     pub(super) fn has_joined(&self, session: &Session, peer: &Peer<RoleServer>) {
         let mut inner = lock(&self.0);
         if !inner.has_listed {
@@ -166,40 +161,29 @@ impl Watching {
         }
         let told = ResourceSubscriber::Peer(peer.clone());
         match inner.of(session, &told) {
-            Ok(wishes) => lock(&wishes).list = true,
+            Ok(wishes) => lock(&wishes.known).list = true,
             Err(error) => tracing::warn!(%error, "a client can't be told of new resources"),
         }
-        inner.changes(&told).list_has_changed();
+        tokio::spawn(async move { told.list_changed().await });
     }
 }
 
 impl WatchingInner {
-    /// Returns the wishes about a session, watching it from now on.
-    fn of(&mut self, session: &Session, told: &ResourceSubscriber) -> Result<Arc<Mutex<Wishes>>, McpError> {
+    fn of(&mut self, session: &Session, told: &ResourceSubscriber) -> Result<Arc<SharedWishes>, OperationError> {
         if let Some(watched) = self.sessions.get(&session.id()) {
             return Ok(Arc::clone(&watched.wishes));
         }
         if self.sessions.len() >= SESSIONS_MAX {
-            return Err(McpError::TooManyWatched);
+            return Err(too_many());
         }
-        let wishes = Arc::new(Mutex::new(Wishes::default()));
-        let follow =
-            SessionWatch { session: session.clone(), wishes: Arc::clone(&wishes), changes: self.changes(told) };
+        let wishes = Arc::new(SharedWishes::default());
+        let follow = SessionWatch { session: session.clone(), wishes: Arc::clone(&wishes), told: told.clone() };
         let (subscription, ended) = (session.subscribe(session.head()? + 1, Filter::all()), CancellationToken::new());
         let stop = ended.clone();
         tokio::spawn(async move { stop.run_until_cancelled(follow.run(subscription)).await });
         let watched = WatchedResource { wishes: Arc::clone(&wishes), _following: ended.drop_guard() };
         self.sessions.insert(session.id(), watched);
         Ok(wishes)
-    }
-
-    fn changes(&mut self, told: &ResourceSubscriber) -> Arc<Changes> {
-        let telling = self.telling.get_or_insert_with(|| {
-            let (changes, ended) = (Arc::new(Changes::default()), CancellationToken::new());
-            tokio::spawn(tell(Arc::clone(&changes), told.clone(), ended.clone()));
-            (changes, ended.drop_guard())
-        });
-        Arc::clone(&telling.0)
     }
 }
 
@@ -217,7 +201,7 @@ impl Wishes {
         self.logs.remove(uri);
     }
 
-    /// Returns the addresses that change with an entry: itself, the directory that lists it, and with a removal all that was below it.
+    /// Returns the addresses that change with an entry: itself, its directory, and after a removal all below it.
     fn touched(&self, path: &EntryPath, removed: bool) -> Vec<String> {
         let parent = path.parent();
         let is_it =
@@ -226,144 +210,107 @@ impl Wishes {
     }
 }
 
-/// Follows a session's events.
-#[derive(Clone)]
 struct SessionWatch {
     session: Session,
-    wishes: Arc<Mutex<Wishes>>,
-    changes: Arc<Changes>,
+    wishes: Arc<SharedWishes>,
+    told: ResourceSubscriber,
 }
 
 impl SessionWatch {
+    /// Sends notifications, a moment after the first change.
     async fn run(self, mut subscription: Subscription) {
+        let watch = Arc::new(self);
         loop {
-            while let Some(event) = subscription.next_at_hand() {
-                self.changes.note(&self.session, &self.wishes, &event);
-            }
-            if !subscription.is_behind() {
-                subscription.announced(LOOK).await;
-                continue;
-            }
-            // It has to be read from the store.
-            let follow = self.clone();
-            let looked = tokio::task::spawn_blocking(move || follow.look(subscription)).await;
-            let Ok((back, outcome)) = looked else { return };
+            let is_added = tokio::select! {
+                () = subscription.announced(LOOK) => false,
+                () = watch.wishes.added.notified() => true,
+            };
+            tokio::time::sleep(GATHER).await;
+            let looking = Arc::clone(&watch);
+            let looked = tokio::task::spawn_blocking(move || {
+                let mut changes = ResourceChanges::default();
+                let outcome = looking.look(&mut subscription, is_added, &mut changes);
+                (subscription, changes, outcome)
+            });
+            let Ok((back, changes, outcome)) = looked.await else { return };
             subscription = back;
+            watch.tell(changes).await;
             match outcome {
                 Ok(()) => {}
                 Err(StoreError::NoSession(_)) => return,
-                Err(error) => {
-                    tracing::warn!(%error, "a session that is watched could not be read");
-                    subscription.announced(LOOK).await;
-                }
+                Err(error) => tracing::warn!(%error, "a session that is watched could not be read"),
             }
         }
     }
 
-    /// Takes into account what there is.
-    fn look(&self, mut subscription: Subscription) -> (Subscription, Result<(), StoreError>) {
-        let outcome = loop {
-            match subscription.next_within(Duration::ZERO) {
-                Ok(Some(event)) => self.changes.note(&self.session, &self.wishes, &event),
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        (subscription, outcome)
-    }
-}
-
-impl Changes {
-    /// Takes an event into account.
-    fn note(&self, session: &Session, wishes: &Arc<Mutex<Wishes>>, event: &Recorded) {
-        let known = lock(wishes);
-        let mut uris: Vec<String> = known.logs.iter().cloned().collect();
-        match &*event.event.kind {
-            WriteFile::KIND => {
-                if let Some(Ok(write)) = event.typed::<WriteFile>() {
-                    uris.extend(known.touched(&write.event.path, false));
-                    if known.list && write.event.mode == WriteMode::Create {
-                        self.list_has_changed();
-                    }
-                }
-            }
-            DeleteEntry::KIND => {
-                if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
-                    uris.extend(known.touched(&delete.event.path, true));
-                    if known.list {
-                        self.list_has_changed();
-                    }
-                }
-            }
-            _ => {}
+    fn look(
+        &self,
+        subscription: &mut Subscription,
+        is_added: bool,
+        changes: &mut ResourceChanges,
+    ) -> Result<(), StoreError> {
+        let mut is_due = is_added;
+        for _ in 0..EVENTS_MAX {
+            let Some(event) = subscription.next_within(Duration::ZERO)? else { break };
+            is_due = true;
+            changes.note(&lock(&self.wishes.known), &event);
         }
-        if !known.slices.is_empty() {
-            self.look_at(session, wishes);
+        if is_due {
+            self.compare_slices(changes);
         }
-        if !uris.is_empty() {
-            lock(&self.uris).extend(uris);
-            self.some.notify_one();
+        Ok(())
+    }
+
+    fn compare_slices(&self, changes: &mut ResourceChanges) {
+        let names: BTreeSet<String> = lock(&self.wishes.known).slices.values().map(|(name, _)| name.clone()).collect();
+        if names.is_empty() {
+            return;
         }
-    }
-
-    /// Looks soon whether slices of a session have changed.
-    fn look_at(&self, session: &Session, wishes: &Arc<Mutex<Wishes>>) {
-        lock(&self.slices).insert(session.id(), (session.clone(), Arc::clone(wishes)));
-        self.some.notify_one();
-    }
-
-    fn list_has_changed(&self) {
-        self.list.store(true, std::sync::atomic::Ordering::Release);
-        self.some.notify_one();
-    }
-
-    /// The slices that are not what they were.
-    fn changed_slices(&self) -> Vec<String> {
-        let mut changed = Vec::new();
-        let sessions = std::mem::take(&mut *lock(&self.slices));
-        for (session, wishes) in sessions.into_values() {
-            let names: BTreeSet<String> = lock(&wishes).slices.values().map(|(name, _)| name.clone()).collect();
-            // The locks are not held meanwhile: that may take long.
-            let Ok(state) = session.state() else { continue };
-            let digests: BTreeMap<String, Option<Digest>> =
-                names.into_iter().map(|name| (name.clone(), state.digest(&name))).collect();
-            for (uri, (name, before)) in &mut lock(&wishes).slices {
-                let now = digests.get(name).copied().flatten();
-                if now.is_some() && now != *before {
-                    *before = now;
-                    changed.push(uri.clone());
-                }
+        // The lock is not held meanwhile: that may take long.
+        let Ok(state) = self.session.state() else { return };
+        let digests: BTreeMap<_, _> = names.iter().map(|name| (name, state.digest(name))).collect();
+        for (uri, (name, before)) in &mut lock(&self.wishes.known).slices {
+            let now = digests.get(name).copied().flatten();
+            if now.is_some() && now != *before {
+                *before = now;
+                changes.uris.insert(uri.clone());
             }
         }
-        changed
     }
-}
 
-async fn digest_of(session: &Session, name: &str) -> Option<Digest> {
-    let (session, name) = (session.clone(), name.to_owned());
-    tokio::task::spawn_blocking(move || session.state().ok()?.digest(&name)).await.ok().flatten()
-}
-
-/// Tells what has changed, a moment after the first change, until nobody is there to be told.
-async fn tell(changes: Arc<Changes>, told: ResourceSubscriber, ended: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = changes.some.notified() => {}
-            () = ended.cancelled() => return,
-        }
-        tokio::time::sleep(GATHER).await;
-        let mut uris = std::mem::take(&mut *lock(&changes.uris));
-        let looked = Arc::clone(&changes);
-        uris.extend(tokio::task::spawn_blocking(move || looked.changed_slices()).await.unwrap_or_default());
+    async fn tell(&self, changes: ResourceChanges) {
         let mut is_there = true;
-        for uri in uris {
-            is_there &= told.updated(uri).await;
+        for uri in changes.uris {
+            is_there &= self.told.updated(uri).await;
         }
-        if changes.list.swap(false, std::sync::atomic::Ordering::AcqRel) {
-            is_there &= told.list_changed().await;
+        if changes.list {
+            is_there &= self.told.list_changed().await;
         }
         if !is_there {
             tracing::debug!("a client could not be told of a change");
         }
     }
+}
+
+impl ResourceChanges {
+    fn note(&mut self, known: &Wishes, event: &Recorded) {
+        self.uris.extend(known.logs.iter().cloned());
+        if let Some(Ok(write)) = event.typed::<WriteFile>() {
+            self.uris.extend(known.touched(&write.event.path, false));
+            self.list |= known.list && write.event.mode == WriteMode::Create;
+        } else if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
+            self.uris.extend(known.touched(&delete.event.path, true));
+            self.list |= known.list;
+        }
+    }
+}
+
+fn too_many() -> OperationError {
+    let what = format!("at most {WATCHED_MAX} addresses in {SESSIONS_MAX} sessions can be watched at once");
+    OperationError::new(ErrorKind::Refused, what)
+}
+
+async fn digest_of(session: &Session, name: &str) -> Option<Digest> {
+    let (session, name) = (session.clone(), name.to_owned());
+    tokio::task::spawn_blocking(move || session.state().ok()?.digest(&name)).await.ok().flatten()
 }

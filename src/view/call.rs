@@ -95,7 +95,7 @@ pub struct CallDocument {
 }
 
 impl Call {
-    /// Returns its status: a call without an outcome runs, or was cut off when nobody is there to run it.
+    /// Returns its status: a call without an outcome runs, or was interrupted if nothing may run it.
     pub fn status(&self, may_run: bool) -> &'static str {
         match &self.outcome {
             Some(outcome) => outcome.end.status.word(),
@@ -109,7 +109,6 @@ impl Call {
         self.outcome.as_ref().map_or("", |outcome| &outcome.end.message)
     }
 
-    /// Takes a change of a file into account.
     fn changed(&mut self, event: &EventRef<'_>) {
         let write = event.typed::<WriteFile>().and_then(Result::ok);
         let delete = event.typed::<DeleteEntry>().and_then(Result::ok);
@@ -120,7 +119,7 @@ impl Call {
             (None, None) => return,
         };
         let all_in_all = match (self.changes.remove(&path), now) {
-            // What came and went again is no change.
+            // Added and removed is no change.
             (Some(CallPathChange::Added), CallPathChange::Removed) => return,
             (Some(CallPathChange::Added), _) => CallPathChange::Added,
             (Some(CallPathChange::Removed), CallPathChange::Added) => CallPathChange::Changed,
@@ -129,8 +128,7 @@ impl Call {
         self.changes.insert(path, all_in_all);
     }
 
-    /// The call as a document; long texts stand in it as marks. `may_run` says whether a call without an outcome
-    /// may be running still.
+    /// Returns the call as a document, with marks for long texts. `may_run` is true if a call without an outcome may run.
     pub fn document(&self, may_run: bool) -> CallDocument {
         let of_command = |field: &str| self.outcome.as_ref()?.end.result.get(field).cloned();
         CallDocument {
@@ -205,9 +203,6 @@ impl CallViews {
 }
 
 /// The call that began at a position, with its events; none where none began.
-///
-/// # Errors
-/// The session's errors.
 pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, SessionError> {
     let mut calls = CallViews::default();
     let mut events = Vec::new();

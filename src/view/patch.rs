@@ -26,9 +26,8 @@ pub struct Patch {
     pub path: String,
     /// `added`, `removed` or `changed`.
     pub change: &'static str,
-    /// Modes, before the lines.
     head: Vec<String>,
-    /// The lines that differ with those around them, each with its sign; a hunk's title has `@`.
+    /// Lines with their signs; `@` stands for the header of a hunk.
     lines: Vec<(char, String)>,
     /// True where contents differ that are no text.
     pub binary: bool,
@@ -38,13 +37,12 @@ pub struct Patch {
     pub removed: u64,
 }
 
-/// One side of a change.
 #[derive(Default)]
 struct Side {
-    /// Empty where nothing is.
+    /// Empty when there is no entry.
     mode: &'static str,
     text: String,
-    /// The contents where they are no text.
+    /// The digest of contents that are no text.
     binary: Option<Digest>,
 }
 
@@ -76,7 +74,7 @@ fn mode_of(executable: bool) -> &'static str {
     if executable { "100755" } else { "100644" }
 }
 
-/// Returns the line for what git knows nothing of: directories and special files. It skips such lines between patches.
+/// Returns a line for entries that git does not know. It skips such lines.
 fn bare_of(mode: &str, path: &str) -> Option<String> {
     match mode {
         DIRECTORY => Some(format!("directory {path}/")),
@@ -87,17 +85,11 @@ fn bare_of(mode: &str, path: &str) -> Option<String> {
 }
 
 /// The patches of a change: two when something is another kind of entry afterwards.
-///
-/// # Errors
-/// The session's errors, where contents are gone.
 pub fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
     patches_between(session, session, change)
 }
 
-/// The same of a change from one session's files to another's.
-///
-/// # Errors
-/// As [`patches`].
+/// Returns the patches of a change from one session's files to another's.
 pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
     let (before, after) = match change {
         Change::Added { after, .. } => (None, Some(after)),
@@ -230,17 +222,11 @@ pub struct ChangeShape {
 }
 
 /// A change as a document.
-///
-/// # Errors
-/// As [`patches`].
 pub fn change(session: &Session, change: &Change) -> Result<ChangeDocument, SessionError> {
     change_between(session, session, change)
 }
 
-/// The same of a change from one session's files to another's.
-///
-/// # Errors
-/// As [`patches`].
+/// Returns a change from one session's files to another's as a document.
 pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<ChangeDocument, SessionError> {
     let patches = patches_between(from, to, change)?;
     Ok(ChangeDocument {
@@ -253,9 +239,6 @@ pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<C
 }
 
 /// Compares the files at two positions of a session.
-///
-/// # Errors
-/// The session's errors.
 pub fn changes_between(session: &Session, from: Seq, to: Seq) -> Result<Vec<ChangeDocument>, SessionError> {
     let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
     files(from)?.diff(&files(to)?).iter().map(|one| change(session, one)).collect()

@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::error::ValueError;
@@ -53,7 +53,7 @@ impl FromStr for Position {
     }
 }
 
-/// A moment with its offset from UTC, or without one in this machine's time zone.
+/// Reads a moment; without an offset it is in this machine's time zone.
 fn moment(text: &str) -> Option<Timestamp> {
     if let Ok(exact) = text.parse() {
         return Some(exact);
@@ -68,7 +68,7 @@ fn moment(text: &str) -> Option<Timestamp> {
     Some(Timestamp(zoned.timestamp().as_millisecond()))
 }
 
-/// A length of time such as `90s`, `10m` or `1h30m`.
+/// Reads a length of time such as `90s`, `10m` or `1h30m`.
 fn milliseconds(text: &str) -> Option<i64> {
     let mut rest = text.strip_suffix(" ago").unwrap_or(text);
     let mut sum: i64 = 0;
@@ -98,9 +98,6 @@ impl Position {
                              (2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m)";
 
     /// The event that is meant in a session.
-    ///
-    /// # Errors
-    /// When the session has none there, and what the session says.
     pub fn resolve(self, session: &Session) -> Result<Seq, SessionError> {
         let head = session.head()?;
         match self {
@@ -112,12 +109,8 @@ impl Position {
         }
     }
 
-    /// The event with which who reads a session's log from there on begins: of a moment the first one at or after it.
-    /// Where there is none yet it is the next one that comes, and who asks for more of the past than there is gets all
-    /// of it.
-    ///
-    /// # Errors
-    /// The session's errors.
+    /// Returns the first event for a reader of the log: of a moment the first one at or after it, of a future position the
+    /// next one, and of too early a position the first.
     pub fn first_read(self, session: &Session) -> Result<Seq, SessionError> {
         let since = |Timestamp(millis)| {
             let before = Timestamp(millis.saturating_sub(1));
@@ -133,10 +126,7 @@ impl Position {
     }
 }
 
-/// Finds the first event for a reader of the log who was told of all events so far, or of none.
-///
-/// # Errors
-/// When the session has no such position, and what the session says.
+/// Returns the first event for a reader of the log, who may have read all events so far.
 pub fn first_read(session: &Session, from: Position) -> Result<Seq, SessionError> {
     let (first, head) = (from.first_read(session)?, session.head()?);
     if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }
@@ -146,7 +136,7 @@ fn ago(session: &Session, millis: i64) -> Timestamp {
     Timestamp(session.now().0.saturating_sub(millis))
 }
 
-/// The last event at or before a moment; 0 when there is none. Times never go back in a session.
+/// Finds the last event at or before a moment; 0 if there is none. Times never go back in a session.
 fn last_at(session: &Session, head: Seq, time: Timestamp) -> Result<Seq, SessionError> {
     let (mut after, mut until) = (0, head);
     while after < until {
@@ -160,38 +150,16 @@ fn last_at(session: &Session, head: Seq, time: Timestamp) -> Result<Seq, Session
     Ok(after)
 }
 
-/// From a number, which is less than 0 for so many events ago, or from a text.
+/// Reads a number, below 0 for so many events ago, or a text.
 impl<'de> Deserialize<'de> for Position {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Given)
-    }
-}
-
-struct Given;
-
-impl Visitor<'_> for Given {
-    type Value = Position;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a position: {}", Position::FORMS)
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Position, E> {
-        Ok(Position::Seq(number))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Position, E> {
-        let size = number.unsigned_abs();
-        Ok(if number < 0 { Position::Back(size) } else { Position::Seq(size) })
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Position, E> {
-        text.parse().map_err(E::custom)
+        let given = Value::deserialize(deserializer)?;
+        let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+        text.parse().map_err(de::Error::custom)
     }
 }
 
 impl Position {
-    /// Describes a position, for schemas.
     pub(crate) fn meaning() -> String {
         let forms = Self::FORMS;
         format!(
@@ -211,7 +179,7 @@ impl JsonSchema for Position {
 }
 
 impl fmt::Display for Position {
-    /// As it can be parsed again, if it was.
+    /// Prints a form that parses again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seq(seq) => write!(f, "{seq}"),

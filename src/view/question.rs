@@ -10,8 +10,7 @@ const PROGRAMS: usize = 200;
 /// Characters of a variable's value, and of a standard input, that are shown of its beginning and of its end.
 const ENDS: usize = 1000;
 
-/// A question as a text for a person: all of the command, whose lines stand apart from what is said of it; of what it is
-/// run with the ends, and how much of it is not shown.
+/// Returns a question as a text for a person: the whole command, set apart, and the ends of its input.
 pub fn question(question: &CommandQuestion) -> String {
     let CommandQuestion { session, agent, command, env, stdin, copies, .. } = question;
     let who = if agent.is_empty() { "the agent".to_owned() } else { name(agent) };
@@ -52,12 +51,11 @@ fn name(text: &str) -> String {
     visible(&cut).into_owned()
 }
 
-/// Lines of somebody else's, so that none of them looks like one of the question.
 fn apart(text: &str) -> String {
     visible_lines(text).split('\n').map(|line| format!("\n  {line}")).collect()
 }
 
-/// The beginning and the end of a text, and how much is not shown.
+/// Returns the ends of a text, and the number of characters between them.
 fn ends(text: &str) -> (String, String) {
     let count = text.chars().count();
     let Some(hidden) = count.checked_sub(2 * ENDS).filter(|hidden| *hidden > 0) else {

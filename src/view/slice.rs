@@ -11,9 +11,6 @@ pub fn slice_named(state: &State, wanted: &str) -> Option<&'static str> {
 }
 
 /// Returns a slice as JSON, by its exact name; null where there is none.
-///
-/// # Errors
-/// [`SliceError`] where it has no JSON form.
 pub fn slice(state: &State, name: &str) -> Result<Value, SliceError> {
     Ok(state.slice_json(name).transpose()?.unwrap_or_default())
 }

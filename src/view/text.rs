@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Tells whether a character has no place in a text that a person goes by: a terminal may obey it, it turns the direction of
-/// what stands around it, or it is not seen.
+/// Tells whether a character misleads a reader: a terminal may obey it, it turns the direction of text, or it is
+/// invisible.
 pub fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
@@ -15,7 +15,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, misleads)
 }
 
-/// The same with line ends and tabs as they are.
+/// Escapes such characters but line ends and tabs.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| misleads(c) && c != '\n' && c != '\t')
 }

@@ -178,7 +178,7 @@ impl Bisect {
 
 /// The result of a bisection. By a command it has `between`, `checks`, `probes`, `several` and `left_out`; by a predicate
 /// `looks` and `predicate`.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Bisect")]
 pub struct BisectDocument {
     /// The last position that is known to be good.
@@ -213,7 +213,7 @@ pub struct BisectDocument {
 }
 
 /// Between which positions was searched.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
 pub struct BisectEnds {
     /// The good one.
     pub good: Seq,
@@ -286,9 +286,6 @@ impl From<&ProbeRecord> for ProbeDocument {
 }
 
 /// A bisection by a command as a document.
-///
-/// # Errors
-/// The session's errors.
 pub fn bisected(session: &Session, report: &BisectReport) -> Result<BisectDocument, SessionError> {
     let records = |records: &[ProbeRecord]| Some(records.iter().map(ProbeDocument::from).collect());
     let left_out: BTreeSet<_> = report.checks.iter().chain(&report.probes).flat_map(|one| &one.left_out).collect();
@@ -303,9 +300,6 @@ pub fn bisected(session: &Session, report: &BisectReport) -> Result<BisectDocume
 }
 
 /// A bisection by a predicate as a document.
-///
-/// # Errors
-/// The session's errors.
 pub fn bisected_by_slice(
     session: &Session,
     predicate: &Predicate,
@@ -327,10 +321,7 @@ fn found(session: &Session, found: &BisectFound, ends: (Seq, Seq)) -> Result<Bis
     }
     let first_bad = if found.bad.len() == 1 { found.bad.first().copied() } else { None };
     let ends = BisectEnds { good: ends.0, bad: ends.1 };
-    let (between, checks, probes, several) = (None, None, None, None);
-    let (left_out, looks, predicate) = (None, None, None);
-    let good = found.good;
-    Ok(BisectDocument { good, first_bad, bad, ends, between, checks, probes, several, left_out, looks, predicate })
+    Ok(BisectDocument { good: found.good, first_bad, bad, ends, ..BisectDocument::default() })
 }
 
 fn bad_change(session: &Session, before: Seq, seq: Seq) -> Result<BadChange, SessionError> {

@@ -1,4 +1,4 @@
-//! The end of a call under way.
+//! Cancellation of a call in flight.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,7 +28,6 @@ impl Operation for CancelCall {
     }
 }
 
-/// Says that a call is not under way.
 pub(super) fn not_under_way(call: Seq) -> OperationError {
     let hint = Some("GET .../calls/{call} tells of calls that have ended".to_owned());
     let detail = format!("no call {call} is under way through this server");

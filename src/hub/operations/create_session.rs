@@ -78,7 +78,6 @@ impl NewMount {
     }
 }
 
-/// Reads the workspace that is asked for. A directory is looked for on the disk.
 fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, OperationError> {
     let asked = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
     let mut spec = asked.map_err(|error| OperationError::invalid(error.to_string()))?;

@@ -80,9 +80,6 @@ impl Operation for Diff {
 }
 
 /// Compares the files at two positions, at a path and below it.
-///
-/// # Errors
-/// The session's errors.
 pub fn file_changes(
     session: &Session,
     from: Seq,

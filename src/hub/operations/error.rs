@@ -31,12 +31,10 @@ pub enum OperationError {
 }
 
 impl OperationError {
-    /// Says why something can't be done.
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self::Told { kind, detail: detail.into(), hint: None }
     }
 
-    /// Says which value can't be used.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, detail)
     }

@@ -44,7 +44,7 @@ impl Operation for ListSessions {
             let entries = sessions.list()?;
             let from = match self.after {
                 None => 0,
-                // Without it nobody knows where it stood.
+                // Without the session its place in the list is unknown.
                 Some(after) => match entries.iter().position(|entry| entry.id == after) {
                     Some(at) => at + 1,
                     None => return Err(StoreError::NoSession(after).into()),
@@ -79,10 +79,6 @@ pub struct SessionDocument {
     pub updated: Timestamp,
 }
 
-/// Returns a session as a document.
-///
-/// # Errors
-/// The session's errors.
 pub(super) fn session(sessions: &Sessions, entry: &SessionEntry) -> Result<SessionDocument, SessionError> {
     let state = sessions.session(entry.id)?.state()?;
     Ok(document(entry, Some(state.slice::<Usage>().map_or(0, |usage| usage.calls))))

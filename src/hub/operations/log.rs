@@ -106,58 +106,34 @@ fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result
     Ok(LogDocument { session, name, head, next, calls: Some(found), events: None })
 }
 
-/// The calls from a position on, and where the first stands that does not fit any more.
+/// Returns the calls from a position on, and the beginning of the next page.
 fn calls_from(
     session: &Session,
     from: Seq,
     limits: (usize, usize),
     may_run: bool,
 ) -> Result<(Vec<CallDocument>, Option<Seq>), SessionError> {
-    let (mut calls, mut page, mut next) = (CallViews::default(), LogPage::new(limits), None);
-    let mut take = |call: Call| {
+    let (mut page, mut next) = (LogPage::new(limits), None);
+    visit_calls(session, from.max(1), &mut |call| {
         let begun = call.call;
         let fits = page.take(call.document(may_run));
         if !fits {
             next = Some(begun);
         }
         fits
-    };
-    let mut has_room = true;
-    session.visit(from.max(1), &mut |event| {
-        calls.take(event);
-        while let Some(call) = calls.next_ended() {
-            has_room = take(call);
-            if !has_room {
-                return ControlFlow::Break(());
-            }
-        }
-        ControlFlow::Continue(())
     })?;
-    while has_room && let Some(call) = calls.next_begun() {
-        has_room = take(call);
-    }
     Ok((page.found, next))
 }
 
-/// The last calls, as many as a page has.
 fn last_calls(session: &Session, limits: (usize, usize), may_run: bool) -> Result<Vec<CallDocument>, SessionError> {
-    let (mut calls, mut last) = (CallViews::default(), VecDeque::new());
-    let mut keep = |call| {
+    let mut last = VecDeque::new();
+    visit_calls(session, 1, &mut |call| {
         if last.len() >= limits.0 {
             last.pop_front();
         }
         last.push_back(call);
-    };
-    session.visit(1, &mut |event| {
-        calls.take(event);
-        while let Some(call) = calls.next_ended() {
-            keep(call);
-        }
-        ControlFlow::Continue(())
+        true
     })?;
-    while let Some(call) = calls.next_begun() {
-        keep(call);
-    }
     let mut page = LogPage::new(limits);
     while let Some(call) = last.pop_back() {
         if !page.take(call.document(may_run)) {
@@ -168,7 +144,23 @@ fn last_calls(session: &Session, limits: (usize, usize), may_run: bool) -> Resul
     Ok(page.found)
 }
 
-/// As many documents as a result has room for, one at least.
+/// Visits calls in the order in which they began, for as long as `take` is true.
+fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool) -> Result<(), SessionError> {
+    let (mut calls, mut goes_on) = (CallViews::default(), true);
+    session.visit(from, &mut |event| {
+        calls.take(event);
+        while goes_on && let Some(call) = calls.next_ended() {
+            goes_on = take(call);
+        }
+        if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    while goes_on && let Some(call) = calls.next_begun() {
+        goes_on = take(call);
+    }
+    Ok(())
+}
+
+/// The documents of a page: as many as fit, at least one.
 struct LogPage<D> {
     found: Vec<D>,
     bytes: usize,
@@ -181,7 +173,6 @@ impl<D: Serialize> LogPage<D> {
         Self { found: Vec::new(), bytes: 0, limit, bytes_max }
     }
 
-    /// Takes one more, if there is room for it.
     fn take(&mut self, document: D) -> bool {
         if self.found.len() >= self.limit {
             return false;
@@ -269,7 +260,7 @@ mod tests {
         assert_eq!(page(&session, Some(1), 2), (vec![ended, running[0]], Some(running[1])));
         assert_eq!(page(&session, Some(running[1]), 2), (vec![running[1]], None));
         assert_eq!(page(&session, None, 2), (running.to_vec(), None));
-        // One that nobody ends any more holds up none that ended.
+        // A call that never ends holds up none that ended.
         let later = begin(&session, json!({}));
         end(&session, later);
         assert_eq!(page(&session, Some(running[0]), 9), (vec![running[0], running[1], later], None));

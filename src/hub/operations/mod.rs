@@ -29,7 +29,7 @@ use futures_util::future::BoxFuture;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +63,7 @@ pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
 pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state, state_with};
+pub(crate) use show_state::{known_slice, state_at};
 pub use verify::{Verification, Verify};
 
 /// A verb: its fields are the parameters, its documentation is what the faces say of it.
@@ -90,8 +91,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     }
 }
 
-/// The place of a verb in the HTTP API. A parameter of the path but `session` is a field of the verb's; the other fields
-/// are in the query of GET and DELETE, and in the body of POST.
+/// The place of a verb in the HTTP API. A parameter in the path, `session` apart, is a field of the verb; the other
+/// fields are in the query of GET and DELETE, and in the body of POST.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationRoute {
     /// `GET`, `POST` or `DELETE`.
@@ -135,7 +136,7 @@ pub enum OperationEffect {
 /// The treatment of a result that is too long for a model, with the advice that goes with it.
 #[derive(Debug, Clone, Copy)]
 pub enum TooLong {
-    /// It is cut: something was done, which has to be told.
+    /// It is cut: it reports a change.
     Cut(&'static str),
     /// It is refused: nothing is lost by that.
     Refuse(&'static str),
@@ -157,16 +158,20 @@ impl OperationTool {
 }
 
 impl OperationRoute {
+    pub(crate) const fn at(method: &'static str, tag: &'static str, path: &'static str, status: u16) -> Self {
+        Self { method, path, tag, status }
+    }
+
     const fn get(tag: &'static str, path: &'static str) -> Option<Self> {
-        Some(Self { method: "GET", path, tag, status: 200 })
+        Some(Self::at("GET", tag, path, 200))
     }
 
     const fn post(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
-        Some(Self { method: "POST", path, tag, status })
+        Some(Self::at("POST", tag, path, status))
     }
 
     const fn delete(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
-        Some(Self { method: "DELETE", path, tag, status })
+        Some(Self::at("DELETE", tag, path, status))
     }
 }
 
@@ -209,30 +214,25 @@ pub trait Caller: Send + Sync {
 }
 
 impl OperationContext<'_> {
-    /// Finds the session that is meant.
     pub(crate) async fn session(&self) -> Result<Session, OperationError> {
         self.caller.session(self.session.as_deref()).await
     }
 
-    /// Opens its workspace.
     pub(crate) async fn open(&self) -> Result<OpenSession, OperationError> {
         self.caller.open(self.session.as_deref()).await
     }
 }
 
-/// Does what only reads where it holds up nobody.
 pub(crate) async fn reading<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
 ) -> Result<T, OperationError> {
     blocking(work).await?
 }
 
-/// Resolves a position; `otherwise` when none is given.
 fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Result<Seq, SessionError> {
     given.map_or(Ok(otherwise), |given| given.resolve(session))
 }
 
-/// Checks the length of an agent's name.
 fn check_agent(agent: &str) -> Result<(), OperationError> {
     match agent.len() <= MAX_AGENT_BYTES {
         true => Ok(()),
@@ -272,8 +272,8 @@ impl<O: Operation> OperationAnswer for Answered<O> {
     }
 }
 
-type Run = for<'a> fn(Value, &'a OperationContext<'a>) -> Running<'a>;
-type Running<'a> = BoxFuture<'a, Result<Box<dyn OperationAnswer>, OperationError>>;
+type Run = for<'a> fn(Value, &'a OperationContext<'a>) -> OperationFuture<'a>;
+type OperationFuture<'a> = BoxFuture<'a, Result<Box<dyn OperationAnswer>, OperationError>>;
 
 /// A row of the table: a verb without its types.
 pub struct OperationEntry {
@@ -290,22 +290,20 @@ pub struct OperationEntry {
     /// Does the work, with parameters as JSON.
     pub run: Run,
     /// The parameters by name, with their schemas.
-    pub fields: Arc<serde_json::Map<String, Value>>,
+    pub fields: Arc<Map<String, Value>>,
     /// The words about it.
     pub about: String,
 }
 
-impl OperationEntry {
-    /// Tells whether it has parameters besides those of its path.
-    pub(crate) fn takes_body(&self) -> bool {
-        let path = self.route.map_or("", |route| route.path);
-        self.fields.keys().any(|name| !path.contains(&format!("{{{name}}}")))
-    }
+/// Returns the parameters with their schemas, and the description.
+pub(crate) fn described<P: JsonSchema>() -> (Arc<Map<String, Value>>, String) {
+    let schema = SchemaGenerator::default().into_root_schema_for::<P>();
+    let about = schema.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
+    (Arc::new(schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()), about)
 }
 
 fn row<O: Operation>() -> OperationEntry {
-    let schema = SchemaGenerator::default().into_root_schema_for::<O>();
-    let about = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let (fields, about) = described::<O>();
     OperationEntry {
         name: O::NAME,
         route: O::ROUTE,
@@ -319,8 +317,8 @@ fn row<O: Operation>() -> OperationEntry {
             }
             .boxed()
         },
-        fields: Arc::new(schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()),
-        about: about.replace('\n', " "),
+        fields,
+        about,
     }
 }
 

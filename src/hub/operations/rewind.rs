@@ -1,4 +1,4 @@
-//! A session taken back.
+//! Rewind of a session.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -24,7 +24,6 @@ impl Operation for ShowSession {
     }
 }
 
-/// Returns the document of a session.
 pub(super) async fn shown(hub: &Hub, id: SessionId) -> Result<SessionDocument, OperationError> {
     let sessions = hub.sessions().clone();
     reading(move || {

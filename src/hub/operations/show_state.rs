@@ -80,16 +80,14 @@ impl Operation for ShowState {
     }
 }
 
-/// Folds the state at a position, or now.
-pub(super) fn state_at(session: &Session, at: Option<Position>) -> Result<State, OperationError> {
+pub(crate) fn state_at(session: &Session, at: Option<Position>) -> Result<State, OperationError> {
     Ok(match at {
         Some(at) => session.state_at(at.resolve(session)?)?,
         None => session.state()?,
     })
 }
 
-/// Returns the name of the slice that is meant.
-pub(super) fn known_slice(state: &State, wanted: &str) -> Result<&'static str, OperationError> {
+pub(crate) fn known_slice(state: &State, wanted: &str) -> Result<&'static str, OperationError> {
     slice_named(state, wanted).ok_or_else(|| {
         let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
         let shown: String = wanted.chars().take(80).collect();
@@ -147,10 +145,7 @@ impl SliceDocument {
     }
 }
 
-/// A state as a document.
-///
-/// # Errors
-/// [`SliceError`] where a slice has no JSON form.
+/// Returns a state as a document.
 pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
     let mut slices = Vec::new();
     for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {
@@ -160,10 +155,7 @@ pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
     Ok(document(name, state, slices))
 }
 
-/// The same with one of its slices only, which has that JSON form.
-///
-/// # Errors
-/// As [`state`].
+/// Returns a state with one of its slices only, which has that JSON form.
 pub fn state_with(name: &str, state: &State, (wanted, json): (&str, &Value)) -> Result<StateDocument, SliceError> {
     let all = state.registry().slices().into_iter().zip(state.digests()?);
     let slices = all.filter(|(known, _)| known.name == wanted);

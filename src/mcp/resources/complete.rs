@@ -4,13 +4,15 @@ use std::ops::Bound;
 
 use rmcp::model::{CompleteRequestParams, CompletionInfo, ErrorData};
 
-use super::{looking, uri};
+use super::uri;
 use crate::engine::session::Session;
 use crate::engine::session::name_index::name_of;
+use crate::hub::operations::reading;
 use crate::mcp::client::McpClient;
+use crate::mcp::error::answer;
 use crate::reducers::VirtualFileSystem;
 
-/// Returns the values of a template's argument that begin so. Nothing is begun or opened for this.
+/// Completes an argument of a template. Nothing is begun or opened for this.
 pub(in crate::mcp) async fn complete(
     client: &McpClient,
     request: &CompleteRequestParams,
@@ -23,7 +25,8 @@ pub(in crate::mcp) async fn complete(
         (uri::FILES | uri::SLICES | uri::LOG, "session") => fitting.take(sessions(client)),
         (uri::FILES, "path") => {
             if let Some(session) = session(client, wanted) {
-                fitting = looking(move || fitting.with_paths(&session)).await?;
+                let fitted = reading(move || Ok(fitting.with_paths(&session)));
+                fitting = fitted.await.map_err(|error| answer(&error, None))?;
             }
         }
         (uri::SLICES, "slice") => {
@@ -37,7 +40,6 @@ pub(in crate::mcp) async fn complete(
     Ok(CompletionInfo::with_pagination(fitting.values, total, has_more).unwrap_or_default())
 }
 
-/// Values that begin so: the first of them, and how many there are.
 struct Fitting {
     beginning: String,
     values: Vec<String>,

@@ -12,9 +12,10 @@ use rmcp::model::{
 };
 
 use super::client::McpClient;
+use super::error::answer;
 use crate::engine::event::Node;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
+use crate::hub::operations::{OperationError, reading};
 use crate::reducers::VirtualFileSystem;
 use crate::view::Position;
 pub(super) use complete::complete;
@@ -24,7 +25,6 @@ pub(super) use uri::{ResourceUri, What};
 /// Resources of a page.
 const PAGE: usize = 200;
 
-/// The templates.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = |uri: &str, name: &str, title: &str, words: String| {
         ResourceTemplate::new(uri, name).with_title(title).with_description(words)
@@ -39,7 +39,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ])
 }
 
-/// The resources of the client's own session. Where it has none yet there are none, and none is begun for this.
+/// Lists the resources of the client's own session. None is begun for this.
 pub(super) async fn list(
     client: &McpClient,
     page: Option<PaginatedRequestParams>,
@@ -52,22 +52,15 @@ pub(super) async fn list(
             Some(read_cursor(cursor).ok_or_else(|| ErrorData::invalid_params("there is no such cursor", None))?)
         }
     };
-    let listed = looking(move || list_of(&session, after.as_ref())).await?;
-    listed.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    reading(move || list_of(&session, after.as_ref())).await.map_err(|error| answer(&error, None))
 }
 
-/// Does what only looks where it holds up nobody.
-async fn looking<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, ErrorData> {
-    let looked = tokio::task::spawn_blocking(look).await;
-    looked.map_err(|_| ErrorData::internal_error("foldspace is ending", None))
-}
-
-/// A cursor is the address after which it goes on: what comes and goes meanwhile does not move it.
+/// A cursor is the last address of a page, so that changes do not move it.
 fn read_cursor(cursor: &str) -> Option<ResourceUri> {
     ResourceUri::parse(cursor).ok().filter(|address| matches!(address.what, What::File { .. }))
 }
 
-fn list_of(session: &Session, after: Option<&ResourceUri>) -> Result<ListResourcesResult, SessionError> {
+fn list_of(session: &Session, after: Option<&ResourceUri>) -> Result<ListResourcesResult, OperationError> {
     let state = session.state()?;
     let files = VirtualFileSystem::of(&state);
     let name = session.name().to_owned();

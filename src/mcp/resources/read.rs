@@ -9,16 +9,17 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ReadResourceResult, ResourceContents};
 use rmcp::service::RequestContext;
 
-use super::uri::{ResourceUri, What};
-use super::{looking, types};
+use super::types;
+use super::uri::{ResourceUri, What, not_found};
+use crate::engine::error::ErrorKind;
 use crate::engine::event::Node;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
-use crate::mcp::McpError;
+use crate::hub::operations::{OperationError, known_slice, reading, state_at};
 use crate::mcp::client::McpClient;
+use crate::mcp::error::answer;
 use crate::mcp::names::shown;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view::{self, Position};
@@ -26,7 +27,6 @@ use crate::view::{self, Position};
 /// Bytes of a resource that can be read at once.
 const RESOURCE_MAX: usize = 4 << 20;
 
-/// Reads what stands at an address.
 pub(in crate::mcp) async fn read(
     client: &McpClient,
     uri: &str,
@@ -34,32 +34,27 @@ pub(in crate::mcp) async fn read(
 ) -> Result<ReadResourceResult, ErrorData> {
     let (session, address) = find(client, uri, context).await?;
     let (uri, gone) = (uri.to_owned(), uri.to_owned());
-    let read = looking(move || contents(&session, &uri, &address.what)).await?;
-    Ok(ReadResourceResult::new(vec![read.map_err(|error| error.answer(Some(&gone)))?]))
+    let read = reading(move || contents(&session, &uri, &address.what)).await;
+    Ok(ReadResourceResult::new(vec![read.map_err(|error| answer(&error, Some(&gone)))?]))
 }
 
-/// Finds the session of an address.
 pub(in crate::mcp) async fn find(
     client: &McpClient,
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<(Session, ResourceUri), ErrorData> {
-    let address = ResourceUri::parse(uri).map_err(|error| error.answer(Some(uri)))?;
-    let session = client.session(Some(&address.session), context).await.map_err(|error| error.answer(Some(uri)))?;
+    let address = ResourceUri::parse(uri).map_err(|error| answer(&error, Some(uri)))?;
+    let session = client.session(Some(&address.session), context).await.map_err(|error| answer(&error, Some(uri)))?;
     Ok((session, address))
 }
 
-fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContents, McpError> {
+fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContents, OperationError> {
     match what {
-        What::File { path, at } => file(session, &state(session, *at)?, uri, path),
+        What::File { path, at } => file(session, &state_at(session, *at)?, uri, path),
         What::Slice { name, at } => {
-            let state = state(session, *at)?;
-            let Some(name) = view::slice_named(&state, name) else {
-                let known: Vec<_> = state.registry().slices().into_iter().map(|slice| slice.name).collect();
-                let what = format!("there is no slice {}; there are {}", shown(name, 80), known.join(", "));
-                return Err(McpError::NotFound(what));
-            };
-            let slice = view::slice(&state, name).map_err(SessionError::from)?.to_string();
+            let state = state_at(session, *at)?;
+            let name = known_slice(&state, name)?;
+            let slice = view::slice(&state, name)?.to_string();
             let hint = "`foldspace state` prints all of it";
             check_fits(|| format!("slice {name}"), slice.len() as u64, hint)?;
             Ok(ResourceContents::text(slice, uri).with_mime_type("application/json"))
@@ -71,14 +66,11 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
     }
 }
 
-fn state(session: &Session, at: Option<Position>) -> Result<State, McpError> {
-    Ok(match at {
-        None => session.state()?,
-        Some(position) => session.state_at(position.resolve(session)?)?,
-    })
+fn refused(what: String) -> OperationError {
+    OperationError::new(ErrorKind::Refused, what)
 }
 
-fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result<ResourceContents, McpError> {
+fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result<ResourceContents, OperationError> {
     let files = VirtualFileSystem::of(state);
     let entry = files.get(path);
     if path.is_root() || entry.is_some_and(Entry::is_directory) {
@@ -89,13 +81,11 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
         return Ok(ResourceContents::text(listed, uri).with_mime_type("inode/directory"));
     }
     let Some(entry) = entry else {
-        return Err(McpError::NotFound(format!("there is no {} at {}", named(path), state.seq())));
+        return Err(not_found(format!("there is no {} at {}", named(path), state.seq())));
     };
     let kind = types::of(path, &entry.node);
     match &entry.node {
-        Node::File { incomplete: true, .. } => {
-            Err(McpError::Refused(format!("the contents of {} were not kept", named(path))))
-        }
+        Node::File { incomplete: true, .. } => Err(refused(format!("the contents of {} were not kept", named(path)))),
         Node::File { content, size, .. } => {
             check_fits(|| named(path), *size, "the tool read_file reads some of its lines")?;
             let bytes = session.content(content)?;
@@ -108,27 +98,24 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
             Ok(ResourceContents::text(String::from_utf8_lossy(target), uri).with_mime_type(kind))
         }
         Node::Directory | Node::Special { .. } => {
-            Err(McpError::Refused(format!("{} is no file that could be read", named(path))))
+            Err(refused(format!("{} is no file that could be read", named(path))))
         }
     }
 }
 
-/// A path in a message; an address may have a very long one.
 fn named(path: &EntryPath) -> String {
     shown(&path.rooted(), 300)
 }
 
-/// Refuses what is too long; the hint says how to have less of it.
-fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(), McpError> {
+fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(), OperationError> {
     if bytes <= RESOURCE_MAX as u64 {
         return Ok(());
     }
-    Err(McpError::Refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
+    Err(refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
 }
 
-/// Events, a line for each: the last ones, or the first from a position on. Of those there are fewer where they are too
-/// long together.
-fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, McpError> {
+/// Reads events as lines: the last ones, or the first from a position on; fewer when they are long.
+fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, OperationError> {
     let head = session.head()?;
     let first: Seq = match from {
         Some(position) => view::first_read(session, position)?,

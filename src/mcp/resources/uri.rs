@@ -5,8 +5,10 @@ use std::fmt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use crate::engine::clock::Timestamp;
+use crate::engine::error::ErrorKind;
 use crate::engine::path::EntryPath;
-use crate::mcp::McpError;
+use crate::hub::operations::OperationError;
+use crate::mcp::names::shown;
 use crate::view::Position;
 
 /// The beginning of every address.
@@ -27,30 +29,27 @@ const EVENTS_MAX: usize = 1000;
 /// Bytes of an address at most: paths are shorter, also written as in an address.
 const ADDRESS_MAX: usize = 16 << 10;
 
-/// An address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::mcp) struct ResourceUri {
-    /// The session, by name or by id.
     pub(in crate::mcp) session: String,
     pub(in crate::mcp) what: What,
 }
 
-/// The part of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::mcp) enum What {
-    /// An entry of its workspace.
     File { path: EntryPath, at: Option<Position> },
-    /// A slice of its state.
     Slice { name: String, at: Option<Position> },
-    /// Its events.
     Log { from: Option<Position>, limit: usize },
 }
 
+pub(super) fn not_found(what: String) -> OperationError {
+    OperationError::new(ErrorKind::NotFound, what)
+}
+
 impl ResourceUri {
-    pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, McpError> {
-        let shown = super::super::names::shown(uri, 300);
-        let wrong =
-            |what: &str| McpError::NotFound(format!("{shown}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
+    pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, OperationError> {
+        let cut = shown(uri, 300);
+        let wrong = |what: &str| not_found(format!("{cut}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
         if uri.len() > ADDRESS_MAX {
             return Err(wrong(&format!("it has {} bytes, and at most {ADDRESS_MAX} are allowed", uri.len())));
         }
@@ -80,7 +79,7 @@ impl ResourceUri {
         Ok(Self { session, what })
     }
 
-    /// Tells whether it is of a moment that is past now, so that it never changes.
+    /// Tells whether its position is in the past for good, so that it never changes.
     pub(in crate::mcp) fn is_settled(&self, now: Timestamp) -> bool {
         let at = match &self.what {
             What::File { at, .. } | What::Slice { at, .. } => *at,
@@ -113,7 +112,6 @@ impl fmt::Display for ResourceUri {
     }
 }
 
-/// The query of an address.
 struct UriQuery(Vec<(String, String)>);
 
 impl UriQuery {
@@ -126,18 +124,16 @@ impl UriQuery {
         pairs.map(pair).collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// Refuses names that have no meaning, or stand twice: they were meant to say something.
-    fn check(&self, known: &[&str]) -> Result<(), McpError> {
+    /// Refuses unknown and repeated names.
+    fn check(&self, known: &[&str]) -> Result<(), OperationError> {
         let what = known.join(" and ");
         for (at, (name, _)) in self.0.iter().enumerate() {
             if !known.contains(&name.as_str()) {
-                let shown = super::super::names::shown(name, 80);
-                return Err(McpError::NotFound(format!(
-                    "there is no {shown:?} behind the question mark here; there is {what}"
-                )));
+                let name = shown(name, 80);
+                return Err(not_found(format!("there is no {name:?} behind the question mark here; there is {what}")));
             }
             if self.0[..at].iter().any(|(before, _)| before == name) {
-                return Err(McpError::NotFound(format!("{name} stands twice behind the question mark")));
+                return Err(not_found(format!("{name} stands twice behind the question mark")));
             }
         }
         Ok(())
@@ -147,29 +143,27 @@ impl UriQuery {
         self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
-    fn position(&self, name: &str) -> Result<Option<Position>, McpError> {
+    fn position(&self, name: &str) -> Result<Option<Position>, OperationError> {
         let position = self.value(name).map(str::parse::<Position>).transpose();
-        position.map_err(|error| McpError::NotFound(error.to_string()))
+        position.map_err(|error| not_found(error.to_string()))
     }
 
-    fn limit(&self) -> Result<usize, McpError> {
+    fn limit(&self) -> Result<usize, OperationError> {
         let Some(text) = self.value("limit") else { return Ok(EVENTS) };
-        let wrong = || McpError::NotFound(format!("limit is a number of events from 1 to {EVENTS_MAX}"));
+        let wrong = || not_found(format!("limit is a number of events from 1 to {EVENTS_MAX}"));
         text.parse().ok().filter(|limit| (1..=EVENTS_MAX).contains(limit)).ok_or_else(wrong)
     }
 }
 
-/// A text with nothing in it that has a meaning in an address.
 fn encoded(bytes: &[u8], is_path: bool) -> String {
     percent_encode(bytes, if is_path { IN_PATH } else { IN_PART }).to_string()
 }
 
-/// The text that was encoded; none where it is none.
 fn decoded(text: &str) -> Option<String> {
     String::from_utf8(decoded_bytes(text)?).ok()
 }
 
-/// The bytes of it: a path may be no text.
+/// Decodes bytes: a path may be no text.
 fn decoded_bytes(text: &str) -> Option<Vec<u8>> {
     let is_byte =
         |after: &str| after.as_bytes().first_chunk::<2>().is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));

@@ -1,19 +1,18 @@
-//! Which requests are under way.
+//! Requests in flight.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rmcp::model::RequestId;
 use tokio::sync::Notify;
 
+use crate::engine::lock::lock;
 use crate::mcp::order::Order;
 
-/// The requests that are under way.
 #[derive(Clone, Default)]
 pub(super) struct InFlightRequests(Arc<RequestsInner>);
 
 #[derive(Default)]
 struct RequestsInner {
-    /// Few, and without an order of their own.
     requests: Mutex<Vec<LineRequest>>,
     fewer: Notify,
 }
@@ -21,13 +20,11 @@ struct RequestsInner {
 struct LineRequest {
     id: RequestId,
     order: Order,
-    /// True while somebody works on it.
     is_worked_on: bool,
-    /// True where nobody waits for its answer any more.
     is_cancelled: bool,
 }
 
-/// Goes with a request; when the last is dropped nobody works on it any more.
+/// Goes with a request. Dropping the last clone ends the work on it.
 #[derive(Clone)]
 pub(super) struct RequestGuard(#[expect(dead_code, reason = "it is there to be dropped")] Arc<RequestWork>);
 
@@ -38,7 +35,7 @@ struct RequestWork {
 
 impl InFlightRequests {
     fn requests(&self) -> MutexGuard<'_, Vec<LineRequest>> {
-        self.0.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.requests)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -49,7 +46,6 @@ impl InFlightRequests {
         self.requests().iter().any(|known| known.id == *id)
     }
 
-    /// Tells whether a request of that order may begin now.
     pub(super) fn admits(&self, order: Order) -> bool {
         self.requests().iter().all(|known| order.fits(known.order))
     }
@@ -59,14 +55,12 @@ impl InFlightRequests {
         RequestGuard(Arc::new(RequestWork { id, of: self.clone() }))
     }
 
-    /// It is answered.
     pub(super) fn end(&self, id: &RequestId) {
         self.requests().retain(|known| known.id != *id);
         self.0.fewer.notify_one();
     }
 
-    /// Nobody waits for its answer. It counts for as long as it is worked on all the same: else requests that are taken
-    /// back at once would be worked on without end.
+    /// Cancels a request. It counts until its work ends: cancelled requests must not run without limit.
     pub(super) fn cancel(&self, id: &RequestId) {
         self.settle(id, |request| request.is_cancelled = true);
     }
@@ -81,7 +75,7 @@ impl InFlightRequests {
         }
     }
 
-    /// Waits until one has ended since this was last asked. Only one may wait.
+    /// Waits until one has ended since the last wait. Only one task may wait.
     pub(super) async fn fewer(&self) {
         self.0.fewer.notified().await;
     }

@@ -1,8 +1,7 @@
-//! Messages as lines: what a client says on standard input, and what it is told on standard output.
+//! Messages as lines, from standard input and to standard output.
 //!
-//! Memory is bounded whatever the client does. Of requests only so many are under way at once; more
-//! wait, and when too much waits nothing more is read. What is no request goes past those that wait: a cancellation, or
-//! a person's answer, may be what the requests under way wait for.
+//! Memory is bounded: a number of requests is in flight, more wait, and when too much waits nothing is read. Other messages
+//! overtake requests: a cancellation or an answer may be what a request waits for.
 //!
 //! Calls begin in order of arrival. One that may change files runs alone; reads run beside reads.
 
@@ -34,31 +33,26 @@ use queue::{QueuedRequest, RequestQueue};
 use reader::{InputLine, LineReader};
 use writer::LineWriter;
 
-/// Requests that are under way at once.
+/// Requests in flight at once.
 const UNDER_WAY_MAX: usize = 64;
 /// Bytes of requests that wait.
 const WAITING_MAX: usize = 16 << 20;
-/// Time that calls go on for a client that says no more, after the last one ended: one that wrote all its requests
-/// beforehand still reads.
+/// Time that calls go on after the end of the input, since the last one ended: the client may still read.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Gives a request its order.
 pub(super) type Ordering = Box<dyn Fn(&ClientRequest) -> Order + Send + Sync>;
 
-/// The lines from and to one client.
 pub(super) struct LineTransport<R, W> {
     reader: LineReader<R>,
     writer: LineWriter<W>,
     under_way: InFlightRequests,
     waiting: RequestQueue,
     order: Ordering,
-    /// An answer that this gives itself. Nothing is read meanwhile, or a client could make many.
+    /// An answer of the transport itself. Nothing is read meanwhile, or a client could cause many.
     answering: Option<BoxFuture<'static, ()>>,
-    /// True where the client has said how it speaks; before that there is nothing that a notification could be about.
+    /// True after the handshake; before it a notification is about nothing.
     has_begun: bool,
-    /// When a client that says no more is given up.
     ends_at: Option<Instant>,
-    /// The client is gone: what it called is taken back.
     gone: CancellationToken,
 }
 
@@ -77,7 +71,6 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         }
     }
 
-    /// The next request that waits, if one may begin.
     fn next_waiting(&mut self) -> Option<ClientJsonRpcMessage> {
         if self.under_way.count() >= UNDER_WAY_MAX {
             return None;
@@ -90,7 +83,6 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         Some(message)
     }
 
-    /// Takes up what a line says; gives what does not have to wait.
     fn take(&mut self, line: InputLine) -> Option<ClientJsonRpcMessage> {
         let bytes = match line {
             InputLine::Whole(bytes) => bytes,
@@ -122,7 +114,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         }
     }
 
-    /// Passes on what is no request. A request that is taken back before it began is not answered.
+    /// Passes on what is no request. A request that is cancelled before it began gets no answer.
     fn pass(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         if let JsonRpcMessage::Notification(notification) = &message
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -136,7 +128,6 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         Some(message)
     }
 
-    /// Answers what is no message, as far as it can be answered.
     fn refuse_line(&mut self, bytes: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(bytes) else {
             return self.refuse(None, ErrorCode::PARSE_ERROR, "this line is no JSON, or nested too deep");
@@ -165,11 +156,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             answer["id"] = json!(id);
         }
         let writer = self.writer.clone();
-        // Where it fails the client is gone.
+        // If it fails, the client is gone.
         self.answering = Some(async move { drop(writer.write(&answer).await) }.boxed());
     }
 
-    /// Waits for what the client has called before it said no more; false when it is over.
+    /// Waits for calls in flight after the end of the input; false when it is over.
     async fn wind_up(&mut self) -> bool {
         let ends_at = *self.ends_at.get_or_insert_with(|| Instant::now() + GRACE);
         let is_idle = self.waiting.is_empty() && self.under_way.count() == 0;
@@ -187,7 +178,6 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 }
 
-/// Tells whether a client says with this how it speaks.
 fn begins(request: &ClientRequest) -> bool {
     let is_whole = || request.get_meta().missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
     matches!(request, ClientRequest::InitializeRequest(_)) || is_whole()

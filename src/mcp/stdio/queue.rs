@@ -6,9 +6,7 @@ use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId};
 
 use crate::mcp::order::Order;
 
-/// Requests that wait, in order of arrival.
-///
-/// Calls begin in that order. Other requests pass them, so a ping is answered while a long command runs.
+/// Requests that wait. Calls begin in order of arrival; other requests overtake them.
 #[derive(Default)]
 pub(super) struct RequestQueue {
     calls: VecDeque<QueuedRequest>,
@@ -16,7 +14,6 @@ pub(super) struct RequestQueue {
     bytes: usize,
 }
 
-/// A request that waits.
 pub(super) struct QueuedRequest {
     pub(super) message: ClientJsonRpcMessage,
     pub(super) order: Order,
@@ -50,7 +47,6 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next request that may begin.
     pub(super) fn next(&mut self, admits: impl Fn(Order) -> bool) -> Option<QueuedRequest> {
         let next = match self.others.pop_front() {
             Some(entry) => Some(entry),
@@ -60,7 +56,6 @@ impl RequestQueue {
         self.taken(next)
     }
 
-    /// Removes a request that is cancelled before it began.
     pub(super) fn remove(&mut self, id: &RequestId) -> Option<QueuedRequest> {
         let from = |queue: &mut VecDeque<QueuedRequest>| {
             let at = queue.iter().position(|entry| entry.is(id))?;

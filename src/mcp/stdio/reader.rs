@@ -2,22 +2,18 @@
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// Reads lines, and keeps no more than a whole one.
 pub(super) struct LineReader<R> {
     input: BufReader<R>,
     limit: usize,
     line: Vec<u8>,
-    /// The rest of a line that is too long is passed over.
+    /// Skips the rest of a line that is too long.
     skips: bool,
     has_ended: bool,
 }
 
-/// A line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InputLine {
-    /// It is there, without its end.
     Whole(Vec<u8>),
-    /// It has more bytes than the limit allows, and was dropped.
     TooLong,
 }
 
@@ -32,13 +28,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Tells whether nothing more comes.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// The next line that is not empty; none at the end, and when reading fails. Nothing is lost when this is dropped
-    /// while it waits.
+    /// Returns the next line that is not empty; `None` at the end, or when reading fails. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<InputLine> {
         loop {
             let available = match self.input.fill_buf().await {

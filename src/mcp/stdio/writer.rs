@@ -11,10 +11,9 @@ use tokio_util::sync::CancellationToken;
 /// Time that a client that is given up may read nothing before nothing more is written to it.
 const STALL: Duration = Duration::from_secs(1);
 
-/// Writes lines whole, one after the other.
 pub(super) struct LineWriter<W> {
     output: Arc<Mutex<W>>,
-    /// The client is gone, or given up. Until then it may take its time.
+    /// Gone, or given up. Until then the client may take its time.
     gone: CancellationToken,
     /// Nothing more is written: a line may have been cut.
     over: CancellationToken,
@@ -31,7 +30,7 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
         Self { output: Arc::new(Mutex::new(output)), gone, over: CancellationToken::new() }
     }
 
-    /// Writes a message. A client to which that can't be done is gone.
+    /// Writes a message. A client that can't be written to is gone.
     pub(super) async fn write(&self, message: &impl serde::Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
@@ -53,11 +52,11 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
         self.unless_over(output.flush()).await
     }
 
-    /// Takes a step, unless the client is given up and does not read.
+    /// Runs a step, unless the client is given up and does not read.
     async fn unless_over<T>(&self, step: impl Future<Output = Result<T>>) -> Result<T> {
-        let nobody_reads = || Error::new(ErrorKind::TimedOut, "the client does not read");
+        let unread = || Error::new(ErrorKind::TimedOut, "the client does not read");
         if self.over.is_cancelled() {
-            return Err(nobody_reads());
+            return Err(unread());
         }
         let stalled = async {
             self.gone.cancelled().await;
@@ -66,15 +65,14 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
         tokio::select! {
             biased;
             done = step => done,
-            () = self.over.cancelled() => Err(nobody_reads()),
+            () = self.over.cancelled() => Err(unread()),
             () = stalled => {
                 self.over.cancel();
-                Err(nobody_reads())
+                Err(unread())
             }
         }
     }
 
-    /// Writes nothing more, whatever waits to be written.
     pub(super) async fn close(&self) -> Result<()> {
         self.gone.cancel();
         self.over.cancel();

@@ -1,0 +1,71 @@
+//! The routes of the API: the verbs of the hub, and those of HTTP alone.
+
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, on};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::openapi::describe;
+use super::problem::HttpProblem;
+use super::request::RequestHead;
+use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
+use super::{HttpFace, calls, files, follow, health, tar};
+use crate::hub::operations::{OperationRoute, operations};
+
+fn routes() -> &'static [HttpRoute] {
+    static ROUTES: LazyLock<Vec<HttpRoute>> = LazyLock::new(|| {
+        let own = [
+            own::<health::Healthz>(),
+            own::<health::ServerFigures>(),
+            own::<ShowApi>(),
+            own::<calls::CallRequest>(),
+            own::<files::FileAt>(),
+            own::<follow::FollowEvents>(),
+            own::<tar::TarRequest>(),
+        ];
+        operations().iter().filter_map(of_hub).chain(own).collect()
+    });
+    &ROUTES
+}
+
+pub(super) fn router() -> Router<HttpFace> {
+    routes().iter().fold(Router::new(), |router, route| {
+        let filter = match route.place.method {
+            "POST" => MethodFilter::POST,
+            "DELETE" => MethodFilter::DELETE,
+            _ => MethodFilter::GET,
+        };
+        let answer = move |State(face): State<HttpFace>, request: Request| route.serve(face, request);
+        router.route(route.place.path, on(filter, answer))
+    })
+}
+
+/// Returns the OpenAPI description of the API, as JSON.
+pub fn openapi() -> String {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        // It is made of texts, numbers and lists of them.
+        serde_json::to_string_pretty(&describe(routes())).unwrap_or_default()
+    });
+    TEXT.clone()
+}
+
+/// Gives this description.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShowApi {}
+
+impl HttpVerb for ShowApi {
+    const NAME: &'static str = "openapi";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "server", "/openapi.json", 200);
+    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<Map<String, Value>>))];
+
+    async fn answer(self, _: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
+        Ok(([(header::CONTENT_TYPE, "application/json")], openapi()).into_response())
+    }
+}

@@ -1,0 +1,193 @@
+//! The verbs of HTTP: their parameters come from the path, the query and the body; documents or problems go back.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, Query, Request};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hyper::body::Body as _;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::HttpFace;
+use super::problem::{HttpProblem, ProblemKind};
+use super::request::{self, RequestHead};
+use crate::hub::operations::{OperationContext, OperationEntry, OperationError, OperationRoute, described};
+
+pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
+/// Media types; one without a schema is bytes or text.
+pub(super) type Media = &'static [(&'static str, Option<MakeSchema>)];
+/// Names, types and meanings of headers.
+pub(super) type Headers = &'static [(&'static str, &'static str, &'static str)];
+
+type VerbFuture = BoxFuture<'static, Result<Response, HttpProblem>>;
+type VerbAnswer = dyn Fn(HttpFace, RequestHead, Value) -> VerbFuture + Send + Sync;
+
+/// A verb of HTTP alone: its answer is no JSON document, or not always one. As with a hub's verb, its fields are the
+/// parameters, and its documentation is its description.
+pub(super) trait HttpVerb: DeserializeOwned + JsonSchema + Send + 'static {
+    const NAME: &'static str;
+    const ROUTE: OperationRoute;
+    const GIVES: Media;
+    const READS: Headers = &[];
+    const NEEDS_BODY: bool = true;
+
+    fn answer(self, face: HttpFace, head: RequestHead) -> impl Future<Output = Result<Response, HttpProblem>> + Send;
+}
+
+pub(super) struct HttpRoute {
+    pub(super) name: &'static str,
+    pub(super) place: OperationRoute,
+    pub(super) about: String,
+    pub(super) params: MakeSchema,
+    pub(super) gives: Vec<(&'static str, Option<MakeSchema>)>,
+    pub(super) reads: Headers,
+    pub(super) needs_body: bool,
+    fields: Arc<Map<String, Value>>,
+    answer: Box<VerbAnswer>,
+}
+
+pub(super) fn own<V: HttpVerb>() -> HttpRoute {
+    let (fields, about) = described::<V>();
+    HttpRoute {
+        name: V::NAME,
+        place: V::ROUTE,
+        about,
+        params: SchemaGenerator::subschema_for::<V>,
+        gives: V::GIVES.to_vec(),
+        reads: V::READS,
+        needs_body: V::NEEDS_BODY,
+        fields,
+        answer: Box::new(|face, head, params| {
+            async move {
+                let verb: V = serde_json::from_value(params)
+                    .map_err(|error| unfit(OperationError::Parameters(error), V::ROUTE))?;
+                verb.answer(face, head).await
+            }
+            .boxed()
+        }),
+    }
+}
+
+pub(super) fn of_hub(entry: &'static OperationEntry) -> Option<HttpRoute> {
+    let place = entry.route?;
+    Some(HttpRoute {
+        name: entry.name,
+        place,
+        about: entry.about.clone(),
+        params: entry.params,
+        gives: if matches!(place.status, 202 | 204) { vec![] } else { vec![("application/json", Some(entry.output))] },
+        reads: &[],
+        needs_body: true,
+        fields: Arc::clone(&entry.fields),
+        answer: Box::new(move |face, head, params| run(face, entry, place, head, params).boxed()),
+    })
+}
+
+impl HttpRoute {
+    pub(super) fn is_query(&self) -> bool {
+        self.place.method != "POST"
+    }
+
+    pub(super) fn path_names(&self) -> impl Iterator<Item = &'static str> {
+        let name = |part: &'static str| Some(part.strip_prefix('{')?.strip_suffix('}')?.trim_start_matches('*'));
+        self.place.path.split('/').filter_map(name)
+    }
+
+    pub(super) async fn serve(&self, face: HttpFace, request: Request) -> Result<Response, HttpProblem> {
+        let (mut parts, body) = request.into_parts();
+        let Path(given) = Path::<Vec<(String, String)>>::from_request_parts(&mut parts, &()).await?;
+        let (of_session, mut texts): (Vec<_>, Vec<_>) = given.into_iter().partition(|(name, _)| name == "session");
+        let takes_body = !self.is_query() && self.fields.len() > texts.len();
+        texts.extend(self.query(&parts.uri)?);
+        let mut params = match takes_body && (self.needs_body || body.size_hint().exact() != Some(0)) {
+            true => request::json(&parts, body).await?,
+            false => Map::new(),
+        };
+        for (name, text) in texts {
+            let value = typed(&name, self.fields.get(&name), text)?;
+            if params.insert(name.clone(), value).is_some() {
+                return Err(HttpProblem::new(ProblemKind::BadRequest, format!("{name:.100} is there twice")));
+            }
+        }
+        let session = of_session.into_iter().next().map(|(_, name)| name).unwrap_or_default();
+        (self.answer)(face, RequestHead { session, headers: parts.headers }, params.into()).await
+    }
+
+    /// Reads the query. A misspelt parameter would change the meaning.
+    fn query(&self, uri: &Uri) -> Result<Vec<(String, String)>, HttpProblem> {
+        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)?;
+        let known: Vec<_> = self.fields.keys().filter(|name| !self.path_names().any(|other| other == **name)).collect();
+        let known = if self.is_query() { known } else { Vec::new() };
+        let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name)) else { return Ok(given) };
+        let problem =
+            HttpProblem::new(ProblemKind::BadRequest, format!("there is no query parameter {name:.100?} here"));
+        let known: Vec<_> = known.into_iter().map(String::as_str).collect();
+        Err(problem.with_hint(match known.is_empty() {
+            true => "this path takes none with this method".to_owned(),
+            false => format!("this path takes {}", known.join(", ")),
+        }))
+    }
+}
+
+async fn run(
+    face: HttpFace,
+    entry: &'static OperationEntry,
+    place: OperationRoute,
+    head: RequestHead,
+    params: Value,
+) -> Result<Response, HttpProblem> {
+    let cancel = face.shared.ending.child_token();
+    // Dropped with the request, it cancels the work.
+    let _stop = cancel.clone().drop_guard();
+    let context = OperationContext {
+        hub: face.hub(),
+        session: Some(head.session),
+        caller: &face,
+        cancel,
+        progress: None,
+        bytes_max: usize::MAX,
+    };
+    let answer = (entry.run)(params, &context).await.map_err(|error| unfit(error, place))?;
+    if matches!(place.status, 202 | 204) {
+        return Ok(StatusCode::from_u16(place.status).unwrap_or_default().into_response());
+    }
+    let json = ([(header::CONTENT_TYPE, "application/json")], answer.json().map_err(unwritten)?);
+    if place.status != 201 {
+        return Ok(json.into_response());
+    }
+    let document = answer.value().map_err(unwritten)?;
+    let began = format!("/v1/sessions/{}", document["session"].as_str().unwrap_or_default());
+    Ok((StatusCode::CREATED, [(header::LOCATION, began)], json).into_response())
+}
+
+/// Returns the problem of an error. Wrong parameters in a query are a bad request.
+fn unfit(error: OperationError, place: OperationRoute) -> HttpProblem {
+    match error {
+        OperationError::Parameters(error) if place.method != "POST" => {
+            HttpProblem::new(ProblemKind::BadRequest, error.to_string())
+        }
+        error => error.into(),
+    }
+}
+
+fn unwritten(error: serde_json::Error) -> HttpProblem {
+    HttpProblem::new(ProblemKind::Broken, format!("the answer can't be written: {error}"))
+}
+
+fn typed(name: &str, schema: Option<&Value>, text: String) -> Result<Value, HttpProblem> {
+    let is = |wanted: &str| match schema.map(|schema| &schema["type"]) {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
+        Some(kind) => kind == wanted,
+        None => false,
+    };
+    let wrong = |what| HttpProblem::new(ProblemKind::BadRequest, format!("{name} must be {what}, not {text:.100?}"));
+    match () {
+        () if is("integer") => text.parse::<u64>().map(Value::from).map_err(|_| wrong("a whole number")),
+        () if is("boolean") => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),
+        () => Ok(Value::String(text)),
+    }
+}
