@@ -1,4 +1,4 @@
-//! What was allowed for the rest of a session.
+//! Programs that were allowed for the rest of a session.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::engine::recorded::Recorded;
 use crate::engine::registry::Registry;
 use crate::engine::slice::Slice;
 
-/// The programs that somebody allowed for the session, each as a policy's allow list names it.
+/// Programs that were allowed for the session, each as an entry of an allow list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Allowances {

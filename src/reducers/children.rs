@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::{decode_blocks, encode_blocks};
 use crate::engine::collections::{OrdMap, Vector};
 use crate::engine::error::ValueError;
 use crate::engine::event::{
@@ -15,11 +16,7 @@ use crate::engine::reducer::Folding;
 use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice, SliceError};
 
-/// Children in a block of a snapshot.
-const BLOCK: usize = 64;
-
-/// The children that a session has begun. A rewind forgets none: they are there. A session that was forked has none
-/// of its parent's.
+/// Children that a session has begun. A rewind forgets none; a fork has none of its parent's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Children {
     children: Vector<Child>,
@@ -32,13 +29,13 @@ pub struct Children {
 pub struct Child {
     /// The child; with shared isolation the session itself.
     pub id: SessionId,
-    /// How it was called when it began.
+    /// Name of the child when it began.
     pub name: String,
     /// The last position of this history that its past has.
     pub at: Seq,
-    /// How much of this session it has.
+    /// Isolation of the child.
     pub isolation: Isolation,
-    /// Under which agent's name it acts; empty for nobody's.
+    /// Name of its agent; may be empty.
     pub agent: String,
     /// The event that tells of it.
     pub seq: Seq,
@@ -47,7 +44,7 @@ pub struct Child {
 /// A child with limits that shares the session, and what it has used of them since it began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedChild {
-    /// What it may do.
+    /// Limits of the child.
     pub limits: ChildLimits,
     /// The event that tells of it.
     pub seq: Seq,
@@ -80,8 +77,7 @@ impl Children {
         self.children.iter()
     }
 
-    /// The child with limits that works under an agent's name, then the one that began it, and so on: all of these
-    /// limits hold for the agent.
+    /// Yields the limited child that has an agent name, then the one that began it, and so on. All their limits hold.
     pub fn shared<'a>(&'a self, agent: &'a str) -> impl Iterator<Item = (&'a str, &'a SharedChild)> {
         let found = |agent: &'a str| self.shared.get(agent).map(|child| (agent, child));
         std::iter::successors(found(agent), move |(_, child)| {
@@ -124,10 +120,7 @@ impl Slice for Children {
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         let wrong = |error| SliceError::new(Self::NAME, error);
         let mut blocks = vec![serde_json::to_vec(&self.shared).map_err(wrong)?];
-        let children: Vec<&Child> = self.children.iter().collect();
-        for children in children.chunks(BLOCK) {
-            blocks.push(serde_json::to_vec(children).map_err(wrong)?);
-        }
+        blocks.extend(encode_blocks(Self::NAME, self.children.iter())?);
         Ok(blocks)
     }
 
@@ -135,10 +128,7 @@ impl Slice for Children {
         let wrong = |error| SliceError::new(Self::NAME, error);
         let (first, blocks) = blocks.split_first().ok_or_else(|| SliceError::new(Self::NAME, "it has no blocks"))?;
         let shared = serde_json::from_slice(first).map_err(wrong)?;
-        let mut children = Vector::new();
-        for block in blocks {
-            children.extend(serde_json::from_slice::<Vec<Child>>(block).map_err(wrong)?);
-        }
+        let children = decode_blocks::<Child>(Self::NAME, blocks)?.into_iter().collect();
         Ok(Self { children, shared })
     }
 }
@@ -186,6 +176,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BLOCK;
     use super::*;
     use crate::engine::event::Origin;
     use crate::engine::recorded::Validated;

@@ -13,19 +13,18 @@ use crate::engine::slice::{OnRewind, Slice};
 
 /// Commands that the slice names; the journal has all.
 const RECENT_MAX: usize = 200;
-/// Characters of a command that the slice shows.
 const COMMAND_MAX: usize = 200;
 
-/// What was run in a session: counts of all, and the latest.
+/// Commands of a session: counts of all, and the latest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Commands {
-    /// How many ended.
+    /// Number of ended commands.
     pub total: u64,
-    /// How many ended with something else than 0.
+    /// Number of exit codes other than 0.
     pub failed: u64,
-    /// How many took longer than they may.
+    /// Number of time-outs.
     pub timed_out: u64,
-    /// How many were taken back.
+    /// Number of cancelled commands.
     pub cancelled: u64,
     /// Microseconds that they took together.
     pub micros: u64,
@@ -43,11 +42,11 @@ pub struct CommandEntry {
     pub time: Timestamp,
     /// The beginning of the command, or `python` for an evaluation.
     pub command: String,
-    /// How it ended.
+    /// Exit code.
     pub exit_code: i32,
-    /// Whether it took longer than it may.
+    /// Set when it timed out.
     pub timed_out: bool,
-    /// How long it took, in microseconds.
+    /// Duration, in microseconds.
     pub micros: u64,
 }
 
@@ -78,28 +77,18 @@ impl Slice for Commands {
 }
 
 fn ran(commands: Commands, recorded: &Recorded<CommandResult>) -> Commands {
-    let event = &recorded.event;
-    let entry = CommandEntry {
-        seq: recorded.seq,
-        time: recorded.time,
-        command: event.command.to_string().chars().take(COMMAND_MAX).collect(),
-        exit_code: event.exit_code,
-        timed_out: event.timed_out,
-        micros: event.micros,
-    };
+    let Recorded { seq, time, event, .. } = recorded;
+    let CommandResult { exit_code, timed_out, micros, .. } = *event;
+    let command = event.command.to_string().chars().take(COMMAND_MAX).collect();
+    let entry = CommandEntry { seq: *seq, time: *time, command, exit_code, timed_out, micros };
     commands.add(entry, event.cancelled, event.stdout.bytes.saturating_add(event.stderr.bytes))
 }
 
 fn evaluated(commands: Commands, recorded: &Recorded<EvalResult>) -> Commands {
-    let event = &recorded.event;
-    let entry = CommandEntry {
-        seq: recorded.seq,
-        time: recorded.time,
-        command: event.language.chars().take(COMMAND_MAX).collect(),
-        exit_code: event.exit_code,
-        timed_out: event.timed_out,
-        micros: event.micros,
-    };
+    let Recorded { seq, time, event, .. } = recorded;
+    let EvalResult { exit_code, timed_out, micros, .. } = *event;
+    let command = event.language.chars().take(COMMAND_MAX).collect();
+    let entry = CommandEntry { seq: *seq, time: *time, command, exit_code, timed_out, micros };
     commands.add(entry, event.cancelled, event.stdout.bytes.saturating_add(event.stderr.bytes))
 }
 

@@ -1,22 +1,24 @@
 //! General slices that a user can register for an own event type.
 
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::{decode_blocks, encode_blocks};
 use crate::engine::collections::{OrdMap, Vector};
 use crate::engine::error::ValueError;
 use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::recorded::Recorded;
 use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice};
+use crate::engine::slice::{OnRewind, Slice, SliceError};
 
 /// An event that is about something with a key.
 pub trait Keyed: Event {
     /// The key; its order is the order of [`LatestByKey`].
     type Key: Ord + Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// What the event is about.
+    /// Returns the key of the event.
     fn key(&self) -> Self::Key;
 }
 
@@ -46,7 +48,6 @@ pub struct LatestByKey<E: Keyed> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "E: Keyed")]
 pub struct UpsertByKey<E: Keyed> {
-    /// Where each key first came.
     places: OrdMap<E::Key, Seq>,
     items: OrdMap<Seq, E>,
 }
@@ -81,12 +82,12 @@ impl<E: Event> AppendAll<E> {
         self.items.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is none.
+    /// Tells if there are no events.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -129,58 +130,26 @@ impl<E: Keyed> Slice for LatestByKey<E> {
     const NAME: &'static str = E::KIND;
 
     // As pairs: a key need not be a text, as JSON wants it of a map's keys.
-    fn encode(&self) -> Result<Vec<Vec<u8>>, crate::engine::slice::SliceError> {
-        pairs::encode(Self::NAME, self.items.iter())
+    fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
+        encode_blocks(Self::NAME, self.items.iter())
     }
 
-    fn decode(blocks: &[bytes::Bytes]) -> Result<Self, crate::engine::slice::SliceError> {
-        Ok(Self { items: pairs::decode(Self::NAME, blocks)? })
+    fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
+        Ok(Self { items: decode_blocks::<(E::Key, E)>(Self::NAME, blocks)?.into_iter().collect() })
     }
 }
 
 impl<E: Keyed> Slice for UpsertByKey<E> {
     const NAME: &'static str = E::KIND;
 
-    fn encode(&self) -> Result<Vec<Vec<u8>>, crate::engine::slice::SliceError> {
-        pairs::encode(Self::NAME, self.items.iter())
+    fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
+        encode_blocks(Self::NAME, self.items.iter())
     }
 
-    fn decode(blocks: &[bytes::Bytes]) -> Result<Self, crate::engine::slice::SliceError> {
-        let items: OrdMap<Seq, E> = pairs::decode(Self::NAME, blocks)?;
+    fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
+        let items: OrdMap<Seq, E> = decode_blocks::<(Seq, E)>(Self::NAME, blocks)?.into_iter().collect();
         let places = items.iter().map(|(place, item)| (item.key(), *place)).collect();
         Ok(Self { places, items })
-    }
-}
-
-/// Maps as lists of pairs, in blocks that later changes leave alone.
-mod pairs {
-    use serde::Serialize;
-    use serde::de::DeserializeOwned;
-
-    use crate::engine::collections::OrdMap;
-    use crate::engine::slice::SliceError;
-
-    const BLOCK: usize = 64;
-
-    pub(super) fn encode<'a, K: Serialize + 'a, V: Serialize + 'a>(
-        name: &'static str,
-        pairs: impl Iterator<Item = (&'a K, &'a V)>,
-    ) -> Result<Vec<Vec<u8>>, SliceError> {
-        let pairs: Vec<(&K, &V)> = pairs.collect();
-        let block = |pairs: &[(&K, &V)]| serde_json::to_vec(pairs).map_err(|e| SliceError::new(name, e));
-        pairs.chunks(BLOCK).map(block).collect()
-    }
-
-    pub(super) fn decode<K: DeserializeOwned + Ord + Clone, V: DeserializeOwned + Clone>(
-        name: &'static str,
-        blocks: &[bytes::Bytes],
-    ) -> Result<OrdMap<K, V>, SliceError> {
-        let mut map = OrdMap::new();
-        for block in blocks {
-            let pairs: Vec<(K, V)> = serde_json::from_slice(block).map_err(|e| SliceError::new(name, e))?;
-            map.extend(pairs);
-        }
-        Ok(map)
     }
 }
 
@@ -196,9 +165,6 @@ pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, ValueError> 
 }
 
 /// Registers `E` with a slice that keeps the latest.
-///
-/// # Errors
-/// As [`append_all`].
 pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, ValueError> {
     registry
         .event::<E>()?
@@ -207,9 +173,6 @@ pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, ValueErr
 }
 
 /// Registers `E` with a slice that keeps the latest for each key, in the order of the keys.
-///
-/// # Errors
-/// As [`append_all`].
 pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<LatestByKey<E>>()?.reducer(|mut latest: LatestByKey<E>, event: &Recorded<E>| {
         latest.items.insert(event.event.key(), event.event.clone());
@@ -218,9 +181,6 @@ pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, V
 }
 
 /// Registers `E` with a slice that keeps the latest for each key, in the order in which keys came.
-///
-/// # Errors
-/// As [`append_all`].
 pub fn upsert_by_key<E: Keyed>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<UpsertByKey<E>>()?.reducer(|mut all: UpsertByKey<E>, event: &Recorded<E>| {
         let key = event.event.key();

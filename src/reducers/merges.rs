@@ -14,7 +14,7 @@ use crate::engine::slice::Slice;
 /// Up to where each child was merged, and the conflicts that are open. It goes back with the files in a rewind:
 /// what was merged after the position can be merged again.
 ///
-/// What a fork's past has merged the fork has merged, too; the open conflicts are its parent's.
+/// A fork has merged all that its past has; the open conflicts are its parent's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Merges {
     merges: OrdMap<SessionId, LastMerge>,
@@ -38,7 +38,7 @@ impl Merges {
         self.merges.get(&child)
     }
 
-    /// What keeps a child from being merged, since that was tried last; none when nothing does.
+    /// Returns the open conflicts of the last attempt to merge a child, if any.
     pub fn conflicted(&self, child: SessionId) -> Option<&MergeConflicted> {
         self.conflicts.get(&child)
     }

@@ -19,6 +19,7 @@ pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
 };
+pub(crate) use merge::can_be_made;
 pub use merge::{MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, plan_merge};
 pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
@@ -27,12 +28,18 @@ pub use tool_calls::{CallEntry, ToolCalls};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::engine::error::ValueError;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildStarted, DeleteEntry, EventsLost, MountHydrated, SessionRewound, SessionStarted,
     SliceRestored, WriteFile,
 };
+use crate::engine::path::EntryPath;
 use crate::engine::registry::Registry;
+use crate::engine::slice::SliceError;
 
 impl Registry {
     /// A registry with the built-in events and slices, to which a program adds its own.
@@ -40,6 +47,28 @@ impl Registry {
         // The built-in names are distinct, which a test checks; so this can't fail.
         standard().unwrap_or_default()
     }
+}
+
+/// Items in a block of a snapshot.
+const BLOCK: usize = 64;
+
+/// Encodes items as JSON, in blocks that later changes leave alone.
+fn encode_blocks<T: Serialize>(name: &'static str, items: impl Iterator<Item = T>) -> Result<Vec<Vec<u8>>, SliceError> {
+    let items: Vec<T> = items.collect();
+    items.chunks(BLOCK).map(|block| serde_json::to_vec(block).map_err(|e| SliceError::new(name, e))).collect()
+}
+
+fn decode_blocks<T: DeserializeOwned>(name: &'static str, blocks: &[Bytes]) -> Result<Vec<T>, SliceError> {
+    let mut items = Vec::new();
+    for block in blocks {
+        items.append(&mut serde_json::from_slice(block).map_err(|e| SliceError::new(name, e))?);
+    }
+    Ok(items)
+}
+
+/// Yields the directories above an entry, the nearest first, without the root.
+pub(crate) fn directories_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
+    std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
 }
 
 fn standard() -> Result<Registry, ValueError> {

@@ -9,23 +9,22 @@ use crate::engine::recorded::Recorded;
 use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice};
 
-/// The container of a session as the events tell of it, and how often the files were changed from
-/// outside. Without a container it stays empty but for that.
+/// Container of a session as events tell of it, and the number of external changes, which is counted without one, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodmanWorkspace {
     /// The container that was started last.
     pub container: Option<ContainerStarted>,
-    /// Whether it runs, as far as is known.
+    /// Set while it runs, as far as is known.
     pub running: bool,
-    /// Why it was stopped; none while it runs.
+    /// Reason of the last stop; none while it runs.
     pub stopped_because: Option<String>,
-    /// How often a container was made.
+    /// Number of containers made.
     pub created: u64,
-    /// How often one was started, made anew or not.
+    /// Number of starts, of new and old containers.
     pub started: u64,
     /// When a call used it last.
     pub touched_at: Option<Timestamp>,
-    /// How often the files were found changed from outside.
+    /// Number of external changes found.
     pub drifts: u64,
     /// When they were found so last.
     pub drifted_at: Option<Timestamp>,

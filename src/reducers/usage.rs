@@ -1,4 +1,4 @@
-//! What a session has used.
+//! Usage of a session.
 
 use serde::{Deserialize, Serialize};
 

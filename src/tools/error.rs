@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::bisection::probe_record::ProbeRecord;
 use super::call::error::ToolError;
 use super::mounts::MountError;
-use super::words;
+use super::words::counted;
 use crate::backends::{BackendError, ShellError};
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -34,11 +34,11 @@ pub enum WorkspaceError {
     #[error("session {0} has an active container already; a session has one at most")]
     SecondContainer(String),
     /// Files changed outside of any call; nothing was recorded.
-    #[error("{} in the workspace changed outside of any call: {}", counted(.0.len()), listed(.0))]
+    #[error("{} in the workspace changed outside of any call: {}", counted(.0.len(), "entry"), listed(.0))]
     Drifted(Vec<EntryPath>),
     /// Some entries to restore, or to remove, could not be restored later.
     #[error("{} can't be brought back, because their contents were never kept or they are no files: {}",
-        counted(.0.len()), listed(.0))]
+        counted(.0.len(), "entry"), listed(.0))]
     NotKept(Vec<EntryPath>),
     /// The position is inside a commit, so the files never had that state.
     #[error("position {to} is inside what was recorded at once; go to {before} or to {after}")]
@@ -52,7 +52,7 @@ pub enum WorkspaceError {
     },
     /// Entries of the user's own directory from before the session would be removed.
     #[error("{} that {} there before the session began would be removed: {}",
-        counted(*count), if *count == 1 { "was" } else { "were" }, listed(paths))]
+        counted(*count, "entry"), if *count == 1 { "was" } else { "were" }, listed(paths))]
     Earlier {
         /// Number of these entries.
         count: usize,
@@ -197,10 +197,6 @@ impl From<ShellError> for WorkspaceError {
 }
 
 const LISTED: usize = 8;
-
-fn counted(count: usize) -> String {
-    words::counted(count as u64, "entry")
-}
 
 fn listed(paths: &[EntryPath]) -> String {
     let mut shown: Vec<_> = paths.iter().take(LISTED).map(EntryPath::rooted).collect();

@@ -1,7 +1,7 @@
 //! Words for messages: counts and lists.
 
-/// Returns a count with its noun: `1 file`, `2 files`, `2 entries`.
-pub(super) fn counted(count: u64, what: &str) -> String {
+pub(super) fn counted(count: impl TryInto<u64>, what: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
     match (count, what.strip_suffix('y')) {
         (1, _) => format!("1 {what}"),
         (_, Some(stem)) => format!("{count} {stem}ies"),
@@ -9,12 +9,10 @@ pub(super) fn counted(count: u64, what: &str) -> String {
     }
 }
 
-/// Lists all names: `a`, `a and b`, `a, b and c`.
 pub(super) fn all_of(names: &[String]) -> String {
     listed(names, "and")
 }
 
-/// Lists alternatives: `a`, `a or b`, `a, b or c`.
 pub(super) fn any_of(names: &[String]) -> String {
     listed(names, "or")
 }

@@ -12,9 +12,6 @@ pub struct MergeChoices(BTreeMap<EntryPath, MergeSide>);
 
 impl MergeChoices {
     /// The choices of those who write paths down; `/` chooses for all.
-    ///
-    /// # Errors
-    /// [`ValueError`].
     pub fn of_texts<T: AsRef<str>>(ours: &[T], theirs: &[T]) -> Result<Self, ValueError> {
         let mut choices = Self::default();
         for (paths, side) in [(ours, MergeSide::Ours), (theirs, MergeSide::Theirs)] {
@@ -40,14 +37,8 @@ impl MergeChoices {
 
     /// The side chosen for a path; none when none is.
     pub fn side(&self, path: &EntryPath) -> Option<MergeSide> {
-        let mut at = (!self.0.is_empty()).then(|| path.clone());
-        while let Some(place) = at {
-            if let Some(side) = self.0.get(&place) {
-                return Some(*side);
-            }
-            at = place.parent();
-        }
-        None
+        let mut places = std::iter::successors(Some(path.clone()), EntryPath::parent);
+        places.find_map(|place| self.0.get(&place).copied())
     }
 
     /// The paths for which that side was chosen.

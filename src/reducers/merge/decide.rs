@@ -1,4 +1,4 @@
-//! What becomes of one path that the child has changed.
+//! Decision on one path that the child has changed.
 
 use bytes::Bytes;
 
@@ -8,7 +8,6 @@ use crate::engine::event::{ConflictKind, MergeSide, Node};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
-/// What becomes of a path.
 pub(super) enum EntryDecision {
     /// It stays as the parent has it.
     Nothing,
@@ -18,13 +17,12 @@ pub(super) enum EntryDecision {
     Merge { node: Node, bytes: Option<Bytes> },
     /// The child's can't be made.
     LeaveOut,
-    /// Somebody has to choose.
+    /// It needs a choice.
     Conflict(ConflictKind),
-    /// Somebody has chosen for the lines that both sides changed, and this comes of it.
+    /// A choice decided on the lines that both sides changed, with this result.
     Decided { node: Node, bytes: Bytes },
 }
 
-/// A regular file.
 #[derive(Clone, Copy)]
 struct MergeFile<'a> {
     content: &'a Digest,
@@ -56,8 +54,8 @@ impl<'a> MergeFile<'a> {
     }
 }
 
-/// Whether an entry can be made from what is kept of it.
-pub(super) fn can_be_made(node: &Node) -> bool {
+/// Tells if an entry's contents are kept, so that it can be made.
+pub(crate) fn can_be_made(node: &Node) -> bool {
     !matches!(node, Node::File { incomplete: true, .. } | Node::Special { .. })
 }
 
@@ -98,7 +96,7 @@ pub(super) fn decide<E>(
     }))
 }
 
-/// What only the child has changed.
+/// Decides on a path that only the child has changed.
 fn taken(sides: &Sides<'_>, path: &EntryPath, nodes: Nodes<'_>) -> EntryDecision {
     let Nodes { base, theirs, .. } = nodes;
     if base.is_none() && sides.is_in_deleted(path) {
@@ -116,7 +114,6 @@ fn taken(sides: &Sides<'_>, path: &EntryPath, nodes: Nodes<'_>) -> EntryDecision
     }
 }
 
-/// A file that both sides have changed.
 fn merged<E>(
     base: MergeFile<'_>,
     ours: MergeFile<'_>,
@@ -159,7 +156,6 @@ fn merged<E>(
     })
 }
 
-/// The contents of one side with the executable bit of both.
 fn whole(file: MergeFile<'_>, executable: bool) -> EntryDecision {
     match file.incomplete {
         true => EntryDecision::Conflict(ConflictKind::Incomplete),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::VirtualFileSystem;
+use super::{VirtualFileSystem, directories_above};
 use crate::engine::event::{ConflictKind, MergeConflict, MergeSide, Node, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
@@ -19,19 +19,20 @@ use crate::engine::path::EntryPath;
 pub use choices::MergeChoices;
 pub use text::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
 
-use decide::{EntryDecision, can_be_made};
+use decide::EntryDecision;
+pub(crate) use decide::can_be_made;
 use sides::Sides;
 
-/// What has to happen in the parent for a merge.
+/// Steps and conflicts of a merge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MergePlan {
-    /// What to do, in order: what goes first, then what comes, each directory before what is in it.
+    /// Steps in order: removals first, then writes, each directory before its entries.
     pub steps: Vec<MergeStep>,
-    /// What both sides changed, by path; with the side that was chosen where one was.
+    /// Changes of both sides, by path; with the chosen side where there is one.
     pub conflicts: Vec<MergeConflict>,
     /// Special files of the child's, which can't be made and stay away.
     pub left_out: Vec<EntryPath>,
-    /// Whether the child has changed anything at all.
+    /// Set when the child has changed anything.
     pub has_changes: bool,
 }
 
@@ -40,16 +41,16 @@ pub struct MergePlan {
 pub enum MergeStep {
     /// An entry goes, and with a directory what is below it.
     Delete {
-        /// Which.
+        /// Path of the entry.
         path: EntryPath,
     },
     /// An entry comes, or becomes another; what stood there goes, and missing directories come with it.
     Write {
-        /// Where.
+        /// Path of the entry.
         path: EntryPath,
-        /// Whether something stands there.
+        /// Kind of the write.
         mode: WriteMode,
-        /// What.
+        /// New entry.
         node: Node,
         /// The contents, when they are put together from both sides; else they are in the store.
         merged: Option<Bytes>,
@@ -74,7 +75,7 @@ impl MergePlan {
 
 /// Plans how what `theirs` changed since `base` comes into `ours`, by these rules:
 ///
-/// - What only one side changed is taken; what both changed alike is there already.
+/// - Changes of one side are taken; equal changes of both are there already.
 /// - Texts that both changed are merged line by line; the executable bit is merged apart from the contents.
 /// - A directory goes when nothing is left in it; what the other side made or changed in it is a conflict.
 /// - A file on one side and a directory on the other are a conflict of all that is below, too.
@@ -82,9 +83,6 @@ impl MergePlan {
 ///   that side.
 ///
 /// Only paths that differ are looked at. `read` gives contents by their digest.
-///
-/// # Errors
-/// What `read` gives.
 pub fn plan_merge<E>(
     base: &VirtualFileSystem,
     ours: &VirtualFileSystem,
@@ -115,16 +113,8 @@ pub fn plan_merge<E>(
     Ok(planning.finish())
 }
 
-/// Whether a path is one of these or below one.
 fn is_within(path: &EntryPath, places: &BTreeSet<EntryPath>) -> bool {
-    let mut at = (!places.is_empty()).then(|| path.clone());
-    while let Some(place) = at {
-        if places.contains(&place) {
-            return true;
-        }
-        at = place.parent();
-    }
-    false
+    places.contains(path) || directories_above(path).any(|place| places.contains(&place))
 }
 
 struct Planning<'a> {
@@ -139,7 +129,7 @@ struct MergeDecision {
     deletes: BTreeSet<EntryPath>,
     conflicts: BTreeMap<EntryPath, MergeConflict>,
     left_out: Vec<EntryPath>,
-    /// What stays in the parent although the child does not have it so.
+    /// Entries of the parent that stay although the child's differ.
     kept: BTreeSet<EntryPath>,
 }
 
@@ -224,16 +214,8 @@ impl Planning<'_> {
         let keeps_something = |path: &EntryPath| sides::below(&kept, path).next().is_some();
         let going: BTreeSet<EntryPath> = deletes.into_iter().filter(|path| !keeps_something(path)).collect();
         let replaced = |path: &EntryPath| writes.get(path).is_some_and(|(node, _)| *node != Node::Directory);
-        let goes_with_another = |path: &EntryPath| {
-            let mut above = path.parent();
-            while let Some(place) = above.filter(|place| !place.is_root()) {
-                if going.contains(&place) || replaced(&place) {
-                    return true;
-                }
-                above = place.parent();
-            }
-            false
-        };
+        let goes_with_another =
+            |path: &EntryPath| directories_above(path).any(|place| going.contains(&place) || replaced(&place));
         let topmost = going.iter().filter(|path| !goes_with_another(path));
         let mut steps: Vec<MergeStep> = topmost.map(|path| MergeStep::Delete { path: path.clone() }).collect();
         for (path, (node, merged)) in &writes {

@@ -6,20 +6,17 @@ use std::ops::Bound;
 use super::is_within;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
-use crate::reducers::{Change, Entry, VirtualFileSystem};
+use crate::reducers::{Change, Entry, VirtualFileSystem, directories_above};
 
 /// Three trees, and the paths at which two of them differ from the first.
 pub(super) struct Sides<'a> {
     pub(super) base: &'a VirtualFileSystem,
     pub(super) ours: &'a VirtualFileSystem,
     pub(super) theirs: &'a VirtualFileSystem,
-    /// What the parent changed.
     pub(super) of_ours: BTreeSet<EntryPath>,
-    /// What the child changed.
     pub(super) of_theirs: BTreeSet<EntryPath>,
 }
 
-/// What stands at a path on each side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nodes<'a> {
     pub(super) base: Option<&'a Node>,
@@ -38,7 +35,7 @@ impl<'a> Sides<'a> {
         Nodes { base: node(self.base), ours: node(self.ours), theirs: node(self.theirs) }
     }
 
-    /// Where one side has a directory with something in it and the other something else: the topmost such places.
+    /// Returns the topmost places where one side has a directory with entries and the other something else.
     pub(super) fn clashes(&self) -> BTreeSet<EntryPath> {
         let found: BTreeSet<EntryPath> = self.of_theirs.iter().filter_map(|path| self.clash(path)).collect();
         let is_topmost = |path: &&EntryPath| path.parent().is_none_or(|parent| !is_within(&parent, &found));
@@ -63,37 +60,24 @@ impl<'a> Sides<'a> {
         clashes.then(|| path.clone())
     }
 
-    /// What the parent has put where the child has a directory above the path.
+    /// Returns the parent's entry in the place of a directory of the child above the path.
     fn blocked(&self, path: &EntryPath) -> Option<EntryPath> {
-        let mut above = path.parent();
-        while let Some(place) = above.filter(|place| !place.is_root()) {
-            match self.ours.get(&place).map(|entry| &entry.node) {
-                None => above = place.parent(),
-                Some(Node::Directory) => return None,
-                ours => return (ours != self.nodes(&place).base).then_some(place),
-            }
-        }
-        None
+        let place = directories_above(path).find(|place| self.ours.get(place).is_some())?;
+        let Nodes { base, ours, .. } = self.nodes(&place);
+        (ours != Some(&Node::Directory) && ours != base).then_some(place)
     }
 
-    /// Whether the parent has made or changed something below.
     fn have_more_below(&self, path: &EntryPath) -> bool {
         below(&self.of_ours, path).any(|path| self.ours.get(path).is_some())
     }
 
-    /// Whether the parent has removed a directory in which the path was to be.
+    /// Tells if the parent has removed a directory above the path.
     pub(super) fn is_in_deleted(&self, path: &EntryPath) -> bool {
-        let mut above = path.parent();
-        while let Some(place) = above.filter(|place| !place.is_root() && self.ours.get(place).is_none()) {
-            if self.base.get(&place).is_some_and(Entry::is_directory) {
-                return true;
-            }
-            above = place.parent();
-        }
-        false
+        let mut missing = directories_above(path).take_while(|place| self.ours.get(place).is_none());
+        missing.any(|place| self.base.get(&place).is_some_and(Entry::is_directory))
     }
 
-    /// What the parent has made in directories that the child has removed: files, and directories with nothing in them.
+    /// Lists files and empty directories that the parent has made in directories that the child has removed.
     pub(super) fn made_in_deleted(&self) -> impl Iterator<Item = &EntryPath> {
         let is_deleted = move |path: &&EntryPath| {
             let nodes = self.nodes(path);
@@ -116,7 +100,6 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// Whether nothing is below a path.
 pub(super) fn is_leaf(side: &VirtualFileSystem, path: &EntryPath) -> bool {
     side.below(path).next().is_none()
 }
@@ -126,7 +109,6 @@ fn bounds(path: &EntryPath) -> (Vec<u8>, Vec<u8>) {
     ([path.as_bytes(), b"/"].concat(), [path.as_bytes(), &[b'/' + 1]].concat())
 }
 
-/// What of a set is below a path.
 pub(super) fn below<'a>(
     set: &'a BTreeSet<EntryPath>,
     path: &EntryPath,
@@ -135,7 +117,6 @@ pub(super) fn below<'a>(
     set.range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Excluded(&until[..])))
 }
 
-/// What of a map is below a path.
 pub(super) fn below_in_map<'a, V>(
     map: &'a BTreeMap<EntryPath, V>,
     path: &EntryPath,

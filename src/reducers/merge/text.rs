@@ -9,7 +9,6 @@ pub const MERGED_BYTES_MAX: u64 = 8 << 20;
 /// Lines of such a text. The time that a merge takes can grow with the square of them.
 pub const MERGED_LINES_MAX: usize = 50_000;
 
-/// What came of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MergedLines {
     Merged(Vec<u8>),
@@ -34,7 +33,6 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<Merg
     }
 }
 
-/// The merge with one side's lines where both differ.
 fn decided(merge: &TextMerge<'_, '_, '_, str>, side: MergeSide) -> Vec<u8> {
     let mut text = String::new();
     for region in merge.regions() {

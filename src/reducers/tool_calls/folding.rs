@@ -1,5 +1,4 @@
-//! The reducer of the calls, in two shapes with one rule: on the persistent vector for a few events, on
-//! a queue for many.
+//! Reducer of the calls, in two shapes with one rule: a persistent vector for few events, a queue for many.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,17 +17,15 @@ const MANY: usize = 4 * REMEMBERED;
 pub(super) trait CallMap: Send + Sized + 'static {
     fn last(&self) -> Option<&CallEntry>;
     fn len(&self) -> usize;
-    /// Where those are that are under way: to ask each for itself would copy all of a persistent vector.
+    /// Returns the indices of open calls: to ask each for itself would copy all of a persistent vector.
     fn open(&self) -> Vec<usize>;
     fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry>;
     fn push(&mut self, call: CallEntry);
     /// Lets go of the oldest block but for what is open in it.
     fn trim(&mut self);
-    /// Looks among all of them.
     fn search_all(&self, call: Seq) -> Option<usize>;
     fn into_vector(self) -> Vector<CallEntry>;
 
-    /// Where a call is.
     fn search(&self, call: Seq) -> Option<usize> {
         // Most calls end right after they began.
         match self.last() {
@@ -113,7 +110,6 @@ fn where_open<'a>(calls: impl Iterator<Item = &'a CallEntry>) -> Vec<usize> {
     calls.enumerate().filter(|(_, call)| call.status.is_none()).map(|(at, _)| at).collect()
 }
 
-/// Begins a fold.
 pub(super) fn open(slice: ToolCalls, expected: usize) -> Box<dyn Folding<ToolCalls>> {
     let (total, names) = (slice.total, InternedNames::default());
     if expected < MANY {
@@ -144,7 +140,6 @@ impl<C: CallMap> ToolCallsFold<C> {
 }
 
 impl<C: CallMap> ToolCallsFold<C> {
-    /// What is under way when a child begins ends in the parent only.
     fn leave_to_parent(&mut self, seq: Seq) {
         let message = self.names.get("it was under way in the parent when this session began");
         for at in self.calls.open() {

@@ -20,7 +20,6 @@ use crate::engine::slice::{OnRewind, Slice, SliceError};
 
 /// Finished calls that the slice remembers, at least; older ones are in the journal only.
 const REMEMBERED: usize = 1024;
-/// Calls in a block of a snapshot.
 const BLOCK: usize = 64;
 
 /// The calls that are open, the latest finished ones, and how many there were.
@@ -28,7 +27,7 @@ const BLOCK: usize = 64;
 /// The slice is bounded: at most some 1,100 finished calls. The journal has them all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolCalls {
-    /// How many calls were begun.
+    /// Number of calls begun.
     pub total: u64,
     /// The latest calls and all open ones, in the order in which they began.
     calls: Vector<CallEntry>,
@@ -41,17 +40,17 @@ pub struct CallEntry {
     pub call: Seq,
     /// The tool.
     pub tool: Arc<str>,
-    /// Who called.
+    /// Agent that called.
     pub agent: Arc<str>,
     /// When it began.
     pub started_at: Timestamp,
-    /// How it ended; none while it is open.
+    /// Status; none while it is open.
     pub status: Option<CallStatus>,
     /// The position of its outcome; 0 while it is open.
     pub finished: Seq,
-    /// How long it took, in microseconds.
+    /// Duration, in microseconds.
     pub micros: u64,
-    /// What was wrong; empty after a success.
+    /// Error text; empty after a success.
     pub message: Arc<str>,
 }
 

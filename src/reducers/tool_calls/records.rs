@@ -4,14 +4,12 @@ use super::folding::InternedNames;
 use super::{CallEntry, CallStatus};
 use crate::engine::clock::Timestamp;
 
+/// Statuses, each at its code.
+const STATUSES: [Option<CallStatus>; 4] =
+    [None, Some(CallStatus::Ok), Some(CallStatus::Error), Some(CallStatus::Interrupted)];
+
 pub(super) fn put(block: &mut Vec<u8>, call: &CallEntry) {
-    let status = match call.status {
-        None => 0,
-        Some(CallStatus::Ok) => 1,
-        Some(CallStatus::Error) => 2,
-        Some(CallStatus::Interrupted) => 3,
-    };
-    block.push(status);
+    block.extend((0..).zip(STATUSES).find(|(_, status)| *status == call.status).map(|(code, _): (u8, _)| code));
     for number in [call.call, call.finished, call.micros] {
         block.extend_from_slice(&number.to_le_bytes());
     }
@@ -33,13 +31,7 @@ pub(super) fn take(rest: &mut &[u8], names: &mut InternedNames) -> Option<CallEn
         Some(names.get(std::str::from_utf8(text).ok()?))
     };
     let (tool, agent, message) = (text()?, text()?, text()?);
-    let status = match status {
-        0 => None,
-        1 => Some(CallStatus::Ok),
-        2 => Some(CallStatus::Error),
-        3 => Some(CallStatus::Interrupted),
-        _ => return None,
-    };
+    let status = *STATUSES.get(usize::from(status))?;
     Some(CallEntry { call, tool, agent, started_at, status, finished, micros, message })
 }
 

@@ -5,22 +5,21 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Entry;
-use super::leaf::LeafRow;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{Node, node_code};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
+/// An entry with its path.
+pub(super) type LeafRow = (EntryPath, Entry);
+
 /// A block ends after a path whose hash is a multiple of this, so that its end moves with nothing else.
 const CUT_EVERY: u32 = 64;
-/// What is wrong with bytes that are no block.
 pub(super) const WRONG: &str = "a record makes no sense";
 /// Bytes of a common record, to guess how many there are.
 const RECORD: usize = 96;
-/// Marks text in a record's code.
 const TEXT: u8 = 0x80;
 
-/// Whether a block ends after this path.
 pub(super) fn is_cut(path: &[u8]) -> bool {
     crc32c::crc32c(path).is_multiple_of(CUT_EVERY)
 }
@@ -60,13 +59,12 @@ fn put_bytes(block: &mut Vec<u8>, bytes: &[u8]) {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Block {
     bytes: Bytes,
-    /// Where each record begins; their paths ascend.
+    /// Offsets of the records; their paths ascend.
     starts: Arc<[u32]>,
 }
 
 impl Block {
-    /// Checks every record of a block whose paths come after `before`. None when the block is whole but
-    /// does not end where blocks do, or is not in order.
+    /// Checks every record of a block whose paths come after `before`. None for another end or order.
     pub(super) fn new(bytes: &Bytes, before: &[u8]) -> Result<Option<Self>, &'static str> {
         let mut starts = Vec::with_capacity(bytes.len() / RECORD + 1);
         let (mut last, mut cut) = (before, false);
@@ -103,7 +101,6 @@ impl Block {
         self.starts.last().map_or(&[], |start| self.path(*start))
     }
 
-    /// The entry at a path.
     pub(super) fn find(&self, path: &[u8]) -> Option<Entry> {
         let at = self.starts.binary_search_by(|start| self.path(*start).cmp(path)).ok()?;
         let mut rest = self.at(*self.starts.get(at)?);
@@ -135,7 +132,6 @@ pub(super) fn decode(block: &[u8]) -> Result<Vec<LeafRow>, &'static str> {
 
 /// Bytes between a record's path and its node: version, two times, code.
 const FIXED: usize = 3 * size_of::<u64>() + 1;
-/// Bytes of a file's node: digest, size.
 const FILE: usize = size_of::<Digest>() + size_of::<u64>();
 
 /// The same as [`record`] when only the path is wanted.
@@ -150,7 +146,6 @@ fn skip<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(path)
 }
 
-/// Takes one record off the front.
 fn record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Entry)> {
     let path = take_bytes(rest)?;
     let version = u64::from_le_bytes(take_array(rest)?);

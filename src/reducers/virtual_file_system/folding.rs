@@ -1,5 +1,4 @@
-//! The reducer of the files, in two shapes with one rule: straight on the persistent map for a few
-//! events, through a hash table for many.
+//! Reducer of the files, in two shapes with one rule: a persistent map for few events, a hash table for many.
 
 use super::leaves::Leaves;
 use super::table::EntryTable;
@@ -119,7 +118,6 @@ fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, time: Timestamp) {
     }
 }
 
-/// Removes an entry and what is below it; what is not there is no matter.
 fn delete(tree: &mut impl EntryMap, raw: &[u8]) -> Result<bool, &'static str> {
     let removed = match tree.remove(raw) {
         Some(removed) => removed,
@@ -161,16 +159,14 @@ pub(super) fn write_event(tree: &mut Leaves, event: &WriteFile, time: Timestamp)
     debug_assert!(written.is_ok() || event.path.is_root(), "a normal path can be written");
 }
 
-/// The same for a removal.
 pub(super) fn delete_event(tree: &mut Leaves, event: &DeleteEntry) {
     let deleted = delete(tree, event.path.as_bytes());
     debug_assert!(deleted.is_ok(), "a normal path can be removed");
 }
 
-/// Begins a fold.
 pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding<VirtualFileSystem>> {
     if expected < MANY || expected < slice.len() * 3 / 2 {
-        return Box::new(Straight { entries: slice.entries });
+        return Box::new(TreeFold { tree: Shape::Ordered(slice.entries), searches: 0 });
     }
     let mut table = EntryTable::with_capacity(slice.len());
     let all_fit = slice.iter().all(|(path, entry)| {
@@ -178,26 +174,12 @@ pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding
         table.has_room()
     });
     if !all_fit {
-        return Box::new(Straight { entries: slice.entries });
+        return Box::new(TreeFold { tree: Shape::Ordered(slice.entries), searches: 0 });
     }
-    Box::new(Detour { tree: Shape::Hashed(table), searches: 0 })
+    Box::new(TreeFold { tree: Shape::Hashed(table), searches: 0 })
 }
 
-struct Straight {
-    entries: Leaves,
-}
-
-impl Folding<VirtualFileSystem> for Straight {
-    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
-        apply(&mut self.entries, event).map(drop)
-    }
-
-    fn finish(self: Box<Self>) -> VirtualFileSystem {
-        VirtualFileSystem { entries: self.entries }
-    }
-}
-
-struct Detour {
+struct TreeFold {
     tree: Shape,
     searches: usize,
 }
@@ -207,7 +189,7 @@ enum Shape {
     Ordered(Leaves),
 }
 
-impl Folding<VirtualFileSystem> for Detour {
+impl Folding<VirtualFileSystem> for TreeFold {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         match &mut self.tree {
             Shape::Ordered(tree) => {

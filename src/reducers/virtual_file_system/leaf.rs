@@ -3,27 +3,23 @@
 use std::sync::OnceLock;
 
 use super::Entry;
-use super::blocks::{self, Block};
+use super::blocks::{self, Block, LeafRow};
 use crate::engine::path::EntryPath;
-
-/// An entry with its path.
-pub(super) type LeafRow = (EntryPath, Entry);
 
 /// Changes that lie beside a block before the two become rows.
 const CHANGES_MAX: usize = 64;
 
-/// Entries in path order. A change to a leaf that nobody has read costs one search of its block.
+/// Entries in path order. A change to an unread leaf costs one search of its block.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leaf {
     /// All rows; with a block, those that are not as the block has them.
     rows: Vec<LeafRow>,
-    /// What a snapshot has, or nothing.
+    /// A snapshot's block, or nothing.
     block: Block,
-    /// The block with the rows in it, once somebody has asked; empty where there is no block.
+    /// The block with the rows in it, once it was read; empty where there is no block.
     read: OnceLock<Vec<LeafRow>>,
 }
 
-/// Where in a leaf an entry is.
 pub(super) enum LeafSlot {
     /// Among all rows.
     All(usize),
@@ -38,7 +34,6 @@ impl Leaf {
         Self { rows, ..Self::default() }
     }
 
-    /// Takes up a block as it is.
     pub(super) fn from_block(block: Block) -> Self {
         Self { block, ..Self::default() }
     }
@@ -78,7 +73,6 @@ impl Leaf {
         position(self.rows(), path).ok().map(LeafSlot::All)
     }
 
-    /// What is at a place of this leaf.
     pub(super) fn at<'a>(&'a self, place: &'a LeafSlot) -> &'a Entry {
         match place {
             LeafSlot::All(at) => &self.rows()[*at].1,
@@ -92,7 +86,7 @@ impl Leaf {
         let (rows, at) = match place {
             LeafSlot::All(at) => (self.all(), at),
             LeafSlot::Beside(at) => {
-                // Somebody with a clone may have read the leaf since the place was found.
+                // A clone may have been read since the place was found.
                 self.read.take();
                 (&mut self.rows, at)
             }
@@ -105,7 +99,6 @@ impl Leaf {
         rows.get_mut(at).map(|(_, entry)| entry)
     }
 
-    /// Puts in an entry that is not there.
     pub(super) fn add(&mut self, path: EntryPath, entry: Entry) {
         put(self.some(), path, entry);
     }
@@ -130,7 +123,7 @@ impl Leaf {
         self.all().splice(0..0, std::mem::take(front.all()));
     }
 
-    /// Whether a change may go beside the block.
+    /// Tells if a change may go beside the block.
     fn is_open(&self) -> bool {
         !self.block.is_empty() && self.read.get().is_none() && self.rows.len() < CHANGES_MAX
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Entry;
-use super::blocks::{self, Block};
-use super::leaf::{Leaf, LeafRow};
+use super::blocks::{self, Block, LeafRow};
+use super::leaf::Leaf;
 use crate::engine::collections::{DiffItem, OrdMap};
 use crate::engine::path::EntryPath;
 
@@ -26,7 +26,6 @@ pub(super) struct Leaves {
 }
 
 impl Leaves {
-    /// Puts rows that are in order into leaves.
     pub(super) fn from_sorted(rows: Vec<LeafRow>) -> Self {
         let mut leaves = Self { len: rows.len(), ..Self::default() };
         let mut leaf = Vec::new();
@@ -85,7 +84,7 @@ impl Leaves {
         self.leaf(path).get(path)
     }
 
-    /// Whether what is at `path` is a directory; none where nothing is. Reads no leaf.
+    /// Tells if `path` is a directory; none where nothing is. Reads no leaf.
     pub(super) fn is_directory(&self, path: &[u8]) -> Option<bool> {
         let leaf = self.leaf(path);
         leaf.place(path).map(|place| leaf.at(&place).is_directory())
@@ -122,12 +121,10 @@ impl Leaves {
         entry
     }
 
-    /// All rows in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&EntryPath, &Entry)> {
         self.leaves().flat_map(|leaf| leaf.rows()).map(|(path, entry)| (path, entry))
     }
 
-    /// The rows between two bounds, in order.
     pub(super) fn range(
         &self,
         from: Bound<Vec<u8>>,
@@ -179,7 +176,6 @@ impl Leaves {
         self.full.iter().map(|(_, leaf)| leaf).chain(std::iter::once(&self.tail))
     }
 
-    /// The leaf in which the path is or would be.
     fn leaf(&self, path: &[u8]) -> &Leaf {
         self.full_at(path).map_or(&self.tail, |(_, leaf)| leaf)
     }
@@ -196,7 +192,6 @@ impl Leaves {
     }
 }
 
-/// All keys from that path on.
 fn from_path(path: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Included(path), Bound::Unbounded)
 }

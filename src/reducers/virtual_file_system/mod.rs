@@ -26,11 +26,6 @@ use crate::engine::state::State;
 ///
 /// Invariant: the directory of every entry is an entry, a directory itself. The root is not an entry.
 /// Clones share their structure: one costs nanoseconds, and a change copies a few nodes.
-///
-/// ```
-/// use foldspace::VirtualFileSystem;
-/// assert!(VirtualFileSystem::default().is_empty());
-/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VirtualFileSystem {
@@ -40,7 +35,7 @@ pub struct VirtualFileSystem {
 /// One entry of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What it is.
+    /// Kind of the entry, with its contents.
     #[serde(flatten)]
     pub node: Node,
     /// 1 at first, one more with every write.
@@ -52,7 +47,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it is a directory.
+    /// Tells if it is a directory.
     pub fn is_directory(&self) -> bool {
         self.node == Node::Directory
     }
@@ -65,7 +60,6 @@ impl Entry {
         }
     }
 
-    /// Whether `other` stands for the same thing, whatever its version and times.
     fn same_node(&self, other: &Self) -> bool {
         self.node == other.node
     }
@@ -77,25 +71,25 @@ impl Entry {
 pub enum Change {
     /// It is there only in the later state.
     Added {
-        /// Where.
+        /// Path of the entry.
         path: EntryPath,
-        /// What.
+        /// New entry.
         after: Entry,
     },
     /// It is there only in the earlier state.
     Removed {
-        /// Where.
+        /// Path of the entry.
         path: EntryPath,
-        /// What it was.
+        /// Old entry.
         before: Entry,
     },
     /// It is something else, or holds something else, in the later state.
     Changed {
-        /// Where.
+        /// Path of the entry.
         path: EntryPath,
-        /// What it was.
+        /// Old entry.
         before: Entry,
-        /// What it is.
+        /// New entry.
         after: Entry,
     },
 }
@@ -130,17 +124,17 @@ impl VirtualFileSystem {
         self.entries.get(path.as_bytes())
     }
 
-    /// Whether `path` is a directory; the root is one.
+    /// Tells if `path` is a directory; the root is one.
     pub fn is_directory(&self, path: &EntryPath) -> bool {
         path.is_root() || self.get(path).is_some_and(Entry::is_directory)
     }
 
-    /// How many entries there are, directories included.
+    /// Returns the number of entries, directories included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Tells if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
@@ -184,7 +178,7 @@ impl VirtualFileSystem {
         })
     }
 
-    /// What differs in `later`, in order. Costs as much as the difference, not as the whole.
+    /// Returns the differences to `later`, in order. It costs as much as the difference, not as the whole.
     pub fn diff(&self, later: &Self) -> Vec<Change> {
         let (before, after) = self.entries.differing(&later.entries);
         let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());

@@ -8,14 +8,12 @@ use hashbrown::HashTable;
 use super::Entry;
 use crate::engine::path::EntryPath;
 
-/// Entries by path.
-///
-/// A fold of millions of events spends most of its time waiting for memory. So what a lookup touches is
-/// packed: the index is four bytes a path, and the paths it leads to lie side by side.
+/// Entries by path. Long folds mostly wait for memory, so lookups touch packed data: an index of four bytes a path, and
+/// paths side by side.
 #[derive(Default)]
 pub(super) struct EntryTable {
     hasher: RandomState,
-    /// Where in `paths` each path lies.
+    /// Offsets into `paths`.
     index: HashTable<u32>,
     /// Paths, each behind its number in `entries` and its length.
     paths: Vec<u8>,
@@ -37,7 +35,6 @@ fn path_at(paths: &[u8], at: u32) -> Option<(&[u8], usize)> {
 }
 
 impl EntryTable {
-    /// An empty one with room for so many paths.
     pub(super) fn with_capacity(count: usize) -> Self {
         let (names, entries) = (Vec::with_capacity(count), Vec::with_capacity(count));
         Self { index: HashTable::with_capacity(count), names, entries, ..Self::default() }
@@ -65,7 +62,6 @@ impl EntryTable {
         self.entries.get_mut(number)?.as_mut()
     }
 
-    /// Whether there is room for the paths of one more event.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.paths.len() < FULL
@@ -100,13 +96,11 @@ impl EntryTable {
         self.entries.get_mut(number)?.take()
     }
 
-    /// Removes all entries whose paths are so.
     pub(super) fn remove_where(&mut self, wanted: impl Fn(&EntryPath) -> bool) {
         let below = self.names.iter().zip(&mut self.entries).filter(|(path, _)| wanted(path));
         below.for_each(|(_, entry)| *entry = None);
     }
 
-    /// All entries, in the order of their paths.
     pub(super) fn into_sorted(self) -> Vec<(EntryPath, Entry)> {
         let entries = self.names.into_iter().zip(self.entries).filter_map(|(path, entry)| Some((path, entry?)));
         let mut entries: Vec<_> = entries.collect();

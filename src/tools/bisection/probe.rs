@@ -14,12 +14,12 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
-use crate::reducers::{Allowances, VirtualFileSystem};
+use crate::reducers::{Allowances, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, Captured, compare};
-use crate::tools::workspace::populate::{can_be_written, fill, write_all};
+use crate::tools::workspace::populate::{can_be_written, fill, not_kept, write_all};
 
 /// Keeps and reads no contents: a file that a command rewrote unchanged has a new time, and make compares times.
 const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 0 };
@@ -72,9 +72,6 @@ impl Probe {
     /// Opens a probe with the files of `state`, in a workspace like `spec`'s but isolated from all others. Directories
     /// that it needs are made below `home`. A session in memory gets a directory of this machine, without a sandbox for
     /// commands.
-    ///
-    /// # Errors
-    /// Errors of the session and the workspace.
     pub fn open(
         session: &Session,
         state: &State,
@@ -104,7 +101,7 @@ impl Probe {
 
     /// Returns the entries that the probe lacks: files whose contents were never kept, and special files.
     pub fn left_out(&self) -> Vec<EntryPath> {
-        self.tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect()
+        not_kept(&self.tree).cloned().collect()
     }
 
     /// Returns the workspace's root as commands see it; `None` when nothing can run.
@@ -172,7 +169,7 @@ impl Probe {
         let is_to_go = |path: &&EntryPath| target.get(path).is_none_or(|entry| !can_be_written(entry));
         let mut gone: BTreeSet<EntryPath> = BTreeSet::new();
         for path in wrong.iter().filter(is_to_go) {
-            let is_gone = above(path).any(|above| gone.contains(&above));
+            let is_gone = directories_above(path).any(|above| gone.contains(&above));
             if !is_gone && is_there(workspace.as_ref(), path)? {
                 gone.insert(path.clone());
             }
@@ -184,7 +181,6 @@ impl Probe {
         Ok(workspace.capture().map_or(Ok(()), ChangeDetector::adopt)?)
     }
 
-    /// Returns the paths where the disk may differ from `tree`.
     fn done_by_commands(&self, workspace: &dyn Workspace) -> Result<BTreeSet<EntryPath>, BackendError> {
         let mut paths = BTreeSet::new();
         let Some(disk) = workspace.capture().filter(|_| self.is_used) else { return Ok(paths) };
@@ -195,7 +191,7 @@ impl Probe {
         let named = deleted.into_iter().map(|gone| gone.path).chain(written.into_iter().map(|event| event.path));
         for path in named.chain(left_out) {
             // The scan names a new entry without the new directories above it.
-            paths.extend(above(&path).take_while(|above| self.tree.get(above).is_none()));
+            paths.extend(directories_above(&path).take_while(|above| self.tree.get(above).is_none()));
             // The scan names a removed directory without the entries below it.
             if self.tree.get(&path).is_some_and(|entry| entry.is_directory()) {
                 paths.extend(self.tree.below(&path).map(|(path, _)| path.clone()));
@@ -204,11 +200,6 @@ impl Probe {
         }
         Ok(paths)
     }
-}
-
-/// Yields the directories above an entry, the nearest first, without the root.
-fn above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
-    std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
 }
 
 fn allowed_in(state: &State) -> BTreeSet<String> {

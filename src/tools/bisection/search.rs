@@ -22,7 +22,6 @@ use crate::tools::workspace::limits::{denied, limits_of};
 
 /// Exit codes of a shell for commands that it can't run.
 const NOT_RUN: std::ops::RangeInclusive<i32> = 126..=127;
-/// Bytes kept of each output stream of a probe.
 const KEEP: usize = 64 << 10;
 
 /// Input of a bisection.
@@ -48,8 +47,8 @@ pub struct Bisection {
 }
 
 impl Bisection {
-    /// Creates one for a caller that is bound by a policy: it denies what the session's limits deny. The workspaces are
-    /// like the session's. The ends default to [`first_position`] and the session's last position.
+    /// Creates a bisection that denies what the session's limits deny, in workspaces like the session's. The ends
+    /// default to [`first_position`] and the last position.
     pub(crate) fn of_session(
         session: Session,
         command: ShellCommand,
@@ -68,7 +67,6 @@ impl Bisection {
         Ok(Self { session, spec, home, command, policy, good, bad, jobs })
     }
 
-    /// Returns the number of positions at which the command may have to run.
     pub(crate) fn positions(&self) -> Result<usize, WorkspaceError> {
         // The bad end has the same files as the last change.
         Ok(positions_between(&self.session, self.good, self.bad)?.len() + 1)
@@ -109,9 +107,6 @@ pub struct BisectFound {
 }
 
 /// Returns the positions after `good`, up to `bad`, at which files changed; of a commit the last change.
-///
-/// # Errors
-/// Errors of the session.
 pub fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, SessionError> {
     let mut positions: Vec<Seq> = Vec::new();
     let mut before: Option<(Option<Seq>, crate::engine::clock::Timestamp)> = None;
@@ -138,9 +133,6 @@ pub fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<S
 }
 
 /// Returns the position before the session's first call, which is after its mounts.
-///
-/// # Errors
-/// Errors of the session.
 pub fn first_position(session: &Session) -> Result<Seq, SessionError> {
     let mut first = session.head()?;
     session.visit(1, &mut |event| match event.call {
@@ -159,9 +151,6 @@ pub fn first_position(session: &Session) -> Result<Seq, SessionError> {
 /// reuses its workspace; all are removed at the end, also after an error. `seen` gets each finished run. The search
 /// assumes that all positions after a bad one are bad. With one job and no skips it takes `log2` of the changes,
 /// rounded up.
-///
-/// # Errors
-/// [`WorkspaceError`].
 pub async fn bisect(
     what: &Bisection,
     seen: &(dyn Fn(&ProbeRecord) + Sync),
@@ -215,7 +204,6 @@ fn positions_of(search: &BisectSearch, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
     }
 }
 
-/// Checks that an end has its expected verdict.
 fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), WorkspaceError> {
     let is_good_end = record.seq == good;
     match record.verdict {
@@ -238,7 +226,6 @@ struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// Runs the command at all these positions concurrently.
     async fn run(&mut self, seqs: &[Seq]) -> Result<Vec<ProbeRecord>, WorkspaceError> {
         let round = self.cancel.child_token();
         let _ends_with_this = round.clone().drop_guard();
@@ -277,7 +264,6 @@ impl Lanes<'_> {
     }
 }
 
-/// Moves a probe to a position, or opens one there, and runs the command.
 async fn probe(
     what: &Bisection,
     lane: Option<Probe>,
@@ -307,9 +293,6 @@ async fn probe(
 
 /// Finds the first position at which a predicate holds. It must not hold at `good` and must hold at `bad`; the search
 /// assumes that it holds from then on. No workspace is made.
-///
-/// # Errors
-/// [`WorkspaceError`].
 pub fn bisect_slices(
     session: &Session,
     predicate: &Predicate,

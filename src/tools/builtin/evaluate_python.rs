@@ -9,21 +9,19 @@ use serde_json::{Map, Value};
 
 use super::shell_execute::{TIMED_OUT, no_shell};
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::shell::EVALUATION;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
-/// Characters of each stream that are given back.
 const STREAM_MAX: usize = 4096;
-/// What the call may take beyond the code: a grace period, and finding out what has changed.
+/// Time that the call may take beyond the code: a grace period, and the scan.
 const BEYOND: Duration = Duration::from_secs(60);
 
 /// The tool `evaluate_python`, on backends with a shell.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PythonTool;
 
-/// What `evaluate_python` takes.
+/// Parameters of `evaluate_python`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluatePythonParams {
@@ -40,18 +38,18 @@ pub struct EvaluatePythonParams {
     writes: Vec<Map<String, Value>>,
 }
 
-/// What came of the code.
+/// Result of `evaluate_python`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Evaluated {
     /// 0 when it ran to its end; 124 when it took too long.
     exit_code: i32,
-    /// What it printed, at most 4,096 characters.
+    /// Standard output, at most 4,096 characters.
     stdout: String,
-    /// What it complained of, at most 4,096 characters.
+    /// Standard error, at most 4,096 characters.
     stderr: String,
-    /// Whether it was ended because it took too long.
+    /// Set when it was ended because it took too long.
     timed_out: bool,
-    /// Whether something of what it printed is not here.
+    /// Set when part of the output is missing here.
     truncated: bool,
 }
 

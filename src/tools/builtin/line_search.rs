@@ -9,10 +9,10 @@ use grep_searcher::{Searcher, SearcherBuilder, sinks};
 
 /// Bytes that a compiled expression may take, which bounds the work on each byte that it searches.
 const REGEX_MAX: usize = 2 << 20;
-/// Bytes that its cache may take.
 const CACHE_MAX: usize = 16 << 20;
 
-/// Finds the lines of texts that match a regular expression. A line ends with `\n` or `\r\n`, and neither belongs to it.
+/// Finds the lines of texts that match a regular expression. A line ends with `\n` or `\r\n`, and neither belongs to
+/// it.
 ///
 /// ```
 /// use foldspace::{tools::LineSearch};
@@ -32,9 +32,6 @@ pub struct LineSearch {
 
 impl LineSearch {
     /// Compiles an expression, in Rust's syntax.
-    ///
-    /// # Errors
-    /// Reason for which it is refused.
     pub fn new(pattern: &str) -> Result<Self, grep_regex::Error> {
         let mut builder = RegexMatcherBuilder::new();
         builder.multi_line(true).crlf(true).size_limit(REGEX_MAX).dfa_size_limit(CACHE_MAX);
@@ -43,9 +40,6 @@ impl LineSearch {
     }
 
     /// Gives each line that matches, with its number from 1 and without its end, until `found` says that it is enough.
-    ///
-    /// # Errors
-    /// When the search gives up.
     pub fn each(&mut self, bytes: &[u8], found: &mut dyn FnMut(u64, &str) -> bool) -> io::Result<()> {
         let sink = sinks::Lossy(|number, line| {
             let line = line.strip_suffix('\n').unwrap_or(line);

@@ -25,9 +25,6 @@ pub struct PathGlob(GlobMatcher);
 
 impl PathGlob {
     /// Compiles a glob.
-    ///
-    /// # Errors
-    /// Reason for which it is refused.
     pub fn new(pattern: &str) -> Result<Self, globset::Error> {
         let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_matches('/');
         let is_name = !relative.is_empty() && !pattern.trim_end_matches('/').contains('/');

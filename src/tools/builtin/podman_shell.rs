@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::shell_execute::{LONGEST, ShellRun, timeout};
 use crate::backends::{Container, ShellCommand, ShellError};
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
-/// The tool `podman_shell`. It is not among the standard tools: whoever wants it adds it.
+/// The tool `podman_shell`. It is not among the standard tools.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PodmanShellTool;
 
@@ -26,7 +25,7 @@ pub struct PodmanShellParams {
     /// The text for `/bin/sh -c`; only for exec. At most 4,096 characters.
     #[serde(default)]
     command: Option<String>,
-    /// How long the command may run, 1 to 120 seconds; 30 when nothing is said.
+    /// Time limit of the command, 1 to 120 seconds; 30 by default.
     #[serde(default)]
     timeout_seconds: Option<f64>,
 }
@@ -46,13 +45,13 @@ enum PodmanShellAction {
 /// The outcome.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PodmanShellOutcome {
-    /// What was done.
+    /// Action done.
     action: PodmanShellAction,
     /// The container.
     container_name: String,
-    /// What the command printed, at most 32 KiB.
+    /// Standard output of the command, at most 32 KiB.
     stdout: String,
-    /// What the command complained of, likewise.
+    /// Standard error, likewise.
     stderr: String,
     /// The command's exit code, 124 when it took too long; 0 for start and stop.
     exit_code: i32,
@@ -116,7 +115,6 @@ impl Tool for PodmanShellTool {
     }
 }
 
-/// Does what blocks on a thread of its own.
 async fn apart(
     container: Arc<dyn Container>,
     work: impl FnOnce(&dyn Container) -> Result<(), ShellError> + Send + 'static,

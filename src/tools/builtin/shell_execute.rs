@@ -10,32 +10,26 @@ use crate::backends::{Output, ShellCommand, ShellResult};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
-/// Characters of standard input.
 const STDIN_MAX: usize = 48_000;
-/// Variables.
 const VARIABLES_MAX: usize = 64;
-/// Characters of a variable's name.
 const NAME_MAX: usize = 80;
-/// Characters of a variable's value.
 const VALUE_MAX: usize = 48_000;
-/// Bytes of each stream that are given back.
 const RETURNED_MAX: usize = 32 << 10;
 /// The shortest and the longest time limit, in seconds; others are brought to the nearer one.
 const TIMEOUT: (f64, f64) = (1.0, 120.0);
-/// What a time-out shows as.
+/// Exit code of a command that timed out.
 pub(crate) const TIMED_OUT: i32 = 124;
-/// What a call may take: the longest command, a grace period, and finding out what has changed.
+/// Longest call: the longest command, a grace period, and the scan.
 pub(crate) const LONGEST: Duration = Duration::from_secs(180);
 
 /// The tool `shell_execute`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ShellTool;
 
-/// What `shell_execute` takes.
+/// Parameters of `shell_execute`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShellExecuteParams {
@@ -48,13 +42,13 @@ pub struct ShellExecuteParams {
     /// of at most 48,000 characters.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// What it reads on its standard input, at most 48,000 characters.
+    /// Standard input, at most 48,000 characters.
     #[serde(default)]
     stdin: String,
-    /// How long it may run, 1 to 120 seconds; 30 when nothing is said.
+    /// Time limit, 1 to 120 seconds; 30 by default.
     #[serde(default)]
     timeout_seconds: Option<f64>,
-    /// Whether to give back what it prints.
+    /// Returns the output; on by default.
     #[serde(default = "yes")]
     capture_output: bool,
 }
@@ -71,22 +65,22 @@ fn yes() -> bool {
     true
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ShellRun {
     /// 0 for success; 124 when it took too long, 127 when there is no such program.
     pub(crate) exit_code: i32,
-    /// What it printed, at most 32 KiB; of more the beginning and the end.
+    /// Standard output, at most 32 KiB; of more the beginning and the end.
     pub(crate) stdout: String,
-    /// What it complained of, likewise.
+    /// Standard error, likewise.
     pub(crate) stderr: String,
-    /// Where it ran.
+    /// Directory in which it ran.
     cwd: String,
-    /// How long it ran.
+    /// Duration in seconds.
     duration_seconds: f64,
-    /// Whether it was ended because it took too long.
+    /// Set when it was ended because it took too long.
     timed_out: bool,
-    /// Whether something of what it printed is not here.
+    /// Set when part of the output is missing here.
     truncated: bool,
     /// The signal that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +124,6 @@ impl Tool for ShellTool {
     }
 }
 
-/// What a tool says where the workspace has no shell.
 pub(crate) fn no_shell(context: &ToolContext, tool: &str) -> ToolError {
     let backend = context.workspace().backend_name();
     ToolError::new(format!("{tool} needs a shell, and the {backend} workspace has none; use the file tools"))

@@ -7,8 +7,7 @@ use crate::engine::error::ValueError;
 use crate::tools::call::toolset::Tools;
 
 impl Tools {
-    /// The file tools, which work on every backend, `shell_execute` and `evaluate_python`, which say so
-    /// where the backend has no shell.
+    /// Returns the file tools, `shell_execute` and `evaluate_python`. The last two need a backend with a shell.
     pub fn standard() -> Self {
         // Their names are distinct and fit, which a test checks; so this can't fail.
         assembled().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is decided about a command: by the policy, or by whoever is asked where that does not know.
+//! Decisions about commands: by the policy, or by an approver where it has none.
 
 use super::approver::{ApprovalAnswer, CommandQuestion};
 use crate::engine::event::{DecidedBy, PolicyDecision};
@@ -6,13 +6,11 @@ use crate::tools::policy::rules::ShellRules;
 use crate::tools::policy::{AllowedBy, Decision};
 use crate::tools::words;
 
-/// Whether a command may run, and who says so.
 pub(crate) struct Decided {
     pub(crate) decision: PolicyDecision,
     pub(crate) by: DecidedBy,
-    /// Why; empty where nothing more is to be said.
     pub(crate) reason: String,
-    /// What is allowed for the rest of the session from now on.
+    /// Allowed for the rest of the session from now on.
     pub(crate) programs: Vec<String>,
 }
 
@@ -21,7 +19,6 @@ impl Decided {
         Self { decision, by, reason, programs: Vec::new() }
     }
 
-    /// Takes what the policy says; where it would ask, asks.
     pub(crate) async fn of(
         decision: Decision,
         rules: &ShellRules,
@@ -50,7 +47,6 @@ impl Decided {
 /// Advice to a model for a command that is not allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
 pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
 
-/// Why a command is refused that somebody would have to be asked about.
 pub(crate) fn nobody(programs: &[String], advice: Option<&str>) -> String {
     let names = words::any_of(programs);
     let advice =

@@ -1,4 +1,4 @@
-//! Who is asked whether a command may run.
+//! Approvers of commands.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::engine::event::CommandLine;
 use crate::engine::id::Seq;
 
-/// Answers where a policy does not know: a person at a terminal, an orchestrator, another program.
+/// Approver of commands: a person at a terminal, an orchestrator, another program.
 ///
 /// ```
 /// use foldspace::{tools::{ApprovalAnswer, Asker, Asking, CommandQuestion}};
@@ -20,7 +20,8 @@ use crate::engine::id::Seq;
 /// impl Asker for GitOnly {
 ///     fn ask(&self, question: CommandQuestion) -> Asking {
 ///         let git = question.programs.iter().all(|program| program == "git");
-///         Box::pin(async move { if git { ApprovalAnswer::Session } else { ApprovalAnswer::Refuse("only git".to_owned()) } })
+///         let refusal = ApprovalAnswer::Refuse("only git".to_owned());
+///         Box::pin(async move { if git { ApprovalAnswer::Session } else { refusal } })
 ///     }
 /// }
 /// ```
@@ -32,29 +33,28 @@ pub trait Asker: Send + Sync + 'static {
 /// An answer to come.
 pub type Asking = Pin<Box<dyn Future<Output = ApprovalAnswer> + Send>>;
 
-/// Whether a command may run.
+/// Request for approval of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandQuestion {
     /// The session's name.
     pub session: String,
-    /// The call that wants to run it; 0 where no call does.
+    /// Call that would run it; 0 outside of calls.
     pub call: Seq,
-    /// Who makes the call.
+    /// Agent that makes the call.
     pub agent: String,
     /// The command; of an evaluation the interpreter with all of the code.
     pub command: CommandLine,
     /// The variables that the call gives it.
     pub env: BTreeMap<String, String>,
-    /// What it reads on its standard input.
+    /// Standard input of the command.
     pub stdin: Bytes,
-    /// What would have to be allowed for it.
+    /// Programs to allow.
     pub programs: Vec<String>,
-    /// At how many positions of the session at most it would run, where that is in throw-away copies of it; the answer
-    /// then holds for these runs alone.
+    /// Maximum of temporary copies of the session in which it would run; the answer then holds for these runs alone.
     pub copies: Option<usize>,
 }
 
-/// What somebody says to a [`CommandQuestion`].
+/// Answer to a [`CommandQuestion`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalAnswer {
     /// This once.

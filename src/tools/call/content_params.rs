@@ -6,7 +6,6 @@ use crate::engine::commit::Content;
 use crate::engine::content_ref::{CONTENT, LITERAL, mark_of};
 use crate::engine::id::Digest;
 
-/// Bytes of a call's parameters as JSON.
 pub(crate) const PARAMS_MAX: usize = 1 << 20;
 /// Texts above this many bytes are lifted out.
 const INLINE_MAX: usize = 256;

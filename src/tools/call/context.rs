@@ -1,4 +1,4 @@
-//! What a tool's handler works with.
+//! Context of a tool's handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::effect::Effect;
 use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
@@ -24,7 +23,7 @@ use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::managed::ManagedWorkspace;
 use crate::tools::workspace::recording::EventBuffer;
 
-/// What a tool's handler works with: the session, the workspace's files, and how long it may take.
+/// Access of a tool's handler to the session, the workspace's files, and its time limit.
 ///
 /// ```
 /// # use foldspace::{ToolContext, ToolError, EntryPath};
@@ -35,7 +34,7 @@ use crate::tools::workspace::recording::EventBuffer;
 /// ```
 pub struct ToolContext {
     session: Session,
-    /// What was allowed for the session in this call.
+    /// Allowed for the session by this call; not recorded yet.
     pub(crate) allowed: Vec<String>,
     call: Seq,
     files: Filesystem,
@@ -43,21 +42,19 @@ pub struct ToolContext {
     deadline: Instant,
     limit: Duration,
     cancel: CancellationToken,
-    /// Recorded with a success.
     extra: Commit,
-    /// Whether it may change anything: only then it has the turn, and a shell.
+    /// Only a tool that may change files has the workspace lock, and a shell.
     pub(super) may_change: bool,
-    /// What happened to the machine, until it is recorded.
     news: Vec<MachineNews>,
     /// Recorded whatever becomes of the call: it has happened.
     pub(crate) facts: Commit,
     pub(crate) running: Option<RunningCommand>,
 }
 
-/// A command that has been started and whose end nobody has seen.
+/// Command in flight.
 pub(crate) struct RunningCommand {
     task: JoinHandle<Result<ShellResult, ShellError>>,
-    /// How it ended, once that is known; what it changed may not be known then.
+    /// Result of the process, once known; its changes may be unknown then.
     ended: Option<Result<ShellResult, ToolError>>,
     /// Dropped, it kills the command.
     cancel: Option<DropGuard>,
@@ -79,7 +76,7 @@ impl ToolContext {
         session: &Session,
         call: Seq,
         machine: &ManagedWorkspace,
-        effect: Effect,
+        may_change: bool,
         limit: Duration,
         cancel: CancellationToken,
     ) -> Result<Self, SessionError> {
@@ -94,7 +91,7 @@ impl ToolContext {
             limit,
             cancel,
             extra: session.commit(),
-            may_change: effect != Effect::ReadOnly,
+            may_change,
             news: Vec::new(),
             facts: session.commit(),
             running: None,
@@ -116,16 +113,13 @@ impl ToolContext {
         &mut self.files
     }
 
-    /// The path of the workspace that a parameter means. What commands see the root as, such as `/workspace`, may stand
-    /// before it, unless the workspace has an entry of that name itself.
-    ///
-    /// # Errors
-    /// [`ValueError`].
+    /// Resolves a path parameter. It may begin with the workspace's root as commands see it, such as `/workspace`,
+    /// unless the workspace has an entry of that name.
     pub fn path(&self, given: &str) -> Result<EntryPath, ValueError> {
         EntryPath::lookup(self.below_root(given))
     }
 
-    /// The text of a path without what commands see the root as.
+    /// Strips the workspace's root, as commands see it, from a path.
     pub(crate) fn below_root<'a>(&self, given: &'a str) -> &'a str {
         let root = self.machine.workspace.root();
         let below = root.as_deref().and_then(|root| given.strip_prefix(root)).filter(|below| {
@@ -150,12 +144,12 @@ impl ToolContext {
         self.extra.keep(content);
     }
 
-    /// How long the call may still take.
+    /// Returns the rest of the time limit.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Is cancelled when the caller takes the call back.
+    /// Returns the token that is cancelled with the call.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancel
     }
@@ -176,7 +170,6 @@ impl ToolContext {
         &self.machine.workspace
     }
 
-    /// Refuses what is staged when the session may not write so much.
     pub(crate) fn check_staged(&self) -> Result<(), ToolError> {
         match (&self.machine.limits, self.files.staged_bytes()) {
             (None, _) | (_, 0) => Ok(()),
@@ -194,8 +187,7 @@ impl ToolContext {
         &self.machine.rules
     }
 
-    /// Puts onto the disk what is staged, so that a command sees it. From then on it is recorded whatever
-    /// becomes of the call.
+    /// Applies the staged changes to the disk for a command. They are then recorded whatever the outcome.
     pub(crate) fn land(&mut self) -> Result<(), ToolError> {
         if self.files.is_changed() {
             let changes = self.files.changes()?;
@@ -206,13 +198,12 @@ impl ToolContext {
         Ok(())
     }
 
-    /// Whether a command runs, or has changed files that are not recorded.
     pub(crate) fn has_run(&self) -> bool {
         self.running.is_some() || self.files.has_landed()
     }
 
-    /// Waits for the running command's end, records it, and takes up what it did to the files. It may be
-    /// dropped wherever it waits, and begun again.
+    /// Waits for the end of the running command, records it, and takes up its changes. It may be dropped and called
+    /// again.
     pub(crate) async fn finish_running(&mut self) -> Result<ShellResult, ToolError> {
         let nothing = || ToolError::new("no command runs");
         let running = self.running.as_mut().ok_or_else(nothing)?;
@@ -225,14 +216,13 @@ impl ToolContext {
         let Some(RunningCommand { ended: Some(ended), record_as, .. }) = self.running.take() else {
             return Err(nothing());
         };
-        // It has run, whether or not what it changed can be found out; and that is known to nobody else by now.
+        // It has run, also when its changes are unknown; and only this call knows.
         let recorded = ended.as_ref().map_or(Ok(()), |result| record_as.record(&mut self.facts, result));
         self.files.take_captured(captured?);
         recorded.map_err(|error| ToolError::new(error.to_string()))?;
         ended
     }
 
-    /// Kills a command that nobody waits for any more, and records what is known of it.
     pub(crate) async fn stop_running(&mut self) {
         let Some(running) = &mut self.running else { return };
         drop(running.cancel.take());
@@ -241,13 +231,13 @@ impl ToolContext {
         }
     }
 
-    /// Begins what a call records with what has happened, whatever became of it. It is kept here until
-    /// [`recorded`](ToolContext::recorded), so that a recording that fails loses nothing.
+    /// Records facts, whatever the outcome. They are kept until [`recorded`](ToolContext::recorded), so that a failed
+    /// recording loses nothing.
     pub(crate) fn record_facts(&mut self, mut recording: EventBuffer) -> Result<EventBuffer, CommitError> {
         if self.files.has_landed() {
             recording = recording.splitting();
         }
-        // Somebody else's command may run while a tool reads.
+        // Another call's command may run while a tool reads.
         if self.may_change && self.running.is_none() {
             self.news.extend(self.machine.workspace.news());
         }
@@ -256,13 +246,11 @@ impl ToolContext {
         Ok(recording)
     }
 
-    /// What happened is recorded.
     pub(crate) fn recorded(&mut self) {
         self.news.clear();
         self.facts = self.session.commit();
     }
 
-    /// Records what the tool did, and gives what is still to be put onto the disk.
     pub(crate) fn record_work(&mut self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
         let too_much = |e: CommitError| ToolError::new(e.to_string());
         let changes = if self.files.is_changed() { self.files.changes()? } else { Vec::new() };
@@ -271,7 +259,6 @@ impl ToolContext {
         Ok(changes)
     }
 
-    /// Records of a failed call what is on the disk all the same.
     pub(crate) fn record_landed(&mut self, recording: &mut EventBuffer) -> Result<(), CommitError> {
         self.files.record_landed(recording)
     }

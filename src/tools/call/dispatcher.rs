@@ -1,19 +1,18 @@
-//! A call's way: check, record the intent, perform, record the outcome.
+//! Runner of tool calls: checks, records the intent, performs, records the outcome.
 
 use super::tool_call::{ToolCall, ToolOutcome};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::Value;
 
 use super::content_params::PARAMS_MAX;
 use super::context::ToolContext;
-use super::effect::Effect;
 use super::error::ToolError;
 use super::open_call::OpenCall;
-use super::tool::{Answering, ToolAnswer};
+use super::tool::{Effect, ToolAnswer};
 use super::toolset::Tools;
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
@@ -25,9 +24,9 @@ use crate::reducers::ToolCalls;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::capture::CaptureBudget;
+use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::ManagedWorkspace;
 
-/// How long a call may take when nothing else is said.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Makes calls in a session and records them.
@@ -53,13 +52,9 @@ pub struct ToolRunner {
 }
 
 impl ToolRunner {
-    /// Prepares to make calls. Calls that an ended process left open are recorded as interrupted.
+    /// Creates a runner. Open calls of an ended process are recorded as interrupted.
     ///
-    /// A workspace whose disk has nothing of the session is filled from its history; what else is found
-    /// to be otherwise than the history says is recorded as drift.
-    ///
-    /// # Errors
-    /// What the session or the workspace says.
+    /// A blank disk is populated from the session's history; other differences from it are recorded as drift.
     pub fn new(
         session: Session,
         tools: impl Into<Arc<Tools>>,
@@ -68,10 +63,7 @@ impl ToolRunner {
         Self::with_rules(session, tools, workspace, ShellRules::default())
     }
 
-    /// The same with other rules for commands: which may run, who is asked, how much is kept.
-    ///
-    /// # Errors
-    /// As [`new`](ToolRunner::new).
+    /// Creates a runner with other rules for commands.
     pub fn with_rules(
         session: Session,
         tools: impl Into<Arc<Tools>>,
@@ -95,17 +87,17 @@ impl ToolRunner {
         Ok(Self { session, tools, machine })
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The tools.
+    /// Returns the tools.
     pub fn tools(&self) -> &Tools {
         &self.tools
     }
 
-    /// The workspace.
+    /// Returns the workspace.
     pub fn workspace(&self) -> &Arc<dyn Workspace> {
         &self.machine.workspace
     }
@@ -121,28 +113,23 @@ impl ToolRunner {
         Ok(Self { session: child, tools, machine })
     }
 
-    /// The same tools and rules for another session with a workspace of its own.
     pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, WorkspaceError> {
         Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())
     }
 
-    /// The workspace with its rules.
     pub(crate) fn machine(&self) -> &ManagedWorkspace {
         &self.machine
     }
 
-    /// Closes the workspace, and records what became of its container. Files stay; a later call brings the
-    /// container up again. It blocks until that is recorded.
-    ///
-    /// # Errors
-    /// What the session's store says.
+    /// Closes the workspace, records the end of its container and waits for the record. Files stay; a later call starts
+    /// the container again.
     pub fn close(&self) -> Result<(), SessionError> {
         self.machine.workspace.close();
         self.machine.record_end(&self.session)
     }
 
-    /// The same for another agent. A child that shares its parent's session has one name only, by which it is held to
-    /// its limits: its dispatcher stays as it is.
+    /// Returns the same for another agent. The runner of a child that shares its parent's session stays as it is: the
+    /// child's limits are bound to its one name.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {
         if self.machine.is_shared() {
@@ -151,29 +138,21 @@ impl ToolRunner {
         Self { session: self.session.as_agent(agent), ..self.clone() }
     }
 
-    /// The same under other rules for commands, for one who asks differently or may do more or less. What a limited
-    /// session is denied stays denied.
-    ///
-    /// # Errors
-    /// What the session says.
+    /// Returns the same with other rules for commands. Denials of the session's limits stay.
     pub fn ruled(&self, rules: ShellRules) -> Result<Self, SessionError> {
         Ok(Self { machine: self.machine.ruled(&self.session, rules)?, ..self.clone() })
     }
 
-    /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future takes the
-    /// call back: what it runs is killed, and it is recorded as interrupted.
+    /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future cancels the call: its
+    /// command is killed, and it is recorded as interrupted.
     ///
     /// # Errors
-    /// When the session can't record. What a command has done by then is found as drift when the session is
-    /// opened again.
+    /// Failure to record. Changes made by then are found as drift when the session is opened again.
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, SessionError> {
         self.call_telling(call, |_| ()).await
     }
 
-    /// The same, and tells the call's position, its name, as soon as it has one.
-    ///
-    /// # Errors
-    /// As [`call`](ToolRunner::call).
+    /// Makes a call, and reports its position, its id, as soon as it has one.
     pub async fn call_telling(
         &self,
         call: ToolCall,
@@ -195,7 +174,6 @@ impl ToolRunner {
         }
     }
 
-    /// The parameters have that size as JSON.
     async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<ToolAnswer, ToolError> {
         let time_left = match &self.machine.limits {
             Some(limits) => limits.admit(&self.session, open.call, &call.tool)?,
@@ -212,7 +190,7 @@ impl ToolRunner {
         let limit = time_left.as_ref().map_or(own, |time| time.left.min(own));
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
-            // Tools that only look need no turn; where nobody has it, they see what others did to the disk.
+            // Read-only tools need no lock; where it is free, they see external changes.
             open.turn = match tool.effect() {
                 Effect::ReadOnly if self.machine.workspace.capture().is_none() => None,
                 Effect::ReadOnly => self.session.turn_now(),
@@ -221,14 +199,16 @@ impl ToolRunner {
             if open.turn.is_some() {
                 self.machine.record_drift(&self.session).await?;
             }
-            if tool.effect() == Effect::ReadOnly {
+            let may_change = tool.effect() != Effect::ReadOnly;
+            if !may_change {
                 open.turn = None;
             }
             let machine = self.machine.for_agent(&self.session)?;
-            let context = ToolContext::new(&self.session, open.call, &machine, tool.effect(), limit, call.cancel)?;
+            let context = ToolContext::new(&self.session, open.call, &machine, may_change, limit, call.cancel)?;
             let context = open.context.insert(context);
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
-            let answer = unpanicked(tool.call(context, params)).await?;
+            let panicked = |_| Err(ToolError::new("the tool failed: it panicked"));
+            let answer = AssertUnwindSafe(tool.call(context, params)).catch_unwind().await.unwrap_or_else(panicked)?;
             context.check_staged()?;
             Ok(answer)
         };
@@ -243,36 +223,8 @@ impl ToolRunner {
     }
 }
 
-/// How long a value is as JSON.
 fn json_bytes(value: &Value) -> usize {
-    struct CallCounter(usize);
-
-    impl std::io::Write for CallCounter {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = CallCounter(0);
-    match serde_json::to_writer(&mut count, value) {
-        Ok(()) => count.0,
-        // A value can be written, and a count does not fail.
-        Err(_) => usize::MAX,
-    }
-}
-
-/// Turns a panic of a tool into its failure.
-async fn unpanicked(mut work: Answering<'_>) -> Result<ToolAnswer, ToolError> {
-    std::future::poll_fn(|context| {
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(ToolError::new("the tool failed: it panicked"))))
-    })
-    .await
+    serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
 }
 
 impl std::fmt::Debug for ToolRunner {
@@ -281,10 +233,11 @@ impl std::fmt::Debug for ToolRunner {
     }
 }
 
-/// Returns those of the tools that the session may use by now, under its agent's name.
 fn allowed(machine: &ManagedWorkspace, session: &Session, tools: Arc<Tools>) -> Result<Arc<Tools>, SessionError> {
-    let Some(limits) = &machine.limits else { return Ok(tools) };
-    Ok(match limits.tools(session)? {
+    if machine.limits.is_none() {
+        return Ok(tools);
+    }
+    Ok(match limits_of(session)?.tools {
         Some(names) => Arc::new(tools.only(&names)),
         None => tools,
     })

@@ -1,4 +1,4 @@
-//! What a tool says when it can't do what was asked.
+//! Errors of tool calls.
 
 use super::content_params::PARAMS_MAX;
 use crate::backends::ShellError;
@@ -7,10 +7,10 @@ use crate::engine::event::CallReason;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// Why a call failed, in words that the caller can act on.
+/// Failure of a call, in words that the caller can act on.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ToolError {
-    /// What was asked can't be done.
+    /// The request cannot be done.
     #[error("{0}")]
     Refused(String),
     /// The parameters are too large to be recorded.
@@ -68,7 +68,6 @@ impl ToolError {
         ValueError::new(format!("the parameters of {tool} are not right: {error}")).into()
     }
 
-    /// Returns the reason to record.
     pub(crate) fn reason(&self) -> CallReason {
         match self {
             Self::TooLarge(_) => CallReason::TooLarge,

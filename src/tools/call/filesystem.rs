@@ -1,44 +1,36 @@
 //! The workspace's files as a tool sees them: the slice, with the call's own changes on top.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use super::error::ToolError;
 use crate::backends::FileChange;
-use crate::engine::commit::{CommitError, Content};
+use crate::engine::commit::CommitError;
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::reducers::{Entry, VirtualFileSystem};
+use crate::reducers::{Entry, VirtualFileSystem, directories_above};
 use crate::tools::workspace::capture::Captured;
+use crate::tools::workspace::plan::{NewContents, PlannedChange};
 use crate::tools::workspace::recording::EventBuffer;
 
-/// Links followed on the way to one entry.
 const LINKS_MAX: usize = 40;
 
-/// The files of a workspace, as one call sees and changes them.
+/// Files of a workspace, as one call sees and changes them.
 ///
-/// Changes are staged: the call sees them at once, everybody else when the call has succeeded. After
-/// an error there are none.
+/// Changes are staged: the call sees them at once, others after its success. After an error there are none.
 pub struct Filesystem {
     session: Session,
     tree: VirtualFileSystem,
-    staged: Vec<StagedFile>,
-    /// How many of them are on the disk already, for good.
+    staged: Vec<PlannedChange>,
+    /// Number of staged changes that are on the disk for good.
     landed: usize,
-    fresh: BTreeMap<Digest, Bytes>,
-}
-
-enum StagedFile {
-    Write(WriteFile),
-    Delete(DeleteEntry),
+    fresh: NewContents,
 }
 
 impl Filesystem {
     pub(crate) fn new(session: Session, tree: VirtualFileSystem) -> Self {
-        Self { session, tree, staged: Vec::new(), landed: 0, fresh: BTreeMap::new() }
+        Self { session, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new() }
     }
 
     /// All entries, the call's own changes included.
@@ -79,9 +71,6 @@ impl Filesystem {
     }
 
     /// The entry at `path`, links followed; none where nothing is.
-    ///
-    /// # Errors
-    /// As [`resolve`](Filesystem::resolve).
     pub fn entry(&self, path: &EntryPath) -> Result<Option<&Entry>, ToolError> {
         Ok(self.tree.get(&self.resolve(path)?))
     }
@@ -141,9 +130,6 @@ impl Filesystem {
     }
 
     /// Adds bytes to the end of a file, or creates it.
-    ///
-    /// # Errors
-    /// As [`write`](Filesystem::write).
     pub fn append(&mut self, path: &EntryPath, bytes: &[u8]) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
         let Some(Node::File { executable, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
@@ -171,17 +157,11 @@ impl Filesystem {
     }
 
     /// Makes a symbolic link. Where it points is not looked at before it is followed.
-    ///
-    /// # Errors
-    /// As [`create`](Filesystem::create).
     pub fn link(&mut self, path: &EntryPath, target: &[u8]) -> Result<(), ToolError> {
         self.place(path, Node::Symlink { target: target.to_vec() })
     }
 
     /// Makes a directory, and those above it.
-    ///
-    /// # Errors
-    /// As [`create`](Filesystem::create).
     pub fn make_directory(&mut self, path: &EntryPath) -> Result<(), ToolError> {
         self.place(path, Node::Directory)
     }
@@ -201,7 +181,7 @@ impl Filesystem {
         }
         let event = DeleteEntry { path };
         self.tree.delete(&event);
-        self.staged.push(StagedFile::Delete(event));
+        self.staged.push(PlannedChange::Delete(event));
         Ok(())
     }
 
@@ -220,7 +200,6 @@ impl Filesystem {
         }
     }
 
-    /// Puts a file of any attributes at a path, whatever is there.
     pub(crate) fn put(
         &mut self,
         path: &EntryPath,
@@ -238,63 +217,46 @@ impl Filesystem {
     }
 
     /// The path with links in its directory followed; everything above it is or can be a directory.
-    fn in_directory(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
-        let Some(parent) = path.parent() else { return Err(crate::engine::path::root_named().into()) };
-        let parent = self.resolve(&parent)?;
-        let mut above = Some(parent.clone());
-        while let Some(directory) = above.filter(|directory| !directory.is_root()) {
-            match self.tree.get(&directory) {
-                Some(entry) if entry.is_directory() => break,
-                Some(_) => {
-                    let (path, file) = (path.rooted(), directory.rooted());
-                    return Err(ToolError::new(format!("{path} can't be written: {file} is a file, not a directory")));
-                }
-                None => above = directory.parent(),
+    fn in_directory(&self, asked: &EntryPath) -> Result<EntryPath, ToolError> {
+        let Some(parent) = asked.parent() else { return Err(crate::engine::path::root_named().into()) };
+        let path = self.resolve(&parent)?.join(asked.name())?;
+        let nearest = directories_above(&path).find_map(|above| Some((self.tree.get(&above)?.is_directory(), above)));
+        match nearest {
+            Some((false, file)) => {
+                let (asked, file) = (asked.rooted(), file.rooted());
+                Err(ToolError::new(format!("{asked} can't be written: {file} is a file, not a directory")))
             }
+            _ => Ok(path),
         }
-        Ok(parent.join(path.name())?)
     }
 
     fn stage(&mut self, event: WriteFile) {
         self.tree.write(&event, self.session.now());
-        self.staged.push(StagedFile::Write(event));
+        self.staged.push(PlannedChange::Write(event, None));
     }
 
-    /// What a backend still has to do.
     pub(crate) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
-        let change = |staged: &StagedFile| match staged {
-            StagedFile::Delete(event) => Ok(FileChange::Delete { path: event.path.clone() }),
-            StagedFile::Write(event) => {
-                let bytes = match &event.node {
-                    Node::File { content, .. } => self.content(content)?,
-                    Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
-                };
-                Ok(FileChange::Write { path: event.path.clone(), node: event.node.clone(), bytes, modified: None })
-            }
-        };
-        self.staged[self.landed..].iter().map(change).collect()
+        let changes = self.staged[self.landed..].iter();
+        changes.map(|change| change.file_change(|digest| self.content(digest))).collect()
     }
 
-    /// Bytes of the files that are staged and not on the disk.
     pub(crate) fn staged_bytes(&self) -> u64 {
-        let bytes = |staged: &StagedFile| match staged {
-            StagedFile::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
-            StagedFile::Write(_) | StagedFile::Delete(_) => 0,
+        let bytes = |staged: &PlannedChange| match staged {
+            PlannedChange::Write(WriteFile { node: Node::File { size, .. }, .. }, _) => *size,
+            _ => 0,
         };
         self.staged[self.landed..].iter().map(bytes).sum()
     }
 
-    /// Whether anything is staged that is not on the disk.
     pub(crate) fn is_changed(&self) -> bool {
         self.staged.len() > self.landed
     }
 
-    /// Whether anything is on the disk that is not recorded.
     pub(crate) fn has_landed(&self) -> bool {
         self.landed > 0
     }
 
-    /// What is staged is on the disk: it is recorded whatever becomes of the call.
+    /// Marks the staged changes as on the disk: they are recorded whatever becomes of the call.
     pub(crate) fn land(&mut self) {
         self.landed = self.staged.len();
     }
@@ -302,43 +264,21 @@ impl Filesystem {
     /// Takes up what a command did to the files. Everything that was staged must have landed.
     pub(crate) fn take_captured(&mut self, captured: Captured) {
         let now = self.session.now();
-        for event in captured.deleted {
-            self.tree.delete(&event);
-            self.staged.push(StagedFile::Delete(event));
+        let (changes, contents) = captured.into_changes();
+        for change in changes {
+            change.apply_to(&mut self.tree, now);
+            self.staged.push(change);
         }
-        for event in captured.written {
-            self.tree.write(&event, now);
-            self.staged.push(StagedFile::Write(event));
-        }
-        self.fresh.extend(captured.contents);
+        self.fresh.extend(contents);
         self.land();
     }
 
-    /// Records the staged changes, in order, with the contents that they need.
     pub(crate) fn record_into(&self, recording: &mut EventBuffer) -> Result<(), CommitError> {
-        self.record(&self.staged, recording)
+        self.staged.iter().try_for_each(|change| recording.push_change(change, &self.fresh))
     }
 
-    /// Records those that are on the disk.
     pub(crate) fn record_landed(&self, recording: &mut EventBuffer) -> Result<(), CommitError> {
-        self.record(&self.staged[..self.landed], recording)
-    }
-
-    fn record(&self, staged: &[StagedFile], recording: &mut EventBuffer) -> Result<(), CommitError> {
-        for staged in staged {
-            match staged {
-                StagedFile::Delete(event) => recording.push(event)?,
-                StagedFile::Write(event) => {
-                    recording.push(event)?;
-                    if let Node::File { content, .. } = &event.node
-                        && let Some(bytes) = self.fresh.get(content)
-                    {
-                        recording.keep(Content { digest: *content, bytes: bytes.clone() });
-                    }
-                }
-            }
-        }
-        Ok(())
+        self.staged[..self.landed].iter().try_for_each(|change| recording.push_change(change, &self.fresh))
     }
 }
 

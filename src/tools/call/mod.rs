@@ -5,7 +5,6 @@ pub(crate) mod approver;
 pub(crate) mod content_params;
 pub(crate) mod context;
 pub(crate) mod dispatcher;
-pub(crate) mod effect;
 pub(crate) mod error;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;

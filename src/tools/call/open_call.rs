@@ -15,26 +15,23 @@ use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::store::Pending;
 use crate::tools::workspace::recording::EventBuffer;
 
-/// A call whose intent is recorded and whose outcome is not. Dropped, it kills what it runs, finds out
-/// what that has changed, and records an interruption.
+/// Call with a recorded intent and no outcome. Dropping it kills its command, captures the changes, and records an
+/// interruption.
 pub(crate) struct OpenCall {
     pub(crate) call: Seq,
     session: Session,
     since: u64,
     closed: bool,
-    /// Whether it was handed to a task that winds it up; dropped there, it is not handed on.
+    /// A task winds it up; dropped there, it is not handed on.
     handed_over: bool,
-    /// What the tool works with, once it does.
     pub(crate) context: Option<ToolContext>,
-    /// Nobody else changes files until the outcome is recorded.
+    /// Keeps others from changing files until the outcome is recorded.
     pub(crate) turn: Option<WorkspaceLock>,
-    /// The outcome, on its way to the disk.
     settling: Option<Pending>,
     under_way: Option<SessionCall>,
 }
 
 impl OpenCall {
-    /// Records the intent. The parameters have that size as JSON.
     pub(crate) fn begin(session: &Session, call: &ToolCall, size: usize) -> Result<Self, SessionError> {
         let mut contents = Vec::new();
         let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
@@ -94,8 +91,6 @@ impl OpenCall {
         Ok((outcome, pending))
     }
 
-    /// Records a failure or an interruption, with what has happened all the same: what commands did, and
-    /// what was on the disk before they ran.
     pub(crate) async fn fail(mut self, error: &ToolError) -> Result<ToolOutcome, SessionError> {
         let micros = self.micros();
         let message = error.to_string();
@@ -110,7 +105,6 @@ impl OpenCall {
         Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros })
     }
 
-    /// Waits until the outcome is on the disk, and so can be seen by the call that has the turn next.
     pub(crate) async fn settle(&mut self, pending: Pending) -> Result<(), SessionError> {
         let settled = self.settling.insert(pending).settled().await;
         self.settling = None;
@@ -137,8 +131,8 @@ impl OpenCall {
         }
     }
 
-    /// Waits for the end of what was left running, and records an interruption. The turn is kept until
-    /// others can see it.
+    /// Waits for the end of the command and records an interruption. It keeps the workspace lock until the record is
+    /// visible.
     async fn give_up(mut self) {
         if let Some(context) = &mut self.context {
             context.stop_running().await;
@@ -184,15 +178,14 @@ impl Drop for OpenCall {
                 };
                 runtime.spawn(abandoned.give_up());
             }
-            // The runtime ends, or there is none. The command is killed with the context; what it has changed is
-            // found as drift, later. Nobody waits for the record: the background writer makes it durable.
+            // Without a runtime. The command is killed with the context; its changes are found as drift later. The
+            // background writer makes the record durable.
             _ => drop(self.record_interruption()),
         }
     }
 }
 
-/// Keeps the turn of a call that nobody waits for any more, and that it is under way, until others can see what it
-/// recorded.
+/// Keeps the workspace lock of a dropped call, and its place among those in flight, until its record is visible.
 fn keep_until_settled(pending: Pending, turn: Option<WorkspaceLock>, under_way: Option<SessionCall>) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {

@@ -1,26 +1,15 @@
-//! What a command, or code, that has run leaves in the journal.
+//! Events of commands and evaluations that have run.
 
 use crate::backends::{Output, ShellResult};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::event::{CommandResult, EvalResult, RecordedOutput};
 
-/// As which event the end of a process is recorded.
 pub(crate) enum RecordAs {
-    /// A command.
-    Command {
-        /// Where it ran.
-        backend: &'static str,
-    },
-    /// Code of a language.
-    Evaluation {
-        /// Which.
-        language: &'static str,
-        code: String,
-    },
+    Command { backend: &'static str },
+    Evaluation { language: &'static str, code: String },
 }
 
 impl RecordAs {
-    /// Adds how it ended, with what it printed as contents.
     pub(crate) fn record(self, facts: &mut Commit, result: &ShellResult) -> Result<(), CommitError> {
         let micros = u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX);
         let (stdout, stderr) = (kept(facts, &result.stdout), kept(facts, &result.stderr));
@@ -56,7 +45,6 @@ impl RecordAs {
     }
 }
 
-/// Keeps what was printed.
 fn kept(facts: &mut Commit, output: &Output) -> RecordedOutput {
     let content = Content::of(output.kept.clone());
     let recorded = RecordedOutput { content: content.digest, kept: content.bytes.len() as u64, bytes: output.bytes };

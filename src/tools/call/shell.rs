@@ -12,7 +12,7 @@ use super::error::ToolError;
 use super::record_command::RecordAs;
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
 use crate::engine::commit::Content;
-use crate::engine::event::{CommandDecided, CommandLine, DecidedBy, PolicyDecision, SessionAllow};
+use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
@@ -20,13 +20,10 @@ use crate::reducers::Allowances;
 
 /// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
 const CODE_SHOWN: usize = 1000;
-/// How long an evaluation may run.
 pub(crate) const EVALUATION: Duration = Duration::from_secs(5);
 
-/// Where a tool's commands run.
-///
-/// A command sees what the call has changed before it. What it changes, the call sees after it, and it
-/// is recorded whatever becomes of the call.
+/// Shell for a tool's commands. Commands see the call's earlier changes, and the call sees theirs, which are recorded
+/// whatever the outcome.
 pub struct ToolShell<'a> {
     context: &'a mut ToolContext,
     shell: Arc<dyn Shell>,
@@ -44,7 +41,7 @@ impl ToolContext {
 }
 
 impl ToolShell<'_> {
-    /// What is fixed about the shell.
+    /// Returns the fixed properties of the shell.
     pub fn properties(&self) -> ShellProperties {
         self.shell.properties()
     }
@@ -60,7 +57,6 @@ impl ToolShell<'_> {
         self.run(command, RecordAs::Command { backend }).await
     }
 
-    /// Runs code by an interpreter, and records it; the policy is asked about both.
     pub(crate) async fn evaluate(
         &mut self,
         language: &'static str,
@@ -77,7 +73,7 @@ impl ToolShell<'_> {
     }
 
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
-        // One that nobody waits for any more.
+        // An abandoned one.
         self.context.stop_running().await;
         self.context.check_may_run()?;
         // So that what a script printed before it was ended is there.
@@ -91,23 +87,16 @@ impl ToolShell<'_> {
         self.context.finish_running().await
     }
 
-    /// Where a program is found by its name.
-    ///
-    /// # Errors
-    /// [`ToolError::Shell`] when the backend failed.
+    /// Finds a program by its name.
     pub async fn which(&self, program: &str) -> Result<Which, ToolError> {
         Ok(self.shell.which(program).await?)
     }
 
-    /// What commands find in their environment.
-    ///
-    /// # Errors
-    /// [`ToolError::Shell`] when the backend failed.
+    /// Returns the environment of commands.
     pub async fn env(&self) -> Result<ShellEnv, ToolError> {
         Ok(self.shell.env().await?)
     }
 
-    /// Asks the policy, and whoever may know where it does not. The decision is recorded.
     async fn decide(&mut self, command: &ShellCommand, code: Option<&str>) -> Result<(), ToolError> {
         let rules = Arc::clone(self.context.rules());
         let session = self.context.session().clone();
@@ -116,24 +105,30 @@ impl ToolShell<'_> {
         // What was answered to this call is not recorded yet.
         allowed.extend(self.context.allowed.iter().cloned());
         let call = self.context.call();
-        let question = |programs| question(&session, call, command, programs);
+        let question = |programs| CommandQuestion {
+            session: session.name().to_owned(),
+            call,
+            agent: session.agent().to_string(),
+            command: command.command.clone(),
+            env: command.env.clone(),
+            stdin: command.stdin.clone(),
+            programs,
+            copies: None,
+        };
         let decided = Decided::of(rules.policy.check(command, &allowed), &rules, question).await;
-        let Decided { decision, by, reason, programs } = decided;
-        self.record_decision(command, code, decision, by, reason.clone(), programs)?;
-        match decision {
+        let refusal = match decided.decision {
             PolicyDecision::Allow => Ok(()),
-            PolicyDecision::Deny => Err(ShellError::Blocked(reason).into()),
-        }
+            PolicyDecision::Deny => Err(ShellError::Blocked(decided.reason.clone()).into()),
+        };
+        self.record_decision(command, code, decided)?;
+        refusal
     }
 
     fn record_decision(
         &mut self,
         command: &ShellCommand,
         code: Option<&str>,
-        decision: PolicyDecision,
-        by: DecidedBy,
-        reason: String,
-        programs: Vec<String>,
+        Decided { decision, by, reason, programs }: Decided,
     ) -> Result<(), ToolError> {
         let facts = &mut self.context.facts;
         let mut keep = |bytes: Bytes| {
@@ -160,20 +155,6 @@ impl ToolShell<'_> {
     }
 }
 
-fn question(session: &Session, call: Seq, command: &ShellCommand, programs: Vec<String>) -> CommandQuestion {
-    CommandQuestion {
-        session: session.name().to_owned(),
-        call,
-        agent: session.agent().to_string(),
-        command: command.command.clone(),
-        env: command.env.clone(),
-        stdin: command.stdin.clone(),
-        programs,
-        copies: None,
-    }
-}
-
-/// A command whose long words are cut.
 pub(crate) fn beginning(command: &CommandLine) -> CommandLine {
     let CommandLine::Args(words) = command else { return command.clone() };
     let cut = |word: &String| match word.char_indices().nth(CODE_SHOWN) {
@@ -183,7 +164,6 @@ pub(crate) fn beginning(command: &CommandLine) -> CommandLine {
     CommandLine::Args(words.iter().map(cut).collect())
 }
 
-/// Shows what a command prints to those who watch the session.
 fn shown_to_subscribers(session: Session, call: Seq) -> OutputWatch {
     Arc::new(move |stream, bytes| {
         session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });

@@ -1,6 +1,5 @@
-//! What a tool is.
+//! Trait of all tools.
 
-use super::effect::Effect;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,9 +14,8 @@ use super::error::ToolError;
 
 /// A tool that an agent can call.
 ///
-/// What the handler does through its [`ToolContext`] is recorded: files that it writes, events that it
-/// adds. All of it is recorded together with a success, and none of it with an error; but what a command has
-/// done, and what was put onto the disk for it before, is recorded whatever becomes of the call.
+/// A success is recorded with all files and events that the handler wrote through its [`ToolContext`], an error with
+/// none. Changes made by a command, and those put onto the disk for it before, are recorded in either case.
 ///
 /// ```
 /// use foldspace::{EntryPath, Tool, ToolContext, ToolError, tools::Effect};
@@ -50,9 +48,9 @@ use super::error::ToolError;
 pub trait Tool: Send + Sync + 'static {
     /// Its name: letters, digits and underscores; unique in a set of tools.
     const NAME: &'static str;
-    /// What it does, for a model.
+    /// Description for a model.
     const DESCRIPTION: &'static str;
-    /// What it may do to the workspace. Tools that change something run one at a time in a session.
+    /// Effect on the workspace. Tools that change something run one at a time in a session.
     const EFFECT: Effect;
     /// Its parameters.
     type Params: DeserializeOwned + JsonSchema + Send;
@@ -70,7 +68,7 @@ pub trait Tool: Send + Sync + 'static {
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
-    /// How long a call may take when the caller says nothing; two minutes when nothing is said here.
+    /// Returns the default time limit of a call; without one, two minutes.
     fn limit(&self) -> Option<Duration> {
         None
     }
@@ -81,14 +79,26 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// What is known of a tool without calling it.
+/// Effect that a tool may have on the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It only looks.
+    ReadOnly,
+    /// It adds, and takes nothing away.
+    Additive,
+    /// It may change or remove what is there.
+    Destructive,
+}
+
+/// Description of a tool.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolDescription {
     /// Its name.
     pub name: &'static str,
-    /// What it does, for a model.
+    /// Description for a model.
     pub description: &'static str,
-    /// What it may do.
+    /// Effect on the workspace.
     pub effect: Effect,
     /// JSON Schema of its parameters.
     pub params: Schema,
@@ -96,16 +106,13 @@ pub struct ToolDescription {
     pub output: Schema,
 }
 
-/// A result as data and as text.
 pub(crate) struct ToolAnswer {
     pub(crate) result: Value,
     pub(crate) text: String,
 }
 
-/// The future of an erased tool.
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, ToolError>> + Send + 'a>>;
 
-/// A tool whose types are not known.
 pub(crate) trait ErasedTool: Send + Sync {
     fn describe(&self) -> ToolDescription;
     fn effect(&self) -> Effect;

@@ -18,7 +18,7 @@ pub struct ToolCall {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
-    /// How long it may take; 120 seconds when nothing is said.
+    /// Time limit; 120 seconds by default.
     #[serde(skip)]
     pub limit: Option<Duration>,
     /// Takes the call back.
@@ -36,25 +36,25 @@ impl ToolCall {
     }
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolOutcome {
     /// The position of the call's intent, which is its name.
     pub call: Seq,
     /// The position of its outcome.
     pub finished: Seq,
-    /// How it ended.
+    /// Status of the call.
     pub status: CallStatus,
     /// The result of a success, else null.
     pub result: Value,
     /// The result, or what was wrong, as text for a model.
     pub text: String,
-    /// How long it took, in microseconds.
+    /// Duration, in microseconds.
     pub micros: u64,
 }
 
 impl ToolOutcome {
-    /// Whether it did what was asked.
+    /// Tells if the call succeeded.
     pub fn is_ok(&self) -> bool {
         self.status == CallStatus::Ok
     }

@@ -38,7 +38,7 @@ impl Tools {
         Ok(self)
     }
 
-    /// What is known of each, sorted by name.
+    /// Describes each tool, sorted by name.
     pub fn describe(&self) -> Vec<ToolDescription> {
         self.0.values().map(|tool| tool.describe()).collect()
     }

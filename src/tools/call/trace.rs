@@ -3,8 +3,8 @@
 /// Bytes of a state that is passed on: the standard wants 512 at least.
 const STATE_MAX: usize = 2048;
 
-/// Caller's span in which a call is made, as W3C Trace Context: the call's own span becomes its child, so that the trace
-/// of an agent's run goes on through its tool calls.
+/// Caller's span in which a call is made, as W3C Trace Context: the call's own span becomes its child, so that the
+/// trace of an agent's run goes on through its tool calls.
 ///
 /// ```
 /// use foldspace::{tools::TraceContext};
@@ -22,8 +22,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads the two headers. None where the first can't be read: the call then has a trace of its own, as the standard
-    /// asks. The second is left out where it can't be read or has more than 2048 bytes.
+    /// Parses the two headers. None without a valid first one: the standard then wants a new trace. A second one that
+    /// is invalid or above 2048 bytes is left out.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let parts: Vec<&str> = traceparent.trim().splitn(5, '-').collect();
         let [version, trace, span, flags, rest @ ..] = parts.as_slice() else { return None };
@@ -52,13 +52,11 @@ impl TraceContext {
 /// The one flag that is passed on.
 const SAMPLED: u8 = 1;
 
-/// Reads exactly so many lower-case digits.
 fn hexadecimal(text: &str, digits: usize) -> Option<u128> {
     let are_digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if text.len() == digits && are_digits { u128::from_str_radix(text, 16).ok() } else { None }
 }
 
-/// Reads a list of `key=value`, without the blanks around its members.
 fn read_state(state: &str) -> Option<String> {
     let is_value = |value: &str| value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=');
     let is_key = |key: &str| {

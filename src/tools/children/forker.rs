@@ -14,8 +14,8 @@ use crate::reducers::{Mounts, VirtualFileSystem};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
-use crate::tools::rewind::ChangePlan;
 use crate::tools::workspace::limits;
+use crate::tools::workspace::plan::ChangePlan;
 
 /// Creator of child sessions.
 #[derive(Debug, Clone)]
@@ -183,7 +183,6 @@ fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions
     Ok(ForkOptions { limits: new.limits.within(&left), ..new })
 }
 
-/// Adds the child's workspace options and returns their specification.
 fn with_workspace(parent: &Session, new: ForkOptions) -> Result<(ForkOptions, WorkspaceSpec), WorkspaceError> {
     let spec = match (&new.workspace, parent.started()) {
         (Some((backend, options)), _) => WorkspaceSpec::parse(backend, options)?,

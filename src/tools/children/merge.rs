@@ -16,11 +16,12 @@ use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
+use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, directories_above, plan_merge};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::error::WorkspaceError;
-use crate::tools::rewind::{self, Landing, NewContents};
 use crate::tools::workspace::limits::began;
+use crate::tools::workspace::plan::{NewContents, PlannedChange};
+use crate::tools::workspace::project::Landing;
 
 /// Result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,11 +70,6 @@ pub struct MergedChange {
     pub change: Cow<'static, str>,
 }
 
-struct MergePlanned {
-    report: MergeReport,
-    plan: MergePlan,
-}
-
 /// Returns the result that [`merge_child`] would have now, and changes nothing. Unrecorded external changes don't
 /// count.
 ///
@@ -81,7 +77,7 @@ struct MergePlanned {
 /// [`WorkspaceError::NotAChild`], and errors of the store.
 pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, WorkspaceError> {
     let base = base_of(parent, child)?;
-    Ok(planned(parent, child, base, choices)?.report)
+    Ok(planned(parent, child, base, choices)?.0)
 }
 
 /// Merges a child's changes since its fork or last merge into the runner's session: its parent or an earlier ancestor.
@@ -117,14 +113,13 @@ pub async fn merge_child(
     merging.await.map_err(|_| WorkspaceError::Stopped)?
 }
 
-/// Merges under the parent's workspace lock.
 fn merge_now(
     parent: &ToolRunner,
     child: &Session,
     base: Seq,
     choices: &MergeChoices,
 ) -> Result<MergeReport, WorkspaceError> {
-    let MergePlanned { mut report, plan } = planned(parent.session(), child, base, choices)?;
+    let (mut report, plan) = planned(parent.session(), child, base, choices)?;
     report.seq = match report.outcome {
         MergeOutcome::Nothing => None,
         MergeOutcome::Conflicted => note_conflicts(parent.session(), &report)?,
@@ -177,7 +172,7 @@ fn planned(
     child: &Session,
     base: Seq,
     choices: &MergeChoices,
-) -> Result<MergePlanned, WorkspaceError> {
+) -> Result<(MergeReport, MergePlan), WorkspaceError> {
     let (state, theirs) = (parent.state()?, child.state()?);
     let last = state.slice::<Merges>().and_then(|merges| merges.last_merge(child.id()));
     let base = last.map_or(base, |last| base.max(last.child_at));
@@ -203,10 +198,9 @@ fn planned(
         left_out: plan.left_out.clone(),
         unused: choices.unused(&plan.conflicts).cloned().collect(),
     };
-    Ok(MergePlanned { report, plan })
+    Ok((report, plan))
 }
 
-/// Lists the steps' changes, each with its event in the child.
 fn changes(
     plan: &MergePlan,
     ours: &VirtualFileSystem,
@@ -261,16 +255,13 @@ fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<
         let below = origins.range_mut::<[u8], _>((Excluded(&from[..]), Excluded(&until[..])));
         below.for_each(|(_, origin)| *origin = Some(event.seq));
     }
-    let mut above = path.parent();
-    while let Some(place) = above.filter(|place| !place.is_root() && event.kind == WriteFile::KIND) {
+    for place in directories_above(&path).filter(|_| event.kind == WriteFile::KIND) {
         if let Some(origin) = origins.get_mut(&place) {
             origin.get_or_insert(event.seq);
         }
-        above = place.parent();
     }
 }
 
-/// Records the conflicts, unless the last recorded ones are the same.
 fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>, SessionError> {
     let MergeReport { child, base, child_at, .. } = *report;
     let (child_name, conflicts) = (report.child_name.clone(), report.conflicts.clone());
@@ -284,7 +275,6 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
     Ok(Some(session.record(commit)?.last))
 }
 
-/// Writes a merge to the disk and records it; returns the position of its first event.
 fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<Seq, WorkspaceError> {
     let session = parent.session();
     let sizes = plan.steps.iter().map(|step| match step {
@@ -315,17 +305,12 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<S
     Ok(landing.land(commit)?.first)
 }
 
-/// Adds a step's event to the commit; returns the change of the workspace.
-fn record_step(
-    step: MergeStep,
-    commit: &mut Commit,
-    fresh: &mut NewContents,
-) -> Result<rewind::PlannedChange, SessionError> {
+fn record_step(step: MergeStep, commit: &mut Commit, fresh: &mut NewContents) -> Result<PlannedChange, SessionError> {
     Ok(match step {
         MergeStep::Delete { path } => {
             let event = DeleteEntry { path };
             commit.push(&event)?;
-            rewind::PlannedChange::Delete(event)
+            PlannedChange::Delete(event)
         }
         MergeStep::Write { path, mode, node, merged } => {
             if let (Node::File { content: digest, .. }, Some(bytes)) = (&node, merged) {
@@ -334,7 +319,7 @@ fn record_step(
             }
             let event = WriteFile { path, mode, node };
             commit.push(&event)?;
-            rewind::PlannedChange::Write(event, None)
+            PlannedChange::Write(event, None)
         }
     })
 }

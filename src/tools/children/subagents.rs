@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::task::Poll;
 
+use futures_util::FutureExt;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,7 +20,6 @@ use crate::reducers::MergeChoices;
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::error::WorkspaceError;
 
-/// Default number of children that work concurrently.
 const PARALLEL: usize = 4;
 
 /// Child to create, with its task.
@@ -175,27 +174,27 @@ where
     }
     let mut running = Vec::with_capacity(children.len());
     for (number, (begun, task, isolation)) in children.into_iter().enumerate() {
-        running.push(match begun {
-            Err(result) => RunningChild::Never(Box::new(result)),
-            Ok(dispatcher) => {
-                let context = ChildContext { dispatcher: dispatcher.clone(), task, number, cancel: cancel.clone() };
-                let working = worked(Arc::clone(&work), context, Arc::clone(&places));
-                let (child, is_own) = (dispatcher.clone(), isolation != Isolation::Shared);
-                let ended = tokio::spawn(async move {
-                    let (outcome, place) = working.await;
-                    if is_own {
-                        close(child, outcome.is_done()).await;
-                    }
-                    drop(place);
-                    outcome
-                });
-                RunningChild::Begun { dispatcher, is_own, ended }
-            }
-        });
+        running.push(begun.map(|dispatcher| {
+            let context = ChildContext { dispatcher: dispatcher.clone(), task, number, cancel: cancel.clone() };
+            let working = worked(Arc::clone(&work), context, Arc::clone(&places));
+            let (child, is_own) = (dispatcher.clone(), isolation != Isolation::Shared);
+            let ended = tokio::spawn(async move {
+                let (outcome, place) = working.await;
+                if is_own {
+                    close(child, outcome.is_done()).await;
+                }
+                drop(place);
+                outcome
+            });
+            (dispatcher, is_own, ended)
+        }));
     }
     let mut results = Vec::with_capacity(running.len());
     for child in running {
-        results.push(child.end().await);
+        results.push(match child {
+            Err(result) => (result, None),
+            Ok((dispatcher, is_own, ended)) => end(dispatcher, is_own, ended).await,
+        });
     }
     match &options.merge {
         Some(choices) if !options.cancel.is_cancelled() => merge_all(parent, results, choices).await,
@@ -203,28 +202,16 @@ where
     }
 }
 
-enum RunningChild {
-    Never(Box<SubagentResult>),
-    Begun {
-        dispatcher: ToolRunner,
-        /// It has its own session.
-        is_own: bool,
-        ended: JoinHandle<SubagentOutcome>,
-    },
-}
-
-impl RunningChild {
-    /// Waits for its end; returns the runner of a child to merge.
-    async fn end(self) -> (SubagentResult, Option<ToolRunner>) {
-        let (dispatcher, is_own, ended) = match self {
-            Self::Never(result) => return (*result, None),
-            Self::Begun { dispatcher, is_own, ended } => (dispatcher, is_own, ended),
-        };
-        let outcome = ended.await.unwrap_or(SubagentOutcome::Cancelled);
-        let (session, name) = (Some(dispatcher.session().id()), dispatcher.session().name().to_owned());
-        let to_merge = (is_own && outcome.is_done()).then_some(dispatcher);
-        (SubagentResult { session, name, outcome, merge: None }, to_merge)
-    }
+/// Waits for a child's end; returns the runner of a child to merge.
+async fn end(
+    dispatcher: ToolRunner,
+    is_own: bool,
+    ended: JoinHandle<SubagentOutcome>,
+) -> (SubagentResult, Option<ToolRunner>) {
+    let outcome = ended.await.unwrap_or(SubagentOutcome::Cancelled);
+    let (session, name) = (Some(dispatcher.session().id()), dispatcher.session().name().to_owned());
+    let to_merge = (is_own && outcome.is_done()).then_some(dispatcher);
+    (SubagentResult { session, name, outcome, merge: None }, to_merge)
 }
 
 fn not_begun(outcome: SubagentOutcome) -> SubagentResult {
@@ -272,23 +259,14 @@ where
     };
     let Ok(place) = placed else { return (SubagentOutcome::Cancelled, None) };
     // The callback may panic before it returns a future.
-    let begun = std::panic::catch_unwind(AssertUnwindSafe(|| Box::pin(work(context))));
-    let mut working = match begun {
-        Ok(working) => working,
-        Err(panic) => return (panicked(panic.as_ref()), Some(place)),
-    };
-    let guarded = std::future::poll_fn(|task| {
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(task)));
-        match polled {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(Ok(result))) => Poll::Ready(SubagentOutcome::Done { result }),
-            Ok(Poll::Ready(Err(reason))) => Poll::Ready(SubagentOutcome::Failed { reason }),
-            Err(panic) => Poll::Ready(panicked(panic.as_ref())),
-        }
-    });
+    let working = AssertUnwindSafe(async move { work(context).await }).catch_unwind();
     let outcome = tokio::select! {
         biased;
-        outcome = guarded => outcome,
+        outcome = working => match outcome {
+            Ok(Ok(result)) => SubagentOutcome::Done { result },
+            Ok(Err(reason)) => SubagentOutcome::Failed { reason },
+            Err(panic) => panicked(panic.as_ref()),
+        },
         () = cancel.cancelled() => SubagentOutcome::Cancelled,
     };
     (outcome, Some(place))
@@ -300,7 +278,6 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
     SubagentOutcome::Panicked { reason: words.unwrap_or_else(|| "it did not say why".to_owned()) }
 }
 
-/// Merges the children in order. One with conflicts stays as it is; the next is merged anyway.
 async fn merge_all(
     parent: &ToolRunner,
     results: Vec<(SubagentResult, Option<ToolRunner>)>,

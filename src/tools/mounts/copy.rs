@@ -22,10 +22,8 @@ use crate::engine::path::EntryPath;
 
 /// Directories in directories; each holds a handle open.
 const DEPTH_MAX: usize = 128;
-/// The bit that lets a file's owner execute it.
 const OWNER_EXECUTES: u32 = 0o100;
 
-/// A host directory's entries as they go into a workspace.
 pub(super) struct CopiedTree {
     pub(super) spec: MountSpec,
     pub(super) host: PathBuf,
@@ -35,16 +33,13 @@ pub(super) struct CopiedTree {
     pub(super) bytes: u64,
 }
 
-/// One of them, at its path in the workspace.
 pub(super) struct CopiedEntry {
     pub(super) path: EntryPath,
     pub(super) node: Node,
     pub(super) bytes: Bytes,
-    /// When a file was changed last on the host.
     pub(super) modified: Option<Timestamp>,
 }
 
-/// Reads a directory and everything below it that is asked for.
 pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree, MountError> {
     let globs = spec.globs()?;
     let (host, top) = roots.open(&spec.host_path)?;
@@ -63,7 +58,6 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree,
 struct MountWalk {
     copied: CopiedTree,
     globs: Globs,
-    /// The mounted directory, from which followed links are opened.
     top: OwnedFd,
     /// Device and inode of the directories on the way, so that no link leads in a circle.
     above: Vec<(u64, u64)>,
@@ -213,7 +207,6 @@ impl CopiedTree {
     }
 }
 
-/// The names in a directory, sorted.
 fn names(handle: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(handle)? {

@@ -1,4 +1,4 @@
-//! Why a mount can't be.
+//! Errors of mounts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// Why host directories could not be copied into a workspace. Nothing was recorded then.
+/// Failure to copy host directories into a workspace. Nothing was recorded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum MountError {
     /// The text is no mount.
@@ -18,7 +18,7 @@ pub enum MountError {
     Spec {
         /// The text as given.
         text: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The directory is outside of those that may be mounted.
@@ -48,7 +48,7 @@ pub enum MountError {
         path: PathBuf,
         /// The glob as given.
         glob: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// The files are more than the mount's byte budget.
@@ -61,7 +61,7 @@ pub enum MountError {
         path: PathBuf,
         /// The budget.
         limit: u64,
-        /// How many bytes there are at least.
+        /// Lower bound of the bytes.
         at_least: u64,
     },
     /// The mounts are more than can be recorded at once.
@@ -73,11 +73,11 @@ pub enum MountError {
     TooMany {
         /// The mounted directory.
         path: PathBuf,
-        /// What was measured.
+        /// Measured quantity.
         what: &'static str,
-        /// How much there is at least.
+        /// Lower bound of the amount.
         actual: u64,
-        /// How much there may be.
+        /// Limit of the amount.
         limit: u64,
     },
     /// A path is not printable ASCII.
@@ -91,7 +91,7 @@ pub enum MountError {
     LinkLeaves {
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// Target of the link.
         target: PathBuf,
     },
     /// Directories are nested too deep.
@@ -99,7 +99,7 @@ pub enum MountError {
     TooDeep {
         /// The directory.
         path: PathBuf,
-        /// How deep they may be.
+        /// Limit of the depth.
         limit: usize,
     },
     /// Two mounts want the same place.
@@ -111,11 +111,11 @@ pub enum MountError {
     /// The operating system refused.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What it said.
+        /// Error of the operating system.
         source: Arc<std::io::Error>,
     },
     /// The copying thread was stopped or panicked.
@@ -134,13 +134,11 @@ impl Diagnostic for MountError {
         match self {
             Self::Spec { .. } | Self::Glob { .. } => ErrorKind::Invalid,
             Self::Missing { .. } | Self::NotADirectory { .. } => ErrorKind::NotFound,
-            Self::Outside { .. } | Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::Refused,
-            Self::NotAscii { .. } | Self::LinkLeaves { .. } => ErrorKind::Refused,
-            Self::TooDeep { .. } | Self::Overlap { .. } => ErrorKind::Refused,
             Self::Io { .. } => ErrorKind::Io,
             Self::Stopped => ErrorKind::Unavailable,
             Self::Backend(error) => error.kind(),
             Self::Session(error) => error.kind(),
+            _ => ErrorKind::Refused,
         }
     }
 
@@ -154,12 +152,10 @@ impl Diagnostic for MountError {
 }
 
 impl MountError {
-    /// Wraps an I/O error with what was tried, for `map_err`.
     pub(super) fn io<E: Into<std::io::Error>>(action: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source: Arc::new(source.into()) }
     }
 
-    /// Wraps what a commit says to the files of a mount.
     pub(super) fn commit(path: &Path) -> impl Fn(CommitError) -> Self {
         move |error| match error {
             CommitError::TooLarge { what, actual, limit } => {

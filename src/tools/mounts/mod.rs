@@ -10,8 +10,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{MountHydrated, MountPreview, Node, WriteFile, WriteMode};
@@ -19,14 +17,14 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
-use crate::reducers::{Mounts, VirtualFileSystem};
+use crate::reducers::{Mounts, VirtualFileSystem, directories_above};
+use crate::tools::words::counted;
 
 use copy::{CopiedTree, copy};
 pub use error::MountError;
 pub use roots::AllowedRoots;
 pub use spec::MountSpec;
 
-/// Top-level entries that a preview names.
 const PREVIEW_MAX: usize = 50;
 
 /// Copies the mounts into a workspace that is still empty, and records every file.
@@ -79,15 +77,6 @@ pub async fn hydrate(
 }
 
 /// The text for a model that names the mounts and their top-level entries; empty without mounts.
-///
-/// ```
-/// use foldspace::{NewSession, Registry, Sessions, tools::previews};
-/// # let directory = tempfile::tempdir()?;
-/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
-/// let session = sessions.create(NewSession::default())?;
-/// assert_eq!(previews(&session.state()?), "");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn previews(state: &State) -> String {
     let mounts = state.slice::<Mounts>().into_iter().flat_map(Mounts::iter);
     let lines: Vec<_> = mounts.map(preview_line).collect();
@@ -101,11 +90,9 @@ fn preview_line(mount: &MountHydrated) -> String {
         (names, 0) => names,
         (names, more) => format!("{names} and {more} more"),
     };
-    let files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-    format!("- {} ({files}, {bytes} bytes): {names}", mount.mount_path.rooted())
+    format!("- {} ({}, {bytes} bytes): {names}", mount.mount_path.rooted(), counted(*files, "file"))
 }
 
-/// Whether the workspace is as it was when the session began.
 fn is_untouched(session: &Session) -> Result<bool, SessionError> {
     let state = session.state()?;
     let no_files = state.slice::<VirtualFileSystem>().is_none_or(VirtualFileSystem::is_empty);
@@ -115,46 +102,32 @@ fn is_untouched(session: &Session) -> Result<bool, SessionError> {
 }
 
 fn copy_all(mounts: &[MountSpec], roots: &AllowedRoots) -> Result<Vec<CopiedTree>, MountError> {
-    let mut taken = MountedFiles::default();
+    let mut taken = BTreeMap::new();
     let mut all = Vec::with_capacity(mounts.len());
     for spec in mounts {
         let copied = copy(spec, roots)?;
         for entry in &copied.entries {
-            taken.take(&entry.path, entry.node == Node::Directory)?;
+            take(&mut taken, &entry.path, entry.node == Node::Directory)?;
         }
         all.push(copied);
     }
     Ok(all)
 }
 
-/// What stands where, so that no two mounts want the same place.
-#[derive(Default)]
-struct MountedFiles(BTreeMap<EntryPath, bool>);
-
-impl MountedFiles {
-    fn take(&mut self, path: &EntryPath, is_directory: bool) -> Result<(), MountError> {
-        self.put(path, is_directory)?;
-        let mut above = path.parent().filter(|parent| !parent.is_root());
-        while let Some(directory) = above {
-            if self.put(&directory, true)? {
-                break;
-            }
-            above = directory.parent().filter(|parent| !parent.is_root());
-        }
-        Ok(())
-    }
-
-    /// Notes an entry; gives whether the same directory was noted before.
-    fn put(&mut self, path: &EntryPath, is_directory: bool) -> Result<bool, MountError> {
-        match self.0.insert(path.clone(), is_directory) {
-            None => Ok(false),
-            Some(true) if is_directory => Ok(true),
-            Some(_) => Err(MountError::Overlap { path: path.clone() }),
+/// Notes an entry with its directories, where no other mount may have another entry; the value tells directories.
+fn take(taken: &mut BTreeMap<EntryPath, bool>, path: &EntryPath, is_directory: bool) -> Result<(), MountError> {
+    let entries = std::iter::once((path.clone(), is_directory));
+    for (path, is_directory) in entries.chain(directories_above(path).map(|above| (above, true))) {
+        match taken.insert(path.clone(), is_directory) {
+            None => {}
+            // What is above it was noted with it.
+            Some(true) if is_directory => return Ok(()),
+            Some(_) => return Err(MountError::Overlap { path }),
         }
     }
+    Ok(())
 }
 
-/// One commit for all mounts, and what the workspace has to do.
 struct MountBatch {
     commit: Commit,
     changes: Vec<FileChange>,
@@ -170,16 +143,12 @@ impl MountBatch {
         for copy::CopiedEntry { path, node, bytes, modified } in copied.entries {
             let event = WriteFile { path, mode: WriteMode::Create, node };
             self.commit.push(&event).map_err(&too_many)?;
-            self.keep(&event.node, &bytes);
+            if let Node::File { content: digest, .. } = event.node {
+                self.commit.keep(Content { digest, bytes: bytes.clone() });
+            }
             self.changes.push(FileChange::Write { path: event.path, node: event.node, bytes, modified });
         }
         Ok(())
-    }
-
-    fn keep(&mut self, node: &Node, bytes: &Bytes) {
-        if let Node::File { content, .. } = node {
-            self.commit.keep(Content { digest: *content, bytes: bytes.clone() });
-        }
     }
 }
 

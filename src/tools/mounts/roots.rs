@@ -10,14 +10,6 @@ use super::MountError;
 use crate::backends::disk::beneath::{open_beneath, open_in};
 
 /// The host directories that may be mounted, with everything below them. None at first.
-///
-/// ```
-/// use foldspace::{tools::AllowedRoots};
-/// # let directory = tempfile::tempdir()?;
-/// let roots = AllowedRoots::new([directory.path()])?;
-/// assert_eq!(roots.paths().len(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedRoots(Vec<PathBuf>);
 
@@ -46,8 +38,8 @@ impl AllowedRoots {
         &self.0
     }
 
-    /// Where a directory is, or would be made: at or below a root, with links resolved. What is recorded of it leads
-    /// there whatever a link that was named becomes later.
+    /// Resolves the path of a directory that exists or may be made, at or below a root. The recorded path leads there
+    /// whatever a link on the way becomes later.
     ///
     /// ```
     /// use foldspace::{tools::AllowedRoots};
@@ -71,7 +63,6 @@ impl AllowedRoots {
         Err(MountError::Outside { path: path.to_owned(), roots: self.0.clone() })
     }
 
-    /// Opens a directory at or below a root, with its resolved path.
     pub(super) fn open(&self, path: &Path) -> Result<(PathBuf, OwnedFd), MountError> {
         let (root, host) = self.locate(path)?;
         let relative = host.strip_prefix(root).unwrap_or(Path::new(""));
@@ -121,8 +112,7 @@ pub(super) fn canonical(path: &Path) -> Result<Option<PathBuf>, MountError> {
     }
 }
 
-/// The path with its links resolved, as far as there is something; none where a link leads nowhere, which may lead
-/// somewhere later.
+/// Resolves links as far as the path exists; none where a link leads nowhere, since it may lead somewhere later.
 fn resolved(path: &Path) -> Result<Option<PathBuf>, MountError> {
     let mut missing = Vec::new();
     for above in path.ancestors() {
@@ -137,7 +127,6 @@ fn resolved(path: &Path) -> Result<Option<PathBuf>, MountError> {
     Ok(None)
 }
 
-/// Whether a path is printable ASCII.
 fn is_printable(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().all(|byte| (b' '..=b'~').contains(byte))
 }

@@ -1,4 +1,4 @@
-//! What is to be mounted.
+//! Specification of a mount.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,15 +23,14 @@ use crate::tools::builtin::path_glob::PathGlob;
 pub struct MountSpec {
     /// The directory on the host; a relative one is looked for below each allowed root in turn.
     pub host_path: PathBuf,
-    /// Where its entries go in the workspace; the root when nothing is said.
+    /// Directory in the workspace for the entries; the root by default.
     #[serde(default)]
     pub mount_path: Option<EntryPath>,
     /// Copies only files that fit one of them; empty means all. Without a slash a glob is held against names, at any
     /// depth, with one against the path below the directory ([`PathGlob`]).
     #[serde(default)]
     pub include_glob: Vec<String>,
-    /// Leaves out what matches one of them, and with a directory everything below it. It wins over
-    /// `include_glob`.
+    /// Leaves out matches, and directories with everything below; wins over `include_glob`.
     #[serde(default)]
     pub exclude_glob: Vec<String>,
     /// Bytes of all files together, above which the mount fails.
@@ -43,7 +42,6 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
-    /// What was asked for when that mount was copied.
     pub(in crate::tools) fn of_hydrated(mount: &MountHydrated) -> Self {
         Self {
             host_path: mount.host_path.clone().into(),
@@ -56,9 +54,6 @@ impl MountSpec {
     }
 
     /// Reads `DIRECTORY` or `DIRECTORY:PATH`, as a command line gives it. The last colon counts.
-    ///
-    /// # Errors
-    /// [`MountError::Spec`].
     pub fn parse(text: &str) -> Result<Self, MountError> {
         let wrong = |why: String| MountError::Spec { text: text.chars().take(200).collect(), why };
         let (directory, path) = match text.rsplit_once(':') {
@@ -75,7 +70,6 @@ impl MountSpec {
         Ok(Self { host_path: directory.into(), mount_path, ..Self::default() })
     }
 
-    /// Compiles the globs.
     pub(super) fn globs(&self) -> Result<Globs, MountError> {
         let compiled =
             |globs: &[String]| globs.iter().map(|glob| compiled(&self.host_path, glob)).collect::<Result<Vec<_>, _>>();
@@ -83,19 +77,18 @@ impl MountSpec {
     }
 }
 
-/// Which entries are copied, by their path below the mounted directory.
 pub(super) struct Globs {
     include: Vec<PathGlob>,
     exclude: Vec<PathGlob>,
 }
 
 impl Globs {
-    /// Whether the entry, and what is below it, is left out.
+    /// Tells if the entry, and everything below it, is left out.
     pub(super) fn exclude(&self, relative: &Path) -> bool {
         fits_any(&self.exclude, relative)
     }
 
-    /// Whether an entry that is not left out is asked for.
+    /// Tells if an entry that is not left out is selected.
     pub(super) fn include(&self, relative: &Path) -> bool {
         self.include.is_empty() || fits_any(&self.include, relative)
     }

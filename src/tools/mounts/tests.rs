@@ -66,7 +66,7 @@ impl World {
         runtime.block_on(hydrate(&self.session, workspace, mounts, &self.roots()))
     }
 
-    /// What an attempt says that fails and records nothing.
+    /// Returns the error of an attempt that fails and records nothing.
     fn error(&self, mounts: &[MountSpec]) -> MountError {
         let head = self.session.head().unwrap();
         let error = self.hydrate(mounts).unwrap_err();

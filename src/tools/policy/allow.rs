@@ -6,7 +6,6 @@ use super::words::{base_name, has, marker, shown};
 /// Directories whose programs are known by their bare names.
 const STANDARD: [&str; 6] = ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
-/// Tells whether a program needs no entry.
 pub(super) fn is_harmless(found: &FoundProgram) -> bool {
     !found.writes && found.words.first().is_some_and(|program| program.is_empty() || has(HARMLESS, program))
 }
@@ -26,7 +25,6 @@ pub(super) fn is_standard(word: &str) -> bool {
     directory.is_empty() || STANDARD.contains(&directory)
 }
 
-/// Returns the entry that would allow this program.
 pub(super) fn name_of(found: &FoundProgram) -> String {
     let word = found.words.first().map_or("", String::as_str);
     let base = base_name(word);
@@ -36,6 +34,5 @@ pub(super) fn name_of(found: &FoundProgram) -> String {
 #[derive(Debug)]
 pub(super) struct FoundProgram {
     pub(super) words: Vec<String>,
-    /// Its output goes to a file.
     pub(super) writes: bool,
 }

@@ -13,7 +13,6 @@ const FETCHERS: &str = "GET aria2c axel curl fetch ftp http https lwp-download l
 const WRITERS: &str = "dd tee shred wipefs blkdiscard sponge truncate";
 const COPIERS: &str = "cp mv install";
 const CHANGERS: &str = "chmod chown chgrp";
-/// Name tests of `find`.
 const NAME_TESTS: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname";
 
 const REMOVES: &str = "it would remove everything below";
@@ -45,7 +44,6 @@ pub(super) fn is_dangerous(name: &str) -> bool {
     is_maker(name) || tables.iter().any(|table| has(table, name))
 }
 
-/// Applies a rule to a program, given with all its words, in a working directory.
 pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory) -> RuleVerdict {
     let Some((first, arguments)) = words.split_first() else { return RuleVerdict::Fine };
     let name = base_name(first);
@@ -105,7 +103,6 @@ pub(super) fn has_option(arguments: &[String], letters: &[char], long: &str) -> 
     })
 }
 
-/// Judges the targets of a recursive program, and whether all words are plain.
 fn decided<'w>(
     arguments: &[String],
     place: &WorkingDirectory,
@@ -156,12 +153,10 @@ fn copies(arguments: &[String], place: &WorkingDirectory) -> RuleVerdict {
     }
 }
 
-/// Returns the text after the `=` of a word, or the whole word.
 fn value(word: &str) -> &str {
     word.rsplit_once('=').map_or(word, |(_, value)| value)
 }
 
-/// Tells whether `find` takes only files with certain names.
 pub(super) fn is_narrowed(arguments: &[String]) -> bool {
     let all = |pattern: &str| pattern.chars().all(|c| matches!(c, '*' | '.' | '?') || marker::is_glob(c));
     let names = |pair: &[String]| has(NAME_TESTS, &pair[0]) && !all(&pair[1]);

@@ -13,7 +13,6 @@ use super::wrappers::{Runs, is_foreign, is_shell, runs};
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
 
-/// Refusal of a command, with the reason.
 #[derive(Debug)]
 pub(super) struct Denied(pub(super) String);
 
@@ -42,11 +41,8 @@ pub(super) struct Judge<'p> {
     place: WorkingDirectory,
     /// A file was opened for reading, so a stream may be that file.
     opens: bool,
-    /// The current command reads data fetched from the network.
     reads_fetched: bool,
-    /// The current command prints such data.
     prints_fetched: bool,
-    /// Texts still to inspect.
     texts: Vec<String>,
     /// Texts that an evaluation may run: quoted words, values, here-documents.
     literals: Vec<String>,
@@ -99,7 +95,6 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Inspects a program with its arguments.
     fn arguments(&mut self, words: &[String]) -> Judged<()> {
         // Not expanded here, but nothing else can be meant.
         let home = |word: &String| match word.strip_prefix('~') {
@@ -212,7 +207,6 @@ impl<'p> Judge<'p> {
         Ok(writes)
     }
 
-    /// Inspects a command and the programs that its wrappers run.
     fn command(&mut self, command: &Simple, writes: bool) -> Judged<()> {
         let mut left = vec![command.words.clone()];
         while let Some(words) = left.pop().filter(|_| !command.words.is_empty()) {
@@ -227,7 +221,6 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 
-    /// Inspects a program; returns those that it runs.
     fn program(&mut self, program: &str, arguments: &[String]) -> Judged<Vec<Vec<String>>> {
         let name = base_name(program);
         self.unplain = self.unplain.or(builtin(name, arguments));

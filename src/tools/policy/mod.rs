@@ -31,7 +31,6 @@ use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
 use crate::engine::id::Digest;
 
-/// Default limit for a command's characters, with all arguments.
 const MAX_COMMAND_CHARS: usize = crate::backends::MAX_COMMAND_CHARS;
 /// Limit for a script's characters.
 pub const MAX_SCRIPT_CHARS: usize = 65_536;
@@ -143,7 +142,6 @@ impl CommandPolicy {
         self.compare(&judge, &whole(command), allowed_in_session)
     }
 
-    /// Denies commands that are too long or have control characters.
     fn check_text(&self, command: &ShellCommand) -> Judged<()> {
         let is_script = matches!(command.command, CommandLine::Script { .. });
         let limit = if is_script { self.max_chars.max(MAX_SCRIPT_CHARS) } else { self.max_chars };

@@ -5,7 +5,6 @@ use super::words::{has, is_name, marker};
 /// Builtins that need no entry unless their output goes to a file.
 pub(super) const HARMLESS: &str = ": [ break builtin cd command continue declare dirs echo eval exec exit export \
     false getopts local popd printf pushd pwd read readonly return set shift test true type typeset umask unset wait";
-/// Builtins that set variables.
 const SETTERS: &str = "declare export getopts local mapfile read readarray readonly typeset unset";
 /// Variables that decide which programs run or what they load, with prefixes and suffixes of such names.
 const DECIDING: &str = "BASHOPTS BROWSER EDITOR ENV EXINIT GCONV_PATH GLOBIGNORE HOME MAKEFILES MAKEFLAGS \
@@ -17,10 +16,8 @@ const ENDINGS: &str = "ASKPASS COMMAND EDITOR HOME LIB LINKER MAKEFLAGS OPT OPTI
 
 /// Numeric variables: shells evaluate values added to them.
 const NUMBERS: &str = "HISTCMD LINENO OPTIND RANDOM SECONDS SRANDOM";
-/// Shell options that change the meaning of later words.
 const MEANINGS: &str = "keyword histexpand history";
 
-/// Tells whether the options may change the meaning of later words.
 pub(super) fn changes_meanings<'w>(mut options: impl Iterator<Item = &'w String>) -> bool {
     options.any(|word| {
         let is_short = word.starts_with(['-', '+']) && !word.starts_with("--");
@@ -40,7 +37,6 @@ pub(super) fn changes_programs(name: &str) -> bool {
         || name.contains("CONFIG")
 }
 
-/// Tells whether assigning a value may run commands.
 pub(super) fn evaluates(name: &str, value: &str) -> bool {
     holds_subscript(value) || (has(NUMBERS, name) && value.contains(marker::is_open))
 }

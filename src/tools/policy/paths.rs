@@ -4,7 +4,6 @@ use super::words::{has, marker};
 
 /// Prefixes of device files that are disks, or the memory.
 const DISKS: &str = "sd hd vd xvd nvme mmcblk dm- md mapper/ disk/ loop nbd mem kmem";
-/// Bytes of a directory that is followed.
 const PATH_MAX: usize = 256;
 
 /// Tells whether a path covers a whole protected directory.
@@ -21,17 +20,14 @@ pub(super) enum Whole {
 #[derive(Debug, Default)]
 pub(super) struct WorkingDirectory {
     directory: String,
-    /// It was left for an unknown one.
     left: bool,
 }
 
 impl WorkingDirectory {
-    /// Starts in a directory below the workspace's root.
     pub(super) fn at(directory: &str) -> Self {
         Self { directory: directory.trim_matches('/').to_owned(), left: false }
     }
 
-    /// Leaves the directory for an unknown one.
     pub(super) fn leave(&mut self) {
         self.left = true;
     }

@@ -10,19 +10,16 @@ use super::words::{RedirectKind, Simple, base_name, has, marker};
 const INERT: &str = "ack ag apropos cat command du echo egrep fgrep file git grep head help hexdump less ls lsblk man \
     more od printf readlink realpath rg stat tail tee test type wc whatis whereis which [";
 
-/// Dangers that a text names in parts.
 #[derive(Default)]
 pub(super) struct Raw {
     /// Rules that deny a command of the text if its target is one that other parts name.
     pub(super) open: Vec<DenyRule>,
     /// A part that others may take names `/` or home.
     pub(super) roots: bool,
-    /// `find` searches one of these, perhaps for some names only.
     pub(super) finds: bool,
     disks: bool,
     /// `rm` gets a command's output.
     is_given: bool,
-    /// A command prints a recursive option.
     flags: bool,
 }
 
@@ -79,7 +76,6 @@ impl Raw {
         self.open.extend(rules.iter().filter(is_open).cloned());
     }
 
-    /// Records a word that other parts may take.
     pub(super) fn gives(&mut self, word: &str) {
         let word = word.strip_prefix("of=").unwrap_or(word);
         let mut pieces = word.split([marker::BRACE, ',', '}', '=', ' ']).chain([word]);
@@ -87,7 +83,6 @@ impl Raw {
         self.disks |= WorkingDirectory::default().is_disk(word);
     }
 
-    /// Names a danger that a rule denies, given whether the text evaluates anything.
     pub(super) fn danger(&self, rules: &[DenyRule], evaluates: bool) -> Option<&'static str> {
         let dangers = [
             (DenyRule::RemoveRoot, self.roots, "a recursive removal, and a path such as /"),

@@ -29,9 +29,7 @@ struct Tokenizer<'t> {
     pipes: bool,
     /// The line has a `&>`, which shells read in two ways.
     has_both: bool,
-    /// An operator needs a command.
     wants: bool,
-    /// Index of the line's first command.
     line: usize,
 }
 
@@ -117,18 +115,7 @@ impl Tokenizer<'_> {
                 self.end_command(join);
             }
             '<' | '>' if self.takes("(") => self.substitute(')'),
-            '<' | '>' => {
-                let is_fd = |word: &Word| word.is_bare() && word.text.chars().all(|c| c.is_ascii_digit());
-                let is_named =
-                    |text: &str| text.starts_with(marker::BRACE) && text.ends_with('}') && !text.contains(',');
-                let named = self.word.as_ref().is_some_and(|word| is_named(&word.text));
-                self.odd_if(named, "a redirection that sets a variable");
-                match self.word.as_ref().is_some_and(is_fd) && self.redirect.is_none() {
-                    true => self.word = None,
-                    false => self.end_word(),
-                }
-                self.redirect(c);
-            }
+            '<' | '>' => self.begin_redirect(c),
             '(' => self.parenthesis(),
             ')' => self.leave(')'),
             '~' => self.tilde(),
@@ -147,6 +134,18 @@ impl Tokenizer<'_> {
             }
             c => self.word().push_bare(c),
         }
+    }
+
+    fn begin_redirect(&mut self, c: char) {
+        let is_fd = |word: &Word| word.is_bare() && word.text.chars().all(|c| c.is_ascii_digit());
+        let is_named = |text: &str| text.starts_with(marker::BRACE) && text.ends_with('}') && !text.contains(',');
+        let named = self.word.as_ref().is_some_and(|word| is_named(&word.text));
+        self.odd_if(named, "a redirection that sets a variable");
+        match self.word.as_ref().is_some_and(is_fd) && self.redirect.is_none() {
+            true => self.word = None,
+            false => self.end_word(),
+        }
+        self.redirect(c);
     }
 
     fn single(&mut self) {
@@ -175,7 +174,6 @@ impl Tokenizer<'_> {
         }
     }
 
-    /// Reads an expansion after its `$`.
     fn dollar(&mut self) {
         let end = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
         match self.rest.chars().next().unwrap_or(' ') {
@@ -283,7 +281,6 @@ impl Tokenizer<'_> {
         self.script.defines = true;
     }
 
-    /// Ends the functions whose bodies close here.
     fn end_functions(&mut self) {
         while self.functions.pop_if(|(_, depth)| *depth >= self.open.len() + self.braces).is_some() {}
     }
@@ -409,7 +406,6 @@ impl Tokenizer<'_> {
         self.wants |= matches!(join, Join::Pipe | Join::Logic);
     }
 
-    /// Reads the here-documents that begin on this line.
     fn documents(&mut self) {
         for at in std::mem::replace(&mut self.line, self.script.commands.len())..self.script.commands.len() {
             let mut redirects = std::mem::take(&mut self.script.commands[at].redirects);

@@ -310,9 +310,11 @@ fn policy_auto_confirm_runs_unclear_text_without_danger() {
     }
 }
 
+const HIDERS: [&str; 9] = ["ls", "cat", "rm", "env", "sudo", "xargs", "bash", "flock", "strace"];
+
 #[test]
 fn policy_hidden_program_is_asked_about() {
-    let policy = allowing(&["ls", "cat", "rm", "env", "sudo", "xargs", "bash", "flock", "strace"]);
+    let policy = allowing(&HIDERS);
     for command in [
         ": <<E$\n$(make)\nE$",
         "cat <<$\n$(make)\n$",
@@ -363,6 +365,11 @@ fn policy_hidden_program_is_asked_about() {
     }
     let foreign = ShellCommand::script("/usr/bin/fish", "echo 'a\\'' ; make # '");
     assert!(matches!(policy.check(&foreign, &BTreeSet::new()), Decision::Ask { .. }));
+}
+
+#[test]
+fn policy_plain_programs_are_allowed() {
+    let policy = allowing(&HIDERS);
     for command in [
         "cat <<E\ncost: 5$\nE",
         "ls ${x%.*}; cat \"${x##*/}\" ${y%%*.}",
@@ -380,7 +387,11 @@ fn policy_hidden_program_is_asked_about() {
     ] {
         assert!(matches!(check(&policy, command), Decision::Allow { .. }), "{command}: {:?}", check(&policy, command));
     }
-    let confirmed = CommandPolicy { auto_confirm: true, ..policy };
+}
+
+#[test]
+fn policy_hidden_danger_is_denied() {
+    let confirmed = CommandPolicy { auto_confirm: true, ..allowing(&HIDERS) };
     for command in [
         "rm -rf ${PWD%%*}/",
         "rm $(echo -rf) /",

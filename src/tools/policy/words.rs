@@ -17,17 +17,14 @@ pub(super) mod marker {
         (UNKNOWN..=OUTPUT).contains(&c)
     }
 
-    /// Tells whether the character matches file names.
     pub(crate) fn is_glob(c: char) -> bool {
         (STAR..=BRACKET).contains(&c)
     }
 
-    /// Tells whether the character may expand to any text.
     pub(crate) fn is_open(c: char) -> bool {
         matches!(c, UNKNOWN | BRACE | OUTPUT)
     }
 
-    /// Tells whether the character may expand to several words.
     pub(crate) fn is_many(c: char) -> bool {
         is_open(c) || is_glob(c)
     }
@@ -67,13 +64,11 @@ impl Word {
         self.text.push(c);
     }
 
-    /// Tells whether no part is quoted or expanded.
     pub(super) fn is_bare(&self) -> bool {
         self.bare == self.text.len()
     }
 }
 
-/// Meaning of the word after a redirection operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedirectKind {
     Read,
@@ -106,7 +101,6 @@ pub(super) struct SplitScript {
     pub(super) defines: bool,
     /// A function starts itself in the background, or pipes into itself.
     pub(super) fork_bomb: bool,
-    /// First part that is not plain.
     pub(super) unplain: Option<&'static str>,
     pub(super) steps: usize,
 }
@@ -124,7 +118,6 @@ pub(super) fn unmarked(c: char) -> char {
     if marker::is(c) { marker::UNKNOWN } else { c }
 }
 
-/// Looks a name up in a table of names with blanks between them.
 pub(super) fn has(table: &str, name: &str) -> bool {
     !name.is_empty() && table.split_whitespace().any(|known| known == name)
 }

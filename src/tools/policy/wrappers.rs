@@ -31,7 +31,6 @@ const EVALUATORS: &str = "alias bind compgen complete enable eval hash let trap"
 const NOT_UNDERSTOOD: &str = "a wrapper that is not understood";
 const READ_BY_SHELL: &str = "commands that a shell reads";
 
-/// Programs and texts that a program runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     Nothing,
@@ -56,7 +55,6 @@ fn without_version(name: &str) -> &str {
     name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))
 }
 
-/// Tells whether the program runs one in its arguments.
 pub(super) fn is_wrapper(name: &str) -> bool {
     is_shell(name) || wrapper(name).is_some()
 }
@@ -68,7 +66,6 @@ fn wrapper(name: &str) -> Option<(&'static str, usize)> {
     Some((parts.next().unwrap_or_default(), parts.count()))
 }
 
-/// Returns the programs and texts that a program runs.
 pub(super) fn runs(program: &str, arguments: &[String]) -> Runs {
     let name = base_name(program);
     let given = |letters: &[char], long: &str| {
@@ -94,7 +91,6 @@ pub(super) fn runs(program: &str, arguments: &[String]) -> Runs {
     }
 }
 
-/// Finds the program after a wrapper's own words.
 fn wrapped(name: &str, arguments: &[String]) -> Runs {
     let Some((short, own)) = wrapper(name) else { return Runs::Nothing };
     let mut at = 0;
@@ -148,7 +144,6 @@ fn wrapped(name: &str, arguments: &[String]) -> Runs {
     Runs::Programs(vec![program], is_clear)
 }
 
-/// Tells whether a wrapper without a program runs a shell.
 fn starts_shell(name: &str, options: &[String]) -> bool {
     let asks = |word: &String| match word.starts_with("--") {
         true => has("--login --shell", word),

@@ -32,12 +32,12 @@ use crate::reducers::VirtualFileSystem;
 /// | `count(VirtualFileSystem) >= 3` | how many entries, items, fields or characters |
 /// | `not (A.b == 1 or A.b == null) and A.c != "x"` | `and`, `or`, `not` and parentheses; also `&&`, `||`, `!` |
 ///
-/// What is not there is equal to null. Only numbers are less or greater than numbers, only texts than texts; other
+/// A missing value equals null. Only numbers are less or greater than numbers, only texts than texts; other
 /// comparisons of that kind are never true. An answer depends on the state alone, takes a time that the predicate's
 /// length and the slices' sizes bound, and makes no JSON of the files: they are looked up by their paths.
 ///
-/// It is a language of its own because none of those for JSON fits: jq can run for ever, JMESPath and CEL need every slice
-/// as JSON, 10,000 files among it, before they can look at one of them.
+/// It is a language of its own because none of those for JSON fits: jq can run for ever, JMESPath and CEL need every
+/// slice as JSON, 10,000 files among it, before they can look at one of them.
 ///
 /// ```
 /// use foldspace::{NewSession, Registry, Sessions, tools::Predicate};
@@ -62,20 +62,21 @@ enum PredicateTerm {
     /// A place that is true.
     True(Operand),
     Exists(Operand),
-    Compare(Operand, PredicateComparison, Operand),
+    Compare(Operand, Comparison, Operand),
     Contains(Operand, Operand),
     Matches(Operand, Box<Regex>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PredicateComparison {
-    Equal,
-    Unequal,
-    Less,
-    AtMost,
-    More,
-    AtLeast,
-}
+type Comparison = fn(&Value, &Value) -> bool;
+
+const COMPARISONS: [(&str, Comparison); 6] = [
+    ("==", is_equal),
+    ("!=", |left, right| !is_equal(left, right)),
+    ("<=", |left, right| order(left, right).is_some_and(Ordering::is_le)),
+    (">=", |left, right| order(left, right).is_some_and(Ordering::is_ge)),
+    ("<", |left, right| order(left, right).is_some_and(Ordering::is_lt)),
+    (">", |left, right| order(left, right).is_some_and(Ordering::is_gt)),
+];
 
 #[derive(Debug, Clone)]
 enum Operand {
@@ -84,7 +85,6 @@ enum Operand {
     Count(SlicePointer),
 }
 
-/// Somewhere in a slice.
 #[derive(Debug, Clone)]
 struct SlicePointer {
     slice: String,
@@ -114,7 +114,7 @@ impl Predicate {
         &self.text
     }
 
-    /// Whether it holds in a state.
+    /// Evaluates the predicate in a state.
     ///
     /// # Errors
     /// [`SliceError`] when a slice has no JSON form.
@@ -138,39 +138,33 @@ struct StateView<'a> {
 impl StateView<'_> {
     fn holds(&mut self, condition: &PredicateTerm) -> Result<bool, SliceError> {
         Ok(match condition {
-            PredicateTerm::All(all) => {
-                for condition in all {
-                    if !self.holds(condition)? {
-                        return Ok(false);
-                    }
-                }
-                true
-            }
-            PredicateTerm::Any(any) => {
-                for condition in any {
-                    if self.holds(condition)? {
-                        return Ok(true);
-                    }
-                }
-                false
-            }
+            PredicateTerm::All(terms) => !self.any_is(false, terms)?,
+            PredicateTerm::Any(terms) => self.any_is(true, terms)?,
             PredicateTerm::Not(condition) => !self.holds(condition)?,
             PredicateTerm::True(place) => self.value(place)? == Value::Bool(true),
             PredicateTerm::Exists(place) => !self.value(place)?.is_null(),
-            PredicateTerm::Compare(left, comparison, right) => {
-                comparison.holds(&self.value(left)?, &self.value(right)?)
-            }
+            PredicateTerm::Compare(left, comparison, right) => comparison(&self.value(left)?, &self.value(right)?),
             PredicateTerm::Contains(whole, part) => contains(&self.value(whole)?, &self.value(part)?),
             PredicateTerm::Matches(text, regex) => self.value(text)?.as_str().is_some_and(|text| regex.is_match(text)),
         })
     }
 
-    /// What is there; null where nothing is.
+    fn any_is(&mut self, value: bool, terms: &[PredicateTerm]) -> Result<bool, SliceError> {
+        for term in terms {
+            if self.holds(term)? == value {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn value(&mut self, operand: &Operand) -> Result<Value, SliceError> {
         match operand {
             Operand::Literal(value) => Ok(value.clone()),
             Operand::Place(place) => self.at(place, Value::clone),
-            Operand::Count(place) if place.slice == VirtualFileSystem::NAME && place.is_whole() => {
+            Operand::Count(place)
+                if place.slice == VirtualFileSystem::NAME && place.entry.is_none() && place.steps.is_empty() =>
+            {
                 let count = self.state.slice::<VirtualFileSystem>().map_or(0, VirtualFileSystem::len);
                 Ok(Value::from(count))
             }
@@ -203,26 +197,10 @@ impl StateView<'_> {
     }
 }
 
-impl SlicePointer {
-    fn is_whole(&self) -> bool {
-        self.entry.is_none() && self.steps.is_empty()
-    }
+fn is_equal(left: &Value, right: &Value) -> bool {
+    order(left, right).map_or(left == right, Ordering::is_eq)
 }
 
-impl PredicateComparison {
-    fn holds(self, left: &Value, right: &Value) -> bool {
-        match self {
-            Self::Equal => order(left, right).map_or(left == right, Ordering::is_eq),
-            Self::Unequal => !Self::Equal.holds(left, right),
-            Self::Less => order(left, right).is_some_and(Ordering::is_lt),
-            Self::AtMost => order(left, right).is_some_and(Ordering::is_le),
-            Self::More => order(left, right).is_some_and(Ordering::is_gt),
-            Self::AtLeast => order(left, right).is_some_and(Ordering::is_ge),
-        }
-    }
-}
-
-/// How two numbers or two texts stand to each other.
 fn order(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {
@@ -240,7 +218,7 @@ fn order(left: &Value, right: &Value) -> Option<Ordering> {
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
-        (Value::Array(items), part) => items.iter().any(|item| PredicateComparison::Equal.holds(item, part)),
+        (Value::Array(items), part) => items.iter().any(|item| is_equal(item, part)),
         (Value::Object(fields), Value::String(name)) => fields.contains_key(name),
         _ => false,
     }

@@ -4,15 +4,13 @@ use regex::RegexBuilder;
 use serde_json::Value;
 
 use super::super::words;
-use super::{Operand, PointerStep, PredicateComparison, PredicateTerm, SlicePointer};
+use super::{COMPARISONS, Operand, PointerStep, PredicateTerm, SlicePointer};
 use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
 use crate::engine::slice::Slice;
 use crate::reducers::VirtualFileSystem;
 
-/// Characters that a predicate may have.
 const CHARS_MAX: usize = 4096;
-/// How deep parentheses and negations may nest.
 const DEPTH_MAX: usize = 64;
 /// Bytes that a regular expression may take.
 const REGEX_MAX: usize = 1 << 20;
@@ -57,7 +55,6 @@ impl PredicateParser<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// Takes a sign if it stands here.
     fn sign(&mut self, sign: &str) -> bool {
         self.rest();
         let fits = sign.chars().enumerate().all(|(n, c)| self.text.get(self.at + n) == Some(&c));
@@ -123,15 +120,7 @@ impl PredicateParser<'_> {
         if self.word("matches") {
             return self.regex().map(|regex| PredicateTerm::Matches(left, Box::new(regex)));
         }
-        let signs = [
-            ("==", PredicateComparison::Equal),
-            ("!=", PredicateComparison::Unequal),
-            ("<=", PredicateComparison::AtMost),
-            (">=", PredicateComparison::AtLeast),
-            ("<", PredicateComparison::Less),
-            (">", PredicateComparison::More),
-        ];
-        match signs.into_iter().find(|(sign, _)| self.sign(sign)) {
+        match COMPARISONS.into_iter().find(|(sign, _)| self.sign(sign)) {
             Some((_, comparison)) => Ok(PredicateTerm::Compare(left, comparison, self.operand()?)),
             None if self.sign("=") => Err(self.wrong("write `==` for a comparison")),
             // An entry alone can only mean that it is there.
@@ -143,32 +132,13 @@ impl PredicateParser<'_> {
     }
 
     fn regex(&mut self) -> Parsed<regex::Regex> {
-        self.rest();
-        let start = self.at;
-        if !self.sign("\"") {
+        if self.rest() != Some('"') {
             return Err(self.wrong("a regular expression in quotes is expected here"));
         }
-        // Its backslashes are its own.
-        let mut pattern = String::new();
-        loop {
-            match (self.text.get(self.at), self.text.get(self.at + 1)) {
-                (Some('"'), _) => break,
-                (Some('\\'), Some('"')) => {
-                    pattern.push('"');
-                    self.at += 2;
-                }
-                (Some('\\'), Some(next)) => {
-                    pattern.extend(['\\', *next]);
-                    self.at += 2;
-                }
-                (Some(c), _) => {
-                    pattern.push(*c);
-                    self.at += 1;
-                }
-                (None, _) => return Err(self.wrong("the closing quote is missing")),
-            }
-        }
-        self.at += 1;
+        let start = self.at;
+        let quoted = self.quoted()?;
+        // Its backslashes are its own, except those before quotes.
+        let pattern = quoted[1..quoted.len() - 1].replace("\\\"", "\"");
         RegexBuilder::new(&pattern).size_limit(REGEX_MAX).build().map_err(|error| {
             let what = format!("this is no regular expression: {}", words::regex_error(&error));
             wrong_at(start + 1, what)
@@ -201,20 +171,20 @@ impl PredicateParser<'_> {
         number.map(Operand::Literal).ok_or_else(|| wrong_at(start + 1, "this is no number".to_owned()))
     }
 
-    /// A text in quotes, as JSON writes it.
     fn text(&mut self) -> Parsed<String> {
+        let start = self.at;
+        let quoted = self.quoted()?;
+        serde_json::from_str(&quoted).map_err(|error| wrong_at(start + 1, format!("this is no text: {error}")))
+    }
+
+    /// Reads a text with its quotes.
+    fn quoted(&mut self) -> Parsed<String> {
         let start = self.at;
         self.at += 1;
         while let Some(c) = self.text.get(self.at) {
-            match c {
-                '"' => {
-                    self.at += 1;
-                    let quoted: String = self.text[start..self.at].iter().collect();
-                    let wrong = |error| wrong_at(start + 1, format!("this is no text: {error}"));
-                    return serde_json::from_str(&quoted).map_err(wrong);
-                }
-                '\\' => self.at += 2,
-                _ => self.at += 1,
+            self.at += if *c == '\\' { 2 } else { 1 };
+            if *c == '"' {
+                return Ok(self.text[start..self.at].iter().collect());
             }
         }
         self.at = self.text.len();
@@ -257,7 +227,6 @@ impl PredicateParser<'_> {
         }
     }
 
-    /// What stands in brackets: a number, or a name in quotes.
     fn item(&mut self) -> Parsed<PointerStep> {
         self.at += 1;
         let step = match self.rest() {

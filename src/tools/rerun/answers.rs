@@ -8,10 +8,10 @@ use crate::engine::id::Digest;
 use crate::tools::call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::tools::call::shell::beginning;
 
-/// Answers as the recorded call was answered; of what was not recorded another decides.
+/// Approver that repeats recorded answers; without one it asks another approver.
 ///
-/// A history may be anybody's. So that a command may run is taken from it only where a boundary is around commands;
-/// where there is none, whoever runs them again decides anew. That one may not is always taken from it.
+/// A history may come from anywhere. So recorded approvals count only where commands run in a sandbox; recorded
+/// refusals always count.
 pub(super) struct Answers {
     recorded: Mutex<Vec<CommandDecided>>,
     may_allow: bool,
@@ -19,12 +19,10 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// With `may_allow` also a recorded yes is an answer.
     pub(super) fn new(otherwise: Option<Arc<dyn Asker>>, may_allow: bool) -> Self {
         Self { recorded: Mutex::default(), may_allow, otherwise }
     }
 
-    /// From now on these hold.
     pub(super) fn hold(&self, decisions: Vec<CommandDecided>) {
         *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = decisions;
     }
@@ -46,7 +44,6 @@ impl Answers {
     }
 }
 
-/// Whether a decision was about this very command, with all that it is given.
 fn is_about(decided: &CommandDecided, question: &CommandQuestion) -> bool {
     let stdin = (!question.stdin.is_empty()).then(|| Digest::of(&question.stdin));
     let is_same = match (&decided.code, &question.command) {

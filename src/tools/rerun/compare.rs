@@ -55,7 +55,6 @@ pub enum Divergence {
     },
 }
 
-/// The two runs, and what may differ between them.
 pub(super) struct RunComparison<'a> {
     was: &'a PastRun,
     pub(super) is: &'a PastRun,
@@ -75,7 +74,6 @@ impl<'a> RunComparison<'a> {
         Self { was, is, rules, names }
     }
 
-    /// How two calls that have ended differ, in their outcomes and in the files.
     pub(super) fn calls(&self, was: &RecordedCall, is: &RecordedCall) -> Result<Vec<Divergence>, SessionError> {
         let (Some((then, old)), Some((now, new))) = (&was.outcome, &is.outcome) else { return Ok(Vec::new()) };
         let mut found = Vec::new();
@@ -99,7 +97,6 @@ impl<'a> RunComparison<'a> {
         Ok(found)
     }
 
-    /// Whether two calls ask for the same.
     pub(super) fn asks(&self, was: &RecordedCall, is: &RecordedCall) -> Option<Divergence> {
         let of = |side, call: &RecordedCall| {
             let params = normal_texts(&call.params, &|text| self.named(side, text));
@@ -110,7 +107,6 @@ impl<'a> RunComparison<'a> {
         (of(0, was) != of(1, is)).then(|| Divergence::Call { was: shown(was), is: shown(is) })
     }
 
-    /// How the files of two moments differ.
     pub(super) fn files(&self, then: Seq, now: Seq) -> Result<Vec<Change>, SessionError> {
         let (old, new): (VirtualFileSystem, VirtualFileSystem) = (self.was.files_at(then)?, self.is.files_at(now)?);
         let differing = old.diff(&new).into_iter().filter_map(|change| {
@@ -123,7 +119,7 @@ impl<'a> RunComparison<'a> {
         Ok(differing.collect())
     }
 
-    /// What is at the deepest place where results differ, so that a stream is shown and not all of it.
+    /// Reports the deepest places where results differ, so that a stream is shown and not all of it.
     fn results(&self, tool: &str, was: &Value, is: &Value, found: &mut Vec<Divergence>) {
         let normal = |side: usize, value: &Value| self.rules.normal_result(tool, value, &|text| self.text(side, text));
         let (old, new) = (normal(0, was), normal(1, is));
@@ -157,7 +153,6 @@ impl<'a> RunComparison<'a> {
         Some(Divergence::File { change })
     }
 
-    /// Whether two files are texts that are the same by the rules.
     fn same_text(&self, was: &Node, is: &Node) -> bool {
         let text = |past: &PastRun, node: &Node| match node {
             Node::File { content, executable, text: true, incomplete: false, .. } => {
@@ -183,7 +178,6 @@ impl<'a> RunComparison<'a> {
     }
 }
 
-/// The deepest places where two values differ, as JSON pointers.
 fn differing(was: &Value, is: &Value, at: String, places: &mut Vec<String>) {
     match (was, is) {
         (Value::Object(old), Value::Object(new)) => {

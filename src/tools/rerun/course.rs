@@ -1,4 +1,4 @@
-//! What is run again, in which order; and running it.
+//! Steps of a rerun, in order, and their run.
 
 use std::sync::Arc;
 
@@ -8,12 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::RerunReport;
 use super::compare::{Divergence, RunComparison};
-use super::past::{OutsideEvents, PastRun, RecordedCall};
+use super::past::{PastRun, RecordedCall, RerunStep, ScriptedCall};
 use super::rules::NormalRules;
 use super::session::RerunSession;
 use crate::backends::Workspace;
 use crate::engine::id::Seq;
-use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::call::dispatcher::ToolRunner;
@@ -31,16 +30,16 @@ pub struct CallReport {
     pub rerun: Option<Seq>,
     /// The tool.
     pub tool: String,
-    /// Who made it.
+    /// Agent that made it.
     pub agent: Arc<str>,
     /// Its parameters.
     pub params: Value,
-    /// What came of it.
+    /// Verdict on the call.
     #[serde(flatten)]
     pub verdict: CallVerdict,
 }
 
-/// What came of a call that was run again.
+/// Verdict on a rerun call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum CallVerdict {
@@ -53,56 +52,36 @@ pub enum CallVerdict {
     },
     /// It was not run again; what it had done to the files was done to them as it is recorded.
     Skipped {
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// A call of a script, with which there is nothing to compare.
     Made {
-        /// What came of it.
+        /// Outcome of the call.
         outcome: ToolOutcome,
     },
 }
 
-/// Who sees each call as it is made again.
+/// Callback for each call as it is made again.
 pub type CallWatch<'a> = &'a mut (dyn FnMut(&CallReport) + Send);
 
-/// Where calls are run again: a session that has just begun, on a workspace without files. For a
-/// [`WhatIf`](super::WhatIf) that may be a fork of the recorded session at its position, which then stands in the
-/// lineage of both.
+/// Workspace for a rerun: a session that has just begun, on a workspace without files. For a [`WhatIf`](super::WhatIf)
+/// it may be a fork of the recorded session at its position, which then stands in the lineage of both.
 pub struct RerunWorkspace {
-    /// The session. It must have nothing but its first event, and what it has of its parent.
+    /// Session. It must have nothing but its first event, and its parent's past.
     pub session: Session,
     /// Its workspace, which must be empty.
     pub workspace: Arc<dyn Workspace>,
     /// The tools. A call of one that is not among them fails.
     pub tools: Arc<Tools>,
-    /// The rules for commands. Where the policy would ask, the recorded answer to the same question is given; what
-    /// has none is asked of the rules' own asker. Where commands run without a sandbox, a recorded yes is no answer:
-    /// it may be anybody's. What was allowed for the rest of the recorded session is not allowed here.
+    /// Rules for commands. Where approval is needed, the recorded answer to the same question counts; without one the
+    /// rules' own approver decides. Without a sandbox recorded approvals don't count, since a history may come from
+    /// anywhere. Allowances of the recorded session don't hold here.
     pub rules: ShellRules,
-    /// Ends it between two calls, and takes back the one that is under way.
+    /// Ends the rerun between two calls, and cancels the call in flight.
     pub cancel: CancellationToken,
 }
 
-/// A call that was not recorded.
-#[derive(Debug, Clone)]
-pub struct ScriptedCall {
-    /// The tool.
-    pub tool: String,
-    /// Its parameters.
-    pub params: Value,
-    /// Who makes it; empty for nobody.
-    pub agent: String,
-}
-
-/// A step of what is run again.
-pub(super) enum RerunStep {
-    Recorded(RecordedCall),
-    Scripted(ScriptedCall),
-    Outside(OutsideEvents),
-}
-
-/// What is run again.
 pub(super) struct Course<'a> {
     pub(super) past: &'a PastRun,
     /// The files at the beginning are those after this event.
@@ -142,7 +121,7 @@ impl Course<'_> {
         if !report.interrupted {
             report.files = comparison.files(self.end, session.head()?)?;
         }
-        report.missing = missing(place.missing);
+        report.missing = place.missing.into_iter().collect();
         Ok(report)
     }
 
@@ -182,7 +161,7 @@ impl Course<'_> {
         };
         let over = call.was_over_limits().then_some("what the session might use was used up");
         if let Some(reason) = call.obstacle().or(over) {
-            place.apply(&OutsideEvents { events: call.changes.clone() })?;
+            place.apply(&call.changes)?;
             return Ok(report(None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
         place.answers.hold(call.decisions.clone());
@@ -205,10 +184,4 @@ async fn make(
     let mut call = ToolCall::new(tool, params.clone());
     call.cancel = cancel.child_token();
     dispatcher.as_agent(agent).call(call).await
-}
-
-fn missing(mut paths: Vec<EntryPath>) -> Vec<EntryPath> {
-    paths.sort();
-    paths.dedup();
-    paths
 }

@@ -1,4 +1,4 @@
-//! What one session did, as the measure of another.
+//! Comparison of a session with an expected one.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::engine::session::Session;
 use crate::tools::error::WorkspaceError;
 use serde_json::{Value, json};
 
-/// Compares a session with another that is known to be right: call by call in the order in which they began, in what
-/// was asked, what came of it, and the files; and the files at the end. Both are only read.
+/// Comparison of a session with an expected one: calls in the order in which they began, with parameters, outcomes and
+/// files; and the files at the end. Both are only read.
 #[derive(Debug, Clone)]
 pub struct Expectation {
     past: PastRun,
@@ -33,12 +33,8 @@ impl Expectation {
         self
     }
 
-    /// How the calls of a session after `from` differ from those that were expected. A call that only one of the two
-    /// has is a difference; one that was cut off in either is skipped. Its commands saw the workspace's root at any of
-    /// `roots`.
-    ///
-    /// # Errors
-    /// [`WorkspaceError::Session`].
+    /// Compares the calls of a session after `from` with the expected ones. A call that only one of the two has is a
+    /// difference; one that was cut off in either is skipped. Its commands saw the workspace's root at any of `roots`.
     pub fn compare(&self, session: &Session, from: Seq, roots: &[String]) -> Result<RerunReport, WorkspaceError> {
         let is = PastRun::of(session);
         let comparison = RunComparison::between(&self.past, &is, &self.rules, roots);

@@ -13,8 +13,9 @@ mod what_if;
 use serde::Serialize;
 
 pub use compare::Divergence;
-pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace, ScriptedCall};
+pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace};
 pub use expect::Expectation;
+pub use past::ScriptedCall;
 pub use rules::NormalRules;
 pub use scratch::Scratch;
 pub use what_if::WhatIf;
@@ -25,16 +26,15 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::Change;
 use crate::tools::error::WorkspaceError;
-use course::{Course, RerunStep};
-use past::{Happening, PastRun};
+use course::Course;
+use past::{PastRun, RerunStep};
 
-/// Runs the recorded calls of a session again, in another that is fresh, and compares outcome and files call by call.
+/// Rerun of a session's recorded calls in a fresh session, which compares outcome and files call by call.
 ///
-/// It begins with the files, and the slices that are state, that stood before the first call. Calls run one after
-/// another in the order in which they began, each for the agent that made it; what happened in between outside of any
-/// call happens again at the same point, as it is recorded. A call that was interrupted, or never ended, is skipped:
-/// what it had done to the files is done as it is recorded. Of the recorded session only its history is read: nothing
-/// here can record anything in it, or reach its workspace.
+/// It begins with the files, and the slices that are state, from before the first call. Calls run one after another in
+/// the order in which they began, each for its agent. Events outside of any call are applied at the same point, as
+/// recorded. A call that was interrupted or never ended is skipped, and its changes are applied as recorded. Only the
+/// history of the recorded session is read.
 ///
 /// ```
 /// use foldspace::{
@@ -68,7 +68,7 @@ pub struct Rerun {
     rules: NormalRules,
 }
 
-/// What came of calls that were run again.
+/// Report of a rerun.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RerunReport {
     /// The position whose files it began with.
@@ -77,45 +77,45 @@ pub struct RerunReport {
     pub end: Seq,
     /// The calls, in the order in which they were made.
     pub calls: Vec<CallReport>,
-    /// How the files differ at the end.
+    /// Differences of the files at the end.
     pub files: Vec<Change>,
-    /// What could not be put into the fresh workspace, because its contents were never kept.
+    /// Entries that the fresh workspace lacks, because their contents were never kept.
     pub missing: Vec<EntryPath>,
-    /// Whether it was ended before its end; the files are then not compared.
+    /// Set when it was cancelled; the files are then not compared.
     pub interrupted: bool,
 }
 
 impl RerunReport {
-    /// Whether nothing differs. Calls that were skipped don't count.
+    /// Tells if nothing differs. Skipped calls don't count.
     pub fn is_same(&self) -> bool {
         !self.interrupted && self.files.is_empty() && self.diverged() == 0
     }
 
-    /// How many calls differ.
+    /// Counts the calls that differ.
     pub fn diverged(&self) -> usize {
         self.calls.iter().filter(|call| matches!(call.verdict, CallVerdict::Diverged { .. })).count()
     }
 
-    /// How many were skipped.
+    /// Counts the skipped calls.
     pub fn skipped(&self) -> usize {
         self.calls.iter().filter(|call| matches!(call.verdict, CallVerdict::Skipped { .. })).count()
     }
 }
 
 impl Rerun {
-    /// Of all calls of the session, with the default rules.
+    /// Reruns all calls of the session, with the default rules.
     pub fn of(session: &Session) -> Self {
         Self { past: PastRun::of(session), until: None, rules: NormalRules::default() }
     }
 
-    /// Only of calls that began at `until` or before.
+    /// Limits the rerun to calls that began at `until` or before.
     #[must_use]
     pub fn until(mut self, until: Seq) -> Self {
         self.until = Some(until);
         self
     }
 
-    /// By other rules.
+    /// Sets the rules of the comparison.
     #[must_use]
     pub fn with_rules(mut self, rules: NormalRules) -> Self {
         self.rules = rules;
@@ -128,29 +128,14 @@ impl Rerun {
     /// [`WorkspaceError`]. That calls fail, or do something else than before, is none.
     pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
         let start = self.past.before_calls()?;
-        let steps = steps(&self.past, start, self.until)?;
+        let steps = self.past.steps(start, self.until.unwrap_or(Seq::MAX))?;
         let end = self.end(&steps)?;
         Course { past: &self.past, start, steps, end, rules: &self.rules }.run(fresh, watch).await
     }
 
-    /// Where the files are as the calls have left them.
     fn end(&self, steps: &[RerunStep]) -> Result<Seq, SessionError> {
         let Some(until) = self.until else { return self.past.head() };
-        let finished = steps.iter().filter_map(|step| match step {
-            RerunStep::Recorded(call) => call.outcome.as_ref().map(|(finished, _)| *finished),
-            _ => None,
-        });
+        let finished = steps.iter().filter_map(|step| Some(step.call()?.outcome.as_ref()?.0));
         Ok(finished.chain([until]).max().unwrap_or(until).min(self.past.head()?))
     }
-}
-
-/// What happened after `start`, as steps.
-fn steps(past: &PastRun, start: Seq, until: Option<Seq>) -> Result<Vec<RerunStep>, SessionError> {
-    let happenings = past.happenings(start, until.unwrap_or(Seq::MAX))?.into_iter();
-    Ok(happenings
-        .map(|happening| match happening {
-            Happening::Call(call) => RerunStep::Recorded(*call),
-            Happening::Outside(outside) => RerunStep::Outside(outside),
-        })
-        .collect())
 }

@@ -35,10 +35,8 @@ pub(super) struct PastRun {
     session: Session,
 }
 
-/// A call as it is recorded.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedCall {
-    /// The position of its intent, which is its name.
     pub(super) call: Seq,
     pub(super) tool: String,
     pub(super) agent: Arc<str>,
@@ -46,29 +44,43 @@ pub(super) struct RecordedCall {
     pub(super) params: Value,
     /// The position of its outcome, and that, with long texts in their places.
     pub(super) outcome: Option<(Seq, CallFinished)>,
-    /// What was decided about its commands.
     pub(super) decisions: Vec<CommandDecided>,
-    /// What it did to the files.
     pub(super) changes: Vec<Recorded>,
-    /// What whoever made it might not do: which tools, which commands.
+    /// Tools and commands that its agent was limited to.
     pub(super) limits: Arc<ChildLimits>,
 }
 
-/// What happened outside of any call: drift, mounts, rewinds.
-#[derive(Debug, Clone, Default)]
-pub(super) struct OutsideEvents {
-    pub(super) events: Vec<Recorded>,
+/// A call that was not recorded.
+#[derive(Debug, Clone)]
+pub struct ScriptedCall {
+    /// The tool.
+    pub tool: String,
+    /// Its parameters.
+    pub params: Value,
+    /// Agent that makes it; may be empty.
+    pub agent: String,
 }
 
-/// What a history is made of.
+/// A step of a rerun.
 #[derive(Debug, Clone)]
-pub(super) enum Happening {
-    Call(Box<RecordedCall>),
-    Outside(OutsideEvents),
+pub(super) enum RerunStep {
+    Recorded(Box<RecordedCall>),
+    Scripted(ScriptedCall),
+    /// Events outside of any call: drift, mounts, rewinds.
+    Outside(Vec<Recorded>),
+}
+
+impl RerunStep {
+    /// Returns the recorded call.
+    pub(super) fn call(&self) -> Option<&RecordedCall> {
+        match self {
+            Self::Recorded(call) => Some(call),
+            Self::Scripted(_) | Self::Outside(_) => None,
+        }
+    }
 }
 
 impl RecordedCall {
-    /// Why it can't be run again; none when it can.
     pub(super) fn obstacle(&self) -> Option<&'static str> {
         let Some((_, end)) = &self.outcome else { return Some("it never ended") };
         match end.status {
@@ -80,19 +92,16 @@ impl RecordedCall {
         }
     }
 
-    /// Whether it was refused, or ended, because what the session might use was used up. How much that is by now
-    /// is another in a run of its own, in which such a call would do what it never did.
+    /// Tells if a used-up limit refused or ended it. A rerun has used up less, so the call might do more there.
     pub(super) fn was_over_limits(&self) -> bool {
         self.outcome.as_ref().is_some_and(|(_, end)| end.reason() == Some(CallReason::OverLimit))
     }
 
-    /// The paths that it wrote or deleted.
     pub(super) fn paths(&self) -> impl Iterator<Item = EntryPath> {
         self.changes.iter().filter_map(|event| path_of(&event.view()))
     }
 }
 
-/// The path that a file event is about.
 pub(super) fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
     match event.kind {
         WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| write.event.path),
@@ -118,18 +127,16 @@ impl PastRun {
         self.session.content(digest)
     }
 
-    /// The files after the event at `seq`.
     pub(super) fn files_at(&self, seq: Seq) -> Result<VirtualFileSystem, SessionError> {
         Ok(VirtualFileSystem::of(&self.session.state_at(seq)?))
     }
 
-    /// What the session may not do, as a rule for each single call.
     pub(super) fn limits(&self) -> Arc<ChildLimits> {
         of_each_call(self.session.limits())
     }
 
-    /// The slices that are state at `seq`, but for the files and for what commands were allowed, as events that put
-    /// them there. Whoever allowed something did not do so for another session.
+    /// Returns the slices that are state at `seq`, without the files, as events that restore them. Allowances were
+    /// meant for the recorded session only.
     pub(super) fn slices_at(&self, seq: Seq) -> Result<Vec<SliceRestored>, SessionError> {
         use crate::engine::slice::Slice;
         let pick = |seq| Ok::<_, SessionError>(self.session.state_at(seq)?.restorable(VirtualFileSystem::NAME)?);
@@ -144,7 +151,6 @@ impl PastRun {
         Ok(differing.map(event).collect())
     }
 
-    /// The position before the first call; the head where there is none.
     pub(super) fn before_calls(&self) -> Result<Seq, SessionError> {
         let mut first = None;
         self.session.visit(1, &mut |event| {
@@ -157,43 +163,41 @@ impl PastRun {
         first.map_or_else(|| self.head(), Ok)
     }
 
-    /// What happened after `from`: calls that began up to `until`, in that order, each with all that it did.
-    pub(super) fn happenings(&self, from: Seq, until: Seq) -> Result<Vec<Happening>, SessionError> {
+    /// Returns the steps after `from`: calls that began up to `until`, in that order, each with all that it did.
+    pub(super) fn steps(&self, from: Seq, until: Seq) -> Result<Vec<RerunStep>, SessionError> {
         let mut reading = Reading { from, until, ..Reading::default() };
         // From the beginning: what stands there limits what comes after.
         self.session.visit(1, &mut |event| {
             reading.take(event);
             ControlFlow::Continue(())
         })?;
-        let mut happenings = reading.happenings;
-        for happening in happenings.values_mut() {
-            if let Happening::Call(call) = happening {
+        let mut steps = reading.steps;
+        for step in steps.values_mut() {
+            if let RerunStep::Recorded(call) = step {
                 self.complete(call);
             }
         }
-        Ok(happenings.into_values().collect())
+        Ok(steps.into_values().collect())
     }
 
-    /// The calls after `from`, in the order in which they began.
     pub(super) fn calls(&self, from: Seq) -> Result<Vec<RecordedCall>, SessionError> {
-        let happenings = self.happenings(from, Seq::MAX)?.into_iter();
-        Ok(happenings
-            .filter_map(|happening| match happening {
-                Happening::Call(call) => Some(*call),
-                Happening::Outside(_) => None,
+        let steps = self.steps(from, Seq::MAX)?.into_iter();
+        Ok(steps
+            .filter_map(|step| match step {
+                RerunStep::Recorded(call) => Some(*call),
+                RerunStep::Scripted(_) | RerunStep::Outside(_) => None,
             })
             .collect())
     }
 
-    /// The call of that name, when it has ended.
     pub(super) fn ended_call(&self, call: Seq, finished: Seq) -> Result<Option<RecordedCall>, SessionError> {
         let mut reading = Reading { until: call, ..Reading::default() };
         self.session.visit(call, &mut |event| {
             reading.take(event);
             if event.seq < finished { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        let found = reading.happenings.into_values().find_map(|happening| match happening {
-            Happening::Call(found) if found.call == call => Some(*found),
+        let found = reading.steps.into_values().find_map(|step| match step {
+            RerunStep::Recorded(found) if found.call == call => Some(*found),
             _ => None,
         });
         Ok(found.map(|mut found| {
@@ -220,7 +224,7 @@ struct PastLimits {
 }
 
 impl PastLimits {
-    /// Takes up what an event says of limits; gives whether with it a child begins.
+    /// Updates the limits by an event; tells if a child begins with it.
     fn begins_child(&mut self, event: &EventRef<'_>) -> bool {
         if let Some(Ok(started)) = event.typed::<SessionStarted>() {
             *self = Self { session: of_each_call(&started.event.limits), agents: BTreeMap::new() };
@@ -252,9 +256,9 @@ struct Reading {
     until: Seq,
     held: PastLimits,
     /// By where they stand; at the same position what was found outside comes first.
-    happenings: BTreeMap<(Seq, bool, Seq), Happening>,
+    steps: BTreeMap<(Seq, bool, Seq), RerunStep>,
     open: Vec<Seq>,
-    /// Where the last event was put, if that was outside, and its position.
+    /// Place and position of the last event, if it was outside.
     outside: Option<((Seq, bool, Seq), Seq)>,
 }
 
@@ -282,11 +286,11 @@ impl Reading {
             let Recorded { agent, event: CallStarted { tool, params }, .. } = started;
             let (limits, decisions, changes) = (self.held.limits_of(&agent), Vec::new(), Vec::new());
             let begun = RecordedCall { call, tool, agent, params, outcome: None, decisions, changes, limits };
-            self.happenings.insert(place, Happening::Call(Box::new(begun)));
+            self.steps.insert(place, RerunStep::Recorded(Box::new(begun)));
             self.open.push(call);
             return;
         }
-        let Some(Happening::Call(known)) = self.happenings.get_mut(&place) else { return };
+        let Some(RerunStep::Recorded(known)) = self.steps.get_mut(&place) else { return };
         if path_of(event).is_some() {
             known.changes.push(event.to_recorded());
         } else if let Some(Ok(decided)) = event.typed::<CommandDecided>() {
@@ -303,8 +307,8 @@ impl Reading {
             _ if event.seq > self.until && self.open.is_empty() => return,
             _ => {
                 // The call that found it has done nothing yet.
-                let idle = |call: &&Seq| match self.happenings.get(&(**call, true, **call)) {
-                    Some(Happening::Call(call)) => call.changes.is_empty(),
+                let idle = |call: &&Seq| match self.steps.get(&(**call, true, **call)) {
+                    Some(RerunStep::Recorded(call)) => call.changes.is_empty(),
                     _ => false,
                 };
                 let finder = self.open.iter().find(idle).copied();
@@ -312,9 +316,9 @@ impl Reading {
             }
         };
         self.outside = Some((place, event.seq));
-        let outside = self.happenings.entry(place).or_insert_with(|| Happening::Outside(OutsideEvents::default()));
-        if let Happening::Outside(outside) = outside {
-            outside.events.push(event.to_recorded());
+        let outside = self.steps.entry(place).or_insert_with(|| RerunStep::Outside(Vec::new()));
+        if let RerunStep::Outside(outside) = outside {
+            outside.push(event.to_recorded());
         }
     }
 }
@@ -371,13 +375,10 @@ mod tests {
         end(&child, own);
         write(&child);
         let order: Vec<Option<Seq>> = PastRun::of(&child)
-            .happenings(0, Seq::MAX)
+            .steps(0, Seq::MAX)
             .unwrap()
             .iter()
-            .map(|happening| match happening {
-                Happening::Call(call) => Some(call.call),
-                Happening::Outside(_) => None,
-            })
+            .map(|step| step.call().map(|call| call.call))
             .collect();
         assert_eq!(order, [Some(open), Some(own), None]);
     }

@@ -1,4 +1,4 @@
-//! What may differ between two runs of the same calls: times, durations, addresses, places.
+//! Rules for differences between two runs of the same calls: times, durations, addresses, places.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,6 @@ use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
 use crate::tools::builtin::path_glob::PathGlob;
 
-/// Bytes that a compiled pattern may take.
 const PATTERN_BYTES: usize = 4 << 20;
 
 /// Rules by which outcomes and files are made comparable.
@@ -36,29 +35,23 @@ pub struct NormalRules {
     roots: Vec<String>,
 }
 
-/// A field of results.
 #[derive(Debug, Clone)]
 struct Field {
     /// Of which tool; none for any.
     tool: Option<String>,
-    /// Where in the result; its name alone, when that is anywhere.
+    /// Path in the result, or a name anywhere in it.
     place: Result<Vec<String>, String>,
 }
 
-/// Rules as a file has them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RulesFile {
-    /// Patterns in texts: messages, results, those of the files that are named.
     #[serde(default)]
     texts: Vec<WrittenText>,
-    /// Fields of results: a name, which may be anywhere, or a place such as `/entries/*/size`.
     #[serde(default)]
     ignore_fields: Vec<String>,
-    /// Globs over paths of files that are not compared.
     #[serde(default)]
     ignore_paths: Vec<String>,
-    /// Globs over paths of files that are compared as texts.
     #[serde(default)]
     text_files: Vec<String>,
 }
@@ -70,7 +63,7 @@ struct WrittenText {
     replace: String,
 }
 
-/// What differs from run to run in most programs' output. The order matters: a moment is one before its parts are.
+/// Texts that differ from run to run in most programs' output. The order matters: a moment is one before its parts are.
 /// The last are the blocks that `ls -l` counts, told by the entry behind them. Here `$1` is the first group.
 const TEXTS: [(&str, &str); 10] = [
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?(Z|UTC|[+-]\d\d:?\d\d))?", "<time>"),
@@ -88,7 +81,7 @@ const TEXTS: [(&str, &str); 10] = [
     (r"/tmp/[A-Za-z0-9._-]+", "<tmp>"),
     (r"(?m)^total [\d.]+[KMGTP]?\n([-bcdlps][-r][-w][-xsS][-r][-w][-xsS][-r][-w][-xtT])", "total <blocks>\n$1"),
 ];
-/// What tools tell of times, and of how often a file was written, which begins anew in a fresh session.
+/// Times in results, and versions of files, which begin anew in a fresh session.
 const FIELDS: [(&str, &str); 6] = [
     ("edit_file", "/version"),
     ("ls", "/entries/*/created_at"),
@@ -101,8 +94,8 @@ const FIELDS: [(&str, &str); 6] = [
 const PATHS: [&str; 4] = ["*.pyc", "__pycache__", "**/__pycache__/**", "**/.git/index"];
 
 impl Default for NormalRules {
-    /// Times, durations, addresses, process numbers and names below `/tmp` in what tools said; durations, and times
-    /// and versions of files, where the standard tools tell them; compiled Python; indexes of git.
+    /// Returns rules for times, durations, addresses, process numbers and names below `/tmp` in texts; for the standard
+    /// tools' durations, times and versions; for compiled Python and indexes of git.
     fn default() -> Self {
         let text = |(pattern, replace): (&str, &str)| WrittenText { pattern: pattern.into(), replace: replace.into() };
         let written = RulesFile {
@@ -154,15 +147,13 @@ impl NormalRules {
         Ok(self)
     }
 
-    /// Tells where commands of the recorded session saw the workspace's root, which may be elsewhere now: a fork's
-    /// past saw its parents'.
+    /// Adds roots at which commands of the recorded session saw the workspace; a fork's past has its parents'.
     #[must_use]
     pub fn with_roots(mut self, roots: impl IntoIterator<Item = String>) -> Self {
         self.roots.extend(roots);
         self
     }
 
-    /// Where commands of the recorded session saw the workspace's root.
     pub(super) fn roots(&self) -> &[String] {
         &self.roots
     }
@@ -178,17 +169,16 @@ impl NormalRules {
         text
     }
 
-    /// Whether what stands at a path is not compared.
+    /// Tells if a path is not compared.
     pub fn ignores(&self, path: &EntryPath) -> bool {
         self.ignored.iter().any(|glob| glob.fits(path))
     }
 
-    /// Whether what stands at a path is compared as a text, by the rules for those.
+    /// Tells if a file is compared as text, by the rules for texts.
     pub fn takes_for_text(&self, path: &EntryPath) -> bool {
         self.text_files.iter().any(|glob| glob.fits(path))
     }
 
-    /// A tool's result with its texts changed. Ignored fields are gone.
     pub(super) fn normal_result(&self, tool: &str, result: &Value, text: &dyn Fn(&str) -> String) -> Value {
         let fields: Vec<&Field> = self.fields.iter().filter(|field| field.is_of(tool)).collect();
         normal_value(result, &mut Vec::new(), &fields, text)
@@ -223,7 +213,6 @@ fn globs(written: &[String]) -> Result<Vec<PathGlob>, ValueError> {
     written.iter().map(|glob| PathGlob::new(glob).map_err(|error| wrong(glob, error.kind()))).collect()
 }
 
-/// A value with its texts changed, and without some fields.
 pub(super) fn normal_texts(value: &Value, text: &dyn Fn(&str) -> String) -> Value {
     normal_value(value, &mut Vec::new(), &[], text)
 }

@@ -1,4 +1,4 @@
-//! A session of its own with a workspace of its own, gone with its owner.
+//! Temporary sessions with their own stores and workspaces.
 
 use std::sync::Arc;
 
@@ -8,14 +8,13 @@ use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::clock::SystemClock;
 use crate::engine::registry::Registry;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::NewSession;
-use crate::engine::session::sessions::Sessions;
+use crate::engine::session::error::SessionError;
+use crate::engine::session::sessions::{NewSession, Sessions};
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions};
 use crate::tools::error::WorkspaceError;
 
-/// A session in a store of its own, with a workspace, both in a temporary directory. Dropped, nothing is left of it:
-/// no container, no file.
+/// Session with its own store and workspace in a temporary directory. Dropping it removes all, containers too.
 pub struct Scratch {
     sessions: Sessions,
     session: Session,
@@ -25,7 +24,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Begins one of that name. A directory that the workspace was given is not used: it is somebody's.
+    /// Creates one with that name. It never uses a host directory that the specification names.
     ///
     /// # Errors
     /// [`WorkspaceError`] when the store or the workspace can't be made.
@@ -37,11 +36,10 @@ impl Scratch {
             reason: format!("can't make a temporary directory: {error}"),
         })?;
         let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
-        let store = LocalStore::open(home.path().join("data"), options)
-            .map_err(crate::engine::session::error::SessionError::from)?;
+        let store = LocalStore::open(home.path().join("data"), options).map_err(SessionError::from)?;
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(Arc::new(store), registry, clock, SnapshotPolicy::default());
-        let sessions = sessions.map_err(crate::engine::session::error::SessionError::from)?;
+        let sessions = sessions.map_err(SessionError::from)?;
         let backend = Some(spec.backend_name().to_owned());
         let session = sessions.create(NewSession { name: Some(name.to_owned()), backend, options: spec.options() })?;
         let workspace = spec.open(session.id(), home.path())?;
@@ -59,7 +57,6 @@ impl Scratch {
     }
 }
 
-/// The same kind of workspace, in a directory of its own.
 fn own(spec: &WorkspaceSpec) -> WorkspaceSpec {
     match spec {
         WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions { directory: None }),

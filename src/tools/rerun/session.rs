@@ -1,11 +1,12 @@
 //! The fresh session in which recorded calls run again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::answers::Answers;
-use super::past::{OutsideEvents, PastRun};
+use super::past::PastRun;
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
@@ -17,33 +18,28 @@ use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::Slice;
-use crate::reducers::{Allowances, VirtualFileSystem};
+use crate::reducers::{Allowances, VirtualFileSystem, can_be_made};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
-use crate::tools::workspace::populate::can_be_written;
+use crate::tools::workspace::populate::{can_be_written, not_kept};
 
-/// Bytes of files, and entries, that are put there at once.
 const PIECE: (u64, usize) = (32 << 20, 4096);
 
-/// The fresh session with its dispatcher, and where its files come from.
 pub(super) struct RerunSession<'a> {
     pub(super) past: &'a PastRun,
     pub(super) dispatcher: ToolRunner,
     pub(super) answers: Arc<Answers>,
-    /// What could not be put there, because its contents were never kept.
-    pub(super) missing: Vec<EntryPath>,
-    /// Dispatchers for calls that were made under limits.
+    pub(super) missing: BTreeSet<EntryPath>,
     limited: Vec<(Arc<ChildLimits>, ToolRunner)>,
-    /// Where it begins.
     start: Seq,
     /// It has the past up to there itself.
     is_fork: bool,
 }
 
 /// File events on their way to the fresh session.
-struct Piece {
+struct FileBatch {
     commit: Commit,
     changes: Vec<FileChange>,
     bytes: u64,
@@ -71,14 +67,14 @@ impl<'a> RerunSession<'a> {
         if !is_fork && !PastRun::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.is_empty() {
             return Err(WorkspaceError::NotFresh(dispatcher.session().name().to_owned()));
         }
-        Ok(Self { past, dispatcher, answers, missing: Vec::new(), limited: Vec::new(), start, is_fork })
+        Ok(Self { past, dispatcher, answers, missing: BTreeSet::new(), limited: Vec::new(), start, is_fork })
     }
 
     fn session(&self) -> &Session {
         self.dispatcher.session()
     }
 
-    /// Calls there for whoever was under such limits. They never widen those of the session in which they run.
+    /// Returns a runner under these limits, and under those of its own session.
     pub(super) fn under(&mut self, limits: &Arc<ChildLimits>) -> Result<ToolRunner, SessionError> {
         if limits.is_unlimited() {
             return Ok(self.dispatcher.clone());
@@ -93,28 +89,23 @@ impl<'a> RerunSession<'a> {
         Ok(dispatcher)
     }
 
-    /// Puts the files and slices there that the recorded session had where this begins.
     pub(super) fn begin(&mut self) -> Result<(), WorkspaceError> {
         let seq = self.start;
         let files: VirtualFileSystem = self.past.files_at(seq)?;
         if self.is_fork {
-            let missing = files.iter().filter(|(_, entry)| !can_be_written(entry));
-            self.missing.extend(missing.map(|(path, _)| path.clone()));
+            self.missing.extend(not_kept(&files).cloned());
             return Ok(());
         }
         let mut piece = self.piece();
         for (path, entry) in files.iter() {
             if !can_be_written(entry) {
-                self.missing.push(path.clone());
+                self.missing.insert(path.clone());
                 continue;
             }
             let write = WriteFile { path: path.clone(), mode: WriteMode::Create, node: entry.node.clone() };
             piece.commit.push(&write)?;
             self.write(&mut piece, &write)?;
-            if piece.bytes >= PIECE.0 || piece.changes.len() >= PIECE.1 {
-                let full = std::mem::replace(&mut piece, self.piece());
-                self.put(full)?;
-            }
+            self.put_full(&mut piece)?;
         }
         for slice in self.past.slices_at(seq)? {
             piece.commit.push(&slice)?;
@@ -122,31 +113,27 @@ impl<'a> RerunSession<'a> {
         self.put(piece)
     }
 
-    /// Does to the files what happened outside of any call, or in a call that can't be run again, and records it as
-    /// it was recorded; but for what names positions, which are others here, and for what commands were allowed.
-    pub(super) fn apply(&mut self, happened: &OutsideEvents) -> Result<(), WorkspaceError> {
+    /// Applies events from outside of any call, or of a call that is not run again, and records them as they were;
+    /// without events that name positions, which differ here, and without allowances.
+    pub(super) fn apply(&mut self, events: &[Recorded]) -> Result<(), WorkspaceError> {
         let mut piece = self.piece();
-        for event in &happened.events {
+        for event in events {
             if self.take(&mut piece, event)? {
                 piece.commit.push_encoded(&event.event.kind, event.event.version, &event.event.bytes)?;
             }
-            // Pieces may be cut anywhere: nobody looks before all are there.
-            if piece.bytes >= PIECE.0 || piece.changes.len() >= PIECE.1 {
-                let full = std::mem::replace(&mut piece, self.piece());
-                self.put(full)?;
-            }
+            self.put_full(&mut piece)?;
         }
         self.put(piece)
     }
 
-    /// What the disk has to do for an event; false when it can't, so that it is not recorded either.
-    fn take(&mut self, piece: &mut Piece, event: &Recorded) -> Result<bool, WorkspaceError> {
+    /// Adds the change of the disk for an event; `false` when it is impossible, so that it is not recorded either.
+    fn take(&mut self, piece: &mut FileBatch, event: &Recorded) -> Result<bool, WorkspaceError> {
         if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
             piece.changes.push(FileChange::Delete { path: delete.event.path });
         } else if let Some(Ok(write)) = event.typed::<WriteFile>() {
             let write = write.event;
-            if let Node::File { incomplete: true, .. } | Node::Special { .. } = write.node {
-                self.missing.push(write.path);
+            if !can_be_made(&write.node) {
+                self.missing.insert(write.path);
                 return Ok(false);
             }
             self.write(piece, &write)?;
@@ -156,7 +143,7 @@ impl<'a> RerunSession<'a> {
         Ok(*event.event.kind != *SessionRewound::KIND)
     }
 
-    fn write(&self, piece: &mut Piece, write: &WriteFile) -> Result<(), WorkspaceError> {
+    fn write(&self, piece: &mut FileBatch, write: &WriteFile) -> Result<(), WorkspaceError> {
         let bytes = match &write.node {
             Node::File { content, .. } => {
                 let bytes = self.past.content(content)?;
@@ -175,11 +162,18 @@ impl<'a> RerunSession<'a> {
         Ok(())
     }
 
-    fn piece(&self) -> Piece {
-        Piece { commit: self.session().as_agent("").commit(), changes: Vec::new(), bytes: 0 }
+    fn piece(&self) -> FileBatch {
+        FileBatch { commit: self.session().as_agent("").commit(), changes: Vec::new(), bytes: 0 }
     }
 
-    fn put(&self, piece: Piece) -> Result<(), WorkspaceError> {
+    fn put_full(&self, piece: &mut FileBatch) -> Result<(), WorkspaceError> {
+        if piece.bytes < PIECE.0 && piece.changes.len() < PIECE.1 {
+            return Ok(());
+        }
+        self.put(std::mem::replace(piece, self.piece()))
+    }
+
+    fn put(&self, piece: FileBatch) -> Result<(), WorkspaceError> {
         self.dispatcher.workspace().apply(&piece.changes)?;
         if !piece.commit.is_empty() {
             self.session().record(piece.commit)?;
@@ -188,7 +182,6 @@ impl<'a> RerunSession<'a> {
     }
 }
 
-/// Whether a session is a fork of a past at that very position.
 fn is_fork_of(session: &Session, past: &PastRun, at: Seq) -> bool {
     let is_of = |isolation, parent, begun| isolation == Isolation::Fork && parent == past.id() && begun == at;
     session.origin().is_some_and(|origin| is_of(origin.isolation, origin.parent, origin.at))

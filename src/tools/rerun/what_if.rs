@@ -1,22 +1,21 @@
-//! What would have come of other calls.
+//! Rerun with other calls.
 
 use std::collections::BTreeSet;
 
-use super::course::{CallWatch, Course, RerunStep, RerunWorkspace, ScriptedCall};
-use super::past::PastRun;
+use super::RerunReport;
+use super::course::{CallWatch, Course, RerunWorkspace};
+use super::past::{PastRun, RerunStep, ScriptedCall};
 use super::rules::NormalRules;
-use super::{RerunReport, steps};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::tools::error::WorkspaceError;
 
-/// Runs other calls from a position on, then the recorded ones that followed, in another session that is fresh; and
-/// compares them with what they were, and the files at both ends.
+/// Run of other calls from a position on, then of the recorded ones that followed, in a fresh session; compares these
+/// with the record, and the files at both ends.
 ///
-/// It begins with the files, and the slices that are state, as they were at the position. A call that was under way
-/// there is not run again: what it had done by then stands. Recorded calls may be replaced; the script then runs in
-/// place of the first of them, else at the beginning. As with [`Rerun`](super::Rerun), the recorded session is only
-/// read.
+/// It begins with the files, and the slices that are state, of the position. A call in flight there is not run again;
+/// its changes by then stay. Recorded calls may be replaced; the script then runs in place of the first of them, else
+/// at the beginning. As with [`Rerun`](super::Rerun), the recorded session is only read.
 #[derive(Debug, Clone)]
 pub struct WhatIf {
     past: PastRun,
@@ -27,7 +26,7 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// From the position on these calls, then all that followed.
+    /// Runs these calls from the position on, then all that followed.
     pub fn of(session: &Session, at: Seq, script: Vec<ScriptedCall>) -> Self {
         let past = PastRun::of(session);
         Self { past, at, script, replaced: BTreeSet::new(), rules: NormalRules::default() }
@@ -40,7 +39,7 @@ impl WhatIf {
         self
     }
 
-    /// By other rules.
+    /// Sets the rules of the comparison.
     #[must_use]
     pub fn with_rules(mut self, rules: NormalRules) -> Self {
         self.rules = rules;
@@ -53,12 +52,12 @@ impl WhatIf {
     /// # Errors
     /// [`WorkspaceError`], above all [`NoCall`](WorkspaceError::NoCall) for a call that can't be replaced.
     pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
-        let mut steps = steps(&self.past, self.at, None)?;
-        let calls: BTreeSet<Seq> = steps.iter().filter_map(call_of).collect();
+        let mut steps = self.past.steps(self.at, Seq::MAX)?;
+        let calls: BTreeSet<Seq> = steps.iter().filter_map(RerunStep::call).map(|call| call.call).collect();
         if let Some(call) = self.replaced.iter().find(|call| !calls.contains(call)) {
             return Err(WorkspaceError::NoCall { call: *call, start: self.at });
         }
-        let is_replaced = |step: &RerunStep| call_of(step).is_some_and(|call| self.replaced.contains(&call));
+        let is_replaced = |step: &RerunStep| step.call().is_some_and(|call| self.replaced.contains(&call.call));
         let place = steps.iter().position(is_replaced).unwrap_or(0);
         let mut rest = steps.split_off(place);
         rest.retain(|step| !is_replaced(step));
@@ -66,12 +65,5 @@ impl WhatIf {
         steps.extend(rest);
         let end = self.past.head()?;
         Course { past: &self.past, start: self.at, steps, end, rules: &self.rules }.run(fresh, watch).await
-    }
-}
-
-fn call_of(step: &RerunStep) -> Option<Seq> {
-    match step {
-        RerunStep::Recorded(call) => Some(call.call),
-        RerunStep::Scripted(_) | RerunStep::Outside(_) => None,
     }
 }

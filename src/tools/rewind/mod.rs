@@ -1,20 +1,21 @@
 //! Rewind: the log and the files go back together, as new events.
 
-mod earlier;
-
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::call::dispatcher::ToolRunner;
 use super::workspace::capture::{CaptureBudget, Captured, compare};
-pub(super) use super::workspace::intent::{Intended, Intent};
 use super::workspace::managed::{ManagedWorkspace, files_of, record_found};
-pub(super) use super::workspace::plan::{ChangePlan, PlannedChange};
-pub(super) use super::workspace::project::{Landing, NewContents};
-use crate::backends::Workspace;
+use super::workspace::plan::{ChangePlan, NewContents, PlannedChange};
+use super::workspace::project::Landing;
+use crate::backends::{HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceRestored};
+use crate::engine::event::{
+    CallStarted, DeleteEntry, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored, WriteFile,
+};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -24,41 +25,40 @@ use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 
-/// How a rewind goes about it.
+/// Options of a rewind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RewindOptions {
-    /// Goes on where it would refuse: what was changed from outside is recorded first, so that it can be had again;
-    /// what can't be made again is left as it is; and what was in a person's own directory before the session began
-    /// is removed.
+    /// Rewinds where it would refuse: records external changes first, so that they can be restored; leaves entries that
+    /// can't be restored; and removes entries of the user's own directory from before the session.
     pub force: bool,
-    /// Never removes what was there before the session began, with [`force`](RewindOptions::force) either.
+    /// Keeps entries from before the session, with [`force`](RewindOptions::force), too.
     pub keep_earlier: bool,
-    /// Only finds out what would happen. Nothing is recorded, and no file is touched.
+    /// Only reports what would happen; changes nothing.
     pub dry_run: bool,
 }
 
-/// What a rewind did, or would do.
+/// Report of a rewind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rewound {
     /// The position whose state is back.
     pub to: Seq,
-    /// The position before; a rewind to that undoes this one.
+    /// Position before; a rewind to it undoes this one.
     pub from: Seq,
-    /// The first and the last position of its events; none when nothing differed, and in a dry run.
+    /// First and last position of its events; none when nothing differed, and in a dry run.
     pub recorded: Option<(Seq, Seq)>,
-    /// What became of the files.
+    /// Differences that were undone.
     pub changes: Vec<Change>,
     /// The other slices that were put back.
     pub slices: Vec<String>,
-    /// What somebody had changed from outside, which was recorded first.
+    /// External changes, which were recorded first.
     pub drift: Vec<EntryPath>,
-    /// What could not be put back and was left as it is.
+    /// Entries that could not be restored and stay as they are.
     pub left: Vec<EntryPath>,
 }
 
 impl ToolRunner {
-    /// Takes the session back to the state after the event at `to`: its files, and every slice that is state and no
-    /// log. It waits for the call that has the workspace. See [`rewind`].
+    /// Rewinds the session to the state after the event at `to`: its files, and every slice that is state and no log.
+    /// It waits for the call that has the workspace lock. See [`rewind`].
     ///
     /// ```
     /// use foldspace::{
@@ -80,29 +80,25 @@ impl ToolRunner {
     /// assert_eq!(files()?, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`WorkspaceError`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
         rewind(self.session(), self.workspace(), self.budget(), to, options).await
     }
 }
 
-/// Takes a session back to the state after the event at `to`, without a dispatcher, which would record at once what
-/// somebody changed from outside.
+/// Rewinds a session to the state after the event at `to`. A tool runner, which would record external changes first, is
+/// not needed.
 ///
-/// Log and files go together, and nothing of the history is lost: one commit holds a [`SessionRewound`], the file
-/// events that lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs keep what
-/// they have. The position must be one at which a commit ends; it may be in the middle of a call, whose earlier commits
-/// then count. A call that is under way is waited for.
+/// Log and files go together, and no history is lost: one commit holds a [`SessionRewound`], the file events that lead
+/// back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs stay. The position must be the
+/// end of a commit; it may be inside a call, whose earlier commits then count. A call in flight is waited for.
 ///
-/// It happens whole or not at all. An error leaves files and log as they were; when the process dies half-way, the
-/// next one that opens the workspace makes the files what the log says, be that before or after the rewind. Once it
-/// has begun to change files, dropping the future does not stop it.
+/// It happens whole or not at all. An error leaves files and log as they were. When the process dies half-way, the next
+/// opening of the workspace restores the files that the log has. Once files change, dropping the future does not stop
+/// the rewind.
 ///
 /// # Errors
-/// [`WorkspaceError`]: above all [`Drifted`](WorkspaceError::Drifted), [`NotKept`](WorkspaceError::NotKept) and
-/// [`Earlier`](WorkspaceError::Earlier), over which [`force`](RewindOptions::force) gets.
+/// [`WorkspaceError`], above all [`Drifted`](WorkspaceError::Drifted), [`NotKept`](WorkspaceError::NotKept) and
+/// [`Earlier`](WorkspaceError::Earlier), which [`force`](RewindOptions::force) overrides.
 pub async fn rewind(
     session: &Session,
     workspace: &Arc<dyn Workspace>,
@@ -122,7 +118,6 @@ pub async fn rewind(
     done.await.map_err(|_| WorkspaceError::Stopped)?
 }
 
-/// A rewind that has the turn.
 struct RewindWork {
     session: Session,
     workspace: Arc<dyn Workspace>,
@@ -144,7 +139,7 @@ impl RewindWork {
             return Err(WorkspaceError::NotKept(plan.left));
         }
         if !self.options.force || self.options.keep_earlier {
-            earlier::check(&self.session, &plan.changes)?;
+            check_earlier(&self.session, &plan.changes)?;
         }
         let (restored, present) = (self.restored(&then)?, state.restorable(VirtualFileSystem::NAME)?);
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
@@ -172,8 +167,8 @@ impl RewindWork {
         }
     }
 
-    /// The slices to put back. Into a fork's past, which is its parent's, it goes without the answers that were
-    /// given there: they were not meant for it.
+    /// Returns the slices to restore. In a fork's past, which is its parent's, allowances stay: those were the
+    /// parent's.
     fn restored(&self, then: &State) -> Result<Vec<EncodedSlice>, WorkspaceError> {
         let mut slices = then.restorable(VirtualFileSystem::NAME)?;
         let is_before = |origin: &&Origin| origin.isolation == Isolation::Fork && self.to <= origin.at;
@@ -188,7 +183,6 @@ impl RewindWork {
         Ok(slices)
     }
 
-    /// The files as they are, and what somebody changed from outside.
     fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), WorkspaceError> {
         if self.workspace.is_blank() && !self.options.dry_run {
             let rules = super::policy::rules::ShellRules { budget: self.budget, ..Default::default() };
@@ -213,8 +207,7 @@ impl RewindWork {
             return Err(WorkspaceError::Drifted(drift));
         }
         if self.options.dry_run {
-            captured.deleted.iter().for_each(|event| files.delete(event));
-            captured.written.iter().for_each(|event| files.write(event, self.session.now()));
+            captured.into_changes().0.for_each(|change| change.apply_to(&mut files, self.session.now()));
             return Ok((files, drift));
         }
         let entries = captured.len();
@@ -254,4 +247,52 @@ fn paths(captured: &Captured) -> Vec<EntryPath> {
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// Refuses changes that remove what the directory of the session held before it began.
+fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceError> {
+    let removed: Vec<&EntryPath> = changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Removed { path, .. } => Some(path),
+            Change::Added { .. } | Change::Changed { .. } => None,
+        })
+        .collect();
+    if removed.is_empty() || !is_own_directory(session) {
+        return Ok(());
+    }
+    let Some(last) = taken_up(session)? else { return Ok(()) };
+    let found = VirtualFileSystem::of(&session.state_at(last)?);
+    let earlier: BTreeSet<&EntryPath> = removed.into_iter().filter(|path| found.get(path).is_some()).collect();
+    if earlier.is_empty() {
+        return Ok(());
+    }
+    let is_top = |path: &&&EntryPath| path.parent().is_none_or(|parent| !earlier.contains(&parent));
+    let paths = earlier.iter().filter(is_top).map(|path| (*path).clone()).collect();
+    Err(WorkspaceError::Earlier { count: earlier.len(), paths })
+}
+
+fn is_own_directory(session: &Session) -> bool {
+    let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
+    matches!(spec, Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })))
+}
+
+/// Returns the end of the commits that took up what the directory held before the first call.
+fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
+    let fork = session.origin().filter(|origin| origin.isolation == Isolation::Fork);
+    let begun = fork.map_or(1, |origin| origin.at.saturating_add(1));
+    let (mut is_taking, mut last) = (false, None);
+    session.visit(begun, &mut |event| {
+        match event.kind {
+            CallStarted::KIND | SessionRewound::KIND => return ControlFlow::Break(()),
+            DriftFound::KIND => is_taking = true,
+            WriteFile::KIND | DeleteEntry::KIND => {}
+            _ => is_taking = false,
+        }
+        if is_taking {
+            last = Some(event.seq);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
 }

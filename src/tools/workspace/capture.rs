@@ -5,13 +5,13 @@ use std::io::Read;
 
 use bytes::Bytes;
 
+use super::plan::{NewContents, PlannedChange};
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, Observed};
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::reducers::VirtualFileSystem;
 
-/// Bytes read at once of a file that is not kept.
 const PIECE: usize = 256 << 10;
 /// Attempts to open a file that exists again after each failure.
 const RACES_MAX: usize = 64;
@@ -36,19 +36,25 @@ impl Default for CaptureBudget {
     }
 }
 
-/// Differences between a disk and the slice.
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
     /// Removed entries, each with everything below it; applied before the writes.
     pub(crate) deleted: Vec<DeleteEntry>,
     /// New or changed entries, in path order.
     pub(crate) written: Vec<WriteFile>,
-    pub(crate) contents: BTreeMap<Digest, Bytes>,
+    pub(crate) contents: NewContents,
 }
 
 impl Captured {
     pub(crate) fn is_empty(&self) -> bool {
         self.deleted.is_empty() && self.written.is_empty()
+    }
+
+    /// Returns the changes in order, and the contents that they need.
+    pub(crate) fn into_changes(self) -> (impl Iterator<Item = PlannedChange>, NewContents) {
+        let deleted = self.deleted.into_iter().map(PlannedChange::Delete);
+        let written = self.written.into_iter().map(|event| PlannedChange::Write(event, None));
+        (deleted.chain(written), self.contents)
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -112,9 +118,7 @@ struct CaptureComparison<'a> {
     disk: &'a dyn ChangeDetector,
     tree: &'a VirtualFileSystem,
     budget: CaptureBudget,
-    /// Bytes of the step that may still be kept.
     left: u64,
-    /// Bytes that may still be read and not kept.
     unread: u64,
     /// Entries in the slice that are not on the disk.
     gone: BTreeSet<EntryPath>,
@@ -152,7 +156,6 @@ impl CaptureComparison<'_> {
         Ok(())
     }
 
-    /// Reads a file; `None` when it has gone since.
     fn file(
         &mut self,
         path: &EntryPath,
@@ -265,7 +268,6 @@ impl LargeFile {
         }
     }
 
-    /// Returns the node; a file that is already kept stays complete.
     fn node(self, executable: bool, known: Option<&Node>) -> Node {
         let content = Digest::from_bytes(*self.hasher.finalize().as_bytes());
         let is_kept = matches!(known, Some(Node::File { content: known, incomplete: false, .. }) if *known == content);

@@ -12,7 +12,6 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Change, VirtualFileSystem};
 
-/// Version of the note; others are not read.
 const VERSION: u32 = 1;
 
 /// Entries that a landing changes. After a crash the note tells its partial changes from external ones.
@@ -33,16 +32,12 @@ pub(in crate::tools) struct Intended {
 }
 
 impl Intent {
-    /// Lists the entries that these steps change.
     pub(crate) fn of(session: &Session, now: &VirtualFileSystem, steps: &[PlannedChange]) -> Self {
         let then = after(steps, now, steps.len(), session.now());
         let node = |tree: &VirtualFileSystem, path: &EntryPath| tree.get(path).map(|entry| entry.node.clone());
         let mut entries = BTreeMap::new();
         // One step may remove an entry that a later one restores.
-        let paths = steps.iter().map(|step| match step {
-            PlannedChange::Write(event, _) => event.path.clone(),
-            PlannedChange::Delete(event) => event.path.clone(),
-        });
+        let paths = steps.iter().map(|step| step.path().clone());
         for path in paths.chain(now.diff(&then).iter().map(Change::path).cloned()) {
             let (before, after) = (node(now, &path), node(&then, &path));
             entries.entry(path.clone()).or_insert(Intended { path, before, after });
@@ -55,7 +50,6 @@ impl Intent {
         serde_json::to_vec(self).map_err(failed)
     }
 
-    /// Parses a note; `None` for another session, another version or invalid text.
     pub(in crate::tools) fn decode(session: &Session, note: &[u8]) -> Option<Self> {
         let intent: Self = serde_json::from_slice(note).ok()?;
         (intent.version == VERSION && intent.session == session.id()).then_some(intent)
@@ -71,7 +65,6 @@ impl Intended {
     }
 }
 
-/// Compares two entries, kept or not.
 fn is_same(one: &Node, other: &Node) -> bool {
     match (one, other) {
         (Node::File { content, executable, .. }, Node::File { content: found, executable: runs, .. }) => {

@@ -1,6 +1,5 @@
 //! Limits of a session and of its shared children, compared with their usage.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +19,6 @@ use crate::tools::words::{all_of, counted};
 ///
 /// Usage comes from the history, so a restart resets nothing. An agent is bound by its name, in any process, from its
 /// beginning as a child.
-/// name, in whatever process, from the moment at which it begins as a child.
 #[derive(Debug)]
 pub(crate) struct Limits {
     own: Option<Own>,
@@ -28,13 +26,11 @@ pub(crate) struct Limits {
     pub(crate) is_shared: bool,
 }
 
-/// Limits of the session itself, for all agents.
 #[derive(Debug)]
 struct Own {
     limits: ChildLimits,
     /// Usage before the first call; read with that call, because mounts are copied by then.
     before: OnceLock<Usage>,
-    /// Number of calls begun.
     begun: Arc<AtomicU64>,
 }
 
@@ -46,7 +42,6 @@ struct Bound<'a> {
     bytes_written: u64,
 }
 
-/// Time left for a call, and the error when it is over.
 pub(crate) struct TimeLeft {
     pub(crate) left: Duration,
     pub(crate) over: ToolError,
@@ -91,12 +86,10 @@ pub(crate) fn left(session: &Session) -> Result<ChildLimits, SessionError> {
     Ok(left)
 }
 
-/// Lists the shared children between an agent and the session.
 fn shared<'a>(state: &'a State, agent: &'a str) -> Vec<(&'a str, &'a SharedChild)> {
     state.slice::<Children>().into_iter().flat_map(|children| children.shared(agent)).collect()
 }
 
-/// Returns the narrowest of all limits, without deducting usage.
 fn narrowed(session: &Session, state: &State) -> ChildLimits {
     let mut limits = session.limits().clone();
     for (_, child) in shared(state, session.agent()) {
@@ -106,12 +99,10 @@ fn narrowed(session: &Session, state: &State) -> ChildLimits {
     limits
 }
 
-/// Returns the current limits of a session under its agent's name.
 pub(crate) fn limits_of(session: &Session) -> Result<ChildLimits, SessionError> {
     Ok(narrowed(session, &session.state()?))
 }
 
-/// Returns the deny rules that these limits add to a policy.
 pub(crate) fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
     let words = |entry: &String| entry.split_whitespace().collect::<Vec<_>>().join(" ");
     let entries = limits.deny.iter().map(words).filter(|entry| !entry.is_empty());
@@ -135,16 +126,6 @@ impl Limits {
         Ok(Self { own, is_shared: false })
     }
 
-    /// Returns the only permitted tools; `None` for all.
-    pub(crate) fn tools(&self, session: &Session) -> Result<Option<BTreeSet<String>>, SessionError> {
-        Ok(limits_of(session)?.tools)
-    }
-
-    pub(crate) fn denied(&self, session: &Session) -> Result<Vec<DenyRule>, SessionError> {
-        Ok(denied(&limits_of(session)?).collect())
-    }
-
-    /// Admits a call whose intent is recorded, or refuses it. Returns its time limit, if any.
     pub(crate) fn admit(&self, session: &Session, call: Seq, tool: &str) -> Result<Option<TimeLeft>, ToolError> {
         // Before any refusal, because every call counts.
         let number = self.own.as_ref().map_or(0, |own| own.begun.fetch_add(1, Ordering::AcqRel) + 1);
@@ -242,7 +223,6 @@ impl Bound<'_> {
     }
 }
 
-/// Name of the session in messages about its own limits.
 const THIS: &str = "this session";
 
 fn who(agent: &str) -> String {

@@ -5,18 +5,18 @@ use crate::tools::policy::rules::ShellRules;
 use std::sync::Arc;
 
 use super::capture::{Captured, compare};
-use super::limits::Limits;
+use super::intent::Intent;
+use super::limits::{Limits, denied, limits_of};
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
 use crate::backends::{BackendError, MachineNews, Workspace};
-use crate::engine::commit::{CommitError, Content};
-use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
+use crate::engine::commit::CommitError;
+use crate::engine::event::{DeleteEntry, DriftFound, WorkspaceTouched};
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::{Lease, Pending};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::call::error::ToolError;
-use crate::tools::rewind::Intent;
 
 #[derive(Clone)]
 pub(crate) struct ManagedWorkspace {
@@ -37,7 +37,7 @@ impl ManagedWorkspace {
     ) -> Result<Self, WorkspaceError> {
         let lease = session.lease()?;
         let limits = Limits::of(session)?;
-        rules.policy.deny.extend(limits.denied(session)?);
+        rules.policy.deny.extend(denied(&limits_of(session)?));
         let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
         let claim = match in_container {
             false => None,
@@ -49,30 +49,27 @@ impl ManagedWorkspace {
         Ok(Self { workspace, rules: Arc::new(rules), _lease: Some(lease), claim, limits: Some(Arc::new(limits)) })
     }
 
-    /// Returns the same workspace for a shared child.
     pub(crate) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
         let mut limits = Limits::of(child)?;
         limits.is_shared = !child.limits().is_unlimited();
         Ok(Self { limits: Some(Arc::new(limits)), ..self.clone() })
     }
 
-    /// Returns the same workspace with other rules for commands.
-    pub(crate) fn ruled(&self, session: &Session, mut rules: ShellRules) -> Result<Self, SessionError> {
-        let denied = self.limits.as_ref().map_or(Ok(Vec::new()), |limits| limits.denied(session))?;
-        rules.policy.deny.extend(denied);
-        Ok(Self { rules: Arc::new(rules), ..self.clone() })
+    pub(crate) fn ruled(&self, session: &Session, rules: ShellRules) -> Result<Self, SessionError> {
+        Self { rules: Arc::new(rules), ..self.clone() }.for_agent(session)
     }
 
-    /// Tells whether it belongs to a shared child, whose limits depend on its one agent name.
     pub(crate) fn is_shared(&self) -> bool {
         self.limits.as_ref().is_some_and(|limits| limits.is_shared)
     }
 
-    /// Returns the same workspace with the rules for the session's current agent.
     pub(crate) fn for_agent(&self, session: &Session) -> Result<Self, SessionError> {
-        let denied = self.limits.as_ref().map_or(Ok(Vec::new()), |limits| limits.denied(session))?;
-        let more: Vec<_> = denied.into_iter().filter(|rule| !self.rules.policy.deny.contains(rule)).collect();
         let mut machine = self.clone();
+        if self.limits.is_none() {
+            return Ok(machine);
+        }
+        let limits = limits_of(session)?;
+        let more: Vec<_> = denied(&limits).filter(|rule| !self.rules.policy.deny.contains(rule)).collect();
         if !more.is_empty() {
             let mut rules = (*self.rules).clone();
             rules.policy.deny.extend(more);
@@ -182,7 +179,6 @@ impl ManagedWorkspace {
         record_found(session, &DriftFound { backend, entries: captured.len() }, captured)
     }
 
-    /// Records the machine's news since the last call.
     pub(crate) fn record_end(&self, session: &Session) -> Result<(), SessionError> {
         let news = self.workspace.news();
         if news.is_empty() {
@@ -194,7 +190,6 @@ impl ManagedWorkspace {
         Ok(())
     }
 
-    /// Records that a call used the machine, with the machine's news.
     pub(crate) fn record_news(&self, news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
         push_news(news, recording)?;
         if self.claim.is_some() {
@@ -204,28 +199,19 @@ impl ManagedWorkspace {
     }
 }
 
-/// Records the differences found on a disk, if any.
 pub(crate) fn record_found(
     session: &Session,
     found: &DriftFound,
-    mut captured: Captured,
+    captured: Captured,
 ) -> Result<Option<Pending>, SessionError> {
     if captured.is_empty() {
         return Ok(None);
     }
     let mut recording = EventBuffer::of_nobody(session);
     recording.push(found)?;
-    for event in &captured.deleted {
-        recording.push(event)?;
-    }
-    for event in &captured.written {
-        recording.push(event)?;
-        // In the commit of its event, so that visible events have their contents.
-        if let Node::File { content: digest, .. } = event.node
-            && let Some(bytes) = captured.contents.remove(&digest)
-        {
-            recording.keep(Content { digest, bytes });
-        }
+    let (changes, contents) = captured.into_changes();
+    for change in changes {
+        recording.push_change(&change, &contents)?;
     }
     recording.submit().map(Some)
 }

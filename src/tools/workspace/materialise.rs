@@ -9,7 +9,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tar::EntryType;
 
-use super::populate::{can_be_written, fill};
+use super::populate::{can_be_written, fill, not_kept};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -21,7 +21,7 @@ use crate::tools::error::WorkspaceError;
 /// Bytes of a link in the header of tar; a longer one has a header of its own.
 const LINK_MAX: usize = 100;
 
-/// What was written.
+/// Summary of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Materialised {
     /// Number of entries, directories included.
@@ -74,9 +74,6 @@ fn clear(state: &State, workspace: &dyn Workspace) {
 }
 
 /// Writes the files of a state into an empty workspace, such as a fresh container's.
-///
-/// # Errors
-/// Errors of the session and the workspace.
 pub fn materialise_into(
     session: &Session,
     state: &State,
@@ -84,8 +81,7 @@ pub fn materialise_into(
 ) -> Result<Materialised, WorkspaceError> {
     let tree = VirtualFileSystem::of(state);
     fill(session, &tree, workspace)?;
-    let left_out: Vec<EntryPath> =
-        tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect();
+    let left_out: Vec<EntryPath> = not_kept(&tree).cloned().collect();
     let bytes = tree.iter().filter(|(_, entry)| can_be_written(entry)).map(|(_, entry)| entry.size()).sum();
     Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
 }

@@ -1,22 +1,26 @@
 //! Plans that turn one state of the files into another, as events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
 
 use super::populate::can_be_written;
+use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
-/// Steps that restore an earlier state of the files.
 #[derive(Debug, Default)]
 pub(in crate::tools) struct ChangePlan {
     pub(crate) steps: Vec<PlannedChange>,
-    /// Differences that the steps remove.
     pub(crate) changes: Vec<Change>,
     /// Entries that can't be restored and stay untouched: contents that were never kept, special files.
     pub(crate) left: Vec<EntryPath>,
 }
+
+pub(crate) type NewContents = BTreeMap<Digest, Bytes>;
 
 #[derive(Debug, Clone)]
 pub(crate) enum PlannedChange {
@@ -25,8 +29,44 @@ pub(crate) enum PlannedChange {
     Delete(DeleteEntry),
 }
 
+impl PlannedChange {
+    pub(crate) fn path(&self) -> &EntryPath {
+        match self {
+            Self::Write(event, _) => &event.path,
+            Self::Delete(event) => &event.path,
+        }
+    }
+
+    pub(crate) fn apply_to(&self, tree: &mut VirtualFileSystem, time: Timestamp) {
+        match self {
+            Self::Write(event, _) => tree.write(event, time),
+            Self::Delete(event) => tree.delete(event),
+        }
+    }
+
+    /// Returns the change of the disk, with contents from `read`.
+    pub(crate) fn file_change<E>(&self, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<FileChange, E> {
+        Ok(match self {
+            Self::Delete(event) => FileChange::Delete { path: event.path.clone() },
+            Self::Write(event, modified) => FileChange::Write {
+                path: event.path.clone(),
+                bytes: content_of(&event.node, read)?,
+                node: event.node.clone(),
+                modified: *modified,
+            },
+        })
+    }
+}
+
+/// Reads a file's contents; other entries have none.
+pub(crate) fn content_of<E>(node: &Node, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<Bytes, E> {
+    match node {
+        Node::File { content, .. } => read(content),
+        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Ok(Bytes::new()),
+    }
+}
+
 impl ChangePlan {
-    /// Plans the steps from `now` to `then`. It costs as much as the difference.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
         let mut plan = Self::default();
         let changes = now.diff(then);
@@ -56,7 +96,6 @@ impl ChangePlan {
         plan
     }
 
-    /// Tells whether the plan restores everything.
     pub(in crate::tools) fn is_whole(&self) -> bool {
         self.left.is_empty()
     }
@@ -66,7 +105,6 @@ impl ChangePlan {
     }
 }
 
-/// Returns the files after the first `count` steps.
 pub(crate) fn after(
     steps: &[PlannedChange],
     now: &VirtualFileSystem,
@@ -75,10 +113,7 @@ pub(crate) fn after(
 ) -> VirtualFileSystem {
     let mut tree = now.clone();
     for step in steps.iter().take(count) {
-        match step {
-            PlannedChange::Write(event, _) => tree.write(event, time),
-            PlannedChange::Delete(event) => tree.delete(event),
-        }
+        step.apply_to(&mut tree, time);
     }
     tree
 }
@@ -99,7 +134,6 @@ fn can_be_taken_away(change: &Change) -> bool {
     }
 }
 
-/// Tells whether an entry that stays is no directory.
 fn stays_no_directory(change: &Change) -> bool {
     match change {
         Change::Removed { before, .. } | Change::Changed { before, .. } => !before.is_directory(),
@@ -107,7 +141,6 @@ fn stays_no_directory(change: &Change) -> bool {
     }
 }
 
-/// Returns all directories above entries that stay.
 fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
     let mut above = BTreeSet::new();
     for change in changes.iter().filter(|change| !can_be_taken_away(change)) {

@@ -8,19 +8,16 @@ use crate::engine::event::{DeleteEntry, Node};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{Entry, VirtualFileSystem};
+use crate::reducers::{Entry, VirtualFileSystem, can_be_made};
 use crate::tools::error::WorkspaceError;
 
 /// Limits of a piece: bytes of files read before they are written, and entries.
 const PIECE_BYTES: u64 = 8 << 20;
 const PIECE_ENTRIES: usize = 512;
-/// Pieces that wait to be written. Memory holds these, one being read and one being written; a larger file is its own
-/// piece.
+/// Pieces that wait to be written, besides one being read and one being written. A larger file is its own piece.
 const PIECES_WAITING: usize = 2;
-/// Number of entries that are not worth a thread.
 const FEW: usize = 32;
 
-/// Writes all files of a session into an empty workspace, except those that were never kept.
 pub(crate) fn fill(
     session: &Session,
     tree: &VirtualFileSystem,
@@ -39,16 +36,16 @@ pub(crate) fn write_all(
         return pieces(session, &entries).try_for_each(|piece| Ok(put(&piece?)?));
     }
     std::thread::scope(|scope| {
-        let (give, take): (Sender<Piece>, Receiver<Piece>) = bounded(PIECES_WAITING);
+        let (give, take): (Sender<LoadedPiece>, Receiver<LoadedPiece>) = bounded(PIECES_WAITING);
         // The receiver may have stopped after an error.
         scope.spawn(move || pieces(session, &entries).try_for_each(|piece| give.send(piece)).is_ok());
         take.into_iter().try_for_each(|piece| Ok(put(&piece?)?))
     })
 }
 
-type Piece = Result<Vec<FileChange>, SessionError>;
+type LoadedPiece = Result<Vec<FileChange>, SessionError>;
 
-fn pieces<'a>(session: &Session, entries: &'a [(&'a EntryPath, &'a Entry)]) -> impl Iterator<Item = Piece> {
+fn pieces<'a>(session: &Session, entries: &'a [(&'a EntryPath, &'a Entry)]) -> impl Iterator<Item = LoadedPiece> {
     let mut left = entries.iter().filter(|(_, entry)| can_be_written(entry)).peekable();
     std::iter::from_fn(move || {
         left.peek()?;
@@ -69,13 +66,18 @@ fn pieces<'a>(session: &Session, entries: &'a [(&'a EntryPath, &'a Entry)]) -> i
 
 /// Tells whether an entry can be restored from the history.
 pub(crate) fn can_be_written(entry: &Entry) -> bool {
-    !matches!(entry.node, Node::File { incomplete: true, .. } | Node::Special { .. })
+    can_be_made(&entry.node)
+}
+
+/// Lists the entries that can't be restored.
+pub(crate) fn not_kept(tree: &VirtualFileSystem) -> impl Iterator<Item = &EntryPath> {
+    tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path)
 }
 
 fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<FileChange, SessionError> {
     let bytes = match &entry.node {
         Node::File { content, .. } => session.content(content)?,
-        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
+        _ => Bytes::new(),
     };
     Ok(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes, modified: Some(entry.updated_at) })
 }
@@ -87,7 +89,7 @@ pub(crate) fn not_filled(
 ) -> Result<Vec<DeleteEntry>, BackendError> {
     let Some(disk) = workspace.capture() else { return Ok(Vec::new()) };
     let mut gone = Vec::new();
-    for (path, _) in tree.iter().filter(|(_, entry)| !can_be_written(entry)) {
+    for path in not_kept(tree) {
         if disk.observe(path)?.is_none() {
             gone.push(DeleteEntry { path: path.clone() });
         }

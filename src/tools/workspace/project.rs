@@ -1,14 +1,11 @@
 //! Transition of a disk between two states with its record: both happen, or neither.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use super::intent::Intent;
-use super::plan::{ChangePlan, PlannedChange, after};
+use super::plan::{ChangePlan, NewContents, PlannedChange, after, content_of};
 use crate::backends::{BackendError, FileChange, Workspace};
 use crate::engine::commit::Commit;
-use crate::engine::event::Node;
 use crate::engine::id::Digest;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -16,9 +13,7 @@ use crate::engine::store::{Committed, StoreError};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::error::WorkspaceError;
 
-/// Bytes of files in memory at once.
 const PIECE_BYTES: u64 = 64 << 20;
-/// Steps written at once.
 const PIECE_STEPS: usize = 4096;
 
 /// Steps to write to a disk and record. The caller holds the workspace lock.
@@ -27,11 +22,8 @@ pub(in crate::tools) struct Landing<'a> {
     pub(in crate::tools) workspace: &'a dyn Workspace,
     pub(in crate::tools) now: &'a VirtualFileSystem,
     pub(in crate::tools) steps: &'a [PlannedChange],
-    /// Contents that the commit brings to the store.
     pub(in crate::tools) fresh: &'a NewContents,
 }
-
-pub(in crate::tools) type NewContents = BTreeMap<Digest, Bytes>;
 
 fn is_unsettled(failure: &WorkspaceError) -> bool {
     matches!(failure, WorkspaceError::Session(SessionError::Store(StoreError::Unsettled(_))))
@@ -81,7 +73,7 @@ impl Landing<'_> {
     fn check(&self) -> Result<(), WorkspaceError> {
         for step in self.steps {
             if let PlannedChange::Write(event, _) = step {
-                content_of(self.session, &event.node, self.fresh)?;
+                content_of(&event.node, |digest| content(self.session, digest, self.fresh))?;
             }
         }
         Ok(())
@@ -108,7 +100,6 @@ impl ChangePlan {
     }
 }
 
-/// Takes the steps piece by piece; counts those that are on the disk.
 fn project(
     session: &Session,
     workspace: &dyn Workspace,
@@ -118,19 +109,10 @@ fn project(
 ) -> Result<(), WorkspaceError> {
     let (mut changes, mut bytes) = (Vec::new(), 0);
     for (at, step) in steps.iter().enumerate() {
-        let change = match step {
-            PlannedChange::Delete(event) => FileChange::Delete { path: event.path.clone() },
-            PlannedChange::Write(event, modified) => {
-                let content = content_of(session, &event.node, fresh)?;
-                bytes += content.len() as u64;
-                FileChange::Write {
-                    path: event.path.clone(),
-                    node: event.node.clone(),
-                    bytes: content,
-                    modified: *modified,
-                }
-            }
-        };
+        let change = step.file_change(|digest| content(session, digest, fresh))?;
+        if let FileChange::Write { bytes: written, .. } = &change {
+            bytes += written.len() as u64;
+        }
         changes.push(change);
         if bytes >= PIECE_BYTES || changes.len() >= PIECE_STEPS || at + 1 == steps.len() {
             workspace.apply(&changes)?;
@@ -141,9 +123,6 @@ fn project(
     Ok(())
 }
 
-fn content_of(session: &Session, node: &Node, fresh: &NewContents) -> Result<Bytes, SessionError> {
-    match node {
-        Node::File { content, .. } => fresh.get(content).cloned().map_or_else(|| session.content(content), Ok),
-        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Ok(Bytes::new()),
-    }
+fn content(session: &Session, digest: &Digest, fresh: &NewContents) -> Result<Bytes, SessionError> {
+    fresh.get(digest).cloned().map_or_else(|| session.content(digest), Ok)
 }

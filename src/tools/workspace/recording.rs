@@ -1,7 +1,8 @@
 //! Events of a call: one commit, or several when a command's changes exceed one.
 
+use super::plan::{NewContents, PlannedChange};
 use crate::engine::commit::{CallLink, Commit, CommitError, Content, MAX_COMMIT_BYTES};
-use crate::engine::event::Event;
+use crate::engine::event::{Event, Node};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -24,7 +25,6 @@ impl EventBuffer {
         Self::new(session, CallLink::Of(call))
     }
 
-    /// Creates a buffer without call and agent.
     pub(crate) fn of_nobody(session: &Session) -> Self {
         Self::new(&session.as_agent(""), CallLink::None).splitting()
     }
@@ -51,7 +51,21 @@ impl EventBuffer {
         }
     }
 
-    /// Appends a commit of the same call.
+    /// Adds a change's event, with its contents in the same commit.
+    pub(crate) fn push_change(&mut self, change: &PlannedChange, fresh: &NewContents) -> Result<(), CommitError> {
+        let event = match change {
+            PlannedChange::Delete(event) => return self.push(event),
+            PlannedChange::Write(event, _) => event,
+        };
+        self.push(event)?;
+        if let Node::File { content: digest, .. } = event.node
+            && let Some(bytes) = fresh.get(&digest)
+        {
+            self.keep(Content { digest, bytes: bytes.clone() });
+        }
+        Ok(())
+    }
+
     pub(crate) fn append(&mut self, other: Commit) -> Result<(), CommitError> {
         if self.may_split && !self.commit.is_empty() && self.commit.encoded_len() + other.encoded_len() > HALF {
             self.split();
@@ -68,7 +82,6 @@ impl EventBuffer {
         self.full.push(std::mem::replace(&mut self.commit, next));
     }
 
-    /// Submits all commits to the store, in order.
     pub(crate) fn submit(self) -> Result<Pending, SessionError> {
         for commit in self.full {
             // Waiting for the last commit waits for all.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
+use super::intent::{Intended, Intent};
 use super::populate::write_all;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::reducers::{Entry, VirtualFileSystem};
+use crate::reducers::{Entry, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
-use crate::tools::rewind::{Intended, Intent};
 
 /// Restores the entries of an interrupted rewind or merge to the recorded state. External changes stay, to be found as
 /// drift.
@@ -25,7 +25,7 @@ pub(crate) fn put_back(
     let RecoveryReport { unwanted, mut directories, missing } = RecoveryReport::find(tree, disk, budget, intent)?;
     let deletes: Vec<FileChange> = unwanted.into_iter().map(|path| FileChange::Delete { path }).collect();
     workspace.apply(&deletes)?;
-    // What is below a directory comes before it; one in which somebody has something stays.
+    // Deepest first; a directory with external entries stays.
     while let Some(path) = directories.pop_last() {
         let below = disk.below(&path)?;
         if below.entries.is_empty() && below.closed.is_empty() {
@@ -42,7 +42,7 @@ pub(crate) fn put_back(
             made.insert(path, entry);
         }
     }
-    // Each whole or not at all: who is killed here, too, leaves nothing that would count as somebody's.
+    // Each entry whole or not at all: killed here, the process leaves nothing that looks external.
     write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.apply(piece))
 }
 
@@ -52,7 +52,7 @@ fn has_room(
     path: &EntryPath,
     made: &BTreeMap<EntryPath, &Entry>,
 ) -> Result<bool, BackendError> {
-    for above in std::iter::successors(path.parent(), EntryPath::parent) {
+    for above in directories_above(path) {
         if let Some(entry) = made.get(&above) {
             return Ok(entry.is_directory());
         }
@@ -65,14 +65,11 @@ fn has_room(
     Ok(true)
 }
 
-/// Traces of an interrupted landing on a disk.
 #[derive(Default)]
 struct RecoveryReport<'a> {
-    /// Entries to remove.
     unwanted: Vec<EntryPath>,
     /// Directories to remove when empty.
     directories: BTreeSet<EntryPath>,
-    /// Entries to restore.
     missing: BTreeMap<EntryPath, &'a Entry>,
 }
 

@@ -37,9 +37,6 @@ pub struct WorkspaceSection {
 
 impl ToolRunner {
     /// Returns the prompt section for the session's workspace, as of now.
-    ///
-    /// # Errors
-    /// Errors of the session.
     pub fn section(&self) -> Result<WorkspaceSection, SessionError> {
         let state = self.session().state()?;
         let tree = VirtualFileSystem::of(&state);

@@ -6,19 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::{TEXT_MAX, check_chars, counted, text_file, utf8};
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
 /// Bytes up to which an edit may make a file grow; one that is larger already may not grow.
 const FILE_MAX: usize = 16 << 20;
 
 /// Replaces a text in a file.
-///
-/// ```
-/// use foldspace::{Tool, tools::EditTool};
-/// assert_eq!(EditTool::NAME, "edit_file");
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EditTool;
 
@@ -34,7 +28,7 @@ pub struct EditParams {
     /// The text to put there.
     #[schemars(length(max = TEXT_MAX))]
     new_string: String,
-    /// Whether to replace every occurrence; otherwise there must be exactly one.
+    /// Replaces every occurrence; otherwise there must be exactly one.
     #[serde(default)]
     replace_all: bool,
 }
@@ -44,7 +38,7 @@ pub struct EditParams {
 pub struct Edited {
     /// The file, links followed.
     file_path: String,
-    /// How many occurrences were replaced.
+    /// Number of replaced occurrences.
     replacements: usize,
     /// Its version now.
     version: u64,
@@ -114,7 +108,6 @@ fn several_matches(path: &EntryPath, count: usize) -> ToolError {
     ))
 }
 
-/// The size after the replacements, before anything of that size is made.
 fn size_after(path: &EntryPath, size: usize, (old, new): (usize, usize), count: usize) -> Result<usize, ToolError> {
     let kept = size - old * count;
     let after = new.checked_mul(count).and_then(|added| added.checked_add(kept)).unwrap_or(usize::MAX);

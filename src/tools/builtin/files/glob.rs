@@ -5,16 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{GLOB_MAX, RESULTS_MAX, STRIDE, counted, glob_set, missing, os_path, root};
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
 /// Finds files by name.
-///
-/// ```
-/// use foldspace::{Tool, tools::GlobTool};
-/// assert_eq!(GlobTool::NAME, "glob");
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GlobTool;
 
@@ -38,7 +32,7 @@ pub struct GlobMatches {
     path: String,
     /// Files and links, from the workspace root, sorted.
     matches: Vec<String>,
-    /// Whether there are more.
+    /// Set when there are more.
     truncated: bool,
 }
 

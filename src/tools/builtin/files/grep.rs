@@ -10,11 +10,9 @@ use crate::reducers::Entry;
 use crate::tools::builtin::line_search::LineSearch;
 use crate::tools::builtin::path_glob::PathGlob;
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
-/// Characters of a line that are given.
 const LINE_MAX: usize = 2_000;
 /// Bytes searched between two looks at the clock.
 const PIECE: usize = 256 << 10;
@@ -22,11 +20,6 @@ const PIECE: usize = 256 << 10;
 const PAUSE: usize = 64;
 
 /// Searches the lines of text files.
-///
-/// ```
-/// use foldspace::{Tool, tools::GrepTool};
-/// assert_eq!(GrepTool::NAME, "grep");
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GrepTool;
 
@@ -50,11 +43,11 @@ pub struct GrepParams {
 pub struct GrepMatches {
     /// The lines, sorted by path and number.
     matches: Vec<GrepMatch>,
-    /// Whether there are more.
+    /// Set when there are more.
     truncated: bool,
-    /// How many files were searched.
+    /// Number of files searched.
     searched: usize,
-    /// How many binary files were not.
+    /// Number of binary files skipped.
     skipped_binary: usize,
 }
 
@@ -122,7 +115,6 @@ impl Tool for GrepTool {
     }
 }
 
-/// A search under way.
 struct GrepSearch {
     lines: LineSearch,
     glob: Option<PathGlob>,
@@ -138,7 +130,6 @@ impl GrepSearch {
         Ok(Self { lines, glob, found: GrepMatches::default() })
     }
 
-    /// Searches an entry if it is a text file that was selected.
     fn look_at(
         &mut self,
         context: &mut ToolContext,
@@ -199,7 +190,6 @@ fn split_after_line(bytes: &[u8], least: usize) -> (&[u8], &[u8]) {
     }
 }
 
-/// Not too much of a line.
 fn cut(line: &str) -> String {
     match line.char_indices().nth(LINE_MAX) {
         None => line.to_owned(),

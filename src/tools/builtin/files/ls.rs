@@ -9,16 +9,10 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
 /// Lists a directory.
-///
-/// ```
-/// use foldspace::{Tool, tools::ListTool};
-/// assert_eq!(ListTool::NAME, "ls");
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListTool;
 
@@ -40,7 +34,7 @@ pub struct ListResult {
     entries: Vec<ListedEntry>,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum EntryKind {
@@ -61,7 +55,7 @@ struct ListedEntry {
     name: String,
     /// Its path from the root.
     path: String,
-    /// What it is.
+    /// Kind of the entry.
     kind: EntryKind,
     /// Bytes of a file; 0 for anything else.
     size: u64,
@@ -73,9 +67,9 @@ struct ListedEntry {
     /// When it was last written, in UTC.
     #[schemars(with = "String")]
     updated_at: Timestamp,
-    /// Whether a file may be executed.
+    /// Set for a file that may be executed.
     executable: bool,
-    /// Where a link points.
+    /// Target of a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }

@@ -1,5 +1,4 @@
-//! The file tools, one file each. They know the files through [`Filesystem`] only, so they are the
-//! same on every backend.
+//! File tools, one file each. They use [`Filesystem`] only, so they are the same on every backend.
 
 mod edit_file;
 mod glob;
@@ -19,7 +18,7 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::filesystem::Filesystem;
-use crate::tools::words;
+use crate::tools::words::counted;
 
 pub use edit_file::EditTool;
 pub use glob::GlobTool;
@@ -29,11 +28,9 @@ pub use read_file::ReadTool;
 pub use rm::RemoveTool;
 pub use write_file::WriteTool;
 
-/// Characters that a text given to a tool may have.
 const TEXT_MAX: usize = 48_000;
 /// Characters that a glob may have.
 const GLOB_MAX: usize = 4_096;
-/// Results that a search gives at most.
 const RESULTS_MAX: usize = 2_000;
 /// Entries looked at between two looks at the clock.
 const STRIDE: usize = 1_024;
@@ -59,7 +56,6 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// Refuses a text of too many characters.
 fn check_chars(what: &str, text: &str) -> Result<(), ToolError> {
     // No text has more characters than bytes, so most need no counting.
     if text.len() <= TEXT_MAX {
@@ -86,7 +82,7 @@ fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes)
     let real = files.resolve(asked)?;
     let shown = asked.rooted();
     match files.tree().get(&real).map(|entry| &entry.node) {
-        // Of one that was not kept nobody knows what it is; reading it says why.
+        // The kind of a file that was not kept is unknown; the error of reading it says why.
         Some(Node::File { text: false, incomplete: false, size, .. }) => Err(not_text(asked, *size)),
         Some(Node::File { .. }) => files.read(&real).map(|bytes| (real, bytes)),
         Some(Node::Special { special }) => Err(ToolError::new(format!("{shown} is a {}", special.name()))),
@@ -112,7 +108,6 @@ fn glob_set(pattern: &str) -> Result<GlobSet, ToolError> {
     GlobSetBuilder::new().add(glob).build().map_err(|e| wrong_glob(pattern, e.kind()))
 }
 
-/// Compiles a glob that chooses files, by their names where it has no slash.
 fn path_glob(pattern: &str) -> Result<PathGlob, ToolError> {
     relative_glob(pattern)?;
     PathGlob::new(pattern).map_err(|e| wrong_glob(pattern, e.kind()))
@@ -138,15 +133,9 @@ fn relative_glob(pattern: &str) -> Result<&str, ToolError> {
     Ok(relative)
 }
 
-/// Path bytes as a glob takes them.
 fn os_path(bytes: &[u8]) -> &std::path::Path {
     use std::os::unix::ffi::OsStrExt;
     std::path::Path::new(std::ffi::OsStr::from_bytes(bytes))
-}
-
-/// `1 file`, `2 files`.
-fn counted(count: usize, what: &str) -> String {
-    words::counted(count as u64, what)
 }
 
 #[cfg(test)]

@@ -5,21 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{counted, text_file, utf8};
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
-/// Lines that one call gives.
 const LINES_MAX: u64 = 2_000;
 /// Bytes that one call gives: what a command wrote may have lines of any length.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Reads lines of a text file.
-///
-/// ```
-/// use foldspace::{Tool, tools::ReadTool};
-/// assert_eq!(ReadTool::NAME, "read_file");
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadTool;
 
@@ -29,10 +22,10 @@ pub struct ReadTool;
 pub struct ReadParams {
     /// The file, from the workspace root.
     file_path: String,
-    /// How many lines to skip.
+    /// Number of lines to skip.
     #[serde(default)]
     offset: u64,
-    /// How many lines to give.
+    /// Number of lines to return.
     #[serde(default = "lines_max")]
     #[schemars(range(min = 1, max = LINES_MAX))]
     limit: u64,
@@ -49,13 +42,13 @@ pub struct ReadLines {
     file_path: String,
     /// The lines exactly as they are in the file.
     content: String,
-    /// How many lines were skipped.
+    /// Number of lines skipped.
     offset: u64,
-    /// How many lines were given.
+    /// Number of lines returned.
     lines: u64,
-    /// How many lines the file has.
+    /// Number of lines in the file.
     total_lines: u64,
-    /// Whether more lines follow.
+    /// Set when more lines follow.
     truncated: bool,
 }
 
@@ -78,7 +71,7 @@ impl Tool for ReadTool {
         let text = utf8(&asked, &bytes)?;
         let total_lines = count_lines(text);
         if offset > 0 && offset >= total_lines {
-            let total = lines_of(total_lines);
+            let total = counted(total_lines, "line");
             return Err(ToolError::new(format!("offset {offset} is past the end: {} has {total}", asked.rooted())));
         }
         let (content, lines) = choose(text, offset, limit);
@@ -112,24 +105,19 @@ impl Tool for ReadTool {
         }
         if output.truncated {
             let (first, last) = (output.offset + 1, output.offset + output.lines);
-            let total = lines_of(output.total_lines);
+            let total = counted(output.total_lines, "line");
             text.push_str(&format!("[lines {first} to {last} of {total}; read on with offset {last}]\n"));
         }
         text
     }
 }
 
-fn lines_of(count: u64) -> String {
-    counted(usize::try_from(count).unwrap_or(usize::MAX), "line")
-}
-
-/// How many lines a text has; the last one need not end.
+/// Counts lines; the last one need not end.
 fn count_lines(text: &str) -> u64 {
     let ends = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
     ends + u64::from(!text.is_empty() && !text.ends_with('\n'))
 }
 
-/// The lines chosen, as one piece of the text, and how many they are.
 fn choose(text: &str, offset: u64, limit: u64) -> (&str, u64) {
     let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
     let start = text.split_inclusive('\n').take(skipped).map(str::len).sum::<usize>();

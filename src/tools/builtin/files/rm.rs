@@ -5,16 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::missing;
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
 /// Removes an entry and everything below it.
-///
-/// ```
-/// use foldspace::{Tool, tools::RemoveTool};
-/// assert_eq!(RemoveTool::NAME, "rm");
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RemoveTool;
 
@@ -26,12 +20,12 @@ pub struct RemoveParams {
     path: String,
 }
 
-/// What was removed.
+/// Removed entry.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Removed {
     /// The entry.
     path: String,
-    /// How many entries are gone, it included.
+    /// Number of removed entries, with those below it.
     removed: usize,
 }
 

@@ -95,7 +95,7 @@ impl ToolWorld {
         outcome.text
     }
 
-    /// What a call says that fails, and leaves the files as they were.
+    /// Returns the error of a call that fails, and leaves the files as they were.
     pub(in crate::tools) fn error(&self, tool: &str, params: Value) -> String {
         let before = self.tree();
         let outcome = self.call(ToolCall::new(tool, params));

@@ -8,16 +8,10 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 use crate::tools::call::context::ToolContext;
-use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::Tool;
+use crate::tools::call::tool::{Effect, Tool};
 
 /// Creates a file.
-///
-/// ```
-/// use foldspace::{Tool, tools::WriteTool};
-/// assert_eq!(WriteTool::NAME, "write_file");
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteTool;
 
