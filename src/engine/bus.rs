@@ -10,14 +10,13 @@ use tokio::sync::Notify;
 
 use super::id::SessionId;
 use super::recorded::Recorded;
+use crate::engine::lock::{lock, read_lock, write_lock};
 
 /// Batches that wait for one subscriber before it has to catch up from the journal.
 const WAITING_MAX: usize = 1024;
 
-/// Bus that announces stored events to subscribers.
-///
-/// Announcing never waits. A subscriber that is behind gets nothing more until it has read from the store what it
-/// missed. So no subscriber misses an event, and none slows the writer.
+/// Bus that announces stored events to subscribers. Announcing never waits. A subscriber that is behind gets nothing
+/// more until it has read from the store what it missed. So no subscriber misses an event, and none slows the writer.
 #[derive(Default)]
 pub struct Bus {
     lines: RwLock<BTreeMap<SessionId, Vec<Weak<QueuedBatch>>>>,
@@ -29,11 +28,10 @@ pub(super) struct QueuedBatch {
     sender: Sender<Arc<[Recorded]>>,
     /// Set when a batch was not sent because the queue was full.
     pub(super) behind: AtomicBool,
-    /// Wakes a subscriber that waits without a thread.
     pub(super) woken: Notify,
 }
 
-/// Set of sessions with new events since the last read; its size does not grow with a slow reader.
+/// Sessions with new events since the last read; its size does not grow with a slow reader.
 #[derive(Default)]
 pub(crate) struct Tap {
     moved: Mutex<BTreeSet<SessionId>>,
@@ -41,9 +39,8 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Takes the sessions that have new events; waits for one at most `patience`.
     pub(crate) fn moved_within(&self, patience: Duration) -> BTreeSet<SessionId> {
-        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let moved = lock(&self.moved);
         let waited = self.changed.wait_timeout_while(moved, patience, |moved| moved.is_empty());
         std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
     }
@@ -52,23 +49,23 @@ impl Tap {
 impl Bus {
     pub(crate) fn tap(&self) -> Arc<Tap> {
         let tap = Arc::<Tap>::default();
-        let mut taps = self.taps.write().unwrap_or_else(PoisonError::into_inner);
+        let mut taps = write_lock(&self.taps);
         taps.retain(|tap| tap.strong_count() > 0);
         taps.push(Arc::downgrade(&tap));
         tap
     }
 
     pub(crate) fn moved(&self, sessions: impl Iterator<Item = SessionId> + Clone) {
-        let taps = self.taps.read().unwrap_or_else(PoisonError::into_inner);
+        let taps = read_lock(&self.taps);
         for tap in taps.iter().filter_map(Weak::upgrade) {
-            tap.moved.lock().unwrap_or_else(PoisonError::into_inner).extend(sessions.clone());
+            lock(&tap.moved).extend(sessions.clone());
             tap.changed.notify_one();
         }
     }
 
     /// Makes the subscribers of a session read the store, because another process has recorded events.
     pub(crate) fn nudge(&self, session: SessionId) {
-        let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
+        let lines = read_lock(&self.lines);
         for line in lines.get(&session).into_iter().flatten().filter_map(Weak::upgrade) {
             line.behind.store(true, Ordering::Release);
             // A full queue wakes its reader as well.
@@ -78,13 +75,12 @@ impl Bus {
     }
 
     pub(crate) fn wanted(&self, session: SessionId) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-            && self.lines.read().unwrap_or_else(PoisonError::into_inner).contains_key(&session)
+        self.count.load(Ordering::Relaxed) > 0 && read_lock(&self.lines).contains_key(&session)
     }
 
     pub(crate) fn publish(&self, session: SessionId, events: Arc<[Recorded]>) {
         let mut gone = false;
-        let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
+        let lines = read_lock(&self.lines);
         for line in lines.get(&session).into_iter().flatten() {
             let Some(line) = line.upgrade() else {
                 gone = true;
@@ -104,14 +100,14 @@ impl Bus {
     pub(super) fn connect(&self, session: SessionId) -> (Receiver<Arc<[Recorded]>>, Arc<QueuedBatch>) {
         let (sender, receiver) = crossbeam_channel::bounded(WAITING_MAX);
         let line = Arc::new(QueuedBatch { sender, behind: AtomicBool::new(false), woken: Notify::new() });
-        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = write_lock(&self.lines);
         lines.entry(session).or_default().push(Arc::downgrade(&line));
         self.count.fetch_add(1, Ordering::Relaxed);
         (receiver, line)
     }
 
     pub(super) fn sweep(&self, session: SessionId) {
-        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = write_lock(&self.lines);
         let Some(of_session) = lines.get_mut(&session) else { return };
         let before = of_session.len();
         of_session.retain(|line| line.strong_count() > 0);

@@ -41,9 +41,8 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Source of times and fresh identities; everything else in the engine is a function of its input.
-///
-/// The time may go back or stand still: the engine never records a time before the session's last one.
+/// Source of times and fresh identities; everything else in the engine is a function of its input. The time may go
+/// back or stand still: the engine never records a time before the session's last one.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the current time.
     fn now(&self) -> Timestamp;

@@ -12,29 +12,26 @@ use super::slice::OnRewind;
 use super::state::State;
 use super::store::EventBatch;
 
-/// A fold in progress: it begins from a state and takes the events that follow it, in order.
+/// Fold in progress: begins with a state and takes the events that follow it, in order.
 ///
-/// Each event is looked at once, by all slices that take its kind. Slices do not see each other, so a fold may be split
-/// by slice over threads: see [`Fold::split`].
+/// All slices that take an event's kind see it at once. Slices do not see each other, so a fold may be split by slice
+/// over threads; see [`Fold::split`].
 pub(crate) struct Fold {
     base: State,
     registry: Arc<Registry>,
-    /// By the slice's place in the registry; none where another half of a split fold has it.
+    /// By index in the registry; none where the other half of a split fold has the slice.
     foldings: Vec<Option<Box<dyn ErasedFolding>>>,
-    /// Whether some slice here takes events of each of [`Common`]; of others, always.
+    /// True for each of [`Common`] that a slice of this fold takes; always true for others.
     takes: [bool; Common::COUNT],
-    /// Positions of events that some slice could not read.
     unreadable: Vec<Seq>,
 }
 
 impl Fold {
-    /// Begins after `state`; about `expected` events will come.
     pub(crate) fn begin(state: &State, expected: usize) -> Self {
         Self::begin_some(state, expected, |_| true)
     }
 
-    /// Two folds over the same events, each with some of the slices: the first slice alone, and the
-    /// others. [`join`](Fold::join) puts them together.
+    /// Begins two folds over the same events, the first slice alone and the others; [`join`](Fold::join) combines them.
     pub(crate) fn split(state: &State, expected: usize) -> (Self, Self) {
         (Self::begin_some(state, expected, |at| at == 0), Self::begin_some(state, expected, |at| at != 0))
     }
@@ -48,12 +45,10 @@ impl Fold {
         Self { base: state.clone(), registry, foldings, takes, unreadable: Vec::new() }
     }
 
-    /// The position of the last event taken.
     pub(crate) fn seq(&self) -> Seq {
         self.base.seq
     }
 
-    /// Takes the events of a batch that come next, up to `until`.
     pub(crate) fn apply_batch(&mut self, batch: &EventBatch, until: Seq) {
         let Some((reached, time)) = batch.reached(until).filter(|(reached, _)| *reached > self.base.seq) else {
             return;
@@ -83,7 +78,6 @@ impl Fold {
         self.base.time = time;
     }
 
-    /// The state after the events so far.
     pub(crate) fn finish(self) -> State {
         let mut state = self.base;
         let slices = state.slices.iter().zip(self.foldings);
@@ -93,7 +87,6 @@ impl Fold {
         state
     }
 
-    /// The state of two halves of a split fold that took the same events.
     pub(crate) fn join(mut self, mut other: Self) -> State {
         let unreadable: BTreeSet<Seq> = self.unreadable.drain(..).chain(other.unreadable.drain(..)).collect();
         let pairs = self.foldings.into_iter().zip(other.foldings);
@@ -102,8 +95,7 @@ impl Fold {
     }
 }
 
-/// Puts a slice back; false when the event can't be read. What this program does not know, and what a rewind keeps, is
-/// passed over.
+/// Restores a slice; false if the event can't be read. Unknown slices, and those that a rewind keeps, are skipped.
 fn restore(registry: &Registry, foldings: &mut [Option<Box<dyn ErasedFolding>>], event: &EventRef<'_>) -> bool {
     let Ok(event) = SliceRestored::decode(event.version, event.payload) else { return false };
     let mut known = registry.slice_types().iter().zip(foldings);

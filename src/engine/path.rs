@@ -43,10 +43,7 @@ impl EntryPath {
         Self(Arc::from(&b""[..]))
     }
 
-    /// Parses a path that an agent may create, with every limit for agents.
-    ///
-    /// # Errors
-    /// [`ValueError`]: the path leaves the workspace, is the root, or is over a limit.
+    /// Parses a path that an agent may create, with every limit for agents. Fails with [`ValueError`].
     pub fn for_creation(text: &str) -> Result<Self, ValueError> {
         let path = Self::lookup(text)?;
         if path.is_root() {
@@ -71,18 +68,13 @@ impl EntryPath {
     }
 
     /// Parses a path for a lookup: any name that a command could have left is accepted. A leading `./`, or `.` alone,
-    /// means the root, as a leading slash does.
-    ///
-    /// # Errors
-    /// [`ValueError`]: the path has a `.` or `..` segment, or a NUL byte.
+    /// means the root, as a leading slash does. Fails with [`ValueError`]: a `.` or `..` segment, or a NUL byte.
     pub fn lookup(text: &str) -> Result<Self, ValueError> {
         Self::normalised(&unescape(from_root(text)), || Cow::Borrowed(text))
     }
 
-    /// Normalises raw bytes, from a directory walk or an archive.
-    ///
-    /// # Errors
-    /// [`ValueError`]: the path has a `.` or `..` segment, or a NUL byte.
+    /// Normalises raw bytes, from a directory walk or an archive. Fails with [`ValueError`]: the path has a `.` or
+    /// `..` segment, or a NUL byte.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ValueError> {
         Self::normalised(bytes, || String::from_utf8_lossy(bytes))
     }
@@ -108,7 +100,6 @@ impl EntryPath {
         Ok(Self(Arc::from(normal)))
     }
 
-    /// Checks that the bytes are a normalised path.
     pub(crate) fn is_normal(bytes: &[u8]) -> bool {
         let mut segment = 0;
         for (at, byte) in bytes.iter().enumerate() {
@@ -148,9 +139,6 @@ impl EntryPath {
     }
 
     /// Returns the path of `name` in this directory.
-    ///
-    /// # Errors
-    /// As [`EntryPath::from_bytes`].
     pub fn join(&self, name: &[u8]) -> Result<Self, ValueError> {
         Self::from_bytes(&[&self.0[..], name].join(&b'/'))
     }
@@ -184,7 +172,6 @@ fn from_root(text: &str) -> &str {
     if text == "." { "" } else { text.strip_prefix("./").unwrap_or(text) }
 }
 
-/// Returns the directory part of normalised path bytes; none for the root.
 pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.is_empty() {
         return None;

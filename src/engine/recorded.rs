@@ -7,9 +7,8 @@ use super::clock::Timestamp;
 use super::event::{ArchivedWriteFileV1, CodecError, Common, Event, FinishedView, finished_view, write_view};
 use super::id::{Seq, SessionId};
 
-/// Event with its session, position, time, call and agent.
-///
-/// By default the event is still encoded; [`typed`](Recorded::typed) decodes it.
+/// Event with its session, position, time, call and agent. By default the event is still encoded;
+/// [`typed`](Recorded::typed) decodes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recorded<E = Payload> {
     /// Session of the event.
@@ -38,10 +37,7 @@ pub struct Payload {
 }
 
 impl Recorded {
-    /// Decodes the event as `E`; none if it is of another kind.
-    ///
-    /// # Errors
-    /// [`CodecError`]: it is of this kind and can't be decoded.
+    /// Decodes the event as `E`; none if it is of another kind. Fails with [`CodecError`].
     pub fn typed<E: Event>(&self) -> Option<Result<Recorded<E>, CodecError>> {
         self.view().typed()
     }
@@ -59,7 +55,7 @@ impl Recorded {
             version: self.event.version,
             payload: &self.event.bytes,
             declared: None,
-            validated: Validated::No,
+            validated: ValidatedPayload::No,
         }
     }
 }
@@ -85,15 +81,13 @@ pub struct EventRef<'a> {
     pub payload: &'a [u8],
     /// Declared references; none if there is no declaration.
     pub(crate) declared: Option<&'a [[u8; 32]]>,
-    /// Kind for folds, which compare no names.
     pub(crate) common: Common,
-    pub(crate) validated: Validated<'a>,
+    pub(crate) validated: ValidatedPayload<'a>,
 }
 
 /// Payload that was validated, so that several slices need not do it again.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Validated<'a> {
-    /// Not validated, of another kind, or invalid.
+pub(crate) enum ValidatedPayload<'a> {
     No,
     Write(&'a ArchivedWriteFileV1),
     Finished(FinishedView<'a>),
@@ -104,24 +98,28 @@ impl<'a> EventRef<'a> {
     #[inline]
     pub(crate) fn validate(&mut self) {
         self.validated = match self.common {
-            Common::WriteFile => write_view(self.version, self.payload).map_or(Validated::No, Validated::Write),
-            Common::CallFinished => {
-                finished_view(self.version, self.payload).map_or(Validated::No, Validated::Finished)
+            Common::WriteFile => {
+                write_view(self.version, self.payload).map_or(ValidatedPayload::No, ValidatedPayload::Write)
             }
-            _ => Validated::No,
+            Common::CallFinished => {
+                finished_view(self.version, self.payload).map_or(ValidatedPayload::No, ValidatedPayload::Finished)
+            }
+            _ => ValidatedPayload::No,
         };
     }
 
-    /// Returns the event as a `WriteFile`, in place.
     #[inline]
     pub(crate) fn written(&self) -> Result<&'a ArchivedWriteFileV1, CodecError> {
-        if let Validated::Write(view) = self.validated { Ok(view) } else { write_view(self.version, self.payload) }
+        if let ValidatedPayload::Write(view) = self.validated {
+            Ok(view)
+        } else {
+            write_view(self.version, self.payload)
+        }
     }
 
-    /// Returns the event as a `CallFinished`, in place.
     #[inline]
     pub(crate) fn finished(&self) -> Result<FinishedView<'a>, CodecError> {
-        if let Validated::Finished(view) = self.validated {
+        if let ValidatedPayload::Finished(view) = self.validated {
             Ok(view)
         } else {
             finished_view(self.version, self.payload)
@@ -130,10 +128,7 @@ impl<'a> EventRef<'a> {
 }
 
 impl EventRef<'_> {
-    /// Decodes the event as `E`; none if it is of another kind.
-    ///
-    /// # Errors
-    /// [`CodecError`]: it is of this kind and can't be decoded.
+    /// Decodes the event as `E`; none if it is of another kind. Fails with [`CodecError`].
     pub fn typed<E: Event>(&self) -> Option<Result<Recorded<E>, CodecError>> {
         (self.kind == E::KIND).then(|| {
             E::decode(self.version, self.payload).map(|event| Recorded {

@@ -27,14 +27,10 @@ where
     }
 }
 
-/// Fold in progress over many events, with a representation that may be faster than the slice's own.
-///
-/// Its result must be the slice that the events give one by one.
+/// Fold in progress over many events, with a representation that may be faster than the slice's own. Its result must
+/// be the slice that the events give one by one.
 pub trait Folding<S>: Send {
-    /// Applies the next event.
-    ///
-    /// # Errors
-    /// [`CodecError`]: the event can't be read; the fold is then unchanged.
+    /// Applies the next event. Fails with [`CodecError`]: the event can't be read; the fold is then unchanged.
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
 
     /// Returns the slice after the events so far.
@@ -50,7 +46,7 @@ pub(crate) trait ErasedFolding: Send {
 
 struct Finishing<S> {
     folding: Box<dyn Folding<S>>,
-    begin: Beginning<S>,
+    known: SliceType<S>,
 }
 
 impl<S: Slice> ErasedFolding for Finishing<S> {
@@ -64,26 +60,12 @@ impl<S: Slice> ErasedFolding for Finishing<S> {
             version if version < S::VERSION => S::decode_older(version, blocks)?,
             _ => return Err(SliceError::new(S::NAME, "a newer program put it back; this one can't read it")),
         };
-        self.folding = self.begin.folding(slice, 0);
+        self.folding = self.known.folding(slice, 0);
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice> {
         Arc::new(self.folding.finish())
-    }
-}
-
-struct Beginning<S> {
-    opener: Option<Opener<S>>,
-    steps: Steps<S>,
-}
-
-impl<S: Slice> Beginning<S> {
-    fn folding(&self, slice: S, expected: usize) -> Box<dyn Folding<S>> {
-        match self.opener {
-            Some(open) => open(slice, expected),
-            None => Box::new(OneByOne { slice, steps: Arc::clone(&self.steps) }),
-        }
     }
 }
 
@@ -93,7 +75,6 @@ pub type Opener<S> = fn(S, usize) -> Box<dyn Folding<S>>;
 type Step<S> = Arc<dyn Fn(&mut S, &EventRef<'_>) -> Result<(), CodecError> + Send + Sync>;
 type Steps<S> = Arc<BTreeMap<&'static str, Step<S>>>;
 
-/// Type of a slice with its reducers.
 pub(crate) struct SliceType<S> {
     opener: Option<Opener<S>>,
     steps: Steps<S>,
@@ -115,9 +96,15 @@ impl<S: Slice> SliceType<S> {
         });
         Arc::make_mut(&mut self.steps).insert(E::KIND, step).is_none()
     }
+
+    fn folding(&self, slice: S, expected: usize) -> Box<dyn Folding<S>> {
+        match self.opener {
+            Some(open) => open(slice, expected),
+            None => Box::new(OneByOne { slice, steps: Arc::clone(&self.steps) }),
+        }
+    }
 }
 
-/// Folding that calls reducers one event at a time.
 struct OneByOne<S> {
     slice: S,
     steps: Steps<S>,
@@ -174,8 +161,8 @@ impl<S: Slice> ErasedSliceType for SliceType<S> {
 
     fn begin(&self, slice: &Arc<dyn ErasedSlice>, expected: usize) -> Box<dyn ErasedFolding> {
         let slice = slice.as_any().downcast_ref::<S>().cloned().unwrap_or_default();
-        let begin = Beginning { opener: self.opener, steps: Arc::clone(&self.steps) };
-        Box::new(Finishing { folding: begin.folding(slice, expected), begin })
+        let known = Self { opener: self.opener, steps: Arc::clone(&self.steps) };
+        Box::new(Finishing { folding: known.folding(slice, expected), known })
     }
 
     fn as_any_mut(&mut self) -> &mut dyn std::any::Any {

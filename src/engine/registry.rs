@@ -36,9 +36,9 @@ use crate::engine::error::ValueError;
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
     slices: Vec<Box<dyn ErasedSliceType>>,
-    /// The slices that take the events of each of [`Common`]; of others, those that take all.
+    /// Indexes of the slices that take the events of each of [`Common`]; for others, those that take all.
     common: [Vec<usize>; Common::COUNT],
-    /// The slices that take the events of another kind, those that take all among them.
+    /// Indexes of the slices that take the events of another kind, those that take all included.
     others: BTreeMap<&'static str, Vec<usize>>,
 }
 
@@ -67,17 +67,11 @@ impl Registry {
     }
 
     /// Applies a function that registers related parts.
-    ///
-    /// # Errors
-    /// [`ValueError`]: the function failed.
     pub fn with(self, add: impl FnOnce(Self) -> Result<Self, ValueError>) -> Result<Self, ValueError> {
         add(self)
     }
 
-    /// Registers an event type, so that it can be shown as JSON.
-    ///
-    /// # Errors
-    /// [`ValueError`]: its kind is taken or not 1 to 100 bytes long.
+    /// Registers an event type, so that it can be shown as JSON. Fails with [`ValueError`].
     pub fn event<E: Event>(mut self) -> Result<Self, ValueError> {
         if E::KIND.is_empty() || E::KIND.len() > super::commit::MAX_KIND_BYTES {
             return Err(ValueError::new(format!("event kind {:?} must have 1 to 100 bytes", E::KIND)));
@@ -92,18 +86,12 @@ impl Registry {
         }
     }
 
-    /// Registers a slice; its reducers follow.
-    ///
-    /// # Errors
-    /// [`ValueError`]: its name is taken.
+    /// Registers a slice; its reducers follow. Fails with [`ValueError`]: its name is taken.
     pub fn slice<S: Slice>(self) -> Result<Self, ValueError> {
         self.add_slice(SliceType::<S>::new(None)).map(|(registry, _)| registry)
     }
 
-    /// Registers a reducer of one event type for a registered slice.
-    ///
-    /// # Errors
-    /// [`ValueError`]: the slice is missing or has a reducer for the event.
+    /// Registers a reducer of one event type for a registered slice. Fails with [`ValueError`].
     pub fn reducer<S: Slice, E: Event>(mut self, reducer: impl Reducer<S, E>) -> Result<Self, ValueError> {
         let missing = || ValueError::new(format!("slice {} must be registered before a reducer for it", S::NAME));
         let at = self.position(TypeId::of::<S>()).ok_or_else(missing)?;
@@ -116,10 +104,8 @@ impl Registry {
         Ok(self)
     }
 
-    /// Registers a slice with its own, faster folding. `kinds` are the events that it takes; none means all.
-    ///
-    /// # Errors
-    /// [`ValueError`]: its name is taken.
+    /// Registers a slice with its own, faster folding. `kinds` are the events that it takes; none means all. Fails
+    /// with [`ValueError`]: its name is taken.
     pub fn folded_slice<S: Slice>(self, kinds: Option<&[&'static str]>, opener: Opener<S>) -> Result<Self, ValueError> {
         let (mut registry, at) = self.add_slice(SliceType::<S>::new(Some(opener)))?;
         match kinds {
@@ -187,12 +173,10 @@ impl Registry {
         self.slices.iter().position(|known| known.as_ref().type_id() == slice)
     }
 
-    /// The places of the slices that take the events of each of [`Common`].
     pub(crate) fn common(&self) -> &[Vec<usize>; Common::COUNT] {
         &self.common
     }
 
-    /// The places of the slices that take an event.
     #[inline]
     pub(crate) fn takers(&self, event: &EventRef<'_>) -> &[usize] {
         let other = if event.common == Common::Other { self.others.get(event.kind) } else { None };

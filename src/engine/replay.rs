@@ -6,7 +6,6 @@ use super::session::Session;
 use super::session::error::SessionError;
 use super::state::State;
 
-/// Maximum events that a jump folds from its current position.
 const NEAR: u64 = 1024;
 
 /// Read-only cursor over a session's history, with the state at its position.
@@ -71,10 +70,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Moves to a position.
-    ///
-    /// # Errors
-    /// [`SessionError::NoPosition`]: the history has no such position. Other errors are the session's.
+    /// Moves to a position. Fails with [`SessionError::NoPosition`]: the history has no such position.
     pub fn jump(&mut self, seq: Seq) -> Result<(), SessionError> {
         if seq > self.head {
             return Err(SessionError::NoPosition { seq, head: self.head });

@@ -36,17 +36,12 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
     const ON_REWIND: OnRewind = OnRewind::Restore;
 
     /// Encodes the slice as blocks. Blocks equal to those of an earlier snapshot take no space, so cut a large slice
-    /// where a small change leaves most blocks equal.
-    ///
-    /// # Errors
-    /// [`SliceError`]: the value has no encoding; snapshots then omit the slice.
+    /// where a small change leaves most blocks equal. Fails with [`SliceError`].
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         Ok(vec![serde_json::to_vec(self).map_err(|e| SliceError::new(Self::NAME, e))?])
     }
 
-    /// Decodes the output of [`encode`](Slice::encode). The bytes come from a disk: never trust them.
-    ///
-    /// # Errors
+    /// Decodes the output of [`encode`](Slice::encode). The bytes come from a disk: never trust them. Fails with
     /// [`SliceError`]: the blocks are no such slice; it is then folded from the events.
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
         let whole = blocks.concat();
@@ -54,10 +49,7 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
     }
 
     /// Decodes a slice of a lower [`VERSION`](Slice::VERSION). Snapshots of other versions are ignored, but a slice
-    /// that a rewind restored is in the history and must stay readable for good.
-    ///
-    /// # Errors
-    /// [`SliceError`], always as provided: the slice is then unchanged, and the event counts as unreadable.
+    /// that a rewind restored is in the history and must stay readable for good. Fails with [`SliceError`].
     fn decode_older(version: u32, _blocks: &[Bytes]) -> Result<Self, SliceError> {
         let what = format!("a rewind put back version {version} of it, which this program can't read");
         Err(SliceError::new(Self::NAME, what))

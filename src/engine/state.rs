@@ -10,9 +10,8 @@ use super::reducer::ErasedSliceType;
 use super::registry::Registry;
 use super::slice::{EncodedSlice, ErasedSlice, OnRewind, Slice, SliceError};
 
-/// All slices of a session after the event at [`seq`](State::seq).
-///
-/// It is immutable; a clone costs nanoseconds for any size.
+/// All slices of a session after the event at [`seq`](State::seq). It is immutable; a clone costs nanoseconds for any
+/// size.
 #[derive(Clone)]
 pub struct State {
     registry: Arc<Registry>,
@@ -24,7 +23,6 @@ pub struct State {
 }
 
 impl State {
-    /// Returns the state before a session's first event.
     pub(crate) fn empty(registry: &Arc<Registry>, session: SessionId) -> Self {
         let slices = registry.slice_types().iter().map(|slice| slice.empty()).collect();
         Self::new(Arc::clone(registry), session, slices)
@@ -66,19 +64,13 @@ impl State {
         self.slices[at].as_any().downcast_ref()
     }
 
-    /// Returns the slice of that name as JSON; none if it is not registered.
-    ///
-    /// # Errors
-    /// [`SliceError`]: the slice has no JSON form.
+    /// Returns the slice of that name as JSON; none if it is not registered. Fails with [`SliceError`].
     pub fn slice_json(&self, name: &str) -> Option<Result<Value, SliceError>> {
         let at = self.registry.slice_types().iter().position(|known| known.name() == name)?;
         Some(self.slices[at].to_json())
     }
 
-    /// Returns every slice's name and digest. Equal states have equal digests.
-    ///
-    /// # Errors
-    /// [`SliceError`]: a slice has no encoding.
+    /// Returns every slice's name and digest. Equal states have equal digests. Fails with [`SliceError`].
     pub fn digests(&self) -> Result<Vec<(&'static str, Digest)>, SliceError> {
         let types = self.registry.slice_types();
         types.iter().zip(self.encode()?).map(|(known, slice)| Ok((known.name(), slice.digest()))).collect()
@@ -91,7 +83,6 @@ impl State {
         encoded.first().map(EncodedSlice::digest)
     }
 
-    /// Encodes every slice for a snapshot, in the registry's order.
     pub(crate) fn encode(&self) -> Result<Vec<EncodedSlice>, SliceError> {
         self.encode_some(|_| true)
     }

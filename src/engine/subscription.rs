@@ -1,4 +1,4 @@
-//! Subscriptions: the events of a session from a position on, caught up from the store and then as they come.
+//! Subscriptions: existing events of a session, then new ones.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -14,12 +14,10 @@ use super::id::{Seq, SessionId};
 use super::recorded::Recorded;
 use super::store::{EventStore, StoreError};
 
-/// Events read from the journal at once while catching up.
 const CATCH_UP: usize = 1024;
-/// How often a subscriber looks again by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Which events a subscriber wants.
+/// Filter of events.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     kinds: Option<Vec<&'static str>>,
@@ -28,31 +26,31 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Every event.
+    /// Accepts every event.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Events of this type only.
+    /// Accepts events of this type only.
     pub fn of<E: Event>() -> Self {
         Self { kinds: Some(vec![E::KIND]), ..Self::default() }
     }
 
-    /// Events of this type too.
+    /// Accepts events of this type, too.
     #[must_use]
     pub fn or<E: Event>(mut self) -> Self {
         self.kinds.get_or_insert_default().push(E::KIND);
         self
     }
 
-    /// Of these, only what this agent did.
+    /// Accepts only this agent's events.
     #[must_use]
     pub fn by_agent(mut self, agent: impl Into<String>) -> Self {
         self.agent = Some(agent.into());
         self
     }
 
-    /// Of these, only what this tool call did.
+    /// Accepts only this call's events.
     #[must_use]
     pub fn of_call(mut self, call: Seq) -> Self {
         self.call = Some(call);
@@ -66,9 +64,8 @@ impl Filter {
     }
 }
 
-/// The events of a session from a position on: first what is there, then what comes.
-///
-/// Every event that the filter wants is given once, in order, however slow the reader is.
+/// Subscription to the events of a session from a position on: existing ones, then new ones. It returns every accepted
+/// event once, in order, however slow the reader is.
 pub struct Subscription {
     store: Arc<dyn EventStore>,
     session: SessionId,
@@ -76,23 +73,19 @@ pub struct Subscription {
     next: Seq,
     ready: VecDeque<Recorded>,
     receiver: Receiver<Arc<[Recorded]>>,
-    /// Given up when this is dropped, so that the bus finds it gone.
+    /// Dropped first, so that the bus finds it gone.
     line: Option<Arc<QueuedBatch>>,
     caught_up: bool,
 }
 
 impl Subscription {
-    /// Subscribes to the events of `session` from position `from` on.
     pub(crate) fn new(store: Arc<dyn EventStore>, session: SessionId, from: Seq, filter: Filter) -> Self {
         let (receiver, line) = store.bus().connect(session);
         let next = from.max(1);
         Self { store, session, filter, next, ready: VecDeque::new(), receiver, line: Some(line), caught_up: false }
     }
 
-    /// The next event, waiting for it at most so long; none when the time is over.
-    ///
-    /// # Errors
-    /// What went wrong while catching up from the store; calling again tries again.
+    /// Returns the next event; none if `timeout` passes. After an error from the store, call it again.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Recorded>, StoreError> {
         let mut left = timeout;
         loop {
@@ -115,8 +108,8 @@ impl Subscription {
         }
     }
 
-    /// The next of those events that were announced or read already. It never looks into the store, so it takes no time;
-    /// [`is_behind`](Subscription::is_behind) tells whether there may be more.
+    /// Returns the next event that was announced or read already. It never reads the store;
+    /// [`is_behind`](Subscription::is_behind) tells if there may be more.
     pub fn next_at_hand(&mut self) -> Option<Recorded> {
         loop {
             while let Some(event) = self.ready.pop_front() {
@@ -131,10 +124,8 @@ impl Subscription {
         }
     }
 
-    /// The next event of type `E`, as [`next_within`](Subscription::next_within); others are skipped.
-    ///
-    /// # Errors
-    /// As there; the inner error says that an event of that type can't be read.
+    /// Returns the next event of type `E` as [`next_within`](Subscription::next_within), skipping others. The inner
+    /// error means that such an event can't be read.
     pub fn next_typed<E: Event>(
         &mut self,
         timeout: Duration,
@@ -147,9 +138,9 @@ impl Subscription {
         Ok(None)
     }
 
-    /// Waits, without a thread, until something was announced since this was last waited for, or that time is over: then
-    /// it [is behind](Subscription::is_behind), because not everything is announced that other processes record.
-    /// [`next_within`](Subscription::next_within) with no time then gives what there is.
+    /// Waits, without a thread, until something is announced. If `timeout` passes, it
+    /// [is behind](Subscription::is_behind), because other processes' events may not be announced.
+    /// [`next_within`](Subscription::next_within) with no time then returns what there is.
     pub async fn announced(&mut self, timeout: Duration) {
         let Some(line) = &self.line else { return };
         if tokio::time::timeout(timeout, line.woken.notified()).await.is_err() {
@@ -157,18 +148,17 @@ impl Subscription {
         }
     }
 
-    /// Whether the next event may have to be read from the store, which may take a while.
+    /// Returns true if the next event may have to be read from the store, which may take a while.
     pub fn is_behind(&self) -> bool {
         let is_known_of = self.line.as_ref().is_some_and(|line| line.behind.load(Ordering::Acquire));
         self.ready.is_empty() && (is_known_of || (self.receiver.is_empty() && !self.caught_up))
     }
 
-    /// The position that it has not looked at yet.
+    /// Returns the position of the next event that it has not looked at.
     pub fn position(&self) -> Seq {
         self.ready.front().map_or(self.next, |event| event.seq)
     }
 
-    /// Reads from the store if there may be something; false when there is nothing.
     fn look(&mut self) -> Result<bool, StoreError> {
         if self.line.as_ref().is_some_and(|line| line.behind.swap(false, Ordering::Acquire)) {
             self.caught_up = false;
@@ -181,7 +171,7 @@ impl Subscription {
         Ok(found)
     }
 
-    /// Takes a batch that follows what is known; one with a gap before it is left to the store.
+    /// Takes a batch that follows the last one; one after a gap is left to the store.
     fn accept(&mut self, batch: &[Recorded]) {
         if batch.first().is_some_and(|first| first.seq > self.next) {
             self.caught_up = false;
@@ -216,14 +206,13 @@ impl Drop for Subscription {
     }
 }
 
-/// A function that is called with events on a thread of its own, until this is dropped.
+/// Function that is called with events on its own thread, until this is dropped.
 pub struct Watcher {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Watcher {
-    /// Calls `watch` with each event. A panic in it ends this watcher and harms nobody else.
     pub(crate) fn spawn(
         mut subscription: Subscription,
         mut watch: impl FnMut(&Recorded) + Send + 'static,
@@ -245,7 +234,7 @@ impl Watcher {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Whether it still watches: false after a panic of its function.
+    /// Returns true while it watches; false after a panic of its function.
     pub fn is_watching(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }

@@ -1,4 +1,4 @@
-//! Verification: fold everything again and compare.
+//! Verification: folds everything again and compares.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::session::snapshot::snapshot_of;
 use super::state::State;
 use super::store::{EventStore, Snapshot, StoreError};
 
-/// What a verification found.
+/// Findings of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// Sessions folded again.
@@ -27,31 +27,28 @@ pub struct VerifyReport {
     pub contents: u64,
     /// Events that the program can't read. They are no differences: another program may know them.
     pub unreadable: u64,
-    /// Events that were lost, and gone on without.
+    /// Events lost in an accepted loss.
     pub lost: u64,
-    /// What is not as it should be, the first first.
+    /// Differences, the first first.
     pub differences: Vec<VerifyDifference>,
 }
 
-/// Something that is not as the events say.
+/// Difference from the events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyDifference {
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// The position.
+    /// Position.
     pub seq: Seq,
-    /// The slice, where it is one.
+    /// Slice, if it is in one.
     pub slice: Option<String>,
-    /// What is wrong.
+    /// Problem.
     pub what: String,
 }
 
 impl Sessions {
-    /// Folds sessions again from their events, and compares with every stored snapshot, with the
-    /// state as it is given out, and every file's contents with its digest.
-    ///
-    /// # Errors
-    /// What keeps it from going on; what it finds is in the report.
+    /// Folds sessions again from their events, and compares them with every stored snapshot and the current state, and
+    /// every file's contents with its digest.
     pub fn verify(&self, session: Option<SessionId>) -> Result<VerifyReport, SessionError> {
         let ids = match session {
             Some(id) => vec![id],
@@ -96,7 +93,6 @@ impl VerifyCheck<'_> {
         self.contents(store.as_ref())
     }
 
-    /// Notes the first slice in which a snapshot is not what the events give.
     fn compare(&mut self, stored: &Snapshot, folded: Option<&Snapshot>, what: &str) {
         let Some(folded) = folded else { return };
         let usable = folded

@@ -179,7 +179,7 @@ mod tests {
     use super::super::BLOCK;
     use super::*;
     use crate::engine::event::Origin;
-    use crate::engine::recorded::Validated;
+    use crate::engine::recorded::ValidatedPayload;
 
     /// Folds an event by an agent, as a journal would give it.
     fn told<E: Event>(slice: Children, seq: Seq, agent: &str, event: &E) -> Children {
@@ -197,7 +197,7 @@ mod tests {
             payload: &payload,
             declared: None,
             common: Common::of(E::KIND.as_bytes()),
-            validated: Validated::No,
+            validated: ValidatedPayload::No,
         };
         fold.apply(&event).unwrap();
         fold.finish()

@@ -23,9 +23,7 @@ pub const MAX_AGENT_BYTES: usize = 200;
 /// Maximum bytes of an event's kind.
 pub const MAX_KIND_BYTES: usize = 100;
 const MAX_EVENT_VERSION: u16 = DECLARES - 1;
-/// Bytes before an event's payload, without its kind.
 const EVENT_HEAD: usize = 1 + 2 + 4;
-/// Typical bytes of an event.
 const EVENT_BYTES: usize = 256;
 /// Flag in the stored version of an event whose references follow its payload.
 const DECLARES: u16 = 1 << 15;
@@ -141,7 +139,6 @@ impl Commit {
         }
     }
 
-    /// Creates a commit of one recorded event.
     pub(crate) fn of_recorded(event: &super::recorded::Recorded) -> Result<Self, CommitError> {
         let call = event.call.map_or(CallLink::None, CallLink::Of);
         let mut commit = Self::new(event.session, event.time).by(&event.agent).of_call(call);
@@ -162,10 +159,6 @@ impl Commit {
         Ok(commit)
     }
 
-    /// Creates a commit of events that are encoded already, one after the other.
-    ///
-    /// # Errors
-    /// [`CommitError`]: over a limit, or the bytes are not such events.
     pub(crate) fn of_parts(
         session: SessionId,
         time: Timestamp,
@@ -191,7 +184,6 @@ impl Commit {
         &self.body
     }
 
-    /// Creates an empty commit with the same session, time, agent and call.
     pub(crate) fn emptied(&self) -> Self {
         let (agent, call) = (self.agent.clone(), self.call);
         Self { agent, call, ..Self::new(self.session, self.time) }
@@ -226,10 +218,7 @@ impl Commit {
         self
     }
 
-    /// Adds an event.
-    ///
-    /// # Errors
-    /// [`CommitError`]: the event can't be encoded, or the commit would be over a limit. The commit is then unchanged.
+    /// Adds an event. Fails with [`CommitError`]. The commit is then unchanged.
     pub fn push<E: Event>(&mut self, event: &E) -> Result<(), CommitError> {
         self.body.reserve(EVENT_BYTES);
         let references = event.references();
@@ -238,14 +227,10 @@ impl Commit {
     }
 
     /// Adds an encoded event that declares no references.
-    ///
-    /// # Errors
-    /// As [`Commit::push`].
     pub fn push_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), CommitError> {
         self.push_stored(kind, version, payload, None)
     }
 
-    /// Adds an event with the references that it was recorded with.
     pub(crate) fn push_event(&mut self, event: &EventRef<'_>) -> Result<(), CommitError> {
         self.push_stored(event.kind, event.version, event.payload, event.declared)
     }
@@ -275,36 +260,25 @@ impl Commit {
         check("an event's version", u64::from(version), u64::from(MAX_EVENT_VERSION))?;
         check("events in a commit", u64::from(self.count) + 1, u64::from(MAX_COMMIT_EVENTS))?;
         let start = self.body.len();
-        let outcome = self.encode_event(kind, version, references, encode);
-        if outcome.is_err() {
-            self.body.truncate(start);
-        } else {
-            self.count += 1;
-        }
-        outcome
-    }
-
-    fn encode_event(
-        &mut self,
-        kind: &str,
-        version: u16,
-        references: Option<&[[u8; 32]]>,
-        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CommitError>,
-    ) -> Result<(), CommitError> {
-        let declares = if references.is_some() { DECLARES } else { 0 };
         self.body.push(u8::try_from(kind.len()).unwrap_or(u8::MAX));
         self.body.extend_from_slice(kind.as_bytes());
-        self.body.extend_from_slice(&(version | declares).to_le_bytes());
-        let length_at = self.body.len();
+        self.body.extend_from_slice(&(version | references.map_or(0, |_| DECLARES)).to_le_bytes());
+        let payload_at = self.body.len() + 4;
         self.body.extend_from_slice(&[0; 4]);
-        encode(&mut self.body)?;
+        let encoded = encode(&mut self.body);
         if let Some(references) = references {
             self.body.extend_from_slice(references.as_flattened());
             self.body.extend_from_slice(&u32::try_from(references.len()).unwrap_or(u32::MAX).to_le_bytes());
         }
-        check("bytes in a commit", self.body.len() as u64, MAX_COMMIT_BYTES as u64)?;
-        let length = u32::try_from(self.body.len() - length_at - 4).unwrap_or(u32::MAX);
-        self.body[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+        let size = self.body.len() as u64;
+        let outcome = encoded.and_then(|()| check("bytes in a commit", size, MAX_COMMIT_BYTES as u64));
+        if outcome.is_err() {
+            self.body.truncate(start);
+            return outcome;
+        }
+        let length = u32::try_from(self.body.len() - payload_at).unwrap_or(u32::MAX);
+        self.body[payload_at - 4..payload_at].copy_from_slice(&length.to_le_bytes());
+        self.count += 1;
         Ok(())
     }
 
@@ -314,19 +288,15 @@ impl Commit {
         self.contents.push(content);
     }
 
-    /// Adds a content that is too large to be in memory.
     pub(crate) fn keep_list(&mut self, list: ChunkList) {
         self.lists.push(list);
     }
 
-    /// Checks that the commit has contents and no events.
     pub(crate) fn keeps_only(&self) -> bool {
         self.count == 0 && !(self.contents.is_empty() && self.lists.is_empty())
     }
 
-    /// Adds the events and contents of another commit; agent and time are unchanged.
-    ///
-    /// # Errors
+    /// Adds the events and contents of another commit; agent and time are unchanged. Fails with
     /// [`CommitError::TooLarge`]; the commit is then unchanged.
     pub fn append(&mut self, other: Self) -> Result<(), CommitError> {
         let (bytes, count) = (self.body.len() + other.body.len(), u64::from(self.count) + u64::from(other.count));
@@ -354,7 +324,6 @@ impl Commit {
         if self.is_empty() && !self.keeps_only() { Err(CommitError::Empty) } else { Ok(()) }
     }
 
-    /// Appends the stored form to `out`, for events that begin at `first`.
     pub(crate) fn encode(&self, first: Seq, time: Timestamp, out: &mut Vec<u8>) {
         self.view(first, time).encode(out);
     }

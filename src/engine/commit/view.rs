@@ -2,9 +2,8 @@ use super::DECLARES;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, Seq, SessionId};
-use crate::engine::recorded::{EventRef, Validated};
+use crate::engine::recorded::{EventRef, ValidatedPayload};
 
-/// Stored commit, read in place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommitView<'a> {
     pub(crate) session: SessionId,
@@ -17,7 +16,6 @@ pub(crate) struct CommitView<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// Bytes that are not a stored commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a commit: its bytes end early or make no sense")]
 pub(crate) struct NotACommit;
@@ -52,7 +50,6 @@ impl<'a> CommitView<'a> {
         Self::AGENT + self.agent.len() + self.body.len()
     }
 
-    /// Parses the head of a commit.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, NotACommit> {
         Self::parse_by(bytes, "")
     }
@@ -126,7 +123,7 @@ impl<'a> CommitView<'a> {
             payload,
             declared,
             common,
-            validated: Validated::No,
+            validated: ValidatedPayload::No,
         })
     }
 }
@@ -140,7 +137,6 @@ pub(crate) struct StoredEvent<'a> {
 }
 
 impl<'a> StoredEvent<'a> {
-    /// Takes the next event off `rest`.
     #[inline]
     pub(crate) fn take(rest: &mut &'a [u8]) -> Result<Self, NotACommit> {
         let [kind_len] = take_array(rest)?;

@@ -71,7 +71,6 @@ impl From<ErrorKind> for CallReason {
 }
 
 impl CallFinished {
-    /// Returns the outcome of a call that did not succeed.
     pub(crate) fn without_success(status: CallStatus, reason: CallReason, message: String, micros: u64) -> Self {
         Self { status, result: Value::Null, message, micros, reason: Some(reason) }
     }
@@ -121,14 +120,14 @@ impl CallStatus {
 /// Key under which the reason is stored in place of a result.
 const REASON: &str = "$reason";
 
-/// `CallStarted`, version 1, as stored in a journal. Frozen.
+/// Frozen: stored in journals.
 #[derive(Archive, Archivable)]
 struct CallStartedV1 {
     tool: String,
     params: String,
 }
 
-/// `CallFinished`, version 1, as stored in a journal. Frozen.
+/// Frozen: stored in journals.
 #[derive(Archive, Archivable)]
 struct CallFinishedV1 {
     status: u8,
@@ -154,18 +153,13 @@ impl Event for CallStarted {
 }
 
 fn started(version: u16, bytes: &[u8]) -> Result<&ArchivedCallStartedV1, CodecError> {
-    match version {
-        1 => validated::<CallStartedV1>(CallStarted::KIND, version, bytes),
-        _ => Err(CodecError::newer(CallStarted::KIND, version)),
-    }
+    validated::<CallStartedV1>(CallStarted::KIND, version, bytes)
 }
 
-/// Returns the tool's name, in place.
 pub(crate) fn started_tool(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     started(version, bytes).map(|frozen| frozen.tool.as_str())
 }
 
-/// Returns the parameters as JSON, in place.
 pub(crate) fn started_params(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     started(version, bytes).map(|frozen| frozen.params.as_str())
 }
@@ -174,7 +168,6 @@ fn json(kind: &str, version: u16, text: &str) -> Result<Value, CodecError> {
     serde_json::from_str(text).map_err(|e| CodecError::new(kind, version, e))
 }
 
-/// Parts of an outcome that folds need, in place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FinishedView<'a> {
     pub(crate) status: CallStatus,
@@ -193,16 +186,12 @@ pub(crate) fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'
     Ok(FinishedView { status, message: &frozen.message, micros: frozen.micros.to_native() })
 }
 
-/// Returns the result as JSON, in place.
 pub(crate) fn finished_result(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     finished(version, bytes).map(|frozen| frozen.result.as_str())
 }
 
 fn finished(version: u16, bytes: &[u8]) -> Result<&ArchivedCallFinishedV1, CodecError> {
-    match version {
-        1 => validated::<CallFinishedV1>(CallFinished::KIND, version, bytes),
-        _ => Err(CodecError::newer(CallFinished::KIND, version)),
-    }
+    validated::<CallFinishedV1>(CallFinished::KIND, version, bytes)
 }
 
 impl Event for CallFinished {

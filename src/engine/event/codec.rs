@@ -19,12 +19,15 @@ where
     Ok(())
 }
 
-/// Validates bytes from a disk and returns the archive in place.
+/// Validates bytes from a disk, of the first version, and returns the archive in place.
 pub(crate) fn validated<'a, T>(kind: &str, version: u16, bytes: &'a [u8]) -> Result<&'a T::Archived, CodecError>
 where
     T: Archive,
     T::Archived: Portable + for<'b> CheckBytes<LowValidator<'b, Failure>>,
 {
+    if version != 1 {
+        return Err(CodecError::newer(kind, version));
+    }
     rkyv::api::low::access::<T::Archived, Failure>(bytes)
         .map_err(|_| CodecError::new(kind, version, "the payload is damaged"))
 }

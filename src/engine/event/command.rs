@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Event;
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
@@ -36,10 +35,6 @@ pub struct CommandResult {
     pub stderr: RecordedOutput,
 }
 
-impl Event for CommandResult {
-    const KIND: &'static str = "CommandResult";
-}
-
 /// Command in one of the forms in which it can be run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -68,7 +63,6 @@ impl CommandLine {
     }
 }
 
-/// Formats the command as a user would type it.
 impl std::fmt::Display for CommandLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -85,7 +79,6 @@ impl std::fmt::Display for CommandLine {
     }
 }
 
-/// Quotes a word for a shell.
 fn quoted(word: &str) -> std::borrow::Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -128,10 +121,6 @@ pub struct EvalResult {
     pub stderr: RecordedOutput,
 }
 
-impl Event for EvalResult {
-    const KIND: &'static str = "EvalResult";
-}
-
 /// Event of a policy's decision about a command, before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandDecided {
@@ -153,10 +142,6 @@ pub struct CommandDecided {
     /// Reason for the decision.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-}
-
-impl Event for CommandDecided {
-    const KIND: &'static str = "CommandDecided";
 }
 
 /// Decision about a command.
@@ -190,8 +175,4 @@ pub enum DecidedBy {
 pub struct SessionAllow {
     /// Programs, as the policy's allow list names them.
     pub programs: Vec<String>,
-}
-
-impl Event for SessionAllow {
-    const KIND: &'static str = "SessionAllow";
 }

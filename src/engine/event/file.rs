@@ -8,9 +8,8 @@ use super::{CodecError, Event};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
-/// Event of an entry that was created or given new contents, attributes or kind.
-///
-/// It creates missing parent directories. It replaces the entry at the path, even a directory with everything below it.
+/// Event of an entry that was created or given new contents, attributes or kind. It creates missing parent
+/// directories. It replaces the entry at the path, even a directory with everything below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteFile {
     /// Path of the entry.
@@ -27,12 +26,15 @@ pub struct WriteFile {
 #[serde(rename_all = "lowercase")]
 pub enum WriteMode {
     /// Nothing was at the path before.
-    Create,
+    Create = 0,
     /// The entry at the path was replaced.
-    Overwrite,
+    Overwrite = 1,
     /// The contents were extended; the digest is that of the whole.
-    Append,
+    Append = 2,
 }
+
+/// Modes by their code in a journal.
+const MODES: [WriteMode; 3] = [WriteMode::Create, WriteMode::Overwrite, WriteMode::Append];
 
 /// Entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,10 +88,7 @@ impl Node {
         let (content, size) = (Digest::of(bytes), bytes.len() as u64);
         Self::File { content, size, executable, text: is_text(bytes), incomplete: false }
     }
-}
 
-/// Codes of nodes in a journal and in a snapshot.
-impl Node {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::File { executable: false, incomplete: false, .. } => node_code::FILE,
@@ -167,7 +166,7 @@ pub struct DeleteEntry {
     pub path: EntryPath,
 }
 
-/// `WriteFile`, version 1, as stored in a journal. Frozen.
+/// Frozen: stored in journals.
 #[derive(Archive, Archivable)]
 #[rkyv(derive(Debug))]
 pub(crate) struct WriteFileV1 {
@@ -180,21 +179,19 @@ pub(crate) struct WriteFileV1 {
     target: Vec<u8>,
 }
 
-/// `DeleteEntry`, version 1, as stored in a journal. Frozen.
+/// Frozen: stored in journals.
 #[derive(Archive, Archivable)]
 struct DeleteEntryV1 {
     path: Vec<u8>,
 }
 
-/// Codes of [`Node`] in a journal.
+/// Codes of [`Node`] in journals and snapshots.
 pub(crate) mod node_code {
     pub(crate) const FILE: u8 = 0;
     pub(crate) const EXECUTABLE: u8 = 1;
     pub(crate) const SYMLINK: u8 = 2;
     pub(crate) const DIRECTORY: u8 = 3;
-    /// Regular file whose contents were not kept.
     pub(crate) const INCOMPLETE: u8 = 4;
-    /// Executable file whose contents were not kept.
     pub(crate) const INCOMPLETE_EXECUTABLE: u8 = 5;
     pub(crate) const FIFO: u8 = 6;
     pub(crate) const SOCKET: u8 = 7;
@@ -211,11 +208,7 @@ impl Event for WriteFile {
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let mut frozen = WriteFileV1 {
             path: self.path.as_bytes().to_vec(),
-            mode: match self.mode {
-                WriteMode::Create => 0,
-                WriteMode::Overwrite => 1,
-                WriteMode::Append => 2,
-            },
+            mode: self.mode as u8,
             node: self.node.code(),
             text: false,
             content: [0; 32],
@@ -239,12 +232,7 @@ impl Event for WriteFile {
         let wrong = |what: &str| CodecError::new(Self::KIND, version, what);
         Ok(Self {
             path: path_of(Self::KIND, version, &frozen.path)?,
-            mode: match frozen.mode {
-                0 => WriteMode::Create,
-                1 => WriteMode::Overwrite,
-                2 => WriteMode::Append,
-                _ => return Err(wrong("unknown write mode")),
-            },
+            mode: *MODES.get(usize::from(frozen.mode)).ok_or_else(|| wrong("unknown write mode"))?,
             node: frozen.node().ok_or_else(|| wrong("unknown kind of entry"))?,
         })
     }
@@ -256,17 +244,14 @@ impl ArchivedWriteFileV1 {
         &self.path
     }
 
-    /// Returns the code of the entry; see [`node_code`].
     pub(crate) fn code(&self) -> u8 {
         self.node
     }
 
-    /// Returns the size of the file's contents; 0 for anything else.
     pub(crate) fn size(&self) -> u64 {
         self.size.to_native()
     }
 
-    /// Returns the entry; none if its code is unknown.
     pub(crate) fn node(&self) -> Option<Node> {
         Some(match self.node {
             code if node_code::is_file(code) => {
@@ -279,25 +264,13 @@ impl ArchivedWriteFileV1 {
 }
 
 /// Reads a [`WriteFile`] in place, for folds over millions of events.
-///
-/// # Errors
-/// [`CodecError`]: the bytes are no such event.
 pub(crate) fn write_view(version: u16, bytes: &[u8]) -> Result<&ArchivedWriteFileV1, CodecError> {
-    match version {
-        1 => validated::<WriteFileV1>(WriteFile::KIND, version, bytes),
-        _ => Err(CodecError::newer(WriteFile::KIND, version)),
-    }
+    validated::<WriteFileV1>(WriteFile::KIND, version, bytes)
 }
 
-/// Returns the path of a [`DeleteEntry`], in place and not yet checked to be normal.
-///
-/// # Errors
-/// [`CodecError`]: the bytes are no such event.
+/// Returns the path of a [`DeleteEntry`], in place and not yet checked to be normal. Fails with [`CodecError`].
 pub(crate) fn delete_path(version: u16, bytes: &[u8]) -> Result<&[u8], CodecError> {
-    match version {
-        1 => Ok(&validated::<DeleteEntryV1>(DeleteEntry::KIND, version, bytes)?.path),
-        _ => Err(CodecError::newer(DeleteEntry::KIND, version)),
-    }
+    Ok(&validated::<DeleteEntryV1>(DeleteEntry::KIND, version, bytes)?.path)
 }
 
 fn path_of(kind: &str, version: u16, bytes: &[u8]) -> Result<EntryPath, CodecError> {

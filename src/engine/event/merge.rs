@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Node};
+use super::Node;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 
@@ -24,10 +24,6 @@ pub struct ChildMerged {
     /// Conflicts, each with the chosen side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<MergeConflict>,
-}
-
-impl Event for ChildMerged {
-    const KIND: &'static str = "ChildMerged";
 }
 
 /// Entry that a merge wrote or removed.
@@ -56,10 +52,6 @@ pub struct MergeConflicted {
     pub child_at: Seq,
     /// Conflicts, those with a chosen side included.
     pub conflicts: Vec<MergeConflict>,
-}
-
-impl Event for MergeConflicted {
-    const KIND: &'static str = "MergeConflicted";
 }
 
 /// Change that both sides made, each in its own way. The store has the contents of all three versions.

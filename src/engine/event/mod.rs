@@ -41,7 +41,6 @@ pub(crate) enum Common {
 }
 
 impl Common {
-    /// Number of variants.
     pub(crate) const COUNT: usize = 5;
 
     #[inline]
@@ -55,7 +54,6 @@ impl Common {
         }
     }
 
-    /// Returns its kind; none for [`Common::Other`].
     #[inline]
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
@@ -92,10 +90,7 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
     /// Version that [`encode`](Event::encode) writes; at most 32,767.
     const VERSION: u16 = 1;
 
-    /// Appends the encoded event to `out`.
-    ///
-    /// # Errors
-    /// [`CodecError`]: the value has no encoding; nothing may then be recorded.
+    /// Appends the encoded event to `out`. Fails with [`CodecError`].
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         serde_json::to_writer(out, self).map_err(|e| CodecError::new(Self::KIND, Self::VERSION, e))
     }
@@ -110,9 +105,7 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
         None
     }
 
-    /// Reads an event of any version ever written. The bytes come from a disk: never trust them.
-    ///
-    /// # Errors
+    /// Reads an event of any version ever written. The bytes come from a disk: never trust them. Fails with
     /// [`CodecError`]: the version is unknown, or the bytes are no such event.
     fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
         if version > Self::VERSION {
@@ -120,6 +113,18 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
         }
         serde_json::from_slice(bytes).map_err(|e| CodecError::new(Self::KIND, version, e))
     }
+}
+
+macro_rules! events_in_json {
+    ($($name:ident),* $(,)?) => {
+        $(impl Event for $name {
+            const KIND: &'static str = stringify!($name);
+        })*
+    };
+}
+
+events_in_json! {
+    ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EvalResult, EventsLost, MergeConflicted, MountHydrated, SessionAllow, SessionRewound, SessionStarted, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

@@ -27,10 +27,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Event for SessionRewound {
-    const KIND: &'static str = "SessionRewound";
-}
-
 /// Event of a slice that is restored to an earlier position. Every slice that a rewind restores is folded so, whatever
 /// else its reducers take. A program that does not know the slice ignores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +40,7 @@ pub struct SliceRestored {
     pub blocks: Vec<Bytes>,
 }
 
-/// `SliceRestored`, version 1, as stored in a journal. Frozen.
+/// Frozen: stored in journals.
 #[derive(Archive, Archivable)]
 struct SliceRestoredV1 {
     slice: String,
@@ -62,9 +58,6 @@ impl Event for SliceRestored {
     }
 
     fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
-        if version != 1 {
-            return Err(CodecError::newer(Self::KIND, version));
-        }
         let frozen = validated::<SliceRestoredV1>(Self::KIND, version, bytes)?;
         Ok(Self {
             slice: frozen.slice.as_str().to_owned(),

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Event;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 
@@ -27,10 +26,6 @@ pub struct SessionStarted {
     /// Limits of a child.
     #[serde(default, skip_serializing_if = "ChildLimits::is_unlimited")]
     pub limits: ChildLimits,
-}
-
-impl Event for SessionStarted {
-    const KIND: &'static str = "SessionStarted";
 }
 
 impl SessionStarted {
@@ -146,10 +141,6 @@ pub struct ChildStarted {
     pub limits: ChildLimits,
 }
 
-impl Event for ChildStarted {
-    const KIND: &'static str = "ChildStarted";
-}
-
 /// Event of acknowledged events that were lost before this one: the journal's end was gone, and a user continued
 /// without it. Later events have their positions, this one the first of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,10 +151,6 @@ pub struct EventsLost {
     pub last: Seq,
     /// Segment in which the journal ended.
     pub segment: u32,
-}
-
-impl Event for EventsLost {
-    const KIND: &'static str = "EventsLost";
 }
 
 /// Event of a host directory that was copied into the workspace; its files' events are in the same commit.
@@ -200,8 +187,4 @@ pub struct MountPreview {
     pub entries: Vec<String>,
     /// Number of further entries.
     pub more: u64,
-}
-
-impl Event for MountHydrated {
-    const KIND: &'static str = "MountHydrated";
 }

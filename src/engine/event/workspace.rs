@@ -2,17 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Event;
-
 /// Event of a call that used the workspace's machine, which is therefore not idle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceTouched {
     /// Backend of the workspace.
     pub backend: String,
-}
-
-impl Event for WorkspaceTouched {
-    const KIND: &'static str = "WorkspaceTouched";
 }
 
 /// Event of drift: files on the disk differ from the events, because they were changed outside of any call. The
@@ -23,10 +17,6 @@ pub struct DriftFound {
     pub backend: String,
     /// Number of entries that differ.
     pub entries: u64,
-}
-
-impl Event for DriftFound {
-    const KIND: &'static str = "DriftFound";
 }
 
 /// Event of a container that runs for the session, created or restarted.
@@ -56,10 +46,6 @@ pub struct ContainerStarted {
     pub without_runner: String,
 }
 
-impl Event for ContainerStarted {
-    const KIND: &'static str = "ContainerStarted";
-}
-
 /// Event of the session's container that was stopped or found gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStopped {
@@ -67,8 +53,4 @@ pub struct ContainerStopped {
     pub name: String,
     /// Reason: `asked`, `idle`, `vanished`, `closed`.
     pub reason: String,
-}
-
-impl Event for ContainerStopped {
-    const KIND: &'static str = "ContainerStopped";
 }

@@ -13,7 +13,7 @@ use crate::engine::history::error::{BLAME_BYTES_MAX, HistoryError};
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
+use crate::engine::session::error::{SessionError, SessionResult};
 
 /// Lines of a file, each with the change that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +43,7 @@ pub struct BlameLine {
 /// It goes forward through the versions of the file, also through moves, and compares each with the next. Two versions
 /// are in memory at a time. A rewind writes no lines; they keep their changes. Nor does a merge: the parent's lines
 /// keep their changes, and others have those of the child's history. If the child was removed, the merge is named.
-///
-/// # Errors
-/// [`HistoryError`]: there is no text file, or the session failed.
+/// Fails with [`HistoryError`]: there is no text file, or the session failed.
 pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, HistoryError> {
     let file = BlamedFile::read(session, path, at)?;
     let mut search = BlameSearch {
@@ -71,14 +69,13 @@ pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, Hist
 /// Owners of lines, also in the histories of merged children.
 struct BlameSearch {
     kin: SessionLineage,
-    /// Indexes of known changes.
     known: BTreeMap<(SessionId, Seq, EntryPath), usize>,
     changes: Vec<SessionChange>,
     coarse: bool,
 }
 
 impl BlameSearch {
-    fn add(&mut self, session: &Session, change: &PathChange) -> Result<usize, SessionError> {
+    fn add(&mut self, session: &Session, change: &PathChange) -> SessionResult<usize> {
         let change = self.kin.owned(session, change.clone())?;
         let key = (change.session, change.change.seq, change.change.path.clone());
         let number = *self.known.entry(key).or_insert(self.changes.len());
@@ -88,7 +85,6 @@ impl BlameSearch {
         Ok(number)
     }
 
-    /// Returns the changes that wrote those lines of a file.
     fn whose(
         &mut self,
         session: &Session,
@@ -158,13 +154,12 @@ impl BlameSearch {
 }
 
 /// Checks for entries below a path: events of files show their directory.
-fn has_entries(session: &Session, path: &EntryPath, at: Seq) -> Result<bool, SessionError> {
+fn has_entries(session: &Session, path: &EntryPath, at: Seq) -> SessionResult<bool> {
     let last: BTreeMap<EntryPath, bool> =
         path_history(session, path, at)?.into_iter().map(|change| (change.path, change.after.is_some())).collect();
     Ok(last.into_values().any(|is_there| is_there))
 }
 
-/// Checks that an entry has lines.
 fn check(path: &EntryPath, node: &Node) -> Result<(), HistoryError> {
     let path = path.clone();
     match node {
@@ -178,7 +173,6 @@ fn check(path: &EntryPath, node: &Node) -> Result<(), HistoryError> {
     }
 }
 
-/// File at the end of its versions.
 #[derive(Default)]
 struct BlamedFile {
     changes: Vec<PathChange>,

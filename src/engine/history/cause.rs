@@ -70,7 +70,6 @@ impl Cause {
     }
 }
 
-/// Known cause of changes that were recorded together.
 #[derive(Clone)]
 pub(super) struct Why {
     cause: Cause,
@@ -105,7 +104,6 @@ impl Why {
         }
     }
 
-    /// Returns the cause of the change of the entry that an event names.
     pub(super) fn cause(&self, named: &EntryPath) -> Cause {
         let mut cause = self.cause.clone();
         if let (Cause::Merge { from, .. }, Some(merged)) = (&mut cause, &self.merged) {
@@ -115,7 +113,6 @@ impl Why {
     }
 }
 
-/// Determines the cause of events, which must come in order.
 #[derive(Default)]
 pub(super) struct Causes {
     tools: BTreeMap<Seq, Arc<str>>,
@@ -131,9 +128,7 @@ struct EventRow {
     told: Option<Why>,
 }
 
-/// Cause of an event, as far as it is known.
 pub(super) struct KnownCause {
-    /// Number of the run, the same for events that were recorded together.
     pub(super) run: u64,
     /// Cause so far. A later event of the run may still state it.
     pub(super) why: Why,

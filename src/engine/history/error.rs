@@ -40,7 +40,7 @@ pub enum HistoryError {
         path: EntryPath,
     },
     /// The file is over the limit.
-    #[error("{} has {size} bytes; lines of files of at most {BLAME_BYTES_MAX} can be asked about", path.rooted())]
+    #[error("{} has {size} bytes; blame reads at most {BLAME_BYTES_MAX}", path.rooted())]
     TooLarge {
         /// Path of the file.
         path: EntryPath,

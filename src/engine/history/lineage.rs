@@ -10,7 +10,7 @@ use super::path::PathChange;
 use crate::engine::event::{Event, SessionStarted};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
+use crate::engine::session::error::{SessionError, SessionResult};
 use crate::engine::store::StoreError;
 
 /// Maximum depth of merges that are followed. An imported history may be circular.
@@ -31,14 +31,12 @@ pub struct SessionChange {
     pub child_removed: bool,
 }
 
-/// Sessions that the history of one leads into.
 pub(super) struct SessionLineage {
     asked: Session,
     open: BTreeMap<SessionId, Option<Session>>,
     pasts: BTreeMap<SessionId, Vec<LineagePart>>,
 }
 
-/// Part of a history that one session recorded.
 #[derive(Clone)]
 struct LineagePart {
     from: Seq,
@@ -51,8 +49,7 @@ impl SessionLineage {
         Self { asked: asked.clone(), open: BTreeMap::new(), pasts: BTreeMap::new() }
     }
 
-    /// Returns a session; none if it does not exist any more.
-    pub(super) fn find(&mut self, id: SessionId) -> Result<Option<Session>, SessionError> {
+    pub(super) fn find(&mut self, id: SessionId) -> SessionResult<Option<Session>> {
         if let Some(known) = self.open.get(&id) {
             return Ok(known.clone());
         }
@@ -66,7 +63,7 @@ impl SessionLineage {
     }
 
     /// Returns a change with its owner. Changes that are also in the requested session's history belong to that one.
-    pub(super) fn owned(&mut self, session: &Session, change: PathChange) -> Result<SessionChange, SessionError> {
+    pub(super) fn owned(&mut self, session: &Session, change: PathChange) -> SessionResult<SessionChange> {
         let asked = self.asked.clone();
         let own = |change| SessionChange {
             session: asked.id(),
@@ -85,7 +82,7 @@ impl SessionLineage {
         }
     }
 
-    fn part(&mut self, session: &Session, seq: Seq) -> Result<Option<LineagePart>, SessionError> {
+    fn part(&mut self, session: &Session, seq: Seq) -> SessionResult<Option<LineagePart>> {
         let parts = match self.pasts.get(&session.id()) {
             Some(parts) => parts,
             None => self.pasts.entry(session.id()).or_insert(parts(session)?),
@@ -95,7 +92,7 @@ impl SessionLineage {
 }
 
 /// Reads the parts of a history: each begins with a session's first event, which names the owner of the part before it.
-fn parts(session: &Session) -> Result<Vec<LineagePart>, SessionError> {
+fn parts(session: &Session) -> SessionResult<Vec<LineagePart>> {
     let mut parts = vec![LineagePart { from: 0, session: session.id(), name: Arc::from(session.name()) }];
     // No other session begins after its own first event.
     let own = session.origin().map_or(1, |origin| origin.at.saturating_add(1));

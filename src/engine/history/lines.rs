@@ -7,10 +7,8 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 /// Maximum lines of both texts that are compared one by one: the work may grow with their square.
 const COMPARED_MAX: usize = 30_000;
 
-/// Returns for each line of `new` its index in `old`, if it has one.
-///
-/// The result depends on the texts alone, not on the speed of the machine. If too much differs, some old lines count as
-/// new, and the second value is true.
+/// Returns for each line of `new` its index in `old`, if it has one. The result depends on the texts alone, not on the
+/// speed of the machine. If too much differs, some old lines count as new, and the second value is true.
 pub(super) fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>>, bool) {
     let mut from = vec![None; new.len()];
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
@@ -46,7 +44,6 @@ pub(super) fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>
     (from, false)
 }
 
-/// Splits a text into lines, each with its end.
 pub(super) fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }

@@ -8,18 +8,11 @@ use super::path::{PathChange, path_history};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
+use crate::engine::session::error::SessionResult;
 
 /// Returns the [history](path_history) of a path. Before each merge it has the child's changes of the merged entries,
 /// those of its own children included.
-///
-/// # Errors
-/// As [`path_history`].
-pub fn history_through_merges(
-    session: &Session,
-    path: &EntryPath,
-    until: Seq,
-) -> Result<Vec<SessionChange>, SessionError> {
+pub fn history_through_merges(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<SessionChange>> {
     let changes = path_history(session, path, until)?;
     let mut walk = MergeWalk { kin: SessionLineage::of(session), seen: BTreeSet::new(), found: Vec::new() };
     walk.add(session, path, changes, 0)?;
@@ -48,7 +41,7 @@ impl MergeWalk {
         root: &EntryPath,
         changes: Vec<PathChange>,
         depth: usize,
-    ) -> Result<(), SessionError> {
+    ) -> SessionResult<()> {
         let mut changes = changes.into_iter().peekable();
         while let Some(first) = changes.next() {
             let mut together = vec![first];
@@ -81,7 +74,7 @@ impl MergeWalk {
         root: &EntryPath,
         from: &BTreeMap<EntryPath, Seq>,
         depth: usize,
-    ) -> Result<(), SessionError> {
+    ) -> SessionResult<()> {
         // An imported history may claim anything.
         let until = from.values().copied().max().unwrap_or(0).min(child.head()?);
         let mut wanted = from.clone();
@@ -98,7 +91,7 @@ impl MergeWalk {
         self.add(child, root, changes, depth + 1)
     }
 
-    fn push(&mut self, session: &Session, change: PathChange, child_removed: bool) -> Result<(), SessionError> {
+    fn push(&mut self, session: &Session, change: PathChange, child_removed: bool) -> SessionResult<()> {
         let change = SessionChange { child_removed, ..self.kin.owned(session, change)? };
         if self.seen.insert((change.session, change.change.seq, change.change.path.clone())) {
             self.found.push(change);
@@ -115,7 +108,6 @@ fn is_one_merge(one: &PathChange, other: &PathChange) -> bool {
     key(one).is_some() && key(one) == key(other)
 }
 
-/// Returns the sources of the changes of a merge, each entry with the child's event.
 fn brought(root: &EntryPath, merged: &[PathChange]) -> BTreeMap<Brought, BTreeMap<EntryPath, Seq>> {
     let mut brought: BTreeMap<Brought, BTreeMap<EntryPath, Seq>> = BTreeMap::new();
     for change in merged {

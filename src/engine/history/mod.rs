@@ -18,7 +18,7 @@ use super::event::{DeleteEntry, WriteFile};
 use super::id::Seq;
 use super::recorded::{EventRef, Recorded};
 use super::session::Session;
-use super::session::error::SessionError;
+use crate::engine::session::error::SessionResult;
 
 pub use blame::{Blame, BlameLine, blame};
 pub use cause::Cause;
@@ -28,11 +28,7 @@ pub use merged::history_through_merges;
 pub use path::{PathChange, path_history};
 pub use search::{HistoryHit, HistorySearch, Matches, search_history};
 
-fn each(
-    session: &Session,
-    until: Seq,
-    mut visit: impl FnMut(&EventRef<'_>) -> ControlFlow<()>,
-) -> Result<(), SessionError> {
+fn each(session: &Session, until: Seq, mut visit: impl FnMut(&EventRef<'_>) -> ControlFlow<()>) -> SessionResult<()> {
     if until == 0 {
         return Ok(());
     }
@@ -50,7 +46,6 @@ enum FileEvent {
 }
 
 impl FileEvent {
-    /// Reads a change from an event; one that can't be read changes nothing, as in a fold.
     fn of(event: &EventRef<'_>) -> Option<Self> {
         let write = event.typed::<WriteFile>().and_then(Result::ok);
         let write = write.map(|Recorded { event, .. }| Self::Write(event));

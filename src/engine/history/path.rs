@@ -13,7 +13,7 @@ use crate::engine::event::Node;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
+use crate::engine::session::error::{SessionError, SessionResult};
 
 /// Change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -59,12 +59,10 @@ impl PathChange {
         }
     }
 
-    /// Checks that an entry appears where nothing or a directory was.
     fn is_birth(&self) -> bool {
         is_none_or_directory(self.before.as_ref()) && !is_none_or_directory(self.after.as_ref())
     }
 
-    /// Returns the position of a rewind that restored the entry.
     fn rewound_to(&self) -> Option<Seq> {
         match self.cause {
             Cause::Rewind { to } if self.after.is_some() => to.filter(|to| *to < self.seq),
@@ -72,7 +70,6 @@ impl PathChange {
         }
     }
 
-    /// Checks that an entry disappears, or becomes a directory.
     fn is_end(&self) -> bool {
         !is_none_or_directory(self.before.as_ref()) && is_none_or_directory(self.after.as_ref())
     }
@@ -86,11 +83,8 @@ fn is_none_or_directory(node: Option<&Node>) -> bool {
 /// followed to its previous path. Files below a directory are not followed, but their previous paths are given.
 ///
 /// The history is read once, and twice more for each move that is followed. Memory holds the returned changes and the
-/// current entries at and below the path.
-///
-/// # Errors
-/// [`SessionError::NoPosition`]: the history is shorter. Other errors are the session's.
-pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+/// current entries at and below the path. Fails with [`SessionError::NoPosition`]: the history is shorter.
+pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let head = session.head()?;
     if until > head {
         return Err(SessionError::NoPosition { seq: until, head });
@@ -111,7 +105,7 @@ pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> Result<V
 
 /// Returns the changes of the file that is, or was last, at a path by a position, from its creation through its moves.
 /// A rewind continues the file's life at that position, without the changes that it undid.
-pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let (mut path, mut until) = (path.clone(), until);
     let mut life: Vec<PathChange> = Vec::new();
     loop {
@@ -134,8 +128,7 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Ve
     }
 }
 
-/// Returns the changes of an entry and of those below it, with their moves.
-fn changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+fn changes(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let mut changes = plain_changes(session, path, until)?;
     let born = changes.iter().filter(|change| change.is_birth()).filter_map(|change| change.after.as_ref());
     let gone = changes.iter().filter(|change| change.is_end()).filter_map(|change| change.before.as_ref());
@@ -153,7 +146,7 @@ fn changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathCh
     Ok(changes)
 }
 
-fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let mut changes: Vec<PathChange> = Vec::new();
     let (mut causes, mut watched) = (Causes::default(), WatchedEntry::new(path.clone()));
     let (mut run, mut since) = (0, 0);

@@ -11,7 +11,7 @@ use crate::engine::event::Node;
 use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
+use crate::engine::session::error::SessionResult;
 
 #[derive(Default)]
 pub(super) struct Moves {
@@ -29,8 +29,7 @@ pub(super) fn known_by(node: &Node) -> Option<Digest> {
     }
 }
 
-/// Finds the moves of files with these contents up to a position.
-pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) -> Result<Moves, SessionError> {
+pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) -> SessionResult<Moves> {
     let mut search =
         RenameSearch { contents, live: BTreeMap::new(), run: RecordedTogether::default(), moves: Moves::default() };
     if contents.is_empty() {
@@ -56,7 +55,6 @@ pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) 
 
 struct RenameSearch<'a> {
     contents: &'a BTreeSet<Digest>,
-    /// Current paths of these contents.
     live: BTreeMap<EntryPath, Digest>,
     run: RecordedTogether,
     moves: Moves,
@@ -130,7 +128,6 @@ fn backwards(path: &EntryPath) -> Vec<u8> {
     path.as_bytes().iter().rev().copied().collect()
 }
 
-/// Returns the length of the common prefix of two reversed paths: a moved file mostly keeps its name.
 fn common_begin(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }

@@ -16,7 +16,7 @@ use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
+use crate::engine::session::error::{SessionError, SessionResult};
 use crate::engine::store::StoreError;
 
 /// Matching lines of a text, each with its number from 1.
@@ -89,11 +89,8 @@ pub struct HistorySearch<'a> {
 /// moment. `matching` returns the matching lines of a text.
 ///
 /// A hit is reported once its last position is known, so hits are not in order. Memory holds the matching lines of the
-/// current files, and the digests of the contents without a match.
-///
-/// # Errors
-/// [`SessionError::NoPosition`]: the history is shorter. Other errors are the session's, or those of `found`, which end
-/// the search. A referred text that is not kept is no error.
+/// current files, and the digests of the contents without a match. Fails with [`SessionError::NoPosition`]. Other
+/// errors are the session's, or those of `found`, which end the search. A referred text that is not kept is no error.
 pub fn search_history<E: From<SessionError>>(
     session: &Session,
     what: &HistorySearch<'_>,
@@ -121,12 +118,10 @@ struct SearchRun<'a> {
     session: &'a Session,
     what: &'a HistorySearch<'a>,
     matching: &'a mut dyn FnMut(&[u8]) -> Matches,
-    /// Contents without a match, which are most.
     without: BTreeSet<Digest>,
     live: BTreeMap<EntryPath, FileMatches>,
 }
 
-/// Lines of a file that match at the moment.
 #[derive(Default)]
 struct FileMatches(Vec<TextLine>);
 
@@ -155,7 +150,7 @@ impl FileMatches {
 }
 
 impl SearchRun<'_> {
-    fn event(&mut self, event: &EventRef<'_>, why: &Why) -> Result<Vec<HistoryHit>, SessionError> {
+    fn event(&mut self, event: &EventRef<'_>, why: &Why) -> SessionResult<Vec<HistoryHit>> {
         let mut hits = if self.what.events { self.said(event)? } else { Vec::new() };
         match FileEvent::of(event) {
             Some(FileEvent::Write(write)) => {
@@ -224,7 +219,7 @@ impl SearchRun<'_> {
         }
     }
 
-    fn matches(&mut self, content: &Digest) -> Result<Matches, SessionError> {
+    fn matches(&mut self, content: &Digest) -> SessionResult<Matches> {
         if self.without.contains(content) {
             return Ok(Matches::new());
         }
@@ -236,8 +231,7 @@ impl SearchRun<'_> {
         Ok(lines)
     }
 
-    /// Returns the matches in an event and in the texts that it refers to.
-    fn said(&mut self, event: &EventRef<'_>) -> Result<Vec<HistoryHit>, SessionError> {
+    fn said(&mut self, event: &EventRef<'_>) -> SessionResult<Vec<HistoryHit>> {
         let mut found: Vec<(String, Matches)> = Vec::new();
         for (field, text) in texts(&self.session.event_json(event)) {
             match text {
@@ -261,7 +255,7 @@ impl SearchRun<'_> {
     }
 
     /// Returns the matches in a referred content; none if it does not exist, since events may refer to anything.
-    fn heard(&mut self, content: &Digest) -> Result<Matches, SessionError> {
+    fn heard(&mut self, content: &Digest) -> SessionResult<Matches> {
         match self.matches(content) {
             Err(SessionError::Store(StoreError::NoContent(_))) => Ok(Matches::new()),
             other => other,
@@ -269,7 +263,6 @@ impl SearchRun<'_> {
     }
 }
 
-/// Returns the contents that an event of a command refers to.
 fn outputs(event: &EventRef<'_>) -> Vec<(&'static str, Digest)> {
     if let Some(Ok(Recorded { event, .. })) = event.typed::<CommandResult>() {
         return vec![("stdout", event.stdout.content), ("stderr", event.stderr.content)];
@@ -289,7 +282,6 @@ enum SearchedText {
     Kept(Digest),
 }
 
-/// Returns the texts of an event with their fields, without digests of contents.
 fn texts(event: &Value) -> Vec<(String, SearchedText)> {
     let mut texts = Vec::new();
     let mut waiting = vec![(String::new(), event)];

@@ -7,13 +7,11 @@ use crate::engine::event::{DeleteEntry, Node, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 
-/// Entry with everything below it, at the moment.
 pub(super) struct WatchedEntry {
     root: EntryPath,
     live: BTreeMap<EntryPath, Node>,
 }
 
-/// Change of one entry.
 pub(super) struct EntryStep {
     pub(super) path: EntryPath,
     pub(super) before: Option<Node>,

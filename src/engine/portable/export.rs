@@ -17,13 +17,8 @@ fn writing(source: io::Error) -> HistoryError {
     HistoryError::Io { action: "write", source }
 }
 
-/// Writes a session with the contents that its events [refer to](crate::Event::references).
-///
-/// For an event that declares no references, it includes every content whose digest is in the event, as 32 bytes or 64
-/// hexadecimal digits.
-///
-/// # Errors
-/// [`HistoryError`]: the store or the file failed.
+/// Writes a session with the contents that its events [refer to](crate::Event::references). For an event that declares
+/// no references, it includes every content whose digest is in the event, as 32 bytes or 64 hexadecimal digits.
 pub fn export_session(
     sessions: &Sessions,
     id: SessionId,
@@ -76,7 +71,6 @@ impl<W: Write> Export<'_, W> {
         self.commit(&CommitView::parse(&bytes).map_err(|_| damaged("a child's beginning makes no sense"))?)
     }
 
-    /// Writes a commit after the contents that its events refer to.
     fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), HistoryError> {
         for event in commit.events().map_while(Result::ok) {
             match references_of(&event) {
@@ -112,7 +106,6 @@ impl<W: Write> Export<'_, W> {
     }
 }
 
-/// Returns every 32 bytes and every 64 hexadecimal digits that could be a digest.
 fn digests_in(bytes: &[u8]) -> impl Iterator<Item = Digest> {
     let raw = bytes.array_windows::<32>().map(|window| Digest::from_bytes(*window));
     let runs = bytes.split(|byte| !byte.is_ascii_hexdigit()).filter(|run| run.len() == 64);

@@ -1,4 +1,4 @@
-//! Import of a session from a file. The file is read twice, so that any fault is found before anything is recorded.
+//! Import of a session from a file, which is read twice: any fault is found before anything is recorded.
 
 use std::io::{Read, Seek};
 
@@ -15,9 +15,7 @@ use crate::engine::session::name_index::{check_name, name_of};
 use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
 
-/// Size above which contents are given to the store in chunks.
 const LARGE: u64 = 1 << 20;
-/// Maximum bytes of contents that are held until the event that refers to them.
 const HELD_BYTES: usize = 4 << 20;
 const HELD_MAX: usize = 4096;
 
@@ -33,10 +31,7 @@ const HELD_MAX: usize = 4096;
 /// stay: importing the file again adds the rest.
 ///
 /// The file names the session's workspace: opening it gives the file that directory, engine or network.
-/// [`import_session_if`] asks first.
-///
-/// # Errors
-/// [`HistoryError::Damaged`]: the file is damaged or invalid. Other errors are the store's.
+/// [`import_session_if`] asks first. Fails with [`HistoryError::Damaged`]: the file is damaged or invalid.
 pub fn import_session<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
@@ -47,9 +42,6 @@ pub fn import_session<R: Read + Seek>(
 
 /// Imports a session as [`import_session`] if `accept` accepts the first event of a new one; otherwise `accept` returns
 /// the reason. It is not called if that event can't be read, since its workspace can't be opened.
-///
-/// # Errors
-/// As [`import_session`], and [`HistoryError::Refused`].
 pub fn import_session_if<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
@@ -81,11 +73,9 @@ fn reading(source: std::io::Error) -> HistoryError {
     HistoryError::Io { action: "read", source }
 }
 
-/// File that was checked.
 struct CheckedFile {
     summary: PortableSummary,
     here: Seq,
-    /// First commit of a new session.
     first: Commit,
     checksum: [u8; 32],
 }
@@ -178,7 +168,6 @@ impl<'a> Present<'a> {
         Self { store, session, here, is_fork, next: EventBatch::default() }
     }
 
-    /// Checks the events of a commit that begins at `first`, as far as they exist here.
     fn check(&mut self, first: Seq, reader: &ExportReader<'_>) -> Result<(), HistoryError> {
         if first > self.here {
             return Ok(());
@@ -209,11 +198,9 @@ fn content_of<'e>(event: &EventRef<'e>) -> impl PartialEq + use<'e> {
     (event.time, event.call, event.agent, event.kind, event.version, event.payload)
 }
 
-/// Recording of the events that do not exist here.
 struct ImportRecording<'a> {
     sessions: &'a Sessions,
     checked: &'a CheckedFile,
-    /// Contents whose event is still to come.
     held: Commit,
     held_bytes: usize,
     last: Option<Pending>,
@@ -245,7 +232,6 @@ impl<'a> ImportRecording<'a> {
         Ok(())
     }
 
-    /// Records a commit from position `from` on, with the contents held for it.
     fn commit(&mut self, reader: &ExportReader<'_>, from: Seq) -> Result<(), HistoryError> {
         let mut commit = match from {
             1 => self.checked.first.clone().expecting(Expected::NoSession),
@@ -294,12 +280,11 @@ impl<'a> ImportRecording<'a> {
         Ok(())
     }
 
-    /// Removes a session that was created and can't be completed.
     fn take_back(self) {
         if self.has_begun
             && let Err(error) = self.sessions.remove(self.checked.summary.session)
         {
-            tracing::warn!(%error, "what was imported so far stays: the import can be made again");
+            tracing::warn!(%error, "could not remove a partial import; importing again completes it");
         }
     }
 }

@@ -22,14 +22,11 @@ const VERSION: u32 = 2;
 /// First format, in which each commit had one event.
 const FIRST_VERSION: u32 = 1;
 const LEVEL: i32 = 3;
-/// Maximum bytes of a content.
 const CONTENT_MAX: u32 = 1 << 30;
-/// Maximum bytes of a commit's record.
 const COMMIT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTES;
 const CONTENT: u8 = 1;
 const COMMIT: u8 = 2;
 const END: u8 = 3;
-/// Bytes that are hashed and compressed at once.
 const BUFFER: usize = 64 << 10;
 
 /// Summary of an export or an import.

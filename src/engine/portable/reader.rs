@@ -14,9 +14,7 @@ const WINDOW_LOG_MAX: u32 = 23;
 pub(super) enum Record {
     /// Content of that many bytes; [`ExportReader::content`] must read it before the next record.
     Content(u64),
-    /// Commit whose first event has that position: [`ExportReader::commit`].
     Commit(Seq),
-    /// End, with the checksum of everything before it.
     End([u8; 32]),
 }
 
@@ -83,7 +81,6 @@ impl<'a> ExportReader<'a> {
         Ok(Record::Commit(next))
     }
 
-    /// Returns the events of the last commit that was read.
     pub(super) fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
         let view = CommitView::parse(&self.commit).ok();
         view.into_iter().flat_map(|view| view.events().map_while(Result::ok))
@@ -116,7 +113,6 @@ impl<'a> ExportReader<'a> {
         Ok(Record::End(checksum))
     }
 
-    /// Returns the number of bytes read so far, before compression.
     pub(super) fn bytes(&self) -> u64 {
         self.input.before + self.input.taken as u64
     }

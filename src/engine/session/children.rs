@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 use super::Session;
-use super::error::SessionError;
-use super::inner::{Core, lock};
+use super::error::{SessionError, SessionResult};
+use super::inner::Core;
 use super::name_index::check_name;
 use super::sessions::Sessions;
 use crate::engine::commit::{Commit, Expected, ForkPoint};
 use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, SessionStarted};
 use crate::engine::id::{Seq, SessionId};
+use crate::engine::lock::lock;
 use crate::engine::store::Pending;
 
 /// Options of a new child.
@@ -69,7 +70,7 @@ impl Sessions {
     /// - [`SessionError::NameTaken`]: the name is in use.
     /// - [`SessionError::TooDeep`]: the parent may have no children.
     /// - [`SessionError::NoAgent`]: a shared child has limits and no agent.
-    pub fn child_of(&self, parent: &Session, new: ForkOptions) -> Result<Session, SessionError> {
+    pub fn child_of(&self, parent: &Session, new: ForkOptions) -> SessionResult<Session> {
         self.child_with_id(parent, new, self.fresh_id())
     }
 
@@ -78,12 +79,7 @@ impl Sessions {
     }
 
     /// Creates a child as [`child_of`](Self::child_of) with a chosen id, whose files may exist already.
-    pub(crate) fn child_with_id(
-        &self,
-        parent: &Session,
-        new: ForkOptions,
-        id: SessionId,
-    ) -> Result<Session, SessionError> {
+    pub(crate) fn child_with_id(&self, parent: &Session, new: ForkOptions, id: SessionId) -> SessionResult<Session> {
         let head = parent.head()?;
         let at = new.at.unwrap_or(head);
         if at == 0 || at > head {
@@ -129,14 +125,13 @@ impl Sessions {
         Ok(if new.agent.is_empty() { child } else { child.as_agent(new.agent) })
     }
 
-    /// Submits the child's first commit, then the parent's record of it.
     fn begin_child(
         &self,
         parent: &Session,
         id: SessionId,
         started: &SessionStarted,
         agent: &str,
-    ) -> Result<Pending, SessionError> {
+    ) -> SessionResult<Pending> {
         let origin = started.origin.as_ref();
         let (at, isolation) = origin.map_or((0, Isolation::Full), |origin| (origin.at, origin.isolation));
         let expected = match isolation {
@@ -154,14 +149,14 @@ impl Sessions {
             Ok(noted) => Ok(noted),
             // The child's own history names its parent.
             Err(error) => {
-                tracing::warn!(%error, "a child could not be noted in its parent");
+                tracing::warn!(%error, "could not record a child in its parent");
                 Ok(begun)
             }
         }
     }
 }
 
-fn shared(parent: &Session, agent: String, limits: ChildLimits, head: Seq) -> Result<Session, SessionError> {
+fn shared(parent: &Session, agent: String, limits: ChildLimits, head: Seq) -> SessionResult<Session> {
     let (child, name) = (parent.id(), parent.name().to_owned());
     let mut note = parent.commit();
     let isolation = Isolation::Shared;

@@ -6,6 +6,9 @@ use crate::engine::store::StoreError;
 /// Maximum characters of a session's name.
 pub const MAX_NAME_CHARS: usize = 80;
 
+/// Result of work on a session.
+pub(crate) type SessionResult<T> = Result<T, SessionError>;
+
 /// Error of a session.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SessionError {
@@ -45,7 +48,7 @@ pub enum SessionError {
         name: String,
     },
     /// The session may have no children, by its own limits or its parents'.
-    #[error("session {name:?} may have no more generations of children: that limit was given with it")]
+    #[error("session {name:?} may have no children: its depth limit is reached")]
     TooDeep {
         /// Name of the session.
         name: String,

@@ -1,11 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crossbeam_channel::Sender;
 
-use super::error::SessionError;
+use super::error::{SessionError, SessionResult};
 use super::name_index::{NameIndex, name_of};
 use super::output_stream::Outputs;
 use super::parallel_fold::Feed;
@@ -14,11 +14,11 @@ use crate::engine::clock::Clock;
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
 use crate::engine::id::{Seq, SessionId};
+use crate::engine::lock::lock;
 use crate::engine::registry::Registry;
 use crate::engine::state::State;
 use crate::engine::store::{EventBatch, EventStore, Lease, LeaseHolder, READ_MAX, SessionEntry, StoreError};
 
-/// Typical bytes of an event in the journal, to guess how much to read.
 const EVENT_BYTES: usize = 256;
 
 /// Events from which on a fold is split over two threads.
@@ -28,20 +28,15 @@ const SPLIT_MIN: u64 = 20_000;
 pub(crate) struct Core {
     pub(crate) id: SessionId,
     pub(crate) name: String,
-    /// First event of its own; none if the program can't read it.
     pub(crate) started: Option<SessionStarted>,
     pub(crate) shared: Arc<SessionsInner>,
     pub(crate) live: Mutex<State>,
     recent: Mutex<RecentStates>,
     /// Position from which the next snapshot is due.
     due: AtomicU64,
-    /// Set while a snapshot is requested.
     asked: AtomicBool,
-    /// State of the latest snapshot that this process took.
     latest: Mutex<Option<State>>,
-    /// Calls in flight in this process.
     pub(crate) under_way: Mutex<BTreeSet<Seq>>,
-    /// Workspace lock.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// Held during a scan of the workspace's disk.
     pub(crate) looking: Arc<tokio::sync::Mutex<()>>,
@@ -50,12 +45,11 @@ pub(crate) struct Core {
     pub(crate) has_machine: AtomicBool,
     /// Held while this process has the workspace open.
     pub(crate) lease: Mutex<Weak<Lease>>,
-    /// Number of its own calls, once it is requested.
     pub(crate) calls_begun: OnceLock<Arc<AtomicU64>>,
 }
 
 impl Core {
-    pub(crate) fn new(shared: Arc<SessionsInner>, entry: &SessionEntry) -> Result<Self, SessionError> {
+    pub(crate) fn new(shared: Arc<SessionsInner>, entry: &SessionEntry) -> SessionResult<Self> {
         let snapshots = shared.store.snapshots(entry.id)?;
         // A child's history includes its parent's.
         let past = entry.origin.seq - 1;
@@ -84,7 +78,7 @@ impl Core {
         Ok(core)
     }
 
-    pub(crate) fn state(&self) -> Result<State, SessionError> {
+    pub(crate) fn state(&self) -> SessionResult<State> {
         let head = self.shared.store.head(self.id)?;
         let mut live = lock(&self.live);
         if live.seq() < head {
@@ -94,7 +88,7 @@ impl Core {
         Ok(live.clone())
     }
 
-    pub(crate) fn state_at(&self, seq: Seq) -> Result<State, SessionError> {
+    pub(crate) fn state_at(&self, seq: Seq) -> SessionResult<State> {
         let head = self.shared.store.head(self.id)?;
         if seq > head {
             return Err(SessionError::NoPosition { seq, head });
@@ -110,15 +104,14 @@ impl Core {
         Ok(state)
     }
 
-    /// Stores the snapshot of a state; returns its new bytes.
     fn keep_snapshot(&self, state: &State) -> u64 {
         let Some(snapshot) = snapshot_of(state) else { return 0 };
         let kept = self.shared.store.put_snapshot(&snapshot);
-        kept.inspect_err(|error| tracing::warn!(%error, "a snapshot could not be kept")).unwrap_or(0)
+        kept.inspect_err(|error| tracing::warn!(%error, "could not store a snapshot")).unwrap_or(0)
     }
 
     /// Returns the later of `base` and the latest usable snapshot's state.
-    fn nearest(&self, base: State, seq: Seq) -> Result<State, SessionError> {
+    fn nearest(&self, base: State, seq: Seq) -> SessionResult<State> {
         // Near enough, folding costs less than a search.
         const NEAR: u64 = 256;
         if seq - base.seq() <= NEAR {
@@ -130,7 +123,7 @@ impl Core {
         Ok(stored.and_then(|snapshot| state_of(&snapshot, &self.shared.registry, self.id)).unwrap_or(base))
     }
 
-    pub(crate) fn fold(&self, base: State, until: Seq) -> Result<State, SessionError> {
+    pub(crate) fn fold(&self, base: State, until: Seq) -> SessionResult<State> {
         let count = until - base.seq();
         if count == 0 {
             return Ok(base);
@@ -145,7 +138,7 @@ impl Core {
         self.feed_both(first, others, until)
     }
 
-    fn feed(&self, mut fold: Fold, until: Seq) -> Result<Fold, SessionError> {
+    fn feed(&self, mut fold: Fold, until: Seq) -> SessionResult<Fold> {
         while let Some(batch) = self.next_batch(fold.seq(), until)? {
             let before = fold.seq();
             fold.apply_batch(&batch, until);
@@ -156,8 +149,7 @@ impl Core {
         Ok(fold)
     }
 
-    /// Reads once and folds on two threads.
-    fn feed_both(&self, mut first: Fold, mut others: Fold, until: Seq) -> Result<State, SessionError> {
+    fn feed_both(&self, mut first: Fold, mut others: Fold, until: Seq) -> SessionResult<State> {
         let feed = Feed::new(first.seq(), until, |seq, until| self.next_batch(seq, until));
         let [mut one, mut two] = feed.readers();
         std::thread::scope(|scope| {
@@ -181,7 +173,7 @@ impl Core {
     }
 
     /// Reads the stored events after `seq`; none if `until` is reached.
-    fn next_batch(&self, seq: Seq, until: Seq) -> Result<Option<EventBatch>, SessionError> {
+    fn next_batch(&self, seq: Seq, until: Seq) -> SessionResult<Option<EventBatch>> {
         if seq >= until {
             return Ok(None);
         }
@@ -213,8 +205,7 @@ impl Core {
         (self.shared.policy.every > 0 && due <= head).then_some(due)
     }
 
-    /// Takes a snapshot of the current state, due or not.
-    pub(crate) fn take_snapshot(&self) -> Result<(), SessionError> {
+    pub(crate) fn take_snapshot(&self) -> SessionResult<()> {
         let state = self.state()?;
         self.keep_snapshot(&state);
         self.drop_old_snapshots();
@@ -227,7 +218,7 @@ impl Core {
         for seq in seqs.iter().rev().skip(count) {
             let dropped = self.shared.store.drop_snapshot(self.id, *seq);
             if let Err(error) = dropped {
-                tracing::warn!(%error, "a snapshot could not be dropped");
+                tracing::warn!(%error, "could not remove a snapshot");
             }
         }
     }
@@ -236,7 +227,6 @@ impl Core {
         State::empty(&self.shared.registry, self.id)
     }
 
-    /// Requests the due snapshots, for a history that ends at `last`.
     pub(crate) fn snapshot_if_due(self: &Arc<Self>, last: Seq) {
         if self.shared.policy.every == 0 || last < self.due.load(Ordering::Relaxed) {
             return;
@@ -246,16 +236,13 @@ impl Core {
         }
     }
 
-    /// Serves a request of [`snapshot_if_due`](Core::snapshot_if_due).
     pub(crate) fn answer(&self) {
         self.asked.store(false, Ordering::Relaxed);
         self.take_due_snapshots();
     }
-}
 
-impl Core {
     /// Takes the workspace's lease for this process. All callers share it, and it ends with the last.
-    pub(crate) fn lease(&self) -> Result<Arc<Lease>, SessionError> {
+    pub(crate) fn lease(&self) -> SessionResult<Arc<Lease>> {
         let mut held = lock(&self.lease);
         if let Some(lease) = held.upgrade() {
             return Ok(lease);
@@ -265,18 +252,12 @@ impl Core {
         Ok(lease)
     }
 
-    /// Drops folded states, which are only a cache.
     pub(crate) fn forget_states(&self) {
         lock(&self.recent).clear();
         *lock(&self.live) = self.empty();
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// State that all sessions of a store share.
 pub(crate) struct SessionsInner {
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) registry: Arc<Registry>,

@@ -20,8 +20,9 @@ use super::recorded::{EventRef, Recorded};
 use super::state::State;
 use super::store::{Committed, Lease, LeaseHolder, Pending, StoreError, Visitor};
 use super::subscription::{Filter, Subscription, Watcher};
-use error::SessionError;
-use inner::{Core, lock};
+use crate::engine::lock::lock;
+use error::{SessionError, SessionResult};
+use inner::Core;
 use output_stream::{CommandOutput, OutputSubscription};
 use sessions::Sessions;
 
@@ -67,7 +68,6 @@ impl Session {
         Self { agent: agent.into(), ..self.clone() }
     }
 
-    /// Returns the same session with these limits.
     pub(crate) fn limited_to(self, limits: ChildLimits) -> Self {
         Self { limits: Arc::new(limits), ..self }
     }
@@ -86,7 +86,6 @@ impl Session {
         self.core.learn_from(&parent.core, at);
     }
 
-    /// Returns all sessions of its store.
     pub(super) fn kin(&self) -> Sessions {
         Sessions::sharing(&self.core.shared)
     }
@@ -116,11 +115,8 @@ impl Session {
         &self.agent
     }
 
-    /// Returns the position of its last event.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSession`]: it was removed.
-    pub fn head(&self) -> Result<Seq, SessionError> {
+    /// Returns the position of its last event. Fails with [`StoreError::NoSession`]: it was removed.
+    pub fn head(&self) -> SessionResult<Seq> {
         Ok(self.core.shared.store.head(self.core.id)?)
     }
 
@@ -139,42 +135,30 @@ impl Session {
         Commit::new(self.core.id, self.now()).by(&self.agent)
     }
 
-    /// Records a commit and waits until it is as durable as the store promises.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`]: the history does not end where the commit expects. Other errors are the store's.
-    pub fn record(&self, commit: Commit) -> Result<Committed, SessionError> {
+    /// Records a commit and waits until it is as durable as the store promises. Fails with [`StoreError::Conflict`].
+    pub fn record(&self, commit: Commit) -> SessionResult<Committed> {
         Ok(self.submit(commit)?.wait()?)
     }
 
     /// Submits a commit without waiting: its position is fixed, and [`Pending`] reports when it is durable.
-    ///
-    /// # Errors
-    /// As [`record`](Session::record).
-    pub fn submit(&self, commit: Commit) -> Result<Pending, SessionError> {
+    pub fn submit(&self, commit: Commit) -> SessionResult<Pending> {
         let pending = self.core.shared.store.submit(commit)?;
         self.core.snapshot_if_due(pending.last());
         Ok(pending)
     }
 
     /// Returns the current state.
-    pub fn state(&self) -> Result<State, SessionError> {
+    pub fn state(&self) -> SessionResult<State> {
         self.core.state()
     }
 
-    /// Returns the state after the event at `seq`; empty at 0.
-    ///
-    /// # Errors
-    /// [`SessionError::NoPosition`]: there is no such event. Other errors are the store's.
-    pub fn state_at(&self, seq: Seq) -> Result<State, SessionError> {
+    /// Returns the state after the event at `seq`; empty at 0. Fails with [`SessionError::NoPosition`].
+    pub fn state_at(&self, seq: Seq) -> SessionResult<State> {
         self.core.state_at(seq)
     }
 
-    /// Returns the event at `seq`.
-    ///
-    /// # Errors
-    /// [`SessionError::NoPosition`]: there is no such event. Other errors are the store's.
-    pub fn event(&self, seq: Seq) -> Result<Recorded, SessionError> {
+    /// Returns the event at `seq`. Fails with [`SessionError::NoPosition`]: there is no such event.
+    pub fn event(&self, seq: Seq) -> SessionResult<Recorded> {
         let mut found = None;
         self.visit(seq, &mut |event| {
             found = Some(event.to_recorded());
@@ -186,12 +170,9 @@ impl Session {
         }
     }
 
-    /// Returns the first and last positions of the commit of the event at `seq`. In a store that keeps no commits, each
-    /// event is its own.
-    ///
-    /// # Errors
-    /// [`SessionError::NoPosition`]: there is no such event. Other errors are the store's.
-    pub fn commit_of(&self, seq: Seq) -> Result<(Seq, Seq), SessionError> {
+    /// Returns the first and last positions of the commit of the event at `seq`. In a store that keeps no commits,
+    /// each event is its own. Fails with [`SessionError::NoPosition`]: there is no such event.
+    pub fn commit_of(&self, seq: Seq) -> SessionResult<(Seq, Seq)> {
         let batch = self.core.shared.store.read(self.core.id, seq, seq, 1)?;
         match batch.commit_of(seq) {
             Some(positions) => Ok(positions),
@@ -201,16 +182,13 @@ impl Session {
 
     /// Returns the last position up to `seq` at which a commit ends, where a fork may begin. In the session's first
     /// commit it is `seq` itself.
-    ///
-    /// # Errors
-    /// As [`commit_of`](Session::commit_of).
-    pub fn commit_end_before(&self, seq: Seq) -> Result<Seq, SessionError> {
+    pub fn commit_end_before(&self, seq: Seq) -> SessionResult<Seq> {
         let (first, last) = self.commit_of(seq)?;
         Ok(if seq == last || first == 1 { seq } else { first - 1 })
     }
 
     /// Returns the events from `from` on, at most `limit`.
-    pub fn events(&self, from: Seq, limit: usize) -> Result<Vec<Recorded>, SessionError> {
+    pub fn events(&self, from: Seq, limit: usize) -> SessionResult<Vec<Recorded>> {
         let mut events = Vec::new();
         if limit > 0 {
             self.visit(from, &mut |event| {
@@ -222,7 +200,7 @@ impl Session {
     }
 
     /// Visits events in place from `from` on; see [`EventStore::visit`](super::store::EventStore::visit).
-    pub fn visit(&self, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), SessionError> {
+    pub fn visit(&self, from: Seq, visitor: &mut Visitor<'_>) -> SessionResult<()> {
         Ok(self.core.shared.store.visit(self.core.id, from, visitor)?)
     }
 
@@ -231,11 +209,8 @@ impl Session {
         self.core.shared.registry.to_json(event)
     }
 
-    /// Returns the content with that digest.
-    ///
-    /// # Errors
-    /// [`StoreError::NoContent`]: it is not kept.
-    pub fn content(&self, digest: &Digest) -> Result<Bytes, SessionError> {
+    /// Returns the content with that digest. Fails with [`StoreError::NoContent`]: it is not kept.
+    pub fn content(&self, digest: &Digest) -> SessionResult<Bytes> {
         Ok(self.core.shared.store.content(digest)?)
     }
 
@@ -244,27 +219,24 @@ impl Session {
         Subscription::new(Arc::clone(&self.core.shared.store), self.core.id, from, filter)
     }
 
-    /// Calls `watch` with events from `from` on, on its own thread.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`]: no thread can be started.
+    /// Calls `watch` with events from `from` on, on its own thread. Fails with [`StoreError::Io`].
     pub fn watch(
         &self,
         from: Seq,
         filter: Filter,
         watch: impl FnMut(&Recorded) + Send + 'static,
-    ) -> Result<Watcher, SessionError> {
+    ) -> SessionResult<Watcher> {
         let spawned = Watcher::spawn(self.subscribe(from, filter), watch);
         Ok(spawned.map_err(StoreError::io("start a thread for", std::path::Path::new("a watcher")))?)
     }
 
     /// Takes a snapshot of the current state. A store that can't keep it is no error: a snapshot is a cache.
-    pub fn snapshot(&self) -> Result<(), SessionError> {
+    pub fn snapshot(&self) -> SessionResult<()> {
         self.core.take_snapshot()
     }
 
     /// Folds events onto a state of this session, up to a position, without using snapshots.
-    pub(crate) fn fold_from(&self, state: State, until: Seq) -> Result<State, SessionError> {
+    pub(crate) fn fold_from(&self, state: State, until: Seq) -> SessionResult<State> {
         self.core.fold(state, until)
     }
 
@@ -273,7 +245,6 @@ impl Session {
         self.core.forget_states();
     }
 
-    /// Waits for the workspace lock.
     pub(crate) async fn turn(&self) -> WorkspaceLock {
         Arc::clone(&self.core.turn).lock_owned().await
     }
@@ -283,12 +254,10 @@ impl Session {
         Arc::clone(&self.core.looking).lock_owned().await
     }
 
-    /// Takes the scan lock if it is free.
     pub(crate) fn looking_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.looking).try_lock_owned().ok()
     }
 
-    /// Takes the workspace lock if it is free.
     pub(crate) fn turn_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.turn).try_lock_owned().ok()
     }
@@ -322,12 +291,9 @@ impl Session {
         self.core.outputs.show(output);
     }
 
-    /// Takes the session's workspace for this process until the lease is dropped. Code that opens a workspace without a
-    /// [`ToolRunner`](crate::ToolRunner) must call it first.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`]: another process has it.
-    pub fn lease(&self) -> Result<Arc<Lease>, SessionError> {
+    /// Takes the session's workspace for this process until the lease is dropped. Code that opens a workspace without
+    /// a [`ToolRunner`](crate::ToolRunner) must call it first. Fails with [`StoreError::InUse`].
+    pub fn lease(&self) -> SessionResult<Arc<Lease>> {
         self.core.lease()
     }
 
@@ -340,7 +306,6 @@ impl Session {
         self.core.shared.store.lease_holder(self.core.id)
     }
 
-    /// Takes the session's only slot for a container-backed shell; none if it is taken.
     pub(crate) fn claim_machine(&self) -> Option<MachineClaim> {
         let taken = self.core.has_machine.swap(true, Ordering::AcqRel);
         (!taken).then(|| MachineClaim { core: Arc::clone(&self.core) })
@@ -351,7 +316,6 @@ impl Session {
         Arc::clone(self.core.calls_begun.get_or_init(|| Arc::new(AtomicU64::new(before))))
     }
 
-    /// Marks a call as in flight in this process, until the guard is dropped.
     pub(crate) fn call_under_way(&self, call: Seq) -> SessionCall {
         lock(&self.core.under_way).insert(call);
         SessionCall { core: Arc::clone(&self.core), call }
@@ -362,10 +326,8 @@ impl Session {
     }
 }
 
-/// Guard of the workspace lock.
 pub(crate) type WorkspaceLock = tokio::sync::OwnedMutexGuard<()>;
 
-/// Guard of the session's only slot for a container-backed shell.
 pub(crate) struct MachineClaim {
     core: Arc<Core>,
 }

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::{MAX_NAME_CHARS, SessionError};
+use super::error::{MAX_NAME_CHARS, SessionError, SessionResult};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 use crate::engine::store::{EventStore, SessionEntry};
@@ -10,14 +10,12 @@ use crate::engine::store::{EventStore, SessionEntry};
 #[derive(Default)]
 pub(crate) struct NameIndex {
     known: Option<BTreeMap<String, SessionId>>,
-    /// Names of sessions that are being created.
     pending: BTreeSet<String>,
-    /// Last number given to a child, by parent.
     numbers: BTreeMap<String, u64>,
 }
 
 impl NameIndex {
-    fn known(&mut self, store: &dyn EventStore) -> Result<&mut BTreeMap<String, SessionId>, SessionError> {
+    fn known(&mut self, store: &dyn EventStore) -> SessionResult<&mut BTreeMap<String, SessionId>> {
         let known = match self.known.take() {
             Some(known) => known,
             None => store.entries()?.iter().map(|entry| (name_of(entry), entry.id)).collect(),
@@ -26,7 +24,7 @@ impl NameIndex {
     }
 
     /// Reserves a name for a session that is being created, until it is [settled](Self::settle) or given back.
-    pub(crate) fn take(&mut self, store: &dyn EventStore, name: &str) -> Result<(), SessionError> {
+    pub(crate) fn take(&mut self, store: &dyn EventStore, name: &str) -> SessionResult<()> {
         let holder = self.known(store)?.get(name).copied();
         // The name of a session that was removed directly from the store is free again.
         let is_there = match holder {
@@ -39,8 +37,7 @@ impl NameIndex {
         Ok(())
     }
 
-    /// Reserves the first free of `parent-1`, `parent-2`, ...
-    pub(crate) fn take_for_child(&mut self, store: &dyn EventStore, parent: &str) -> Result<String, SessionError> {
+    pub(crate) fn take_for_child(&mut self, store: &dyn EventStore, parent: &str) -> SessionResult<String> {
         let mut number = self.numbers.get(parent).copied().unwrap_or(0);
         // An imported name may have any characters.
         let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -62,7 +59,6 @@ impl NameIndex {
         }
     }
 
-    /// Assigns a reserved name to its session.
     pub(crate) fn settle(&mut self, name: &str, id: SessionId) {
         self.pending.remove(name);
         if let Some(known) = &mut self.known {
@@ -70,12 +66,10 @@ impl NameIndex {
         }
     }
 
-    /// Releases a reserved name.
     pub(crate) fn give_back(&mut self, name: &str) {
         self.pending.remove(name);
     }
 
-    /// Releases the name of a removed session.
     pub(crate) fn free(&mut self, name: &str, id: SessionId) {
         if let Some(known) = &mut self.known
             && known.get(name) == Some(&id)
@@ -97,7 +91,7 @@ pub fn name_of(entry: &SessionEntry) -> String {
     }
 }
 
-pub(crate) fn check_name(name: &str) -> Result<(), SessionError> {
+pub(crate) fn check_name(name: &str) -> SessionResult<()> {
     let fits = name.len() <= MAX_NAME_CHARS
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));

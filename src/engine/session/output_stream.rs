@@ -1,7 +1,7 @@
 //! Output of running commands: sent to subscribers, not recorded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,12 +11,11 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use crate::engine::id::Seq;
+use crate::engine::lock::lock;
 
-/// Maximum pieces that wait for one subscriber.
 const WAITING_MAX: usize = 1024;
 /// Maximum pieces that wait for a subscriber that misses none: the rest waits in the command's pipes.
 const HELD_MAX: usize = 64;
-/// Interval at which a waiting command checks its subscriber.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Piece of a running command's output. The command's result has the digest of the whole.
@@ -47,13 +46,16 @@ pub(crate) struct Outputs {
 
 #[derive(Clone)]
 struct Subscriber {
-    /// Requested call; none for all calls.
     call: Option<Seq>,
     sender: Sender<CommandOutput>,
-    missed: Arc<AtomicU64>,
+    reader: Arc<OutputReader>,
+}
+
+struct OutputReader {
+    missed: AtomicU64,
     /// Set while commands wait for it.
-    waited_for: Arc<AtomicBool>,
-    woken: Arc<Notify>,
+    waited_for: AtomicBool,
+    woken: Notify,
 }
 
 /// Subscription to the output of a session's commands.
@@ -69,43 +71,31 @@ struct Subscriber {
 /// ```
 pub struct OutputSubscription {
     receiver: Receiver<CommandOutput>,
-    missed: Arc<AtomicU64>,
-    waited_for: Arc<AtomicBool>,
-    woken: Arc<Notify>,
+    reader: Arc<OutputReader>,
 }
 
 impl Outputs {
-    /// Subscribes to the output of one call, or of all; no command waits for this subscriber.
     pub(crate) fn subscribe(&self, call: Option<Seq>) -> OutputSubscription {
         self.subscriber(call, WAITING_MAX, false)
     }
 
-    /// Subscribes to the output of one call, or of all; commands wait for this subscriber until it is dropped or lets
-    /// go.
     pub(crate) fn subscribe_to_all(&self, call: Option<Seq>) -> OutputSubscription {
         self.subscriber(call, HELD_MAX, true)
     }
 
     fn subscriber(&self, call: Option<Seq>, pieces: usize, is_waited_for: bool) -> OutputSubscription {
         let (sender, receiver) = bounded(pieces);
-        let (missed, waited_for) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(is_waited_for)));
-        let woken = Arc::new(Notify::new());
-        let subscriber = Subscriber {
-            call,
-            sender,
-            missed: Arc::clone(&missed),
-            waited_for: Arc::clone(&waited_for),
-            woken: Arc::clone(&woken),
-        };
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(subscriber);
-        OutputSubscription { receiver, missed, waited_for, woken }
+        let waited_for = AtomicBool::new(is_waited_for);
+        let reader = Arc::new(OutputReader { missed: AtomicU64::new(0), waited_for, woken: Notify::new() });
+        lock(&self.subscribers).push(Subscriber { call, sender, reader: Arc::clone(&reader) });
+        OutputSubscription { receiver, reader }
     }
 
     /// Blocks while a subscriber that misses nothing is behind.
     pub(crate) fn show(&self, output: impl FnOnce() -> CommandOutput) {
         let mut behind = Vec::new();
         let output = {
-            let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut subscribers = lock(&self.subscribers);
             if subscribers.is_empty() {
                 return;
             }
@@ -113,11 +103,11 @@ impl Outputs {
             subscribers.retain(|subscriber| {
                 if subscriber.call.is_some_and(|call| call != output.call) {
                     // A subscriber that is gone is dropped, though no send can reveal that.
-                    return Arc::strong_count(&subscriber.missed) > 1;
+                    return Arc::strong_count(&subscriber.reader) > 1;
                 }
                 match subscriber.sender.try_send(output.clone()) {
                     Ok(()) => {
-                        subscriber.woken.notify_one();
+                        subscriber.reader.woken.notify_one();
                         true
                     }
                     Err(TrySendError::Full(_)) => {
@@ -146,13 +136,13 @@ fn aside(wait: impl FnOnce()) {
 
 impl Subscriber {
     fn wait(&self, mut output: CommandOutput) {
-        while self.waited_for.load(Ordering::Acquire) {
+        while self.reader.waited_for.load(Ordering::Acquire) {
             match self.sender.send_timeout(output, LOOK) {
-                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return self.woken.notify_one(),
+                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return self.reader.woken.notify_one(),
                 Err(SendTimeoutError::Timeout(still)) => output = still,
             }
         }
-        self.missed.fetch_add(output.bytes.len() as u64, Ordering::Relaxed);
+        self.reader.missed.fetch_add(output.bytes.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -173,18 +163,18 @@ impl OutputSubscription {
             if let Ok(output) = self.receiver.try_recv() {
                 return output;
             }
-            self.woken.notified().await;
+            self.reader.woken.notified().await;
         }
     }
 
     /// Makes commands wait for this no longer; from now on it misses output that it does not take in time.
     pub fn let_go(&self) {
-        self.waited_for.store(false, Ordering::Release);
+        self.reader.waited_for.store(false, Ordering::Release);
     }
 
     /// Returns the number of bytes missed because they were not taken in time.
     pub fn missed_bytes(&self) -> u64 {
-        self.missed.load(Ordering::Relaxed)
+        self.reader.missed.load(Ordering::Relaxed)
     }
 }
 

@@ -1,19 +1,17 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::error::SessionError;
+use super::error::{SessionError, SessionResult};
 use crate::engine::id::Seq;
 use crate::engine::store::{EventBatch, StoreError};
 
 /// Events of a piece: small enough to stay in a processor's cache until both have seen them.
 const PIECE: u64 = 1024;
-/// Pieces that may be in memory at once.
 const AHEAD: usize = 8;
 
-/// Gives two readers, each on its own thread, the same history in pieces. Each piece is read from the
-/// store once, by whoever has nothing else to do: so the work is shared, whatever the two do with it.
+/// Gives two readers, each on its own thread, the same history in pieces. The store reads each piece once, on the
+/// thread of the reader that is free.
 pub(crate) struct Feed<R> {
-    /// Reads a batch of what lies after one position, up to another.
     read: R,
     after: Seq,
     until: Seq,
@@ -21,42 +19,37 @@ pub(crate) struct Feed<R> {
     moved: Condvar,
 }
 
-type Piece = Arc<Vec<EventBatch>>;
+type FeedPiece = Arc<Vec<EventBatch>>;
 
 struct FeedState {
-    /// Pieces that not both have taken; none while one is being read.
-    pieces: VecDeque<Option<Piece>>,
-    /// How many pieces came before those.
+    /// Pieces that one reader or both have yet to take; none while it is being read.
+    pieces: VecDeque<Option<FeedPiece>>,
     before: usize,
-    /// How many pieces each has taken; all of them once it has left.
+    /// Number of pieces that each reader has taken; `usize::MAX` once it has left.
     taken: [usize; 2],
     failed: Option<SessionError>,
 }
 
-/// One of the two.
 pub(crate) struct FeedReader<'a, R> {
     feed: &'a Feed<R>,
     number: usize,
 }
 
-impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> Feed<R> {
-    /// The history after one position, up to another.
+impl<R: Fn(Seq, Seq) -> SessionResult<Option<EventBatch>> + Sync> Feed<R> {
     pub(crate) fn new(after: Seq, until: Seq, read: R) -> Self {
         let state = FeedState { pieces: VecDeque::new(), before: 0, taken: [0; 2], failed: None };
         Self { read, after, until, state: Mutex::new(state), moved: Condvar::new() }
     }
 
-    /// The two readers.
     pub(crate) fn readers(&self) -> [FeedReader<'_, R>; 2] {
         [0, 1].map(|number| FeedReader { feed: self, number })
     }
 
-    /// What went wrong while reading.
-    pub(crate) fn outcome(&self) -> Result<(), SessionError> {
+    pub(crate) fn outcome(&self) -> SessionResult<()> {
         self.lock().failed.take().map_or(Ok(()), Err)
     }
 
-    fn read_piece(&self, number: usize) -> Result<Piece, SessionError> {
+    fn read_piece(&self, number: usize) -> SessionResult<FeedPiece> {
         let mut seq = self.after + number as u64 * PIECE;
         let until = self.until.min(seq + PIECE);
         let mut batches = Vec::new();
@@ -77,15 +70,13 @@ impl<R> Feed<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the pieces end before that one.
     fn ends_before(&self, number: usize) -> bool {
         self.after + number as u64 * PIECE >= self.until
     }
 }
 
-impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> FeedReader<'_, R> {
-    /// The next batches; none at the end, and when reading failed.
-    pub(crate) fn next(&mut self) -> Option<Piece> {
+impl<R: Fn(Seq, Seq) -> SessionResult<Option<EventBatch>> + Sync> FeedReader<'_, R> {
+    pub(crate) fn next(&mut self) -> Option<FeedPiece> {
         let mut state = self.feed.lock();
         loop {
             let number = state.taken[self.number];
@@ -112,7 +103,7 @@ impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> FeedRea
 }
 
 impl FeedState {
-    fn take(&mut self, reader: usize) -> Option<Piece> {
+    fn take(&mut self, reader: usize) -> Option<FeedPiece> {
         let number = self.taken[reader];
         let piece = self.pieces.get(number - self.before)?.clone()?;
         self.taken[reader] = number + 1;
@@ -120,7 +111,7 @@ impl FeedState {
         Some(piece)
     }
 
-    fn put(&mut self, number: usize, piece: Result<Piece, SessionError>) {
+    fn put(&mut self, number: usize, piece: SessionResult<FeedPiece>) {
         match piece {
             // What both have left behind meanwhile is wanted by nobody.
             Ok(piece) => {
@@ -141,7 +132,7 @@ impl FeedState {
 }
 
 impl<R> Drop for FeedReader<'_, R> {
-    /// Whoever leaves, by a panic even, is no longer waited for.
+    /// Stops the other reader from waiting for this one, also after a panic.
     fn drop(&mut self) {
         let mut state = self.feed.lock();
         state.taken[self.number] = usize::MAX;

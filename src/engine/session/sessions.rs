@@ -1,8 +1,8 @@
-use super::error::SessionError;
+use super::error::{SessionError, SessionResult};
 use super::inner::{SessionsInner, Snapshotter};
 use super::name_index::{check_name, name_of};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::Session;
 use super::inner::Core;
@@ -11,6 +11,7 @@ use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::{Commit, Expected};
 use crate::engine::event::{ChildLimits, SessionStarted};
 use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 use crate::engine::registry::Registry;
 use crate::engine::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
 
@@ -49,11 +50,8 @@ impl NewSession {
         Self { name: Some(name.into()), ..Self::default() }
     }
 
-    /// Checks that the name is valid; it may still be taken.
-    ///
-    /// # Errors
-    /// [`SessionError::BadName`].
-    pub fn check(&self) -> Result<(), SessionError> {
+    /// Checks that the name is valid; it may still be taken. Fails with [`SessionError::BadName`].
+    pub fn check(&self) -> SessionResult<()> {
         self.name.as_deref().map_or(Ok(()), check_name)
     }
 }
@@ -63,18 +61,12 @@ const DUE_MAX: usize = 256;
 
 impl Sessions {
     /// Opens the store in a directory, which other processes may have open as well.
-    ///
-    /// # Errors
-    /// As [`SharedStore::open`].
     pub fn open(directory: impl AsRef<Path>, registry: Registry) -> Result<Self, StoreError> {
         let store = SharedStore::open(directory, LocalStoreOptions::default())?;
         Self::new(Arc::new(store), registry, Arc::new(SystemClock::default()), SnapshotPolicy::default())
     }
 
-    /// Creates the sessions of any store.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`]: the snapshot thread can't be started.
+    /// Creates the sessions of any store. Fails with [`StoreError::Io`]: the snapshot thread can't be started.
     pub fn new(
         store: Arc<dyn EventStore>,
         registry: Registry,
@@ -139,45 +131,31 @@ impl Sessions {
         *lock(&self.shared.address) = address;
     }
 
-    /// Creates a session; its first event is [`SessionStarted`].
-    ///
-    /// # Errors
-    /// [`SessionError::NameTaken`] and [`SessionError::BadName`]. Other errors are the store's.
-    pub fn create(&self, new: NewSession) -> Result<Session, SessionError> {
+    /// Creates a session; its first event is [`SessionStarted`]. Fails with [`SessionError::NameTaken`] and
+    /// [`SessionError::BadName`].
+    pub fn create(&self, new: NewSession) -> SessionResult<Session> {
         let id = self.fresh_id();
         let name = new.name.unwrap_or_else(|| id.short());
         check_name(&name)?;
         let _turn = self.naming()?;
         self.take_name(&name)?;
-        let begun = self.begin(id, name.clone(), new.backend, new.options);
+        let started = SessionStarted {
+            name: name.clone(),
+            backend: new.backend.unwrap_or_else(|| "memory".to_owned()),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            options: new.options,
+            origin: None,
+            limits: ChildLimits::default(),
+        };
+        let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
+        let pushed = commit.push(&started).map_err(SessionError::from);
+        let begun = pushed.and_then(|()| Ok(self.shared.store.submit(commit)?.wait()?));
         self.settle_name(&name, id, begun.is_ok());
         begun?;
         self.session(id)
     }
 
-    fn begin(
-        &self,
-        id: SessionId,
-        name: String,
-        backend: Option<String>,
-        options: serde_json::Value,
-    ) -> Result<(), SessionError> {
-        let started = SessionStarted {
-            name,
-            backend: backend.unwrap_or_else(|| "memory".to_owned()),
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            options,
-            origin: None,
-            limits: ChildLimits::default(),
-        };
-        let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
-        commit.push(&started)?;
-        self.shared.store.submit(commit)?.wait()?;
-        Ok(())
-    }
-
-    /// Takes the lock for naming sessions, until it is dropped.
-    pub(crate) fn naming(&self) -> Result<NamingTurn, SessionError> {
+    pub(crate) fn naming(&self) -> SessionResult<NamingTurn> {
         let turn = self.shared.store.naming()?;
         if turn.others_had_it() {
             self.forget_names();
@@ -185,15 +163,14 @@ impl Sessions {
         Ok(turn)
     }
 
-    pub(crate) fn take_name(&self, name: &str) -> Result<(), SessionError> {
+    pub(crate) fn take_name(&self, name: &str) -> SessionResult<()> {
         lock(&self.shared.naming).take(self.shared.store.as_ref(), name)
     }
 
-    pub(crate) fn take_child_name(&self, parent: &str) -> Result<String, SessionError> {
+    pub(crate) fn take_child_name(&self, parent: &str) -> SessionResult<String> {
         lock(&self.shared.naming).take_for_child(self.shared.store.as_ref(), parent)
     }
 
-    /// Assigns a reserved name to its session, or releases it if that was not created.
     pub(crate) fn settle_name(&self, name: &str, id: SessionId, has_begun: bool) {
         let mut names = lock(&self.shared.naming);
         if has_begun { names.settle(name, id) } else { names.give_back(name) }
@@ -204,11 +181,8 @@ impl Sessions {
         lock(&self.shared.naming).forget();
     }
 
-    /// Opens the session with that id.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSession`]: there is no such session.
-    pub fn session(&self, id: SessionId) -> Result<Session, SessionError> {
+    /// Opens the session with that id. Fails with [`StoreError::NoSession`]: there is no such session.
+    pub fn session(&self, id: SessionId) -> SessionResult<Session> {
         let mut open = lock(&self.shared.open);
         if let Some(core) = open.get(&id).and_then(Weak::upgrade) {
             return Ok(Session::new(core));
@@ -225,11 +199,9 @@ impl Sessions {
         Ok(Session::new(core))
     }
 
-    /// Finds a session by its whole name, or by an unambiguous beginning of its id.
-    ///
-    /// # Errors
+    /// Finds a session by its whole name, or by an unambiguous beginning of its id. Fails with
     /// [`SessionError::NotFound`] and [`SessionError::Ambiguous`].
-    pub fn find(&self, wanted: &str) -> Result<SessionEntry, SessionError> {
+    pub fn find(&self, wanted: &str) -> SessionResult<SessionEntry> {
         let mut entries = self.shared.store.entries()?;
         if let Some(at) = entries.iter().position(|entry| name_of(entry) == wanted) {
             return Ok(entries.swap_remove(at));
@@ -248,25 +220,18 @@ impl Sessions {
     }
 
     /// Returns all sessions, the oldest first.
-    pub fn list(&self) -> Result<Vec<SessionEntry>, SessionError> {
+    pub fn list(&self) -> SessionResult<Vec<SessionEntry>> {
         Ok(self.shared.store.entries()?)
     }
 
-    /// Removes a session. The next collection frees its space.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSession`]: there is no such session. Other errors are the store's.
-    pub fn remove(&self, id: SessionId) -> Result<(), SessionError> {
+    /// Removes a session. The next collection frees its space. Fails with [`StoreError::NoSession`].
+    pub fn remove(&self, id: SessionId) -> SessionResult<()> {
         let name = self.shared.store.entry(id)?.map(|entry| name_of(&entry));
         self.shared.store.remove(id)?;
         lock(&self.shared.open).remove(&id);
         name.iter().for_each(|name| lock(&self.shared.naming).free(name, id));
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Sessions {

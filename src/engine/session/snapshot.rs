@@ -33,13 +33,11 @@ impl Default for SnapshotPolicy {
 }
 
 impl SnapshotPolicy {
-    /// Returns the distance to the next snapshot, after one that took `added` bytes.
     pub(crate) fn next_after(&self, added: u64) -> u64 {
         self.every.max(added / BYTES_PER_EVENT)
     }
 }
 
-/// Encodes the snapshot of a state; none if a slice has no encoding.
 pub(crate) fn snapshot_of(state: &State) -> Option<Snapshot> {
     let slices = state.encode().inspect_err(|error| tracing::warn!(%error, "no snapshot was taken")).ok()?;
     let (session, seq) = (state.session(), state.seq());
@@ -64,7 +62,6 @@ pub(crate) fn state_of(snapshot: &Snapshot, registry: &Arc<Registry>, session: S
     Some(state)
 }
 
-/// Cache of a few states of one session, the last used last.
 #[derive(Default)]
 pub(crate) struct RecentStates(Vec<State>);
 

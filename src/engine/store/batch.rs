@@ -1,12 +1,12 @@
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use super::StoreError;
+use super::{Result, StoreError};
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, StoredEvent, declared_in};
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, Seq, SessionId};
-use crate::engine::recorded::{EventRef, Recorded, Validated};
+use crate::engine::recorded::{EventRef, Recorded, ValidatedPayload};
 
 /// Stored events of one session, in order and without gaps. They are read once, and visited in place, by several
 /// threads if need be.
@@ -27,9 +27,7 @@ struct CommitHead {
     first: Seq,
     time: Timestamp,
     call: Option<NonZeroU64>,
-    /// Declared number of events.
     count: u32,
-    /// Index of the agent.
     agent: u32,
     /// Index of its first event, and number of events: fewer if its bytes end early.
     events: u32,
@@ -46,15 +44,11 @@ struct EventHead {
     common: Common,
 }
 
-/// Bytes between the end of an event's kind and its payload.
 const BETWEEN: usize = 6;
 
 impl EventBatch {
-    /// Creates a batch of these events, for stores with another representation.
-    ///
-    /// # Errors
-    /// [`StoreError::Commit`]: an event is over a limit.
-    pub fn of(events: &[Recorded]) -> Result<Self, StoreError> {
+    /// Creates a batch of these events, for stores with another representation. Fails with [`StoreError::Commit`].
+    pub fn of(events: &[Recorded]) -> Result<Self> {
         let mut batch = Self::default();
         for event in events {
             let mut encoded = Vec::new();
@@ -72,7 +66,6 @@ impl EventBatch {
         self.events.reserve(commits);
     }
 
-    /// Adds a commit; none if the bytes are not one.
     pub(super) fn add(&mut self, encoded: &[u8]) -> Option<()> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(encoded);
@@ -150,7 +143,7 @@ impl EventBatch {
     }
 
     /// Checks that the events reach the position before `next`; otherwise a commit is incomplete.
-    pub(crate) fn check(&self, next: Seq) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, next: Seq) -> Result<()> {
         if next > self.last() {
             return Ok(());
         }
@@ -215,11 +208,10 @@ impl EventBatch {
             payload,
             declared,
             common: event.common,
-            validated: Validated::No,
+            validated: ValidatedPayload::No,
         })
     }
 
-    /// Returns the position of the last complete event up to `until`, and its time; none in an empty batch.
     pub(crate) fn reached(&self, until: Seq) -> Option<(Seq, Timestamp)> {
         let after = self.commits.partition_point(|commit| commit.first <= until);
         let commit = self.commits.get(after.checked_sub(1)?)?;
@@ -227,7 +219,6 @@ impl EventBatch {
         (count > 0).then(|| ((commit.first + count - 1).min(until), commit.time))
     }
 
-    /// Returns the first and last positions of the commit that holds an event.
     pub(crate) fn commit_of(&self, seq: Seq) -> Option<(Seq, Seq)> {
         let commit = self.holder_of(seq)?;
         Some((commit.first, commit.last()))
@@ -257,7 +248,6 @@ impl EventBatch {
         })
     }
 
-    /// Appends its stored commits, each after its length.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         for stored in self.commits() {
             out.extend_from_slice(&u32::try_from(stored.encoded_len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -276,7 +266,6 @@ impl EventBatch {
         bytes.is_empty().then_some(batch)
     }
 
-    /// Returns the commits with ids in order, with their first and last positions.
     pub(super) fn named(&self) -> &[(CommitId, Seq, Seq)] {
         &self.named
     }

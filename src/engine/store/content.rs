@@ -3,33 +3,30 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::StoreError;
 use super::decompress::decompressed;
 use super::index::SledIndex;
 use super::journal::frame::FrameKind;
 use super::journal::{FramePosition, Segments, scan};
 use super::weight::ByBytes;
+use super::{Result, StoreError};
 use crate::engine::commit::{ChunkList, Content};
 use crate::engine::id::Digest;
+use crate::engine::lock::lock;
 
-/// Contents above this are kept as chunks.
 const WHOLE_MAX: usize = 128 << 10;
 const CHUNK_MIN: usize = 16 << 10;
 const CHUNK_AVG: usize = 32 << 10;
 const CHUNK_MAX: usize = 64 << 10;
-/// Below this, compression is not tried.
 const COMPRESS_MIN: usize = 64;
 const LEVEL: i32 = 1;
 /// Bytes of contents kept in memory for reading again.
 const CACHE_BYTES: u64 = 32 << 20;
-/// Bytes that a content may have when it is read whole into memory.
 const READ_MAX: u64 = 4 << 30;
 
-/// A content's frame, ready to be staged.
 pub(super) struct ContentFrame {
     pub(super) digest: Digest,
     pub(super) kind: FrameKind,
@@ -40,10 +37,7 @@ pub(super) struct ContentFrame {
 }
 
 /// Cuts and compresses a content into frames, leaving out those whose digest is `known`.
-pub(super) fn frames_of(
-    content: &Content,
-    known: &dyn Fn(&Digest) -> Result<bool, StoreError>,
-) -> Result<Vec<ContentFrame>, StoreError> {
+pub(super) fn frames_of(content: &Content, known: &dyn Fn(&Digest) -> Result<bool>) -> Result<Vec<ContentFrame>> {
     if known(&content.digest)? {
         return Ok(Vec::new());
     }
@@ -65,7 +59,6 @@ pub(super) fn frames_of(
     Ok(frames)
 }
 
-/// The frame of a content whose chunks have their own.
 pub(super) fn list_frame(list: &ChunkList) -> ContentFrame {
     let mut manifest = list.digest.as_bytes().to_vec();
     manifest.extend_from_slice(&list.length.to_le_bytes());
@@ -75,7 +68,7 @@ pub(super) fn list_frame(list: &ChunkList) -> ContentFrame {
     ContentFrame { digest: list.digest, kind: FrameKind::Manifest, payload: manifest, crc, held }
 }
 
-/// Cuts a content that is being read into chunks, as one in memory is cut.
+/// Cuts a content into the same chunks as one in memory, while it is read.
 pub(crate) fn chunks_of(source: impl Read) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     let cuts = fastcdc::v2020::StreamCDC::new(source, CHUNK_MIN, CHUNK_AVG, CHUNK_MAX);
     cuts.map(|cut| cut.map(|chunk| chunk.data).map_err(io::Error::from))
@@ -84,18 +77,10 @@ pub(crate) fn chunks_of(source: impl Read) -> impl Iterator<Item = io::Result<Ve
 fn piece(digest: Digest, bytes: Bytes) -> ContentFrame {
     let mut payload = Vec::with_capacity(bytes.len() + 64);
     payload.extend_from_slice(digest.as_bytes());
-    match compressed(&bytes) {
-        Some(small) => {
-            payload.push(1);
-            payload.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
-            payload.extend_from_slice(&small);
-        }
-        None => {
-            payload.push(0);
-            payload.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
-            payload.extend_from_slice(&bytes);
-        }
-    }
+    let small = compressed(&bytes);
+    payload.push(u8::from(small.is_some()));
+    payload.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    payload.extend_from_slice(small.as_deref().unwrap_or(&bytes));
     let crc = crc32c::crc32c(&payload);
     ContentFrame { digest, kind: FrameKind::Content, payload, crc, held: DecodedFrame::Whole(bytes) }
 }
@@ -112,24 +97,7 @@ fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     (small.len() < bytes.len() - bytes.len() / 16).then_some(small)
 }
 
-/// What a content frame says of itself.
-pub(super) struct ContentHead {
-    pub(super) digest: Digest,
-    /// Bytes of the content itself.
-    pub(super) raw_len: u64,
-}
-
-/// Reads the head of a content's or a manifest's payload.
-pub(super) fn head_of(kind: FrameKind, payload: &[u8]) -> Option<ContentHead> {
-    let (digest, rest) = payload.split_first_chunk::<32>()?;
-    let raw_len = match kind {
-        FrameKind::Manifest => u64::from_le_bytes(*rest.first_chunk()?),
-        _ => u64::from(u32::from_le_bytes(*rest.get(1..)?.first_chunk()?)),
-    };
-    Some(ContentHead { digest: Digest::from_bytes(*digest), raw_len })
-}
-
-/// The content of a frame, checked against its digest; none when it does not fit.
+/// Returns the content of a frame; none if its bytes do not match its digest.
 fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
     let (digest, rest) = payload.split_first_chunk::<32>()?;
     let (codec, rest) = rest.split_first()?;
@@ -144,14 +112,13 @@ fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
     (bytes.len() == raw_len && Digest::of(&bytes) == digest).then_some((digest, bytes))
 }
 
-/// The chunks of a manifest, with the length of the whole.
+/// Returns the length of the whole content and its chunks.
 pub(super) fn manifest_chunks(payload: &[u8]) -> Option<(u64, Vec<Digest>)> {
     let (total, rest) = payload.get(32..)?.split_first_chunk::<8>()?;
     let (chunks, odd) = rest.as_chunks::<32>();
     odd.is_empty().then(|| (u64::from_le_bytes(*total), chunks.iter().map(|c| Digest::from_bytes(*c)).collect()))
 }
 
-/// Where contents are, and the way to read them.
 pub(super) struct Contents {
     segments: Arc<Segments>,
     /// Contents that the index does not have yet.
@@ -167,7 +134,6 @@ struct FreshContents {
     held: BTreeMap<Digest, DecodedFrame>,
 }
 
-/// What a frame says, in memory.
 #[derive(Clone)]
 enum DecodedFrame {
     Whole(Bytes),
@@ -180,43 +146,34 @@ impl Contents {
         Self { segments, fresh: Mutex::default(), cache }
     }
 
-    fn fresh(&self) -> MutexGuard<'_, FreshContents> {
-        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the content is kept already.
-    pub(super) fn known(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<bool, StoreError> {
+    pub(super) fn known(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<bool> {
         Ok(self.place(digest, index)?.is_some())
     }
 
-    /// Whether the content was staged since the index last heard of contents.
     pub(super) fn is_fresh(&self, digest: &Digest) -> bool {
-        self.fresh().places.contains_key(digest)
+        lock(&self.fresh).places.contains_key(digest)
     }
 
-    fn place(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<Option<FramePosition>, StoreError> {
-        if let Some(place) = self.fresh().places.get(digest) {
+    fn place(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<Option<FramePosition>> {
+        if let Some(place) = lock(&self.fresh).places.get(digest) {
             return Ok(Some(*place));
         }
         index.map_or(Ok(None), |index| index.content(digest))
     }
 
-    /// Remembers a content that was staged.
     pub(super) fn staged(&self, frame: ContentFrame, place: FramePosition) {
-        let mut fresh = self.fresh();
+        let mut fresh = lock(&self.fresh);
         fresh.places.insert(frame.digest, place);
         fresh.unwritten.push((place, frame.digest));
         fresh.held.insert(frame.digest, frame.held);
     }
 
-    /// Remembers a content that a scan found.
     pub(super) fn found(&self, digest: Digest, place: FramePosition) {
-        self.fresh().places.insert(digest, place);
+        lock(&self.fresh).places.insert(digest, place);
     }
 
-    /// Lets go of bytes that are on the disk now.
     pub(super) fn written(&self, end: FramePosition) {
-        let mut fresh = self.fresh();
+        let mut fresh = lock(&self.fresh);
         let FreshContents { unwritten, held, .. } = &mut *fresh;
         unwritten.retain(|(place, digest)| {
             let waits = *place >= end;
@@ -227,32 +184,29 @@ impl Contents {
         });
     }
 
-    /// Contents before `end` that the index has not got.
     pub(super) fn unindexed(&self, end: FramePosition) -> Vec<(Digest, FramePosition)> {
-        self.fresh().places.iter().filter(|(_, place)| **place < end).map(|(d, p)| (*d, *p)).collect()
+        lock(&self.fresh).places.iter().filter(|(_, place)| **place < end).map(|(d, p)| (*d, *p)).collect()
     }
 
-    /// Forgets what the index has now.
     pub(super) fn indexed(&self, contents: &[(Digest, FramePosition)]) {
-        let mut fresh = self.fresh();
+        let mut fresh = lock(&self.fresh);
         contents.iter().for_each(|(digest, _)| {
             fresh.places.remove(digest);
         });
     }
 
-    /// The content with that digest.
-    pub(super) fn read(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<Bytes, StoreError> {
+    pub(super) fn read(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<Bytes> {
         match self.held(digest, index)? {
             DecodedFrame::Whole(bytes) => Ok(bytes),
             DecodedFrame::Manifest(manifest) => self.assemble(digest, &manifest, index),
         }
     }
 
-    fn held(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<DecodedFrame, StoreError> {
+    fn held(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<DecodedFrame> {
         if let Some(bytes) = self.cache.get(digest) {
             return Ok(DecodedFrame::Whole(bytes));
         }
-        let staged = self.fresh().held.get(digest).cloned();
+        let staged = lock(&self.fresh).held.get(digest).cloned();
         if let Some(held) = staged {
             return Ok(held);
         }
@@ -268,7 +222,7 @@ impl Contents {
             FrameKind::Content => {
                 let (found, bytes) = piece_bytes(&payload).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
                 if found != *digest {
-                    return Err(damaged("another content stands there"));
+                    return Err(damaged("another content is there"));
                 }
                 self.cache.insert(*digest, bytes.clone());
                 Ok(DecodedFrame::Whole(bytes))
@@ -276,11 +230,11 @@ impl Contents {
             FrameKind::Manifest if payload.starts_with(digest.as_bytes()) => {
                 Ok(DecodedFrame::Manifest(Bytes::from(payload)))
             }
-            _ => Err(damaged("another frame stands there")),
+            _ => Err(damaged("another frame is there")),
         }
     }
 
-    fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&SledIndex>) -> Result<Bytes, StoreError> {
+    fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&SledIndex>) -> Result<Bytes> {
         let damaged =
             |what: &str| StoreError::Damaged { segment: 0, offset: 0, what: format!("content {digest}: {what}") };
         let (total, chunks) = manifest_chunks(manifest).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
@@ -305,7 +259,6 @@ impl Contents {
     }
 }
 
-/// Whether a content's frame holds what its digest says.
 pub(super) fn piece_fits(payload: &[u8]) -> bool {
     piece_bytes(payload).is_some()
 }

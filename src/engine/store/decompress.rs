@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 use zstd::bulk::Decompressor;
 
-/// The bytes of a zstd frame, at most `length`; none where it is damaged.
+/// Decompresses a zstd frame to at most `length` bytes; none if it is damaged.
 pub(super) fn decompressed(frame: &[u8], length: usize) -> Option<Vec<u8>> {
     thread_local! {
-        /// Making one takes as long as a small frame.
+        /// Creating one takes as long as a small frame.
         static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = RefCell::new(Decompressor::new().ok());
     }
     DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.as_mut()?.decompress(frame, length).ok())

@@ -1,4 +1,4 @@
-//! What can go wrong in a store.
+//! Errors of a store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,10 @@ use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::{Digest, Seq, SessionId};
 
-/// What went wrong in a store.
+/// Result of work on a store.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Error of a store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The history does not end where the commit expects.
@@ -17,31 +20,31 @@ pub enum StoreError {
     Conflict {
         /// The session.
         session: SessionId,
-        /// Where the commit expects it to end; 0 stands for no session.
+        /// Position at which the commit expects it to end; 0 for no session.
         expected: Seq,
-        /// Where it ends.
+        /// Position at which it ends.
         actual: Seq,
     },
-    /// There is no such session.
+    /// The session does not exist.
     #[error("there is no session {0}")]
     NoSession(SessionId),
-    /// The session was removed and children of it have its past, so none can begin under its id.
-    #[error("session {0} was removed, and children of it still have its past: no other can begin under its id")]
+    /// The session was removed and has children: its id can't be used again.
+    #[error("session {0} was removed and has children: its id can't be used again")]
     Buried(SessionId),
-    /// There is no such content.
+    /// The content does not exist.
     #[error("no content has the digest {0}")]
     NoContent(Digest),
     /// The commit is over a limit or can't be encoded.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The operating system refused.
+    /// The operating system failed.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
-        /// On which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it said.
+        /// Error of the system.
         source: Arc<std::io::Error>,
     },
     /// The journal is damaged where nothing may be lost.
@@ -49,9 +52,9 @@ pub enum StoreError {
     Damaged {
         /// The segment's number.
         segment: u32,
-        /// Where the damage begins.
+        /// Byte at which the damage begins.
         offset: u64,
-        /// What is wrong there.
+        /// Problem.
         what: String,
     },
     /// Acknowledged events are not in the journal any more. It can be read; nothing is added before the loss is
@@ -61,28 +64,28 @@ pub enum StoreError {
     /// The file is not what its name says, or of a newer version.
     #[error("{}: {what}", path.display())]
     Format {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem.
         what: String,
     },
-    /// The process that holds the store failed.
-    #[error("the process that holds the store failed: {message}")]
+    /// The process that owns the store failed.
+    #[error("the owner of the store failed: {message}")]
     Elsewhere {
-        /// What it said.
+        /// Error of the system.
         message: String,
-        /// What it said a person can do about it.
+        /// Its advice.
         hint: Option<String>,
     },
-    /// The process that held the store is gone, and nobody could be found who holds it now.
-    #[error("whether the last changes were recorded is not known: the process that held the store is gone, and {0}")]
+    /// The process that owned the store is gone and no new owner was found.
+    #[error("the outcome of the last changes is unknown: the owner of the store is gone, and {0}")]
     Unsettled(String),
-    /// Another user, or another version of the program, is at the other end of the store's socket.
-    #[error("can't work through {}: {what}", path.display())]
+    /// Another user or another version of the program serves the store's socket.
+    #[error("can't use the store through {}: {what}", path.display())]
     Foreign {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Who is there.
+        /// Problem.
         what: String,
     },
     /// Another process has the session's workspace open.
@@ -90,21 +93,21 @@ pub enum StoreError {
     InUse {
         /// The session.
         session: SessionId,
-        /// Who has it.
+        /// Process that has it.
         holder: Arc<LeaseHolder>,
     },
-    /// Another process has the store.
+    /// Another process owns the store.
     #[error("the store {} is in use by {holder}", path.display())]
     Locked {
-        /// The store's directory.
+        /// Directory of the store.
         path: PathBuf,
-        /// What the holder says of itself.
+        /// Owner, in its own words.
         holder: String,
     },
     /// The store was opened for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,
-    /// An earlier write failed; nothing more is taken until the store is opened again.
+    /// An earlier write failed; the store takes no commits until it is opened again.
     #[error("the store stopped after a failed write ({0}); what was acknowledged is safe; open it again")]
     Poisoned(String),
     /// The index could not be used; it can be rebuilt from the journal.
@@ -127,7 +130,7 @@ impl Diagnostic for StoreError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Conflict { .. } => "read the session again and decide anew".to_owned(),
+            Self::Conflict { .. } => "read the session and try again".to_owned(),
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
                 "make room on the disk and try again; nothing acknowledged is lost".to_owned()
             }
@@ -157,13 +160,13 @@ impl Diagnostic for StoreError {
 }
 
 impl StoreError {
-    /// Wraps an I/O error with what was tried, for `map_err`.
+    /// Wraps an I/O error for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source: Arc::new(source) }
     }
 
-    /// Tells whether it is for want of the right to write, or for a file system that nobody may write to.
+    /// Checks for a missing permission to write, or a read-only file system.
     pub fn is_write_protected(&self) -> bool {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))

@@ -1,27 +1,30 @@
-//! A process that holds a store or a session's workspace.
+//! Owners of workspaces.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::lock::command_line;
+/// Characters of a command line that are written down.
+const COMMAND_CHARS: usize = 200;
 
 /// The process that has a session's workspace open.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
-    /// Its number.
+    /// Process id.
     pub process: u32,
-    /// How it was called.
+    /// Command line.
     pub command: String,
-    /// The unix socket on which it takes calls for the session from other processes; none when it takes none.
+    /// Unix socket on which it takes calls from other processes, if it takes any.
     #[serde(default)]
     pub address: Option<PathBuf>,
 }
 
 impl LeaseHolder {
-    /// This process.
+    /// Describes this process.
     pub fn this_process(address: Option<PathBuf>) -> Self {
-        Self { process: std::process::id(), command: command_line(), address }
+        let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let command = words.join(" ").chars().take(COMMAND_CHARS).collect();
+        Self { process: std::process::id(), command, address }
     }
 }
 

@@ -1,47 +1,45 @@
-//! One process per session's workspace.
+//! Leases: one process per session's workspace.
 
-use super::holder::LeaseHolder;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{File, TryLockError};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::StoreError;
+use super::holder::LeaseHolder;
 use super::journal::disk::{JournalDisk, OsDisk};
+use super::lock::{note, open};
+use super::{Result, StoreError};
 use crate::engine::id::SessionId;
 
-/// The directory of leases, in that of the store.
 const LEASES: &str = "leases";
-/// How often a lease is tried to take that goes away meanwhile, that somebody looks at, or that this process is just
-/// letting go of; and how long between two tries.
+/// Tries to take a lease that is being removed or looked at, and the pause between two.
 const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(1);
-/// Bytes of a note about a holder.
 const NOTE_MAX: u64 = 64 << 10;
 
-/// A session's workspace belongs to this process until this is dropped, or the process ends in any way.
+/// Lease of a session's workspace by this process, until it is dropped or the process ends in any way.
 ///
-/// Who opens a workspace fills its disk, records what others changed on it, and records the calls of a dead process
-/// as interrupted: of two processes that do so at once each would undo what the other does.
+/// Opening a workspace populates its disk, and records external changes and the interrupted calls of a dead process:
+/// two processes at once would undo each other's work.
 #[derive(Debug)]
 pub struct Lease {
-    /// None where nobody else can have the store.
+    /// None in a store of one process.
     held: Option<(File, PathBuf)>,
 }
 
 impl Lease {
-    /// The lease of a session in a store that only this process has.
+    /// Returns the lease of a session in a store of one process.
     pub const fn of_own_store() -> Self {
         Self { held: None }
     }
 
-    /// Who has the lease of a session; none where nobody has it, or nobody can tell.
+    /// Returns the owner of a session's lease, if that is known.
     #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub(super) fn holder(directory: &Path, session: SessionId) -> Option<LeaseHolder> {
         let file = File::open(directory.join(LEASES).join(session.to_string())).ok()?;
-        // Who takes it in this moment looks again, because others may look, too.
+        // A process that takes it at this moment tries again, because of such looks.
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(noted(&file)),
             // Not by closing alone: a program that is being started may have the same open file for a moment.
@@ -50,24 +48,17 @@ impl Lease {
         }
     }
 
-    /// Takes the lease of a session of the store in a directory.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`] when another process has it.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(super) fn take(directory: &Path, session: SessionId, holder: &LeaseHolder) -> Result<Self, StoreError> {
+    pub(super) fn take(directory: &Path, session: SessionId, holder: &LeaseHolder) -> Result<Self> {
         let leases = directory.join(LEASES);
         OsDisk.create_dir(&leases).map_err(StoreError::io("make", &leases))?;
         let path = leases.join(session.to_string());
         let mut in_use = None;
         for _ in 0..TRIES {
-            let mut open = OpenOptions::new();
-            open.read(true).write(true).create(true).truncate(false).mode(0o600);
-            let mut file = open.open(&path).map_err(StoreError::io("open", &path))?;
+            let mut file = open(&path)?;
             match file.try_lock() {
-                // Whoever had it may have removed it between our opening and our locking it.
+                // The last owner may have removed it since it was opened.
                 Ok(()) if is_still(&file, &path) => {
-                    note(&mut file, holder);
+                    note(&mut file, &serde_json::to_vec(holder).unwrap_or_default());
                     return Ok(Self { held: Some((file, path)) });
                 }
                 Ok(()) => drop(file.unlock()),
@@ -89,11 +80,8 @@ impl Lease {
             }
             std::thread::sleep(PAUSE);
         }
-        if let Some(error) = in_use {
-            return Err(error);
-        }
-        let gone = std::io::Error::other("it is removed again and again");
-        Err(StoreError::io("take", &path)(gone))
+        let gone = || StoreError::io("take", &path)(std::io::Error::other("it is removed again and again"));
+        Err(in_use.unwrap_or_else(gone))
     }
 }
 
@@ -102,28 +90,17 @@ fn is_still(file: &File, path: &Path) -> bool {
     (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
-/// On a full disk the lease still holds; only its note is missing.
-fn note(file: &mut File, holder: &LeaseHolder) {
-    let text = serde_json::to_vec(holder).unwrap_or_default();
-    let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&text));
-    if let Err(error) = written {
-        tracing::debug!(%error, "the holder of a lease could not be written down");
-    }
-}
-
 fn noted(file: &File) -> LeaseHolder {
     let mut text = Vec::new();
-    match file.take(NOTE_MAX).read_to_end(&mut text) {
-        Ok(_) => serde_json::from_slice(&text).unwrap_or_default(),
-        Err(_) => LeaseHolder::default(),
-    }
+    let read = file.take(NOTE_MAX).read_to_end(&mut text);
+    read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 impl Drop for Lease {
     #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     fn drop(&mut self) {
         let Some((file, path)) = self.held.take() else { return };
-        // While it is locked: nobody else removes it, and who opened it meanwhile finds it gone.
+        // While it is locked: no other process removes it, and one that has it open finds it gone.
         let gone = std::fs::remove_file(&path).and_then(|()| file.unlock());
         if let Err(error) = gone {
             tracing::debug!(%error, path = %path.display(), "a lease goes with its file");
@@ -131,8 +108,8 @@ impl Drop for Lease {
     }
 }
 
-#[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -5,50 +5,28 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::StoreError;
+use super::holder::LeaseHolder;
+use super::{Result, StoreError};
 
 const LOCK: &str = "lock";
-/// Characters of the command that are written down.
-const HOLDER_CHARS: usize = 200;
 
-/// Holds a store for this process until it is dropped, or the process ends in any way.
 #[derive(Debug)]
 pub(super) struct StoreLock {
     file: File,
 }
 
 impl StoreLock {
-    /// Takes the lock and writes down who has it.
-    ///
-    /// # Errors
-    /// [`StoreError::Locked`] with what the holder wrote.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(super) fn take(directory: &Path) -> Result<Self, StoreError> {
+    pub(super) fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(LOCK);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(StoreError::io("open", &path))?;
+        let mut file = open(&path)?;
         lock(&mut file, directory)?;
-        let holder = format!("process {} ({})\n", std::process::id(), command_line());
-        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes()));
-        // On a full disk the lock still holds; only its message is missing.
-        if let Err(error) = written {
-            tracing::debug!(%error, "the holder of the lock could not be written down");
-        }
+        note(&mut file, format!("{}\n", LeaseHolder::this_process(None)).as_bytes());
         Ok(Self { file })
     }
 
-    /// Takes the lock to look only: where nothing may be written, nothing is. None where there is no lock.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
+    /// Takes the lock without writing where that is not allowed; none if there is no lock.
     #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(super) fn take_to_look(directory: &Path) -> Result<Option<Self>, StoreError> {
+    pub(super) fn take_to_look(directory: &Path) -> Result<Option<Self>> {
         match Self::take(directory) {
             Err(error) if error.is_write_protected() => {}
             taken => return taken.map(Some),
@@ -62,7 +40,7 @@ impl StoreLock {
     }
 }
 
-fn lock(file: &mut File, directory: &Path) -> Result<(), StoreError> {
+fn lock(file: &mut File, directory: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
@@ -76,15 +54,25 @@ fn lock(file: &mut File, directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// How this process was called.
-pub(super) fn command_line() -> String {
-    let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    words.join(" ").chars().take(HOLDER_CHARS).collect()
+/// Opens a file to be locked, or creates it for its owner only.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(super) fn open(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(path).map_err(StoreError::io("open", path))
+}
+
+/// Writes the owner into a locked file. On a full disk the lock still holds without it.
+pub(super) fn note(file: &mut File, owner: &[u8]) {
+    let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(owner));
+    if let Err(error) = written {
+        tracing::debug!(%error, "could not write the owner of a lock");
+    }
 }
 
 impl Drop for StoreLock {
-    /// A child process that this one is just starting holds the same open file until it becomes another program:
-    /// closing alone would leave the store locked for that moment.
+    /// Unlocks explicitly: a child process that is just being started shares the open file until it executes its
+    /// program.
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "the store's lock goes with its file");

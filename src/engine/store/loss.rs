@@ -1,4 +1,4 @@
-//! Acknowledged events that are not in the journal any more.
+//! Lost events.
 
 use std::fmt;
 

@@ -1,18 +1,19 @@
 //! The memory store: the plain reference that other stores are tested against.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
 use super::pending::Ticket;
-use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
+use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
 use crate::engine::id::{CommitId, Digest, Seq, SessionId};
+use crate::engine::lock::lock;
 use crate::engine::recorded::Recorded;
 
-/// Keeps everything in memory, in the plainest way. What it has taken is as durable as it gets.
+/// Plain store in memory.
 ///
 /// ```
 /// use foldspace::{EventStore, MemoryStore};
@@ -27,20 +28,19 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct StoredSession {
     sessions: BTreeMap<SessionId, Vec<Recorded>>,
-    /// Which session each is, in the order in which they were begun.
+    /// Order in which sessions were created.
     begun: BTreeMap<SessionId, u64>,
     last_begun: u64,
     named: BTreeMap<(SessionId, CommitId), Committed>,
     contents: BTreeMap<Digest, Bytes>,
     snapshots: BTreeMap<(SessionId, Seq), Snapshot>,
-    /// Where sessions were forked, removed ones included.
+    /// Fork points, also of removed sessions.
     bases: BTreeMap<SessionId, ForkPoint>,
-    /// Removed sessions whose past children have.
+    /// Removed sessions that have children.
     buried: BTreeMap<SessionId, Vec<Recorded>>,
 }
 
 impl StoredSession {
-    /// Keeps the contents of a commit.
     fn keep(&mut self, commit: Commit) {
         self.contents.extend(commit.contents.into_iter().map(|content| (content.digest, content.bytes)));
         for list in commit.lists {
@@ -54,8 +54,7 @@ impl StoredSession {
         self.bases.values().any(|base| base.session == session)
     }
 
-    /// The events that a session begins with, which are its parent's.
-    fn past(&self, child: SessionId, base: ForkPoint) -> Result<Vec<Recorded>, StoreError> {
+    fn past(&self, child: SessionId, base: ForkPoint) -> Result<Vec<Recorded>> {
         let parent = self.sessions.get(&base.session).ok_or(StoreError::NoSession(base.session))?;
         let count = usize::try_from(base.seq).unwrap_or(usize::MAX);
         let Some(past) = parent.get(..count).filter(|past| !past.is_empty()) else {
@@ -66,16 +65,12 @@ impl StoredSession {
     }
 }
 
-impl MemoryStore {
-    fn held(&self) -> MutexGuard<'_, StoredSession> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl MemoryStore {}
 
 impl EventStore for MemoryStore {
-    fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+    fn submit(&self, commit: Commit) -> Result<Pending> {
         commit.validate()?;
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         let session = commit.session;
         if commit.keeps_only() {
             held.keep(commit);
@@ -132,24 +127,24 @@ impl EventStore for MemoryStore {
         Ok(Pending { committed, ticket: Ticket::Done })
     }
 
-    fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
-        self.held().sessions.get(&session).map(|events| events.len() as u64).ok_or(StoreError::NoSession(session))
+    fn head(&self, session: SessionId) -> Result<Seq> {
+        lock(&self.held).sessions.get(&session).map(|events| events.len() as u64).ok_or(StoreError::NoSession(session))
     }
 
-    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError> {
-        let held = self.held();
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>> {
+        let held = lock(&self.held);
         Ok(held.sessions.get(&session).and_then(|events| held.entry(events)))
     }
 
-    fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
-        let held = self.held();
+    fn entries(&self) -> Result<Vec<SessionEntry>> {
+        let held = lock(&self.held);
         let mut entries: Vec<_> = held.sessions.values().filter_map(|events| held.entry(events)).collect();
         entries.sort_by_key(|entry| (entry.origin.time, held.begun.get(&entry.id)));
         Ok(entries)
     }
 
-    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
-        let held = self.held();
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
+        let held = lock(&self.held);
         let events = held.sessions.get(&session).ok_or(StoreError::NoSession(session))?;
         let skip = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
         let mut room = bytes.max(1);
@@ -162,16 +157,16 @@ impl EventStore for MemoryStore {
         EventBatch::of(&chosen)
     }
 
-    fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {
-        self.held().contents.get(digest).cloned().ok_or(StoreError::NoContent(*digest))
+    fn content(&self, digest: &Digest) -> Result<Bytes> {
+        lock(&self.held).contents.get(digest).cloned().ok_or(StoreError::NoContent(*digest))
     }
 
-    fn has_content(&self, digest: &Digest) -> Result<bool, StoreError> {
-        Ok(self.held().contents.contains_key(digest))
+    fn has_content(&self, digest: &Digest) -> Result<bool> {
+        Ok(lock(&self.held).contents.contains_key(digest))
     }
 
-    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
-        let held = self.held();
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
+        let held = lock(&self.held);
         let (mut session, mut seq) = (session, seq);
         loop {
             let found = held.snapshots.range((session, 0)..=(session, seq)).next_back();
@@ -182,24 +177,24 @@ impl EventStore for MemoryStore {
         }
     }
 
-    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
-        let held = self.held();
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>> {
+        let held = lock(&self.held);
         Ok(held.snapshots.range((session, 0)..=(session, Seq::MAX)).map(|((_, seq), _)| *seq).collect())
     }
 
-    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64> {
         let bytes = snapshot.slices.iter().flat_map(|slice| &slice.blocks).map(|block| block.len() as u64).sum();
-        self.held().snapshots.insert((snapshot.session, snapshot.seq), snapshot.clone());
+        lock(&self.held).snapshots.insert((snapshot.session, snapshot.seq), snapshot.clone());
         Ok(bytes)
     }
 
-    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
-        self.held().snapshots.remove(&(session, seq));
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()> {
+        lock(&self.held).snapshots.remove(&(session, seq));
         Ok(())
     }
 
-    fn remove(&self, session: SessionId) -> Result<(), StoreError> {
-        let mut held = self.held();
+    fn remove(&self, session: SessionId) -> Result<()> {
+        let mut held = lock(&self.held);
         let events = held.sessions.remove(&session).ok_or(StoreError::NoSession(session))?;
         held.named.retain(|(of, _), _| *of != session);
         held.buried.insert(session, events);
@@ -218,25 +213,8 @@ impl EventStore for MemoryStore {
         &self.bus
     }
 
-    fn sync(&self) -> Result<(), StoreError> {
+    fn sync(&self) -> Result<()> {
         Ok(())
-    }
-
-    fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
-        let held = self.held();
-        let sum = |sizes: &mut dyn Iterator<Item = usize>| sizes.map(|size| size as u64).sum();
-        let events = sum(&mut held.sessions.values().flatten().map(|event| event.event.bytes.len()));
-        let contents = sum(&mut held.contents.values().map(Bytes::len));
-        let counted = |what: &'static str, count: usize, bytes| StorageUse {
-            what: what.into(),
-            count: count as u64,
-            raw_bytes: bytes,
-            disk_bytes: 0,
-        };
-        Ok(vec![
-            counted("events", held.sessions.values().map(Vec::len).sum(), events),
-            counted("contents", held.contents.len(), contents),
-        ])
     }
 }
 

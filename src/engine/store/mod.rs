@@ -1,4 +1,4 @@
-//! Where histories are kept.
+//! Stores of histories.
 
 mod batch;
 mod content;
@@ -33,6 +33,7 @@ use super::slice::EncodedSlice;
 
 pub use batch::EventBatch;
 pub(crate) use content::chunks_of;
+pub(crate) use error::Result;
 pub use error::StoreError;
 pub use holder::LeaseHolder;
 #[cfg(test)]
@@ -46,50 +47,36 @@ pub use name_lock::NamingTurn;
 pub use pending::{Committed, Pending};
 pub use shared::SharedStore;
 
-/// Keeps the histories of sessions, and the contents that their events refer to.
+/// Store of sessions' histories, and of the contents that their events refer to.
 ///
-/// What every implementation keeps true:
-/// - A commit is recorded whole or not at all, after every commit of its session that was submitted
-///   before it; positions have no gaps.
-/// - An event is visible to [`visit`](EventStore::visit), [`head`](EventStore::head) and the bus only
-///   once it is stored as durably as the store promises.
-/// - A child that was [forked](crate::store::Expected::ForkOf) has its parent's events up to that position as its own,
-///   as long as it lives, whatever becomes of the parent.
-/// - After an error nothing has changed, unless it is [`StoreError::Poisoned`]: then what was
-///   acknowledged is safe, and the rest is known when the store is opened again.
+/// Every implementation guarantees:
+/// - A commit is recorded whole or not at all, after its session's earlier commits; positions have no gaps.
+/// - An event is visible to [`visit`](EventStore::visit), [`head`](EventStore::head) and the bus only once it is as
+///   durable as the store promises.
+/// - A [fork](crate::store::Expected::ForkOf) has its parent's events up to that position as its own, as long as it
+///   exists, also if the parent is removed.
+/// - An error changes nothing, except [`StoreError::Poisoned`]: acknowledged commits are then safe, and the rest
+///   is known when the store is opened again.
 pub trait EventStore: Send + Sync + 'static {
-    /// Takes a commit and gives its positions; it is durable when the [`Pending`] says so.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`] when the history does not end where the commit expects, and others.
-    fn submit(&self, commit: Commit) -> Result<Pending, StoreError>;
+    /// Takes a commit and gives its positions; it is durable when the [`Pending`] says so. Fails with
+    /// [`StoreError::Conflict`]: the history does not end where the commit expects.
+    fn submit(&self, commit: Commit) -> Result<Pending>;
 
-    /// The position of the session's last visible event.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSession`].
-    fn head(&self, session: SessionId) -> Result<Seq, StoreError>;
+    /// The position of the session's last visible event. Fails with [`StoreError::NoSession`].
+    fn head(&self, session: SessionId) -> Result<Seq>;
 
-    /// The session's entry as it is visible now; none when there is no such session.
-    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError>;
+    /// Returns the session's entry; none if there is no such session.
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>>;
 
-    /// All sessions, the oldest first; those of one millisecond as they were begun.
-    fn entries(&self) -> Result<Vec<SessionEntry>, StoreError>;
+    /// Returns all sessions in the order of their creation.
+    fn entries(&self) -> Result<Vec<SessionEntry>>;
 
-    /// Reads visible events from the commit that holds position `from` on, up to the one that holds
-    /// `until`: at least one commit where there is one, and then no more than about `bytes`. Empty when
-    /// the history ends before `from`.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSession`], or what went wrong while reading.
-    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError>;
+    /// Reads visible events, from the commit that holds `from` up to the one that holds `until`: at least one commit if
+    /// there is any, and then about `bytes` at most. Empty if the history ends before `from`.
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch>;
 
-    /// Shows the session's visible events from position `from` on, in order, until there are no more
-    /// or the visitor breaks off.
-    ///
-    /// # Errors
-    /// As [`read`](EventStore::read).
-    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
+    /// Visits the session's visible events from position `from` on, in order, until the visitor breaks.
+    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<()> {
         let mut bytes = READ_FIRST;
         let mut next = from.max(1);
         loop {
@@ -111,113 +98,102 @@ pub trait EventStore: Send + Sync + 'static {
         }
     }
 
-    /// The content with that digest.
-    ///
-    /// # Errors
-    /// [`StoreError::NoContent`] when it was never kept.
-    fn content(&self, digest: &Digest) -> Result<Bytes, StoreError>;
+    /// The content with that digest. Fails with [`StoreError::NoContent`]: it was never kept.
+    fn content(&self, digest: &Digest) -> Result<Bytes>;
 
-    /// Whether the content is kept.
-    fn has_content(&self, digest: &Digest) -> Result<bool, StoreError>;
+    /// Checks that the content is kept.
+    fn has_content(&self, digest: &Digest) -> Result<bool>;
 
-    /// The latest snapshot of the session at or before `seq`.
-    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError>;
+    /// Returns the latest snapshot of the session at or before `seq`.
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>>;
 
-    /// Where the session has snapshots, in order.
-    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError>;
+    /// Returns the positions of the session's snapshots, in order.
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>>;
 
-    /// Keeps a snapshot. It is a cache: a store may drop it. Gives the bytes that it took.
-    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError>;
+    /// Stores a snapshot and returns its bytes. It is a cache: a store may drop it.
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64>;
 
-    /// Forgets a snapshot.
-    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError>;
+    /// Removes a snapshot.
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()>;
 
-    /// Removes the session: it is gone at once, its space after the next collection. What children of it
-    /// have of its history, they keep.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSession`].
-    fn remove(&self, session: SessionId) -> Result<(), StoreError>;
+    /// Removes the session at once; the next collection frees its space. Its children keep their past.
+    fn remove(&self, session: SessionId) -> Result<()>;
 
-    /// Takes the session's workspace for this process, so that no other process opens it. In a store that only one
-    /// process can have there is nothing to take.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`] when another process has it.
-    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
+    /// Takes the session's workspace for this process. Fails with [`StoreError::InUse`] if another process has it; a
+    /// store of one process has nothing to take.
+    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease> {
         let _ = (session, holder);
         Ok(Lease::of_own_store())
     }
 
-    /// The process that has the session's workspace open, this one or another; none where nobody has, or nobody can
-    /// tell.
+    /// Returns the process that has the session's workspace open, if that is known.
     fn lease_holder(&self, session: SessionId) -> Option<LeaseHolder> {
         let _ = session;
         None
     }
 
-    /// Takes the turn to name a session, so that two processes don't give one name twice.
-    ///
-    /// # Errors
-    /// [`StoreError::Locked`] when another process has the turn for long.
-    fn naming(&self) -> Result<NamingTurn, StoreError> {
+    /// Takes the lock for naming sessions, so that two processes don't give one name twice. Fails with
+    /// [`StoreError::Locked`] if another process holds it for long.
+    fn naming(&self) -> Result<NamingTurn> {
         Ok(NamingTurn::of_own_store())
     }
 
-    /// Where stored events are announced.
+    /// Returns the bus that announces stored events.
     fn bus(&self) -> &Arc<Bus>;
 
     /// Waits until everything submitted so far is durable.
-    fn sync(&self) -> Result<(), StoreError>;
+    fn sync(&self) -> Result<()>;
 
-    /// How many bytes the store takes, by what they are; empty when it can't say.
-    fn usage(&self) -> Result<Vec<StorageUse>, StoreError>;
+    /// Returns the bytes that the store takes, by kind; empty if it can't tell.
+    fn usage(&self) -> Result<Vec<StorageUse>> {
+        Ok(Vec::new())
+    }
 }
 
-/// Bytes read at first by a visit, which may be about one event only, and at last.
+/// Bytes that a visit reads at first, as it may be about one event only.
 const READ_FIRST: usize = 8 << 10;
 pub(crate) const READ_MAX: usize = 256 << 10;
 
-/// What looks at events in order.
+/// Visitor of events in order.
 pub type Visitor<'a> = dyn FnMut(&EventRef<'_>) -> ControlFlow<()> + 'a;
 
-/// A session in the catalogue.
+/// Session in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEntry {
-    /// The session.
+    /// Session.
     pub id: SessionId,
-    /// The position of its last visible event.
+    /// Position of its last visible event.
     pub head: Seq,
-    /// When that was recorded.
+    /// Time of that event.
     pub updated: Timestamp,
-    /// Its first event; of a child that was forked the first after the past that it has from its parent.
+    /// Its first event; for a fork, the first after its parent's.
     pub origin: Recorded,
 }
 
 /// Slices at a position: a cache of the fold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// The position.
+    /// Position.
     pub seq: Seq,
-    /// When its event was recorded.
+    /// Time of that event.
     pub time: Timestamp,
-    /// How many events up to here no reducer could read.
+    /// Number of events up to here that no reducer could read.
     pub unreadable: u64,
-    /// The slices.
+    /// Slices.
     pub slices: Vec<EncodedSlice>,
 }
 
-/// What takes space in a store.
+/// Space that a kind of data takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageUse {
-    /// What it is: `events`, `contents`, ...
+    /// Kind: `events`, `contents`, ...
     pub what: Cow<'static, str>,
-    /// How many there are.
+    /// Number of items.
     pub count: u64,
-    /// Bytes as they were given.
+    /// Bytes before compression.
     pub raw_bytes: u64,
-    /// Bytes that they take on the disk.
+    /// Bytes on the disk.
     pub disk_bytes: u64,
 }

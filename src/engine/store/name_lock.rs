@@ -1,20 +1,20 @@
-//! The turn to name a session, among processes that share a store.
+//! The lock for naming sessions, among processes that share a store.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::StoreError;
+use super::lock::open;
+use super::{Result, StoreError};
+use crate::engine::lock::lock;
 
-/// The file that is locked; it counts the turns.
 const NAME: &str = "names";
-/// How long the turn is waited for, and how long between two looks.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// No other process names a session until this is dropped. The threads of one process have the turn together.
+/// Lock for naming sessions: no other process names one until this is dropped. Threads of one process share it.
 #[derive(Debug)]
 pub struct NamingTurn {
     _held: Option<Arc<HeldNames>>,
@@ -22,18 +22,17 @@ pub struct NamingTurn {
 }
 
 impl NamingTurn {
-    /// The turn in a store that only this process has.
+    /// Returns the lock of a store of one process.
     pub const fn of_own_store() -> Self {
         Self { _held: None, others: false }
     }
 
-    /// Whether other processes may have named sessions since this one had the turn last.
+    /// Returns true if other processes may have named sessions since this one last had the lock.
     pub fn others_had_it(&self) -> bool {
         self.others
     }
 }
 
-/// The turns of one store's processes.
 #[derive(Debug)]
 pub(super) struct NameLock {
     path: PathBuf,
@@ -43,7 +42,7 @@ pub(super) struct NameLock {
 #[derive(Debug)]
 struct HeldNames {
     file: File,
-    /// Whether others had the turn before: who joins it must know, too.
+    /// Set if others had the turn before; all who join the turn must know.
     others: bool,
 }
 
@@ -60,8 +59,8 @@ impl NameLock {
         Self { path: directory.join(NAME), last: Mutex::default() }
     }
 
-    pub(super) fn turn(&self) -> Result<NamingTurn, StoreError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn turn(&self) -> Result<NamingTurn> {
+        let mut last = lock(&self.last);
         if let Some(held) = last.0.upgrade() {
             return Ok(NamingTurn { others: held.others, _held: Some(held) });
         }
@@ -77,11 +76,8 @@ impl NameLock {
         Ok(NamingTurn { _held: Some(held), others })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    fn locked(&self) -> Result<File, StoreError> {
-        let mut open = OpenOptions::new();
-        let open = open.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.path);
-        let file = open.map_err(StoreError::io("open", &self.path))?;
+    fn locked(&self) -> Result<File> {
+        let file = open(&self.path)?;
         let mut waited = Duration::ZERO;
         loop {
             match file.try_lock() {
@@ -91,7 +87,7 @@ impl NameLock {
                     waited += PAUSE;
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let holder = "a process that has been naming a session for long".to_owned();
+                    let holder = "a process that has been naming a session for 10 seconds".to_owned();
                     return Err(StoreError::Locked { path: self.path.clone(), holder });
                 }
                 Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &self.path)(error)),

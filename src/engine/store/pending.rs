@@ -5,74 +5,62 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::thread::futex;
 
-use super::StoreError;
+use super::{Result, StoreError};
 use crate::engine::id::Seq;
 
 /// A commit that is durable and visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// The position of its first event.
+    /// Position of its first event.
     pub first: Seq,
-    /// The position of its last event.
+    /// Position of its last event.
     pub last: Seq,
-    /// Whether it was a retry of a commit that had been recorded before.
+    /// True for a retry of a commit that was recorded before.
     pub repeated: bool,
 }
 
-/// A commit that the store has taken: its place in the history is fixed, but it is not durable yet.
-///
-/// Dropping it does not take the commit back.
+/// Commit that the store has taken: its position is fixed, but it is not durable yet. Dropping it does not cancel the
+/// commit.
 #[must_use = "the commit is not durable before `wait` or `durable` returns"]
 pub struct Pending {
     pub(super) committed: Committed,
     pub(super) ticket: Ticket,
 }
 
-/// What a pending commit waits for.
 pub(super) enum Ticket {
-    /// Nothing: it is as durable as the store promises.
     Done,
-    /// The group that holds the commit with this number.
     Group { number: u64, waits: Arc<dyn GroupWait> },
 }
 
-/// A writer that makes groups of commits durable.
 pub(super) trait GroupWait: Send + Sync {
-    /// Returns when the commit of that number is durable; may do the writing itself.
-    fn wait(&self, number: u64) -> Result<(), StoreError>;
-    /// Writes the commit of that number for a task that waits for it, where that may be; whether it is durable.
-    fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
+    fn wait(&self, number: u64) -> Result<()>;
+    /// Writes the commit of that number on a task's thread, if it may; true if it is durable.
+    fn write_in_place(&self, number: u64) -> Result<bool> {
         let _ = number;
         Ok(false)
     }
-    /// Where to be told of progress without blocking, after asking for it; none when there is nothing to
-    /// wait for.
-    fn progress(&self) -> Option<&WriteProgress>;
-    /// Asks that somebody write soon.
+    fn progress(&self) -> &WriteProgress;
     fn nudge(&self);
-    /// Whether the commit of that number was lost although what stands behind it is durable; asked once.
-    fn outcome(&self, number: u64) -> Result<(), StoreError> {
+    /// Returns the error of a commit that was lost although later ones are durable; only once.
+    fn outcome(&self, number: u64) -> Result<()> {
         let _ = number;
         Ok(())
     }
 }
 
 impl Pending {
-    /// The position that the commit's first event has.
+    /// Returns the position of the commit's first event.
     pub fn first(&self) -> Seq {
         self.committed.first
     }
 
-    /// The position that the commit's last event has.
+    /// Returns the position of the commit's last event.
     pub fn last(&self) -> Seq {
         self.committed.last
     }
 
-    /// Blocks until the commit is durable.
-    ///
-    /// # Errors
-    /// [`StoreError::Poisoned`] when it could not be written.
-    pub fn wait(self) -> Result<Committed, StoreError> {
+    /// Blocks until the commit is durable. Fails with [`StoreError::Poisoned`]: it could not be written.
+    pub fn wait(self) -> Result<Committed> {
         if let Ticket::Group { number, waits } = &self.ticket {
             waits.wait(*number)?;
             waits.outcome(*number)?;
@@ -80,23 +68,18 @@ impl Pending {
         Ok(self.committed)
     }
 
-    /// The same for async code: it does not block the thread.
-    ///
-    /// # Errors
-    /// [`StoreError::Poisoned`] when it could not be written.
-    pub async fn durable(self) -> Result<Committed, StoreError> {
+    /// Waits until the commit is durable, without blocking the thread. Fails with [`StoreError::Poisoned`].
+    pub async fn durable(self) -> Result<Committed> {
         self.settled().await?;
         Ok(self.committed)
     }
 
-    /// Waits as [`durable`](Pending::durable) does; it may be dropped while it waits, and begun again.
-    pub(crate) async fn settled(&self) -> Result<(), StoreError> {
+    /// Waits as [`durable`](Pending::durable) does; it may be dropped and called again.
+    pub(crate) async fn settled(&self) -> Result<()> {
         if let Ticket::Group { number, waits } = &self.ticket {
             if !waits.write_in_place(*number)? {
                 waits.nudge();
-                if let Some(progress) = waits.progress() {
-                    progress.reached(*number).await?;
-                }
+                waits.progress().reached(*number).await?;
             }
             waits.outcome(*number)?;
         }
@@ -110,32 +93,26 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-/// How far a writer has come, for those who wait.
-///
-/// Nobody holds a lock to look: those that are woken by the end of a group go on side by side.
+/// Progress of a writer, for those who wait. Looking takes no lock: threads woken by the end of a group run side by
+/// side.
 #[derive(Default)]
 pub(super) struct WriteProgress {
-    /// Commits up to this number are durable.
     durable: AtomicU64,
     failed: OnceLock<StoreError>,
-    /// Whether some thread is writing a group now.
     writing: AtomicBool,
     /// Grows whenever one of the others has changed.
     round: AtomicU32,
     async_changed: tokio::sync::Notify,
 }
 
-/// What a thread that waits should do next.
 pub(super) enum WaiterTurn {
-    /// Its commit is durable.
     Done,
-    /// Nobody writes: it writes the next group itself, and then calls [`WriteProgress::finish`].
+    /// No thread writes: the caller writes the next group, then calls [`WriteProgress::finish`].
     Write,
 }
 
 impl WriteProgress {
-    /// Blocks until the commit is durable or it is this thread's turn to write.
-    pub(super) fn turn(&self, number: u64) -> Result<WaiterTurn, StoreError> {
+    pub(super) fn turn(&self, number: u64) -> Result<WaiterTurn> {
         loop {
             // Looked at first: what changes from here on makes the wait return.
             let round = self.round.load(Ordering::Acquire);
@@ -147,8 +124,7 @@ impl WriteProgress {
         }
     }
 
-    /// The same without blocking; none while another thread writes.
-    pub(super) fn try_turn(&self, number: u64) -> Result<Option<WaiterTurn>, StoreError> {
+    pub(super) fn try_turn(&self, number: u64) -> Result<Option<WaiterTurn>> {
         if self.is_durable(number)? {
             return Ok(Some(WaiterTurn::Done));
         }
@@ -165,8 +141,7 @@ impl WriteProgress {
         }
     }
 
-    /// Ends a turn: commits up to `number` are durable, or the store has failed.
-    pub(super) fn finish(&self, outcome: Result<u64, StoreError>) {
+    pub(super) fn finish(&self, outcome: Result<u64>) {
         match outcome {
             Ok(number) => {
                 self.durable.fetch_max(number, Ordering::AcqRel);
@@ -178,7 +153,7 @@ impl WriteProgress {
         self.async_changed.notify_waiters();
     }
 
-    /// Ends a turn in which nothing became durable, and which somebody may try again.
+    /// Ends a turn in which nothing became durable; another caller may try again.
     pub(super) fn give_up(&self) {
         self.end_turn();
         self.async_changed.notify_waiters();
@@ -191,7 +166,7 @@ impl WriteProgress {
         let _ = futex::wake(&self.round, futex::Flags::PRIVATE, i32::MAX as u32);
     }
 
-    pub(super) fn is_durable(&self, number: u64) -> Result<bool, StoreError> {
+    pub(super) fn is_durable(&self, number: u64) -> Result<bool> {
         match self.failed.get() {
             _ if self.durable.load(Ordering::Acquire) >= number => Ok(true),
             Some(error) => Err(error.clone()),
@@ -199,7 +174,7 @@ impl WriteProgress {
         }
     }
 
-    async fn reached(&self, number: u64) -> Result<(), StoreError> {
+    async fn reached(&self, number: u64) -> Result<()> {
         loop {
             let mut changed = std::pin::pin!(self.async_changed.notified());
             changed.as_mut().enable();

@@ -1,12 +1,10 @@
-//! What is kept in caches, by its bytes.
+//! Weights of cached bytes.
 
 use bytes::Bytes;
 use quick_cache::Weighter;
 
-/// Bytes that an entry takes beside its own.
 const BESIDE: u64 = 64;
 
-/// Weighs an entry by its bytes.
 #[derive(Clone)]
 pub(super) struct ByBytes;
 

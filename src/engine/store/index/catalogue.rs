@@ -4,26 +4,23 @@ use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, ForkPoint};
 use crate::engine::id::SessionId;
 use crate::engine::store::journal::FramePosition;
-use crate::engine::store::{SessionEntry, StoreError};
+use crate::engine::store::{Result, SessionEntry};
 
 use super::{place_bytes, place_of};
 
-/// Row of the catalogue: a session.
 #[derive(Debug, Clone)]
 pub(in crate::engine::store) struct CatalogueRow {
     pub(in crate::engine::store) entry: SessionEntry,
-    /// Place of its first own commit.
+    /// Position of its first own commit.
     pub(in crate::engine::store) begun: FramePosition,
-    /// Position at which it was forked.
     pub(in crate::engine::store) base: Option<ForkPoint>,
-    /// Set where it was removed, and is kept for its children.
+    /// Set if it was removed and is kept for its children.
     pub(in crate::engine::store) buried: bool,
 }
 
 impl CatalogueRow {
-    /// Encodes head, time of the head, where it begins, whether it is buried, its base (16 zeros for none), and its first event as
-    /// a commit of its own.
-    pub(in crate::engine::store) fn encode(&self) -> Result<Vec<u8>, StoreError> {
+    /// Encodes head, its time, begin, buried, base (16 zeros for none), and the first event as a commit of its own.
+    pub(in crate::engine::store) fn encode(&self) -> Result<Vec<u8>> {
         let mut value = self.entry.head.to_le_bytes().to_vec();
         value.extend_from_slice(&self.entry.updated.0.to_le_bytes());
         value.extend_from_slice(&place_bytes(self.begun));

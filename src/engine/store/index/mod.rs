@@ -14,38 +14,35 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::StoreError;
 use super::journal::FramePosition;
 use super::journal::disk::{JournalDisk, OsDisk};
 use super::journal::segment::sync_directory;
+use super::{Result, StoreError};
 use crate::engine::id::{Digest, Seq, SessionId};
 
 pub(super) use catalogue::CatalogueRow;
 
-/// Values above this would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
+/// Larger values would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
 const SEGMENT_BYTES: usize = 2 << 20;
 const VALUE_MAX: usize = 12 << 10;
 const CACHE_BYTES: u64 = 8 << 20;
-/// Positions in one row.
 const ROW_POSITIONS: usize = 256;
 const POSITION_BYTES: usize = 16;
-/// Raised when the rows change their meaning: an index of another version is made again.
+/// Raised when the rows change their meaning: an index of another version is rebuilt.
 const VERSION: u32 = 5;
 const STAMP: &[u8] = b"!stamp";
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Up to where the journal is indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IndexedUpTo {
     pub(super) journal: [u8; 16],
     pub(super) end: FramePosition,
     pub(super) group: u64,
-    /// Checksum of the journal's last bytes before `end`: another history gives another one.
+    /// Checksum of the journal's last bytes before `end`, which tells another history apart.
     pub(super) tail: u32,
 }
 
-/// What the index is to learn.
 #[derive(Default)]
 pub(super) struct IndexBatch {
     pub(super) rows: Vec<CatalogueRow>,
@@ -54,16 +51,15 @@ pub(super) struct IndexBatch {
     pub(super) removed: Vec<SessionId>,
 }
 
-/// An open index.
 pub(super) struct SledIndex {
     db: sled::Db,
-    /// The number that the next block gets. Held while a snapshot is put and while blocks are swept: a block
-    /// that a new snapshot counts on must stay, or its number would one day be another's.
+    /// Number of the next block. Locked while a snapshot is stored or blocks are swept: a block that a new snapshot
+    /// counts on must stay, or its number would one day be another's.
     next_block: Mutex<u64>,
 }
 
 impl SledIndex {
-    pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(directory: &Path) -> Result<Self> {
         // Closed, whatever the modes are of what sled makes in it; what is wrong with its place, sled tells.
         drop(OsDisk.create_dir(directory));
         clear_unfinished(directory);
@@ -90,12 +86,11 @@ impl SledIndex {
         Ok(Self { db, next_block })
     }
 
-    /// Whether it knows nothing at all.
     pub(super) fn is_empty(&self) -> bool {
         guarded(|| Ok(self.db.is_empty())).unwrap_or(false)
     }
 
-    /// Where the index has got to; none when it is new, of another version, or unreadable.
+    /// Returns the indexed end; none if the index is new, unreadable or of another version.
     pub(super) fn stamp(&self) -> Option<IndexedUpTo> {
         let value = guarded(|| self.db.get(STAMP)).ok()??;
         let (version, rest) = value.split_first_chunk::<4>()?;
@@ -112,8 +107,8 @@ impl SledIndex {
         })
     }
 
-    /// Learns a batch, all of it together with the stamp or nothing.
-    pub(super) fn learn(&self, batch: &IndexBatch, stamp: IndexedUpTo) -> Result<(), StoreError> {
+    /// Applies a batch together with the stamp, or nothing of it.
+    pub(super) fn learn(&self, batch: &IndexBatch, stamp: IndexedUpTo) -> Result<()> {
         let mut rows = sled::Batch::default();
         // First, because a session may have come again after its removal: of one key the last word counts.
         for session in &batch.removed {
@@ -144,7 +139,7 @@ impl SledIndex {
         rows: &mut sled::Batch,
         session: SessionId,
         positions: &[(Seq, FramePosition)],
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let Some((first, _)) = positions.first() else { return Ok(()) };
         let mut rest = positions;
         // The last row is filled up first, so that many small batches don't make many small rows.
@@ -167,18 +162,12 @@ impl SledIndex {
         Ok(())
     }
 
-    /// The row of positions in which `seq` would be.
-    fn row_at(&self, session: SessionId, seq: Seq) -> Result<Option<(sled::IVec, sled::IVec)>, StoreError> {
+    fn row_at(&self, session: SessionId, seq: Seq) -> Result<Option<(sled::IVec, sled::IVec)>> {
         guarded(|| self.db.range(row_key(session, 0)..=row_key(session, seq)).next_back().transpose())
     }
 
-    /// Positions of the session's commits from the one that holds `seq` on, at most `limit`.
-    pub(super) fn positions(
-        &self,
-        session: SessionId,
-        seq: Seq,
-        limit: usize,
-    ) -> Result<Vec<(Seq, FramePosition)>, StoreError> {
+    /// Returns up to `limit` positions of commits, from the one that holds `seq` on.
+    pub(super) fn positions(&self, session: SessionId, seq: Seq, limit: usize) -> Result<Vec<(Seq, FramePosition)>> {
         let Some((first, _)) = self.row_at(session, seq)? else { return Ok(Vec::new()) };
         let rows = self.db.range(&first[..]..=&row_key(session, Seq::MAX)[..]);
         guarded(|| {
@@ -202,14 +191,13 @@ impl SledIndex {
         })
     }
 
-    /// Where a content is.
-    pub(super) fn content(&self, digest: &Digest) -> Result<Option<FramePosition>, StoreError> {
+    pub(super) fn content(&self, digest: &Digest) -> Result<Option<FramePosition>> {
         let value = guarded(|| self.db.get(key(b'd', digest.as_bytes())))?;
         Ok(value.and_then(|value| place_of(&value)))
     }
 
-    /// All sessions, and those that were removed and have children.
-    pub(super) fn rows(&self) -> Result<Vec<CatalogueRow>, StoreError> {
+    /// Returns all sessions, and removed ones that have children.
+    pub(super) fn rows(&self) -> Result<Vec<CatalogueRow>> {
         let keys = guarded(|| self.db.scan_prefix(b"c").keys().collect::<Result<Vec<_>, _>>())?;
         let wrong = || StoreError::Index("a row of the catalogue makes no sense".to_owned());
         let mut rows = Vec::new();
@@ -220,7 +208,7 @@ impl SledIndex {
         Ok(rows)
     }
 
-    fn forget_session(&self, rows: &mut sled::Batch, session: SessionId) -> Result<(), StoreError> {
+    fn forget_session(&self, rows: &mut sled::Batch, session: SessionId) -> Result<()> {
         for prefix in [b'p', b's', b'c'] {
             let keys = self.db.scan_prefix(key(prefix, session.as_bytes())).keys();
             for key in guarded(|| keys.collect::<Result<Vec<_>, _>>())? {
@@ -230,8 +218,8 @@ impl SledIndex {
         Ok(())
     }
 
-    /// Keeps a value of any size in rows of the safe size; gives its bytes.
-    fn put_large(&self, prefix: u8, name: &[u8], value: &[u8]) -> Result<u64, StoreError> {
+    /// Stores a value of any size in rows of the safe size; returns its length.
+    fn put_large(&self, prefix: u8, name: &[u8], value: &[u8]) -> Result<u64> {
         // The first part is written last: it says how many there are.
         for (key, part) in parts(prefix, name, value).into_iter().rev() {
             guarded(|| self.db.insert(key, part))?;
@@ -239,7 +227,7 @@ impl SledIndex {
         Ok(value.len() as u64)
     }
 
-    fn get_large(&self, prefix: u8, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
+    fn get_large(&self, prefix: u8, name: &[u8]) -> Result<Option<Bytes>> {
         let Some(head) = guarded(|| self.db.get(part_key(prefix, name, 0)))? else { return Ok(None) };
         let Some((count, rest)) = head.split_first_chunk::<4>() else { return Ok(None) };
         let Some((crc, part)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -253,8 +241,7 @@ impl SledIndex {
         Ok(whole.then(|| Bytes::from(value)))
     }
 
-    /// Rows and bytes by the kind of row.
-    pub(super) fn usage(&self) -> Result<BTreeMap<u8, (u64, u64)>, StoreError> {
+    pub(super) fn usage(&self) -> Result<BTreeMap<u8, (u64, u64)>> {
         guarded(|| {
             let mut usage = BTreeMap::<u8, (u64, u64)>::new();
             for row in self.db.iter() {
@@ -267,15 +254,13 @@ impl SledIndex {
         })
     }
 
-    /// Hands what is in memory to the operating system.
-    pub(super) fn flush(&self) -> Result<(), StoreError> {
+    pub(super) fn flush(&self) -> Result<()> {
         guarded(|| self.db.flush()).map(drop)
     }
 }
 
-/// Moves a directory that could not be used out of the way; gives its new name.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>, StoreError> {
+pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>> {
     if !directory.exists() {
         return Ok(None);
     }
@@ -290,8 +275,7 @@ pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>, StoreError>
     Ok(None)
 }
 
-/// Removes the index of the store in a directory, durably.
-pub(super) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<(), StoreError> {
+pub(super) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<()> {
     if let Some(aside) = set_aside(&store.join("index"))? {
         sync_directory(disk, store)?;
         remove_all(&aside)?;
@@ -300,11 +284,11 @@ pub(super) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<(), StoreEr
 }
 
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn remove_all(directory: &Path) -> Result<(), StoreError> {
+fn remove_all(directory: &Path) -> Result<()> {
     std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))
 }
 
-/// A crash while sled writes its own snapshot leaves a file with which it refuses to open.
+/// Removes files with which sled refuses to open, left by a crash during its own snapshot.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 fn clear_unfinished(directory: &Path) {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -315,12 +299,12 @@ fn clear_unfinished(directory: &Path) {
     }
 }
 
-/// Tells whether another handle has the lock, for which sled has no error of its own.
+/// Recognises sled's lock error by its text: sled has no variant for it.
 fn is_locked(error: &sled::Error) -> bool {
     error.to_string().contains("could not acquire lock")
 }
 
-fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
+fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(outcome) => outcome.map_err(|error| StoreError::Index(error.to_string())),
         Err(_) => Err(StoreError::Index("it panicked".to_owned())),
@@ -339,7 +323,7 @@ fn part_key(prefix: u8, name: &[u8], number: usize) -> Vec<u8> {
     [&[prefix], name, &u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes()].concat()
 }
 
-/// A value of any size as rows of the safe size; the first begins with their number.
+/// Splits a value into rows of the safe size; the first begins with their number.
 fn parts(prefix: u8, name: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let chunks = value.chunks(VALUE_MAX).collect::<Vec<_>>();
     let mut head = u32::try_from(chunks.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();

@@ -2,31 +2,30 @@
 //! side: a snapshot is read from few pages.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::{SledIndex, guarded, key};
 use crate::engine::clock::Timestamp;
 use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::lock::lock;
 use crate::engine::slice::EncodedSlice;
-use crate::engine::store::{Snapshot, StoreError};
+use crate::engine::store::{Result, Snapshot};
 
 /// Rows of snapshots, by session and position.
 const ROOT: u8 = b's';
 /// Rows of blocks, by number.
 const BLOCK: u8 = b'b';
-/// The numbers of blocks, by digest.
+/// Rows of block numbers, by digest.
 const NUMBER: u8 = b'n';
 
-/// The number after the last block's.
-pub(super) fn next_block(db: &sled::Db) -> Result<u64, StoreError> {
+pub(super) fn next_block(db: &sled::Db) -> Result<u64> {
     let last = guarded(|| db.scan_prefix([BLOCK]).keys().next_back().transpose())?;
     Ok(last.and_then(|key| number_of(key.get(1..)?)).map_or(0, |last| last.saturating_add(1)))
 }
 
 impl SledIndex {
-    /// Keeps a snapshot; gives the bytes that were new.
-    pub(in crate::engine::store) fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
-        let mut next = self.next_block.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(in crate::engine::store) fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64> {
+        let mut next = lock(&self.next_block);
         let mut root = Vec::new();
         root.extend_from_slice(&snapshot.time.0.to_le_bytes());
         root.extend_from_slice(&snapshot.unreadable.to_le_bytes());
@@ -45,8 +44,7 @@ impl SledIndex {
         Ok(added + self.put_large(ROOT, &root_name(snapshot.session, snapshot.seq), &root)?)
     }
 
-    /// The block's number, `next` if it is new, and the bytes that were new.
-    fn put_block(&self, block: &[u8], next: &mut u64) -> Result<(u64, u64), StoreError> {
+    fn put_block(&self, block: &[u8], next: &mut u64) -> Result<(u64, u64)> {
         let name = key(NUMBER, Digest::of(block).as_bytes());
         if let Some(number) = guarded(|| self.db.get(&name))?.as_deref().and_then(number_of) {
             return Ok((number, 0));
@@ -58,12 +56,8 @@ impl SledIndex {
         Ok((number, added))
     }
 
-    /// The latest snapshot of the session at or before `seq` that is whole.
-    pub(in crate::engine::store) fn snapshot(
-        &self,
-        session: SessionId,
-        seq: Seq,
-    ) -> Result<Option<Snapshot>, StoreError> {
+    /// Returns the latest complete snapshot at or before `seq`.
+    pub(in crate::engine::store) fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
         for at in self.snapshots(session)?.into_iter().rev().filter(|at| *at <= seq) {
             if let Some(snapshot) = self.snapshot_at(session, at)? {
                 return Ok(Some(snapshot));
@@ -72,7 +66,7 @@ impl SledIndex {
         Ok(None)
     }
 
-    fn snapshot_at(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+    fn snapshot_at(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
         let Some(root) = self.get_large(ROOT, &root_name(session, seq))? else { return Ok(None) };
         let Some((time, unreadable, slices)) = root_of(&root) else { return Ok(None) };
         let mut snapshot = Snapshot { session, seq, time, unreadable, slices: Vec::new() };
@@ -89,15 +83,14 @@ impl SledIndex {
         Ok(Some(snapshot))
     }
 
-    /// Where the session has snapshots, in order.
-    pub(in crate::engine::store) fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
+    pub(in crate::engine::store) fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>> {
         let prefix = key(ROOT, session.as_bytes());
         let keys = guarded(|| self.db.scan_prefix(&prefix).keys().collect::<Result<Vec<_>, _>>())?;
         // A snapshot's first row has part number 0.
         Ok(keys.iter().filter(|key| key.ends_with(&[0; 4])).filter_map(|key| number_of(key.get(17..)?)).collect())
     }
 
-    pub(in crate::engine::store) fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
+    pub(in crate::engine::store) fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()> {
         let name = root_name(session, seq);
         guarded(|| {
             for row in self.db.scan_prefix(key(ROOT, &name)).keys() {
@@ -107,9 +100,8 @@ impl SledIndex {
         })
     }
 
-    /// Removes blocks that no snapshot has any more; gives how many rows they were.
-    pub(in crate::engine::store) fn sweep_blocks(&self) -> Result<u64, StoreError> {
-        let _held = self.next_block.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(in crate::engine::store) fn sweep_blocks(&self) -> Result<u64> {
+        let _held = lock(&self.next_block);
         let mut used = BTreeSet::new();
         for row in self.rows()? {
             for seq in self.snapshots(row.entry.id)? {
@@ -148,9 +140,9 @@ fn number_of(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|number| u64::from_be_bytes(*number))
 }
 
-type Root = (Timestamp, u64, Vec<(Arc<str>, u32, Vec<u64>)>);
+type SnapshotRoot = (Timestamp, u64, Vec<(Arc<str>, u32, Vec<u64>)>);
 
-fn root_of(root: &[u8]) -> Option<Root> {
+fn root_of(root: &[u8]) -> Option<SnapshotRoot> {
     let (time, rest) = root.split_first_chunk::<8>()?;
     let (unreadable, mut rest) = rest.split_first_chunk::<8>()?;
     let mut slices = Vec::new();

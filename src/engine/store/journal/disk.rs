@@ -5,66 +5,52 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Opens, names and removes files.
-///
-/// Written bytes are durable after a sync of the file, and under its name after a sync of the directory.
+/// Opens, names and removes files. Written bytes are durable after a sync of the file, and under its name after a sync
+/// of the directory.
 pub(crate) trait JournalDisk: Send + Sync {
-    /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens a file for reading and writing.
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates an empty file for its owner only, or empties the one that is there.
+    /// Creates an empty file for its owner only, or empties the existing one.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates a directory and those above it, where there are none, for their owner only and durable with their names.
+    /// Creates missing directories for their owner only, durable with their names.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives a file another name, in the place of the one that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Says whether there is something of that name.
     fn exists(&self, path: &Path) -> bool;
 
-    /// Lists what is in a directory, in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Makes the names in a directory durable.
     fn sync_dir(&self, directory: &Path) -> io::Result<()>;
 }
 
-/// A file of a [`JournalDisk`], read and written by position.
 pub(crate) trait DiskFile: Send + Sync {
-    /// Reads some bytes; 0 only where the file ends.
+    /// Reads some bytes; 0 only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Appends some bytes to a buffer, not more than it has room for; 0 only where the file ends.
+    /// Appends at most as many bytes as the buffer has room for; 0 only at the end of the file.
     fn read_more(&self, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize>;
 
-    /// Writes all bytes.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Sets aside the space up to `length`, and makes the file that long where it is shorter.
+    /// Allocates the space up to `length`, and extends a shorter file.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
-    /// Cuts the file, or makes it longer by zeros.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
-    /// Returns the file's length.
     fn len(&self) -> io::Result<u64>;
 
-    /// Makes durable what was written, and the length where it grew.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes everything about the file durable but its name.
     fn sync_all(&self) -> io::Result<()>;
 }
 
-/// Fills the buffer, as far as the file goes; gives how much there was.
+/// Fills the buffer up to the end of the file; returns the number of bytes.
 pub(super) fn read_fully(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -78,13 +64,11 @@ pub(super) fn read_fully(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) ->
     Ok(filled)
 }
 
-/// Fills the buffer, or fails.
 pub(super) fn read_exactly(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
     let filled = read_fully(file, offset, buffer)?;
     if filled == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Reads a whole file.
 pub(crate) fn read_whole(disk: &dyn JournalDisk, path: &Path) -> io::Result<Vec<u8>> {
     let file = disk.open(path)?;
     let length = usize::try_from(file.len()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
@@ -94,7 +78,6 @@ pub(crate) fn read_whole(disk: &dyn JournalDisk, path: &Path) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// The file system of the machine.
 pub(crate) struct OsDisk;
 
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
@@ -124,7 +107,7 @@ impl JournalDisk for OsDisk {
             made => made?,
         }
         match self.sync_dir(above) {
-            // Where nobody may list what is there, there is no syncing it either.
+            // A directory that can't be listed can't be synced.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             synced => synced,
         }

@@ -1,4 +1,4 @@
-//! A check of every byte of a journal, and what to do when it fails.
+//! A check of every byte of a journal, and repairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::disk::JournalDisk;
-use super::frame::{self, FrameKind};
+use super::frame::{self, FrameBody, FrameKind};
 use super::last::{Last, last};
 use super::scan::{self, Frame, ScanEnd};
 use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::commit::{CommitView, ForkPoint};
 use crate::engine::id::{Seq, SessionId};
-use crate::engine::store::{Loss, StoreError, content};
+use crate::engine::store::{Loss, Result, StoreError, content};
 
 /// Findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,30 +53,27 @@ pub struct JournalProblem {
     pub session: Option<SessionId>,
 }
 
-/// A journal that was checked, with what is needed to repair it.
 pub(crate) struct CheckedJournal {
     pub(crate) report: FsckReport,
-    /// Place behind the last whole frame of the last segment.
+    /// Position after the last whole frame of the last segment.
     pub(crate) end: FramePosition,
-    /// Set where the last segment says that another one follows.
+    /// Set if the last segment says that another one follows.
     pub(crate) is_followed: bool,
     journal: [u8; 16],
     bad: BTreeSet<u32>,
     missing: Vec<SegmentHead>,
-    /// Files with the name of a segment that follows none and has no head.
+    /// Files with the name of a segment that follow none and have no head.
     strays: Vec<u32>,
-    /// Set where a segment is whole and in the wrong place.
+    /// Set if a whole segment is in the wrong place.
     pub(crate) is_strange: bool,
     useless: BTreeSet<(u32, u64)>,
 }
 
-/// Segments in a row that may be missing: more are not made up for.
+/// Missing segments in a row that a repair replaces by empty ones.
 const MISSING_MAX: u32 = 4096;
 
-/// Reads the whole journal.
-pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal, StoreError> {
-    let mut check =
-        FsckCheck { end: FramePosition { segment: FIRST, offset: segment::header() }, ..FsckCheck::default() };
+pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal> {
+    let mut check = FsckCheck { end: FramePosition::first_in(FIRST), ..FsckCheck::default() };
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();
@@ -100,7 +97,7 @@ pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal, StoreError> {
         };
         check.report.segments += 1;
         let before = check.report.problems.len();
-        check.end = FramePosition { segment: number, offset: segment::header() };
+        check.end = FramePosition::first_in(number);
         let end = walk(&segment, &mut |item| {
             check.item(&segment, item);
             Ok(())
@@ -125,11 +122,9 @@ pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal, StoreError> {
 }
 
 impl CheckedJournal {
-    /// Takes out what is damaged, into files under that directory.
-    ///
-    /// Nothing is repaired while a segment is there that is whole and in the wrong place: a person has to
-    /// say what it is.
-    pub(crate) fn repair(&mut self, segments: &Segments, directory: &Path) -> Result<(), StoreError> {
+    /// Moves damage into files under `directory`. Repairs nothing while a whole segment is in the wrong place: a user
+    /// has to decide what it is.
+    pub(crate) fn repair(&mut self, segments: &Segments, directory: &Path) -> Result<()> {
         if self.is_strange {
             return Ok(());
         }
@@ -151,40 +146,38 @@ impl CheckedJournal {
         Ok(())
     }
 
-    /// Tells whether there is something to repair, and that can be done.
     pub(crate) fn is_repairable(&self) -> bool {
         let is_fine = self.strays.is_empty() && self.bad.is_empty() && self.missing.is_empty();
         !self.is_strange && !is_fine
     }
 
-    /// Tells whether a repair writes segments anew, so that things in the journal have other places.
+    /// Checks if a repair rewrites segments, which moves the frames in them.
     pub(crate) fn is_rewritten(&self) -> bool {
         !(self.bad.is_empty() && self.missing.is_empty())
     }
 
-    /// Puts an empty segment behind the last one, which says that it follows.
-    pub(crate) fn follow(&self, segments: &Segments) -> Result<(), StoreError> {
+    /// Adds the empty segment that the last one says follows.
+    pub(crate) fn follow(&self, segments: &Segments) -> Result<()> {
         let head = SegmentHead { number: self.end.segment + 1, journal: self.journal };
         put_segment(segments, head.number, &head.encode())
     }
 }
 
-/// Returns the identity of the journal: that of the last segment with a whole head; none where none has one.
+/// Returns the identity of the journal: that of the last segment with a whole head.
 pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]> {
     let whole = numbers.iter().rev().find_map(|number| segments.get(*number).ok());
     whole.map(|segment| segment.head.journal)
 }
 
-/// Segment found under a name.
 enum SegmentFile {
     Whole(Arc<Segment>),
-    /// Its head or its table is damaged, its frames can be looked at.
+    /// Head or table are damaged; its frames can be read.
     Salvaged(Arc<Segment>),
     /// It is whole, and not what its name says.
     Strange,
 }
 
-fn find(segments: &Segments, head: SegmentHead, check: &mut FsckCheck) -> Result<SegmentFile, StoreError> {
+fn find(segments: &Segments, head: SegmentHead, check: &mut FsckCheck) -> Result<SegmentFile> {
     let number = head.number;
     match segments.get(number) {
         Ok(segment) if segment.head == head => return Ok(SegmentFile::Whole(segment)),
@@ -200,18 +193,14 @@ fn find(segments: &Segments, head: SegmentHead, check: &mut FsckCheck) -> Result
     Ok(SegmentFile::Salvaged(segment))
 }
 
-/// Item that a walk over a segment meets.
 pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
-    /// Bytes that are no frames: from, to, why.
+    /// Bytes that are no frames: from, to, reason.
     Hole(u64, u64, &'static str),
 }
 
-/// Shows all frames of a segment and the holes between them. Gives where it ends; none within a hole.
-pub(crate) fn walk(
-    segment: &Segment,
-    visit: &mut dyn FnMut(Item<'_>) -> Result<(), StoreError>,
-) -> Result<Option<u64>, StoreError> {
+/// Visits all frames of a segment and the holes between them. Returns its end; none within a hole.
+pub(crate) fn walk(segment: &Segment, visit: &mut dyn FnMut(Item<'_>) -> Result<()>) -> Result<Option<u64>> {
     let mut from = segment::HEADER;
     loop {
         let end = scan::frames(segment, from, &mut |frame| visit(Item::Frame(frame)))?;
@@ -232,18 +221,17 @@ pub(crate) fn walk(
 struct FsckCheck {
     report: FsckReport,
     heads: BTreeMap<SessionId, Seq>,
-    /// Last positions of sessions that were removed.
+    /// Last positions of removed sessions.
     removed: BTreeMap<SessionId, Seq>,
-    /// Sessions with a gap: what follows it is of no use.
+    /// Sessions with a gap; what follows it is useless.
     broken: BTreeSet<SessionId>,
-    /// Frames that are whole and must go, by segment and offset.
+    /// Whole frames that must go, by segment and offset.
     useless: BTreeSet<(u32, u64)>,
-    /// Place behind the last whole frame.
     end: FramePosition,
 }
 
 impl FsckCheck {
-    /// Notes segments that are missing; whether they are too many to be made up for.
+    /// Adds missing segments; true if they are too many to replace.
     fn gap(&mut self, gap: Range<u32>, journal: [u8; 16], missing: &mut Vec<SegmentHead>) -> bool {
         if gap.is_empty() {
             return false;
@@ -269,8 +257,7 @@ impl FsckCheck {
         match item {
             Item::Hole(from, to, what) => self.problem(number, from, to - from, what.to_owned(), None),
             Item::Frame(frame) => {
-                let end = frame.offset + frame.header.frame_len() as u64;
-                self.end = FramePosition { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
+                self.end = FramePosition::new(number, frame.offset + frame.header.frame_len() as u64);
                 if let Err((what, session)) = self.frame(&frame) {
                     self.useless.insert((number, frame.offset));
                     self.problem(number, frame.offset, 0, what, session);
@@ -280,36 +267,26 @@ impl FsckCheck {
     }
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), (String, Option<SessionId>)> {
-        match frame.header.kind {
-            FrameKind::Commit => self.commit(frame.payload, None),
-            FrameKind::Fork => {
-                let point = frame::fork_point(frame.payload);
-                let point = point.ok_or_else(|| ("a fork makes no sense".to_owned(), None))?;
-                self.commit(FrameKind::Fork.commit_in(frame.payload).unwrap_or_default(), Some(point))
-            }
-            FrameKind::Content => {
-                let fits = content::piece_fits(frame.payload);
-                self.report.contents += u64::from(fits);
-                if fits { Ok(()) } else { Err(("a content does not fit its digest".to_owned(), None)) }
-            }
-            FrameKind::Manifest => match content::manifest_chunks(frame.payload) {
-                Some(_) => Ok(()),
-                None => Err(("a list of chunks makes no sense".to_owned(), None)),
-            },
-            FrameKind::Removal => {
-                if let Some(session) = frame.payload.first_chunk().map(|session| SessionId::from_bytes(*session))
-                    && let Some(head) = self.heads.remove(&session)
-                {
-                    self.removed.insert(session, head);
+        match frame.body().map_err(|what| (what.to_owned(), None))? {
+            FrameBody::Commit(fork, commit) => return self.commit(&commit, fork),
+            FrameBody::Content(..) if frame.header.kind == FrameKind::Content => {
+                if !content::piece_fits(frame.payload) {
+                    return Err(("a content does not fit its digest".to_owned(), None));
                 }
-                Ok(())
+                self.report.contents += 1;
             }
-            FrameKind::Close | FrameKind::Seal => Ok(()),
+            FrameBody::Content(..) if content::manifest_chunks(frame.payload).is_none() => {
+                return Err(("a list of chunks makes no sense".to_owned(), None));
+            }
+            FrameBody::Removal(session) => {
+                self.removed.extend(self.heads.remove(&session).map(|head| (session, head)));
+            }
+            FrameBody::Content(..) | FrameBody::Mark => {}
         }
+        Ok(())
     }
 
-    fn commit(&mut self, payload: &[u8], fork: Option<ForkPoint>) -> Result<(), (String, Option<SessionId>)> {
-        let commit = CommitView::parse(payload).map_err(|_| ("a commit makes no sense".to_owned(), None))?;
+    fn commit(&mut self, commit: &CommitView<'_>, fork: Option<ForkPoint>) -> Result<(), (String, Option<SessionId>)> {
         let session = commit.session;
         let known = self.heads.get(&session).copied();
         if let Some(point) = fork {
@@ -340,13 +317,12 @@ impl FsckCheck {
     }
 }
 
-/// Writes a segment anew without its holes and useless frames, which go to a file of their own.
 fn repair_segment(
     segments: &Segments,
     number: u32,
     directory: &Path,
     useless: &BTreeSet<(u32, u64)>,
-) -> Result<PathBuf, StoreError> {
+) -> Result<PathBuf> {
     let segment = segments.get(number)?;
     let disk = segments.disk();
     let saved = saved_path(disk, directory, number)?;
@@ -369,8 +345,7 @@ fn repair_segment(
     Ok(saved)
 }
 
-/// Moves a file that is no segment out of the journal.
-fn set_aside(segments: &Segments, number: u32, directory: &Path) -> Result<PathBuf, StoreError> {
+fn set_aside(segments: &Segments, number: u32, directory: &Path) -> Result<PathBuf> {
     let disk = segments.disk();
     let saved = saved_path(disk, directory, number)?;
     for path in [segment::raw_path(segments.directory(), number), segment::packed_path(segments.directory(), number)] {
@@ -383,30 +358,20 @@ fn set_aside(segments: &Segments, number: u32, directory: &Path) -> Result<PathB
     Ok(saved)
 }
 
-fn saved_path(disk: &dyn JournalDisk, directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
+fn saved_path(disk: &dyn JournalDisk, directory: &Path, number: u32) -> Result<PathBuf> {
     let torn = segment::torn_directory(disk, directory)?;
     let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !disk.exists(path));
     free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
 }
 
-/// Writes a segment anew with the frames for which `keep` is true, and puts it in the old one's place.
-///
-/// Every other position in it changes: an index of the journal is of no use afterwards.
-pub(crate) fn rewrite(
-    segments: &Segments,
-    number: u32,
-    keep: &mut dyn FnMut(&Item<'_>) -> Result<bool, StoreError>,
-) -> Result<(), StoreError> {
+/// Rewrites a segment with the frames for which `keep` is true. Other frames move: an index of the journal is then
+/// useless.
+pub(crate) fn rewrite(segments: &Segments, number: u32, keep: &mut dyn FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
     let kept = without(segments, number, keep)?;
     put_segment(segments, number, &kept)
 }
 
-/// Returns the bytes of a segment with the frames for which `keep` is true.
-fn without(
-    segments: &Segments,
-    number: u32,
-    keep: &mut dyn FnMut(&Item<'_>) -> Result<bool, StoreError>,
-) -> Result<Vec<u8>, StoreError> {
+fn without(segments: &Segments, number: u32, keep: &mut dyn FnMut(&Item<'_>) -> Result<bool>) -> Result<Vec<u8>> {
     let old = segments.get(number)?;
     let mut bytes = old.head.encode().to_vec();
     let (mut group, mut sealed) = (None, false);
@@ -431,8 +396,7 @@ fn seal(bytes: &mut Vec<u8>, group: u64) {
     frame::put(bytes, FrameKind::Seal, false, group, b"", crc32c::crc32c(b""));
 }
 
-/// Puts a segment of these bytes in the place of the one that is there, raw or packed.
-fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<(), StoreError> {
+fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<()> {
     let disk = segments.disk();
     let raw = segment::raw_path(segments.directory(), number);
     let packed = segment::packed_path(segments.directory(), number);

@@ -1,25 +1,22 @@
-//! The last segment: whether anything was ever recorded in it.
+//! The state of the last segment.
 
 use super::disk;
 use super::scan::{self, ScanEnd, SegmentWindow};
 use super::segment::{self, SegmentHead};
 use super::segments::Segments;
-use crate::engine::store::StoreError;
+use crate::engine::store::{Result, StoreError};
 
-/// State of the last segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
-    /// The journal ends in it.
     Used,
-    /// It was created, and the one before was not sealed: nothing was ever recorded in it.
+    /// It was created and the one before was not sealed: nothing was ever recorded in it.
     Unused,
-    /// It has no head any more, though the one before says that it had.
+    /// It has no head any more, though the seal before it says that it had.
     Lost,
 }
 
-/// Tells what the last of these segments is. A segment is created, with its head and its name durable, before the seal
-/// of the one before is written.
-pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last, StoreError> {
+/// Classifies the last segment. A segment is created, durable with its head and name, before the one before is sealed.
+pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last> {
     let Some(last) = numbers.last().copied() else { return Ok(Last::Used) };
     let has_head = segments.get(last).is_ok();
     if !is_blank(segments, last, has_head)? {
@@ -37,12 +34,10 @@ pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last, StoreEr
     })
 }
 
-/// Tells whether there is nothing in it but its head, or a part of that.
-fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool, StoreError> {
+fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool> {
     if has_head {
         let segment = segments.get(number)?;
-        let mut window = SegmentWindow::new(&segment);
-        window.step = 64 << 10;
+        let mut window = SegmentWindow::new(&segment, 64 << 10);
         return Ok(window.end(segment::HEADER)? == ScanEnd::Clean(segment::HEADER));
     }
     let path = segment::raw_path(segments.directory(), number);
@@ -56,7 +51,7 @@ fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool, St
     Ok(SegmentHead { number, journal }.encode().starts_with(&bytes[..written]))
 }
 
-fn ends_with_seal(segments: &Segments, number: u32) -> Result<bool, StoreError> {
+fn ends_with_seal(segments: &Segments, number: u32) -> Result<bool> {
     // What is wrong with it is told where it is read.
     let Ok(segment) = segments.get(number) else { return Ok(true) };
     match scan::frames(&segment, segment::HEADER, &mut |_| Ok(()))? {

@@ -3,10 +3,7 @@
 pub(crate) mod disk;
 pub(crate) mod frame;
 mod fsck;
-#[cfg(test)]
-mod fuzz;
 mod last;
-pub(crate) mod pack;
 mod packed;
 pub(crate) mod scan;
 pub(crate) mod segment;
@@ -16,7 +13,9 @@ mod writer;
 pub(crate) use fsck::{CheckedJournal, Item, check, identity, rewrite, walk};
 pub use fsck::{FsckReport, JournalProblem};
 pub(crate) use last::{Last, last};
-pub(crate) use pack::pack;
-pub(crate) use segment::FramePosition;
+pub(crate) use segment::{FramePosition, pack};
 pub(crate) use segments::Segments;
 pub(crate) use writer::{Group, LatestNotes, StagedFrame, StagingBuffer, Writer};
+
+#[cfg(test)]
+mod tests;

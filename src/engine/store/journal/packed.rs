@@ -8,19 +8,18 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 
 use super::disk::{DiskFile, JournalDisk, read_exactly, read_whole};
-use crate::engine::store::StoreError;
 use crate::engine::store::decompress::decompressed;
 use crate::engine::store::weight::ByBytes;
+use crate::engine::store::{Result, StoreError};
 
 pub(super) const MAGIC: &[u8; 8] = b"FOLDPAK\n";
-/// Raw bytes of a block; the last may be shorter. Where many sessions are recorded at once, the events of one lie far
-/// apart, and each takes the unpacking of a block: larger blocks save little space and cost as much more time.
+/// Raw bytes of a block; the last may be shorter. Events of one of many concurrent sessions lie far apart, and each
+/// costs the decompression of a block: larger blocks save little space and cost as much more time.
 pub(super) const BLOCK: usize = 16 << 10;
-/// Raw bytes of a block where the trailer does not say; none has more, and none fewer than the least.
+/// Raw bytes of a block if the trailer does not say, and the maximum.
 const FIRST_BLOCK: usize = 256 << 10;
 const LEAST_BLOCK: usize = 4 << 10;
 const TRAILER: usize = 32;
-/// Bytes that a process keeps unpacked, of all segments.
 const KEPT_BYTES: u64 = 32 << 20;
 pub(super) const LEVEL: i32 = 3;
 
@@ -33,15 +32,13 @@ pub(super) struct Packed {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     raw_len: u64,
-    /// Raw bytes of a block.
     block: usize,
-    /// Where each block begins, and where the last one ends.
+    /// Offset of each block, and the end of the last.
     starts: Vec<u64>,
-    /// What its blocks are kept under: a file that takes its place has another one.
+    /// Cache key of its blocks; a file that replaces it has another one.
     id: u64,
 }
 
-/// Blocks that were unpacked, by the segment and their number.
 static KEPT: LazyLock<Cache<(u64, usize), Bytes, ByBytes>> =
     LazyLock::new(|| Cache::with_weighter(KEPT_BYTES as usize / BLOCK, KEPT_BYTES, ByBytes));
 
@@ -51,7 +48,7 @@ fn fresh_id() -> u64 {
 }
 
 impl Packed {
-    pub(super) fn open(disk: &dyn JournalDisk, path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(disk: &dyn JournalDisk, path: &Path) -> Result<Self> {
         let wrong = |what: &str| StoreError::Format { path: path.to_owned(), what: what.to_owned() };
         let file = disk.open(path).map_err(StoreError::io("open", path))?;
         let length = file.len().map_err(StoreError::io("inspect", path))?;
@@ -90,8 +87,8 @@ impl Packed {
         Ok(Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() })
     }
 
-    /// Opens a segment whose trailer or table is damaged: its blocks tell themselves how long they are.
-    pub(super) fn salvage(disk: &dyn JournalDisk, path: &Path) -> Result<Self, StoreError> {
+    /// Opens a segment with a damaged trailer or table: zstd frames contain their length.
+    pub(super) fn salvage(disk: &dyn JournalDisk, path: &Path) -> Result<Self> {
         let file = disk.open(path).map_err(StoreError::io("open", path))?;
         let bytes = read_whole(disk, path).map_err(StoreError::io("read", path))?;
         let (mut starts, mut end, mut lengths) = (vec![0], 0, Vec::new());
@@ -110,7 +107,7 @@ impl Packed {
         self.raw_len
     }
 
-    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() && offset + (filled as u64) < self.raw_len {
             let at = offset + filled as u64;
@@ -128,7 +125,7 @@ impl Packed {
         Ok(filled)
     }
 
-    fn block(&self, number: usize) -> Result<Bytes, StoreError> {
+    fn block(&self, number: usize) -> Result<Bytes> {
         if let Some(block) = KEPT.get(&(self.id, number)) {
             return Ok(block);
         }
@@ -149,12 +146,11 @@ impl Packed {
     }
 }
 
-#[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+#[cfg(test)]
 mod tests {
     use super::super::disk::OsDisk;
-    use super::super::pack::pack_in;
-    use super::super::segment::{Segment, SegmentHead};
+    use super::super::segment::{Segment, SegmentHead, pack_in};
     use super::*;
 
     /// Blocks of the first size, whose trailer did not say so.

@@ -1,97 +1,83 @@
 //! Reading frames in order, and telling a torn end from damage.
 
 use super::disk::JournalDisk;
-use super::frame::{self, FrameKind, Header};
-use super::segment::{self, Segment};
-use crate::engine::store::StoreError;
+use super::frame::{self, FrameBody, FrameKind, Header};
+use super::segment::{self, FramePosition, Segment};
+use crate::engine::store::{Result, StoreError};
 
 const WINDOW: usize = 1 << 20;
+const CHECKSUM: &str = "a frame's checksum does not fit its contents";
 
-/// A frame that was found whole.
 pub(crate) struct Frame<'a> {
     pub(crate) offset: u64,
     pub(crate) header: Header,
     pub(crate) payload: &'a [u8],
 }
 
-/// End of a scan.
+impl<'a> Frame<'a> {
+    pub(crate) fn body(&self) -> Result<FrameBody<'a>, &'static str> {
+        FrameBody::of(self.header.kind, self.payload)
+    }
+
+    pub(crate) fn position(&self, segment: u32) -> FramePosition {
+        FramePosition::new(segment, self.offset)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ScanEnd {
-    /// Nothing but zeros, or nothing at all, follows.
+    /// Only zeros, or nothing, follow.
     Clean(u64),
-    /// At this offset there is no whole frame, and there are bytes.
+    /// Bytes at this offset are no whole frame.
     Bad(u64, &'static str),
 }
 
-/// Shows every frame from `from` on until one is not whole.
-pub(crate) fn frames(
+type FrameVisitor<'a> = dyn FnMut(Frame<'_>) -> Result<()> + 'a;
+
+pub(crate) fn frames(segment: &Segment, from: u64, visit: &mut FrameVisitor<'_>) -> Result<ScanEnd> {
+    let mut window = SegmentWindow::new(segment, WINDOW);
+    match window.frames(from.max(segment::HEADER), visit)? {
+        (at, Some(what)) => Ok(ScanEnd::Bad(at, what)),
+        (at, None) => window.end(at),
+    }
+}
+
+/// Visits the whole frames of a segment that another process may be writing.
+pub(crate) fn frames_so_far(segment: &Segment, from: u64, visit: &mut FrameVisitor<'_>) -> Result<()> {
+    SegmentWindow::new(segment, 64 << 10).frames(from, visit).map(drop)
+}
+
+/// Finds the first whole frame at or after `from` that begins a group later than `after`, or belongs to an even later
+/// one: it can't exist if the bytes at `from` were never acknowledged.
+pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<Option<u64>> {
+    find_frame(segment, from, from, |header, offset| {
+        header.group > after + 1 || header.group > after && header.first && offset > from
+    })
+}
+
+pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>> {
+    find_frame(segment, from, from + 1, |_, _| true)
+}
+
+/// Finds a whole frame after the damaged one at `damaged`, or from `from` on if no frame's head is there: a payload may
+/// hold the bytes of another journal, and is not searched.
+fn find_frame(
     segment: &Segment,
+    damaged: u64,
     from: u64,
-    visit: &mut dyn FnMut(Frame<'_>) -> Result<(), StoreError>,
-) -> Result<ScanEnd, StoreError> {
-    let mut window = SegmentWindow::new(segment);
-    let mut offset = from.max(segment::HEADER);
+    is_wanted: impl Fn(&Header, u64) -> bool,
+) -> Result<Option<u64>> {
+    let mut window = SegmentWindow::new(segment, WINDOW);
+    let mut offset = match window.header(damaged)? {
+        Some(header) => damaged + header.frame_len() as u64,
+        None => from.next_multiple_of(frame::ALIGN as u64),
+    };
     loop {
-        let head = window.bytes(offset, frame::HEADER)?;
-        let Ok(head) = <&[u8; frame::HEADER]>::try_from(head) else {
-            let clean = head.iter().all(|byte| *byte == 0);
-            return Ok(if clean {
-                ScanEnd::Clean(offset)
-            } else {
-                ScanEnd::Bad(offset, "it ends within a frame's head")
-            });
-        };
-        let Some(header) = Header::parse(head) else {
-            return window.end(offset);
-        };
-        let payload = window.bytes(offset + frame::HEADER as u64, header.length)?;
-        if payload.len() < header.length {
-            return Ok(ScanEnd::Bad(offset, "it ends within a frame"));
-        }
-        if !header.fits(payload) {
-            return Ok(ScanEnd::Bad(offset, "a frame's checksum does not fit its contents"));
-        }
-        visit(Frame { offset, header, payload })?;
-        offset += header.frame_len() as u64;
-    }
-}
-
-/// Finds the first whole frame at or after `from` that begins a group later than `after`, or belongs to
-/// one even later: what can't be there when the bytes at `from` were never acknowledged.
-pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<Option<u64>, StoreError> {
-    let mut window = SegmentWindow::new(segment);
-    let mut offset = after_frame(&mut window, from)?.unwrap_or(from.next_multiple_of(frame::ALIGN as u64));
-    loop {
-        let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
+        if window.bytes(offset, frame::HEADER)?.len() < frame::HEADER {
             return Ok(None);
-        };
-        if let Some(header) = Header::parse(head) {
-            let later = header.group > after + 1 || header.group > after && header.first && offset > from;
-            if later && header.fits(window.bytes(offset + frame::HEADER as u64, header.length)?) {
-                return Ok(Some(offset));
-            }
         }
-        offset += frame::ALIGN as u64;
-    }
-}
-
-/// Finds the end of a frame whose head is whole and whose payload is not: a payload may hold the bytes of
-/// another journal, and is not searched for frames.
-fn after_frame(window: &mut SegmentWindow<'_>, from: u64) -> Result<Option<u64>, StoreError> {
-    let header = window.bytes(from, frame::HEADER)?.first_chunk().and_then(Header::parse);
-    Ok(header.map(|header| from + header.frame_len() as u64))
-}
-
-/// Finds the next offset after `from` at which a whole frame stands.
-pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, StoreError> {
-    let mut window = SegmentWindow::new(segment);
-    let mut offset = after_frame(&mut window, from)?.unwrap_or((from + 1).next_multiple_of(frame::ALIGN as u64));
-    loop {
-        let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
-            return Ok(None);
-        };
-        if let Some(header) = Header::parse(head)
-            && header.fits(window.bytes(offset + frame::HEADER as u64, header.length)?)
+        if let Some(header) = window.header(offset)?.filter(|header| is_wanted(header, offset))
+            && header.fits(window.payload(offset, &header)?)
         {
             return Ok(Some(offset));
         }
@@ -99,45 +85,63 @@ pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, 
     }
 }
 
-/// Tells whether the frames that end at `end` are all of a full segment: nothing of it was cut off.
-pub(crate) fn is_sealed(segment: &Segment, end: u64) -> Result<bool, StoreError> {
-    let mut window = SegmentWindow::new(segment);
-    window.step = frame::HEADER;
-    let head = window.bytes(end.saturating_sub(frame::HEADER as u64), frame::HEADER)?;
-    Ok(head.first_chunk().and_then(Header::parse).is_some_and(|header| header.kind == FrameKind::Seal))
+/// Checks that the last frame before `end` is a seal, so that nothing was cut off.
+pub(crate) fn is_sealed(segment: &Segment, end: u64) -> Result<bool> {
+    let last = SegmentWindow::new(segment, frame::HEADER).header(end.saturating_sub(frame::HEADER as u64))?;
+    Ok(last.is_some_and(|header| header.kind == FrameKind::Seal))
 }
 
-/// Reads one frame.
-pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(FrameKind, Vec<u8>), StoreError> {
+pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(FrameKind, Vec<u8>)> {
     let damaged = |what: &str| StoreError::Damaged { segment: segment.head.number, offset, what: what.to_owned() };
-    let mut window = SegmentWindow::new(segment);
-    window.step = 8 << 10;
-    let head = window.bytes(offset, frame::HEADER)?;
-    let head = <&[u8; frame::HEADER]>::try_from(head).map_err(|_| damaged("the segment ends before it"))?;
-    let header = Header::parse(head).ok_or_else(|| damaged("no frame begins there"))?;
-    let payload = window.bytes(offset + frame::HEADER as u64, header.length)?;
+    let mut window = SegmentWindow::new(segment, 8 << 10);
+    let header = window.header(offset)?.ok_or_else(|| damaged("no frame begins there"))?;
+    let payload = window.payload(offset, &header)?;
     if !header.fits(payload) {
-        return Err(damaged("a frame's checksum does not fit its contents"));
+        return Err(damaged(CHECKSUM));
     }
     Ok((header.kind, payload.to_vec()))
 }
 
-/// A part of a segment in memory that moves along.
 pub(crate) struct SegmentWindow<'a> {
     segment: &'a Segment,
     buffer: Vec<u8>,
     start: u64,
     filled: usize,
-    pub(crate) step: usize,
+    step: usize,
 }
 
 impl<'a> SegmentWindow<'a> {
-    pub(crate) fn new(segment: &'a Segment) -> Self {
-        Self { segment, buffer: Vec::new(), start: 0, filled: 0, step: WINDOW }
+    /// Creates a window that reads at least `step` bytes at once.
+    pub(crate) fn new(segment: &'a Segment, step: usize) -> Self {
+        Self { segment, buffer: Vec::new(), start: 0, filled: 0, step }
     }
 
-    /// Returns the bytes at `offset`: `length` of them, or fewer where the segment ends.
-    pub(crate) fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8], StoreError> {
+    /// Visits whole frames. Returns the offset of the first that is not, and the problem if its head is one.
+    fn frames(&mut self, mut offset: u64, visit: &mut FrameVisitor<'_>) -> Result<(u64, Option<&'static str>)> {
+        while let Some(header) = self.header(offset)? {
+            let payload = self.payload(offset, &header)?;
+            if payload.len() < header.length {
+                return Ok((offset, Some("it ends within a frame")));
+            }
+            if !header.fits(payload) {
+                return Ok((offset, Some(CHECKSUM)));
+            }
+            visit(Frame { offset, header, payload })?;
+            offset += header.frame_len() as u64;
+            self.step = WINDOW;
+        }
+        Ok((offset, None))
+    }
+
+    fn header(&mut self, offset: u64) -> Result<Option<Header>> {
+        Ok(self.bytes(offset, frame::HEADER)?.first_chunk().and_then(Header::parse))
+    }
+
+    fn payload(&mut self, offset: u64, header: &Header) -> Result<&[u8]> {
+        self.bytes(offset + frame::HEADER as u64, header.length)
+    }
+
+    pub(crate) fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let end = offset + length as u64;
         if offset < self.start || end > self.start + self.filled as u64 {
             self.fill(offset, length)?;
@@ -146,13 +150,12 @@ impl<'a> SegmentWindow<'a> {
         Ok(&self.buffer[from..self.filled.min(from + length)])
     }
 
-    /// Returns the bytes of memory that it has.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.buffer.capacity()
     }
 
-    fn fill(&mut self, offset: u64, length: usize) -> Result<(), StoreError> {
+    fn fill(&mut self, offset: u64, length: usize) -> Result<()> {
         // A frame's head may say anything: memory is taken for what there is.
         let left = usize::try_from(self.segment.len()?.saturating_sub(offset)).unwrap_or(usize::MAX);
         let want = length.max(self.step).min(left);
@@ -164,8 +167,7 @@ impl<'a> SegmentWindow<'a> {
         Ok(())
     }
 
-    /// Tells how a segment ends at an offset where no frame begins.
-    pub(crate) fn end(&mut self, offset: u64) -> Result<ScanEnd, StoreError> {
+    pub(crate) fn end(&mut self, offset: u64) -> Result<ScanEnd> {
         let mut at = offset;
         loop {
             let bytes = self.bytes(at, 64 << 10)?;
@@ -180,30 +182,6 @@ impl<'a> SegmentWindow<'a> {
     }
 }
 
-/// Shows the frames that are whole now in a segment that another process may be writing.
-pub(crate) fn frames_so_far(
-    segment: &Segment,
-    from: u64,
-    visit: &mut dyn FnMut(Frame<'_>) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let mut window = SegmentWindow::new(segment);
-    window.step = 64 << 10;
-    let mut offset = from;
-    loop {
-        let Some(header) = window.bytes(offset, frame::HEADER)?.first_chunk().and_then(Header::parse) else {
-            return Ok(());
-        };
-        let payload = window.bytes(offset + frame::HEADER as u64, header.length)?;
-        if !header.fits(payload) {
-            return Ok(());
-        }
-        visit(Frame { offset, header, payload })?;
-        offset += header.frame_len() as u64;
-        window.step = WINDOW;
-    }
-}
-
-/// Bytes cut from the end of a segment, in a file of their own.
 pub(crate) struct Cut {
     pub(crate) bytes: u64,
     pub(crate) path: std::path::PathBuf,
@@ -215,11 +193,11 @@ pub(crate) fn save_tail(
     segment: &Segment,
     from: u64,
     directory: &std::path::Path,
-) -> Result<Cut, StoreError> {
+) -> Result<Cut> {
     let torn = segment::torn_directory(disk, directory)?;
     let path = torn.join(format!("{:08}-{from}.bin", segment.head.number));
     let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
-    let mut window = SegmentWindow::new(segment);
+    let mut window = SegmentWindow::new(segment, WINDOW);
     let (mut at, mut zeros, mut written) = (from, 0_u64, 0_u64);
     loop {
         let bytes = window.bytes(at, WINDOW)?;

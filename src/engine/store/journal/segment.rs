@@ -2,30 +2,33 @@
 
 use std::path::{Path, PathBuf};
 
-use super::disk::{DiskFile, JournalDisk, read_fully};
-use super::packed::Packed;
-use crate::engine::store::StoreError;
+use zstd::bulk::Compressor;
 
-/// Bytes of a segment's header; frames follow.
+use super::disk::{DiskFile, JournalDisk, read_fully};
+use super::packed::{self, Packed};
+use crate::engine::store::{Result, StoreError};
+
 pub(crate) const HEADER: u64 = 64;
-/// The first segment's number.
 pub(crate) const FIRST: u32 = 1;
 const MAGIC: &[u8; 8] = b"FOLDSEG\n";
 const VERSION: u32 = 1;
 
-/// Offset of a segment's first frame.
-pub(crate) fn header() -> u32 {
-    u32::try_from(HEADER).unwrap_or(u32::MAX)
-}
-
-/// A frame's position in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct FramePosition {
     pub(crate) segment: u32,
     pub(crate) offset: u32,
 }
 
-/// The head of a segment file.
+impl FramePosition {
+    pub(crate) fn new(segment: u32, offset: u64) -> Self {
+        Self { segment, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
+    }
+
+    pub(crate) fn first_in(segment: u32) -> Self {
+        Self::new(segment, HEADER)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
     pub(crate) number: u32,
@@ -62,7 +65,6 @@ impl SegmentHead {
     }
 }
 
-/// An open segment.
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) head: SegmentHead,
@@ -74,24 +76,17 @@ enum Bytes {
     Packed(Packed),
 }
 
-/// Returns the file name of a segment that has not been packed.
 pub(crate) fn raw_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:08}.seg"))
 }
 
-/// Returns the file name of a segment that has been packed.
 pub(crate) fn packed_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:08}.pak"))
 }
 
 impl Segment {
     /// Creates a segment with `capacity` bytes set aside on the disk, durable with its name.
-    pub(crate) fn create(
-        disk: &dyn JournalDisk,
-        directory: &Path,
-        head: SegmentHead,
-        capacity: u64,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn create(disk: &dyn JournalDisk, directory: &Path, head: SegmentHead, capacity: u64) -> Result<Self> {
         let path = raw_path(directory, head.number);
         let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
         preallocate(&*file, capacity);
@@ -101,13 +96,7 @@ impl Segment {
         Ok(Self { path, head, bytes: Bytes::Raw(file) })
     }
 
-    /// Opens the segment of that number, raw or packed.
-    pub(crate) fn open(
-        disk: &dyn JournalDisk,
-        directory: &Path,
-        number: u32,
-        writable: bool,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn open(disk: &dyn JournalDisk, directory: &Path, number: u32, writable: bool) -> Result<Self> {
         let packed = packed_path(directory, number);
         if disk.exists(&packed) {
             let opened = Packed::open(disk, &packed)?;
@@ -118,13 +107,9 @@ impl Segment {
         Self::checked(path.clone(), number, Bytes::Raw(file.map_err(StoreError::io("open", &path))?))
     }
 
-    /// Opens a segment whose head or table is damaged, as one with that head; none when it is whole and not
-    /// what its name says, or of a newer format.
-    pub(crate) fn salvage(
-        disk: &dyn JournalDisk,
-        directory: &Path,
-        head: SegmentHead,
-    ) -> Result<Option<Self>, StoreError> {
+    /// Opens a segment with a damaged head or table, with `head` in its place; none if it is whole and not what its
+    /// name says, or of a newer format.
+    pub(crate) fn salvage(disk: &dyn JournalDisk, directory: &Path, head: SegmentHead) -> Result<Option<Self>> {
         let (mut path, packed) = (raw_path(directory, head.number), packed_path(directory, head.number));
         let bytes = if disk.exists(&packed) {
             path = packed;
@@ -140,7 +125,7 @@ impl Segment {
         Ok(ours.then_some(segment))
     }
 
-    fn checked(path: PathBuf, number: u32, bytes: Bytes) -> Result<Self, StoreError> {
+    fn checked(path: PathBuf, number: u32, bytes: Bytes) -> Result<Self> {
         let unnamed = SegmentHead { number, journal: [0; 16] };
         let mut segment = Self { path, head: unnamed, bytes };
         let mut head = [0; HEADER as usize];
@@ -156,8 +141,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Fills `buffer` from `offset`, as far as the segment goes; gives how much there was.
-    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match &self.bytes {
             Bytes::Packed(packed) => packed.read_at(offset, buffer),
             Bytes::Raw(file) => read_fully(&**file, offset, buffer).map_err(StoreError::io("read", &self.path)),
@@ -165,7 +149,7 @@ impl Segment {
     }
 
     /// Returns the bytes from `offset` on, about `count` of them, as far as the segment goes.
-    pub(crate) fn read_up_to(&self, offset: u64, count: usize) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn read_up_to(&self, offset: u64, count: usize) -> Result<Vec<u8>> {
         let mut buffer = Vec::with_capacity(count);
         match &self.bytes {
             Bytes::Packed(packed) => {
@@ -188,8 +172,7 @@ impl Segment {
         Ok(buffer)
     }
 
-    /// Returns how many bytes can be read, preallocated ones included.
-    pub(crate) fn len(&self) -> Result<u64, StoreError> {
+    pub(crate) fn len(&self) -> Result<u64> {
         match &self.bytes {
             Bytes::Packed(packed) => Ok(packed.raw_len()),
             Bytes::Raw(file) => file.len().map_err(StoreError::io("inspect", &self.path)),
@@ -200,18 +183,17 @@ impl Segment {
         matches!(self.bytes, Bytes::Packed(_))
     }
 
-    /// Writes and syncs; the segment must be raw.
-    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.raw()?.write_all_at(bytes, offset).map_err(StoreError::io("write", &self.path))
     }
 
-    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+    pub(crate) fn sync(&self) -> Result<()> {
         self.raw()?.sync_data().map_err(StoreError::io("sync", &self.path))
     }
 
-    /// Makes the head durable and what is between two positions. It is written again: where a sync has failed before,
-    /// what it left unwritten can be read, counts as written, and another sync does nothing about it.
-    pub(crate) fn make_durable(&self, from: u64, end: u64) -> Result<(), StoreError> {
+    /// Makes the head and the bytes between two offsets durable, by writing them again: after a failed sync, unwritten
+    /// bytes can be read and count as written, and another sync does nothing about it.
+    pub(crate) fn make_durable(&self, from: u64, end: u64) -> Result<()> {
         const AT_ONCE: u64 = 1 << 20;
         self.write(0, &self.read_up_to(0, HEADER as usize)?)?;
         for at in (from..end).step_by(AT_ONCE as usize) {
@@ -221,8 +203,8 @@ impl Segment {
         self.sync()
     }
 
-    /// Cuts everything from `end` on, and sets `capacity` bytes aside again.
-    pub(crate) fn truncate(&self, end: u64, capacity: u64) -> Result<(), StoreError> {
+    /// Cuts everything from `end` on, and allocates up to `capacity` again.
+    pub(crate) fn truncate(&self, end: u64, capacity: u64) -> Result<()> {
         let file = self.raw()?;
         file.set_len(end).map_err(StoreError::io("cut", &self.path))?;
         if capacity > end {
@@ -231,7 +213,7 @@ impl Segment {
         file.sync_all().map_err(StoreError::io("sync", &self.path))
     }
 
-    fn raw(&self) -> Result<&dyn DiskFile, StoreError> {
+    fn raw(&self) -> Result<&dyn DiskFile> {
         match &self.bytes {
             Bytes::Raw(file) => Ok(&**file),
             Bytes::Packed(_) => {
@@ -242,7 +224,47 @@ impl Segment {
     }
 }
 
-/// Sets space aside where the file system can; where it can't, appends are slower and still right.
+pub(crate) fn pack(disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
+    pack_in(packed::BLOCK, disk, segment, end, target)
+}
+
+pub(super) fn pack_in(block: usize, disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
+    let unfinished = target.with_extension("tmp");
+    let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
+    let mut compressor = Compressor::new(packed::LEVEL).map_err(StoreError::io("compress", &unfinished))?;
+    let mut written = 0;
+    let mut table = Vec::new();
+    let mut raw = vec![0; block];
+    let mut offset = 0;
+    while offset < end {
+        let want = usize::try_from((end - offset).min(block as u64)).unwrap_or(block);
+        if segment.read_at(offset, &mut raw[..want])? < want {
+            let what = format!("ends before byte {end}");
+            return Err(StoreError::Format { path: segment.path.clone(), what });
+        }
+        let packed = compressor.compress(&raw[..want]).map_err(StoreError::io("compress", &unfinished))?;
+        file.write_all_at(&packed, written).map_err(StoreError::io("write", &unfinished))?;
+        written += packed.len() as u64;
+        table.extend_from_slice(&u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes());
+        offset += want as u64;
+    }
+    let blocks = u32::try_from(table.len() / 4).unwrap_or(u32::MAX);
+    let mut tail = table.clone();
+    let trailer_at = tail.len();
+    tail.extend_from_slice(&end.to_le_bytes());
+    tail.extend_from_slice(&blocks.to_le_bytes());
+    tail.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
+    tail.extend_from_slice(&u32::try_from(block).unwrap_or(u32::MAX).to_le_bytes());
+    let crc = crc32c::crc32c(&tail[trailer_at..]);
+    tail.extend_from_slice(&crc.to_le_bytes());
+    tail.extend_from_slice(packed::MAGIC);
+    file.write_all_at(&tail, written).map_err(StoreError::io("write", &unfinished))?;
+    file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
+    disk.rename(&unfinished, target).map_err(StoreError::io("rename", &unfinished))?;
+    target.parent().map_or(Ok(()), |directory| sync_directory(disk, directory))
+}
+
+/// Allocates space if the file system can; otherwise appends are slower and still right.
 fn preallocate(file: &dyn DiskFile, capacity: u64) {
     for capacity in [capacity, capacity / 16] {
         if file.allocate(capacity).is_ok() {
@@ -251,13 +273,12 @@ fn preallocate(file: &dyn DiskFile, capacity: u64) {
     }
 }
 
-/// Makes the names in a directory durable.
-pub(crate) fn sync_directory(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
+pub(crate) fn sync_directory(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
     disk.sync_dir(directory).map_err(StoreError::io("sync", directory))
 }
 
-/// Puts a file of these bytes in the place of the one of that name, durable with its name.
-pub(crate) fn put_file(disk: &dyn JournalDisk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+/// Replaces a file, durable with its name.
+pub(crate) fn put_file(disk: &dyn JournalDisk, path: &Path, bytes: &[u8]) -> Result<()> {
     let unfinished = path.with_extension("tmp");
     let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
     file.write_all_at(bytes, 0).map_err(StoreError::io("write", &unfinished))?;
@@ -266,16 +287,14 @@ pub(crate) fn put_file(disk: &dyn JournalDisk, path: &Path, bytes: &[u8]) -> Res
     sync_directory(disk, path.parent().unwrap_or(path))
 }
 
-/// Returns the store's directory for what is set aside, made and durable.
-pub(crate) fn torn_directory(disk: &dyn JournalDisk, store: &Path) -> Result<PathBuf, StoreError> {
+pub(crate) fn torn_directory(disk: &dyn JournalDisk, store: &Path) -> Result<PathBuf> {
     let torn = store.join("torn");
     disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
     sync_directory(disk, store)?;
     Ok(torn)
 }
 
-/// Lists the numbers of the segments in a journal's directory, in order.
-pub(crate) fn list(disk: &dyn JournalDisk, directory: &Path) -> Result<Vec<u32>, StoreError> {
+pub(crate) fn list(disk: &dyn JournalDisk, directory: &Path) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -288,8 +307,8 @@ pub(crate) fn list(disk: &dyn JournalDisk, directory: &Path) -> Result<Vec<u32>,
     Ok(numbers)
 }
 
-/// Removes what a cut-off packing left: unfinished files, and raw segments that are packed already.
-pub(crate) fn clear_unfinished(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
+/// Removes what an interrupted packing left: unfinished files, and raw segments that are packed already.
+pub(crate) fn clear_unfinished(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
         let is_packed = path.extension() == Some("seg".as_ref()) && disk.exists(&path.with_extension("pak"));
         if is_packed {

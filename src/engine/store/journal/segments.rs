@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use super::disk::{JournalDisk, OsDisk};
 use super::segment::{self, FramePosition, Segment};
-use crate::engine::store::StoreError;
+use crate::engine::lock::{read_lock, write_lock};
+use crate::engine::store::{Result, StoreError};
 
-/// The segments of one journal.
 pub(crate) struct Segments {
     disk: Arc<dyn JournalDisk>,
     directory: PathBuf,
@@ -21,7 +21,6 @@ impl Segments {
         Self::on(Arc::new(OsDisk), directory, writable)
     }
 
-    /// The same on any disk.
     pub(crate) fn on(disk: Arc<dyn JournalDisk>, directory: &Path, writable: bool) -> Self {
         Self { disk, directory: directory.to_owned(), writable, open: RwLock::default() }
     }
@@ -34,17 +33,16 @@ impl Segments {
         &self.directory
     }
 
-    /// The numbers of the segments that there are now, in order.
-    pub(crate) fn numbers(&self) -> Result<Vec<u32>, StoreError> {
+    pub(crate) fn numbers(&self) -> Result<Vec<u32>> {
         Ok(self.parted()?.0)
     }
 
-    /// The numbers of files that are named as segments, follow none, and have no head: nothing of the journal.
-    pub(crate) fn strays(&self) -> Result<Vec<u32>, StoreError> {
+    /// Returns the numbers of files that are named as segments, follow none, and have no head.
+    pub(crate) fn strays(&self) -> Result<Vec<u32>> {
         Ok(self.parted()?.1)
     }
 
-    fn parted(&self) -> Result<(Vec<u32>, Vec<u32>), StoreError> {
+    fn parted(&self) -> Result<(Vec<u32>, Vec<u32>)> {
         let mut before = None;
         let listed = segment::list(self.disk(), &self.directory)?;
         Ok(listed.into_iter().partition(|number| {
@@ -55,8 +53,8 @@ impl Segments {
         }))
     }
 
-    pub(crate) fn get(&self, number: u32) -> Result<Arc<Segment>, StoreError> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn get(&self, number: u32) -> Result<Arc<Segment>> {
+        let open = read_lock(&self.open);
         if let Some(segment) = open.get(&number) {
             return Ok(Arc::clone(segment));
         }
@@ -70,12 +68,12 @@ impl Segments {
     }
 
     pub(crate) fn add(&self, segment: Arc<Segment>) {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = write_lock(&self.open);
         open.insert(segment.head.number, segment);
     }
 
-    /// The checksum of the last bytes before a place; it tells whether a journal is the one that was known.
-    pub(crate) fn checksum_before(&self, end: FramePosition) -> Result<u32, StoreError> {
+    /// Returns the checksum of the last bytes before a position; it identifies the journal.
+    pub(crate) fn checksum_before(&self, end: FramePosition) -> Result<u32> {
         const LOOKED_AT: u32 = 512;
         let from = end.offset.saturating_sub(LOOKED_AT);
         let mut bytes = vec![0; usize::try_from(end.offset - from).unwrap_or(0)];
@@ -83,14 +81,12 @@ impl Segments {
         Ok(crc32c::crc32c(&bytes[..filled]))
     }
 
-    /// Forgets an open segment, so that its file is opened again when it is next read.
     pub(crate) fn forget(&self, number: u32) {
-        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        write_lock(&self.open).remove(&number);
     }
 
-    /// Bytes that the segment files take on the disk.
     #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(crate) fn disk_bytes(&self) -> Result<u64, StoreError> {
+    pub(crate) fn disk_bytes(&self) -> Result<u64> {
         use std::os::unix::fs::MetadataExt;
         let mut total = 0;
         for entry in std::fs::read_dir(&self.directory).map_err(StoreError::io("list", &self.directory))? {

@@ -1,4 +1,4 @@
-//! Checks of a whole store that no other process uses meanwhile, and repairs.
+//! Checks and repairs of a whole store that no other process uses.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,24 +14,17 @@ use crate::engine::store::index::{self, CatalogueRow, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::journal::{self, CheckedJournal, FsckReport, JournalProblem, Segments};
 use crate::engine::store::lock::StoreLock;
-use crate::engine::store::{EventStore, Loss, LostEvents, StoreError};
+use crate::engine::store::{EventStore, Loss, LostEvents, Result};
 
 impl LocalStore {
-    /// Reads every byte of the journal in `directory`. With `repair`, what is damaged is taken out of
-    /// the journal and kept in files beside it; a session with a gap then ends before the gap. Nothing is
-    /// repaired after a loss, which must be [accepted](Self::accept_loss).
-    ///
-    /// # Errors
-    /// [`StoreError::Locked`] when another process has the store, and others.
-    pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport, StoreError> {
+    /// Reads every byte of the journal in `directory`. With `repair`, damage is moved into files beside the journal; a
+    /// session with a gap then ends before it. Nothing is repaired after a loss, which a user must
+    /// [accept](Self::accept_loss). Fails with [`StoreError::Locked`] if another process owns the store.
+    pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport> {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
     }
 
-    pub(super) fn fsck_on(
-        disk: Arc<dyn JournalDisk>,
-        directory: &Path,
-        repair: bool,
-    ) -> Result<FsckReport, StoreError> {
+    pub(super) fn fsck_on(disk: Arc<dyn JournalDisk>, directory: &Path, repair: bool) -> Result<FsckReport> {
         let segments = Segments::on(disk, &directory.join("journal"), repair);
         segments.numbers()?;
         let _lock = if repair { Some(StoreLock::take(directory)?) } else { StoreLock::take_to_look(directory)? };
@@ -45,17 +38,14 @@ impl LocalStore {
         Ok(checked.report)
     }
 
-    /// Repairs the journal in `directory`, and goes on without what was lost at its end. Each session that lost events
-    /// gets an [`EventsLost`]; one of which nothing is left begins again with its first event, where the index has that.
-    /// Until that is done a note keeps the loss, so that it is told after a crash at any moment.
-    ///
-    /// # Errors
-    /// As [`fsck`](Self::fsck), and what keeps the store from being opened.
-    pub fn accept_loss(directory: impl AsRef<Path>) -> Result<FsckReport, StoreError> {
+    /// Repairs the journal in `directory` and continues without what was lost at its end. Each session that lost events
+    /// gets an [`EventsLost`]; one without events begins again with its first one, if the index has it. A note keeps
+    /// the loss until that is done, so that it is reported after a crash at any moment.
+    pub fn accept_loss(directory: impl AsRef<Path>) -> Result<FsckReport> {
         Self::accept_loss_with(directory.as_ref(), Opening::new(LocalStoreOptions::default(), Arc::default()))
     }
 
-    pub(super) fn accept_loss_with(directory: &Path, opening: Opening) -> Result<FsckReport, StoreError> {
+    pub(super) fn accept_loss_with(directory: &Path, opening: Opening) -> Result<FsckReport> {
         let disk = Arc::clone(&opening.disk);
         let segments = Segments::on(Arc::clone(&disk), &directory.join("journal"), true);
         segments.numbers()?;
@@ -88,8 +78,7 @@ impl LocalStore {
     }
 }
 
-/// Reads the journal, and what the index knows of it.
-fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option<ProvenLoss>), StoreError> {
+fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option<ProvenLoss>)> {
     let mut checked = journal::check(segments)?;
     let place = directory.join("index");
     let is_usable = place.is_dir() && !SystemClock::default().is_before_1970();
@@ -110,8 +99,8 @@ fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option
     Ok((checked, found))
 }
 
-/// Records what is lost in the sessions themselves, by commits of that name; gives a line for each.
-fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) -> Result<Vec<String>, StoreError> {
+/// Records the loss in each session, in commits of that id; returns a line for each.
+fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) -> Result<Vec<String>> {
     let time = SystemClock::default().now();
     let mut left = Vec::new();
     // First of all, while what a child's past ends in is still its parent's history.
@@ -136,8 +125,8 @@ fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) 
     Ok(lines)
 }
 
-/// Begins a session again of which nothing is left, with its first event.
-fn begin_again(store: &LocalStore, row: &CatalogueRow) -> Result<(), StoreError> {
+/// Recreates a session without events, with its first event.
+fn begin_again(store: &LocalStore, row: &CatalogueRow) -> Result<()> {
     let origin = &row.entry.origin;
     let expected = row.base.map_or(Expected::NoSession, Expected::ForkOf);
     let mut commit = Commit::new(row.entry.id, origin.time).by(&origin.agent).expecting(expected);

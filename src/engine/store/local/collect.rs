@@ -1,8 +1,8 @@
-//! Checks and collections: work on a whole store that nobody else uses meanwhile.
+//! Collections: work on a whole store that no other process uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,13 @@ use super::{LocalStore, LocalStoreOptions, SessionHead};
 use crate::engine::commit::CommitView;
 use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
-use crate::engine::store::journal::frame::{self, FrameKind};
+use crate::engine::lock::write_lock;
+use crate::engine::store::journal::frame::{self, FrameBody, FrameKind};
 use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
 use crate::engine::store::journal::{self, FramePosition};
-use crate::engine::store::{StoreError, content, index};
+use crate::engine::store::{Result, StoreError, content, index};
 
-/// Findings of a collection, taken away unless it was a rehearsal.
+/// Findings of a collection, removed unless it was a rehearsal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// Commits of removed sessions.
@@ -25,32 +26,28 @@ pub struct GcReport {
     pub contents: u64,
     /// Bytes that both take in the journal.
     pub bytes: u64,
-    /// Segments written anew.
+    /// Segments rewritten.
     pub segments: u64,
-    /// Blocks of snapshots that no snapshot has any more.
+    /// Blocks that no snapshot uses.
     pub snapshot_blocks: u64,
-    /// Indexes that had been set aside, and ends of the journal that had been cut off.
+    /// Indexes that were set aside, and ends of the journal that were cut off.
     pub leftovers: u64,
 }
 
 impl LocalStore {
-    /// Takes away what removed sessions left, contents that nothing refers to, and leftovers of
-    /// repairs. With `rehearse` it only counts.
+    /// Removes the data of removed sessions, contents without references, and leftovers of repairs; only counts them if
+    /// `rehearse` is set. Whenever it stops, the store is as before or as after.
     ///
-    /// A content is kept when a remaining event [refers to it](crate::Event::references). Where an event of a commit
-    /// does not say what it refers to, everything is kept whose digest stands in that commit, as 32 bytes or as 64
-    /// hexadecimal digits: so the events of other programs are respected too.
-    ///
-    /// # Errors
-    /// [`StoreError::Locked`] when another process has the store, and others. The store is as before
-    /// or as after, whenever it stops.
-    pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport, StoreError> {
-        // Nothing else may change the segments meanwhile: a rehearsal only looks.
+    /// A content is kept if a remaining event [refers to it](crate::Event::references). For an event that declares no
+    /// references, every content is kept whose digest is in its commit, as 32 bytes or 64 hexadecimal digits.
+    /// Fails with [`StoreError::Locked`] if another process owns the store.
+    pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport> {
+        // A rehearsal changes nothing, so packing is off.
         let options = LocalStoreOptions { pack: false, ..LocalStoreOptions::default() };
         Self::collect_with(directory.as_ref(), Opening::new(options, Arc::default()), rehearse)
     }
 
-    pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport, StoreError> {
+    pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport> {
         let mut store = Self::open_with(directory, opening.clone())?;
         let mut report = GcReport::default();
         let live = LiveData::find(&store)?;
@@ -67,86 +64,68 @@ impl LocalStore {
         if let Some(maintenance) = store.maintenance.take() {
             maintenance.stop(&store.shared);
         }
-        *store.shared.index.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *write_lock(&store.shared.index) = None;
         // Durably: an index that knows more than there is would prove a loss.
         index::remove(&*opening.disk, directory)?;
         // From the end back, and removals last: wherever this stops, what is left of a removed session is
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
         for number in garbage.rewritten.into_iter().rev() {
             rewrite(&store, number, &|place, frame| {
-                frame.header.kind == FrameKind::Removal || live.keeps(place, frame.header.kind, frame.payload)
+                frame.header.kind == FrameKind::Removal || live.keeps(place, frame)
             })?;
         }
         for number in garbage.removals {
             rewrite(&store, number, &|place, frame| {
-                frame.header.kind != FrameKind::Removal || live.keeps(place, frame.header.kind, frame.payload)
+                frame.header.kind != FrameKind::Removal || live.keeps(place, frame)
             })?;
         }
         drop(store);
-        // What was read anew the next one need not read, nor be told that there was no index.
+        // Rebuilds the index, so that the next open neither reads the journal nor reports a missing index.
         drop(Self::open_with(directory, opening)?);
         Ok(report)
     }
 }
 
-/// Writes a segment anew with the frames that are to be kept.
-fn rewrite(
-    store: &LocalStore,
-    number: u32,
-    keeps: &dyn Fn(FramePosition, &Frame<'_>) -> bool,
-) -> Result<(), StoreError> {
+fn rewrite(store: &LocalStore, number: u32, keeps: &dyn Fn(FramePosition, &Frame<'_>) -> bool) -> Result<()> {
     journal::rewrite(&store.shared.segments, number, &mut |item| match item {
-        journal::Item::Frame(frame) => Ok(keeps(place_of(number, frame), frame)),
+        journal::Item::Frame(frame) => Ok(keeps(frame.position(number), frame)),
         journal::Item::Hole(from, _, what) => {
             Err(StoreError::Damaged { segment: number, offset: *from, what: (*what).to_owned() })
         }
     })
 }
 
-fn place_of(segment: u32, frame: &Frame<'_>) -> FramePosition {
-    FramePosition { segment, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) }
-}
-
-/// The segments in which there is something to take away.
 #[derive(Default)]
 struct Garbage {
-    /// Those with commits or contents that go.
     rewritten: BTreeSet<u32>,
-    /// Those with removals.
     removals: BTreeSet<u32>,
 }
 
-/// Sessions and contents that must stay.
 struct LiveData {
     sessions: BTreeSet<SessionId>,
-    /// Sessions whose past children have, removed or not: everything of them stays, removals as well.
+    /// Sessions in whose history a child's past is, removed or not: all their frames stay, removals included.
     parents: BTreeSet<SessionId>,
-    /// Places of sessions' last removals: what stands before is gone, also when one came again.
+    /// Positions of sessions' last removals: earlier frames are garbage, also if the id is in use again.
     removals: BTreeMap<SessionId, FramePosition>,
     contents: BTreeSet<Digest>,
 }
 
 impl LiveData {
-    fn find(store: &LocalStore) -> Result<Self, StoreError> {
+    fn find(store: &LocalStore) -> Result<Self> {
         let mut known = KnownDigests::default();
         let mut chunks = BTreeMap::new();
         let mut removals = BTreeMap::new();
-        store.each_frame(&mut |place, frame| {
-            if frame.header.kind == FrameKind::Removal
-                && let Some(session) = frame.payload.first_chunk()
-            {
-                removals.insert(SessionId::from_bytes(*session), place);
-            }
-            if let Some(head) = content::head_of(frame.header.kind, frame.payload)
-                && matches!(frame.header.kind, FrameKind::Content | FrameKind::Manifest)
-            {
-                known.add(head.digest);
+        store.each_frame(&mut |place, frame| match frame.body() {
+            Ok(FrameBody::Removal(session)) => drop(removals.insert(session, place)),
+            Ok(FrameBody::Content(digest, _)) => {
+                known.add(digest);
                 if frame.header.kind == FrameKind::Manifest
                     && let Some((_, parts)) = content::manifest_chunks(frame.payload)
                 {
-                    chunks.insert(head.digest, parts);
+                    chunks.insert(digest, parts);
                 }
             }
+            _ => {}
         })?;
         let slots = store.shared.slots.all();
         let (parents, there): (Vec<_>, Vec<_>) =
@@ -155,7 +134,7 @@ impl LiveData {
         let mut live = Self { sessions: ids(there), parents: ids(parents), removals, contents: BTreeSet::new() };
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
-            if frame.header.kind.commit_at().is_some() && live.keeps(place, frame.header.kind, frame.payload) {
+            if frame.header.kind.commit_at().is_some() && live.keeps(place, frame) {
                 known.named_in_commit(frame, &mut named);
             }
         })?;
@@ -165,32 +144,25 @@ impl LiveData {
         Ok(live)
     }
 
-    fn keeps(&self, place: FramePosition, kind: FrameKind, payload: &[u8]) -> bool {
-        let lives = |commit: CommitView<'_>| {
-            let removed = self.removals.get(&commit.session);
-            self.parents.contains(&commit.session)
-                || self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
-        };
-        match kind {
-            FrameKind::Commit | FrameKind::Fork => {
-                CommitView::parse(kind.commit_in(payload).unwrap_or_default()).is_ok_and(lives)
+    fn keeps(&self, place: FramePosition, frame: &Frame<'_>) -> bool {
+        match frame.body() {
+            Ok(FrameBody::Commit(_, commit)) => {
+                let removed = self.removals.get(&commit.session);
+                self.parents.contains(&commit.session)
+                    || self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
             }
-            FrameKind::Content | FrameKind::Manifest => {
-                content::head_of(kind, payload).is_some_and(|head| self.contents.contains(&head.digest))
-            }
+            Ok(FrameBody::Content(digest, _)) => self.contents.contains(&digest),
             // Without it the session would be back.
-            FrameKind::Removal => {
-                let session = payload.first_chunk().map(|id| SessionId::from_bytes(*id));
-                session.is_some_and(|session| self.parents.contains(&session))
-            }
-            FrameKind::Close | FrameKind::Seal => true,
+            Ok(FrameBody::Removal(session)) => self.parents.contains(&session),
+            Ok(FrameBody::Mark) => true,
+            Err(_) => false,
         }
     }
 
-    fn garbage(&self, store: &LocalStore, report: &mut GcReport) -> Result<Garbage, StoreError> {
+    fn garbage(&self, store: &LocalStore, report: &mut GcReport) -> Result<Garbage> {
         let mut garbage = Garbage::default();
         store.each_frame(&mut |place, frame| {
-            if self.keeps(place, frame.header.kind, frame.payload) {
+            if self.keeps(place, frame) {
                 return;
             }
             let removal = frame.header.kind == FrameKind::Removal;
@@ -207,12 +179,12 @@ impl LiveData {
 }
 
 impl LocalStore {
-    /// Shows all frames; damage is an error, because what stands behind it may refer to anything.
-    fn each_frame(&self, visit: &mut dyn FnMut(FramePosition, &Frame<'_>)) -> Result<(), StoreError> {
+    /// Visits all frames. Damage is an error: bytes behind it may refer to anything.
+    fn each_frame(&self, visit: &mut dyn FnMut(FramePosition, &Frame<'_>)) -> Result<()> {
         for number in self.shared.segments.numbers()? {
             let segment = self.shared.segments.get(number)?;
             let end = scan::frames(&segment, journal::segment::HEADER, &mut |frame| {
-                visit(place_of(number, &frame), &frame);
+                visit(frame.position(number), &frame);
                 Ok(())
             })?;
             if let ScanEnd::Bad(offset, what) = end {
@@ -223,7 +195,7 @@ impl LocalStore {
     }
 }
 
-/// Digests to look for in bytes, with a filter that rules most places out.
+/// Digests to find in bytes, with a filter that excludes most positions.
 #[derive(Default)]
 struct KnownDigests {
     digests: BTreeSet<Digest>,
@@ -240,7 +212,7 @@ impl KnownDigests {
         self.digests.insert(digest);
     }
 
-    /// Adds to `found` what the events of a commit refer to. Where one does not say it, any digest in the commit is.
+    /// Adds the references of a commit's events. If one declares none, any digest in the commit counts.
     fn named_in_commit(&self, frame: &Frame<'_>, found: &mut BTreeSet<Digest>) {
         match references_in(frame) {
             Some(references) => found.extend(references.into_iter().filter(|digest| self.digests.contains(digest))),
@@ -248,7 +220,7 @@ impl KnownDigests {
         }
     }
 
-    /// Adds to `found` every digest that stands in `bytes`, raw or in hexadecimal digits.
+    /// Adds every digest in `bytes`, raw or hexadecimal.
     fn named_in(&self, bytes: &[u8], found: &mut BTreeSet<Digest>) {
         if self.digests.is_empty() {
             return;
@@ -268,7 +240,6 @@ impl KnownDigests {
     }
 }
 
-/// Returns what the events of a commit refer to; none where one of them does not say it.
 fn references_in(frame: &Frame<'_>) -> Option<Vec<Digest>> {
     let commit = CommitView::parse(frame.header.kind.commit_in(frame.payload)?).ok()?;
     let mut all = Vec::new();
@@ -282,9 +253,8 @@ fn beginning(bytes: &[u8; 32]) -> usize {
     usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
 }
 
-/// Counts, and unless it is a rehearsal removes, what repairs have put aside.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn leftovers(directory: &Path, rehearse: bool) -> Result<u64, StoreError> {
+fn leftovers(directory: &Path, rehearse: bool) -> Result<u64> {
     let mut count = 0;
     for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
         let path = entry.map_err(StoreError::io("list", directory))?.path();
@@ -300,6 +270,6 @@ fn leftovers(directory: &Path, rehearse: bool) -> Result<u64, StoreError> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn remove(directory: &Path) -> Result<(), StoreError> {
+fn remove(directory: &Path) -> Result<()> {
     std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))
 }

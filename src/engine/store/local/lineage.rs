@@ -1,7 +1,7 @@
 //! Children and parents: a child's past is read where it is, in its parents' histories.
 //!
-//! What holds: a session counts the children whose [base](SessionHead::base) is in it, under its lock. A removed
-//! session with children is buried: nobody can open it, its events stay. When the last child goes, it goes too.
+//! A session counts the children whose [base](SessionHead::base) is in it, under its lock. A removed session with
+//! children is buried: it can't be opened, and its events stay until the last child is removed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -11,19 +11,18 @@ use super::session_heads::Slots;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
 use crate::engine::id::{Seq, SessionId};
-use crate::engine::store::StoreError;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::FramePosition;
+use crate::engine::store::{Result, StoreError};
 
-/// A parent, locked, so that it is not removed before its child is staged.
+/// A parent, locked so that it is not removed before its child is staged.
 pub(super) struct LockedParent<'a> {
     slot: &'a SessionHead,
     pub(super) inner: MutexGuard<'a, SlotInner>,
 }
 
 impl LockedParent<'_> {
-    /// Fails when it was removed, or has no such position.
-    pub(super) fn check(&self, point: ForkPoint) -> Result<(), StoreError> {
+    pub(super) fn check(&self, point: ForkPoint) -> Result<()> {
         let actual = self.slot.visible();
         if self.inner.removed.is_some() || actual == 0 {
             return Err(StoreError::NoSession(point.session));
@@ -35,21 +34,15 @@ impl LockedParent<'_> {
     }
 }
 
-/// Behind what a commit is to stand.
+/// The end of the history that a commit extends.
 pub(super) struct CommitBase<'a> {
     pub(super) head: Seq,
-    /// When that was recorded; none at the beginning.
     pub(super) time: Option<Timestamp>,
-    /// The parent, when the commit begins a child.
     pub(super) fork: Option<(ForkPoint, LockedParent<'a>)>,
 }
 
 impl<'a> CommitBase<'a> {
-    pub(super) fn of(
-        inner: &SlotInner,
-        point: Option<ForkPoint>,
-        parent: Option<LockedParent<'a>>,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn of(inner: &SlotInner, point: Option<ForkPoint>, parent: Option<LockedParent<'a>>) -> Result<Self> {
         let Some(point) = point else {
             return Ok(Self { head: inner.head, time: (inner.head > 0).then_some(inner.time), fork: None });
         };
@@ -61,8 +54,8 @@ impl<'a> CommitBase<'a> {
 }
 
 impl Slots {
-    /// The session that has the event at `seq` as its own, and up to where its own are the other's, too.
-    pub(super) fn owner(&self, slot: &Arc<SessionHead>, seq: Seq) -> Result<(Arc<SessionHead>, Seq), StoreError> {
+    /// Returns the session that owns the event at `seq`, and the position up to which its events belong to `slot` too.
+    pub(super) fn owner(&self, slot: &Arc<SessionHead>, seq: Seq) -> Result<(Arc<SessionHead>, Seq)> {
         let (mut owner, mut until) = (Arc::clone(slot), Seq::MAX);
         while let Some(base) = owner.base().filter(|base| seq <= base.seq) {
             until = until.min(base.seq);
@@ -72,7 +65,7 @@ impl Slots {
         Ok((owner, until))
     }
 
-    /// Takes up a fork that a scan of the journal found; false when its past is not there.
+    /// Adds a fork found in the journal; false if its past is missing.
     pub(super) fn found_fork(&self, base: ForkPoint, commit: &CommitView<'_>, place: FramePosition) -> bool {
         let Some(parent) = self.get(base.session).filter(|parent| parent.id != commit.session) else { return false };
         if parent.lock().head < base.seq {
@@ -88,7 +81,6 @@ impl Slots {
         follows
     }
 
-    /// Takes up a removal that a scan of the journal found.
     pub(super) fn found_removal(&self, session: SessionId, place: FramePosition) {
         let Some(slot) = self.get(session) else {
             self.dirty().removed.push((session, place));
@@ -101,7 +93,6 @@ impl Slots {
         }
     }
 
-    /// Lets the index hear of a session.
     pub(super) fn note(&self, slot: &Arc<SessionHead>) {
         let mut dirty = self.dirty();
         if !slot.dirty.swap(true, Ordering::AcqRel) {
@@ -109,8 +100,7 @@ impl Slots {
         }
     }
 
-    /// Takes out a removed session without children, and of its parents those that were kept for it only. The
-    /// index will hear of them.
+    /// Drops a removed session without children, and ancestors that were kept for it only.
     pub(super) fn dissolve(&self, slot: &Arc<SessionHead>, place: FramePosition) {
         let mut next = Some(Arc::clone(slot));
         while let Some(slot) = next {
@@ -125,7 +115,6 @@ impl Slots {
         }
     }
 
-    /// Takes up what the index knows.
     pub(super) fn load(&self, rows: &[CatalogueRow]) -> Result<(), String> {
         let slots: Vec<_> = rows.iter().map(|row| Arc::new(SessionHead::of_row(row))).collect();
         slots.iter().for_each(|slot| self.add(Arc::clone(slot)));
@@ -142,8 +131,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Locks a session that a commit is for, and the one that its past is to end in, in an order in which two
-    /// callers can't wait for each other.
+    /// Locks a session and its parent in an order that excludes deadlocks.
     pub(super) fn lock<'a>(
         slot: &'a SessionHead,
         parent: Option<&'a Arc<SessionHead>>,
@@ -157,7 +145,7 @@ impl Slots {
 }
 
 impl SessionHead {
-    /// Notes its removal; whether it has to stay for its children.
+    /// Marks it as removed; true if it must stay for its children.
     pub(super) fn bury(&self, place: FramePosition) -> bool {
         let mut inner = self.lock();
         inner.removed = Some(place);
@@ -170,11 +158,21 @@ impl SessionHead {
     }
 }
 
-/// Fails when the session does not end where the commit expects.
-pub(super) fn check_expected(commit: &Commit, actual: Seq) -> Result<(), StoreError> {
+/// Checks that the session was not removed.
+pub(super) fn check_present(commit: &Commit, inner: &SlotInner) -> Result<()> {
+    let is_buried = inner.children > 0 && !matches!(commit.expected, Expected::Exactly(_));
+    match inner.removed {
+        None => Ok(()),
+        Some(_) if is_buried => Err(StoreError::Buried(commit.session)),
+        Some(_) => Err(StoreError::NoSession(commit.session)),
+    }
+}
+
+pub(super) fn check_expected(commit: &Commit, actual: Seq) -> Result<()> {
     let expected = match commit.expected {
         Expected::Any => return Ok(()),
         Expected::NoSession | Expected::ForkOf(_) => 0,
+        Expected::Exactly(_) if actual == 0 => return Err(StoreError::NoSession(commit.session)),
         Expected::Exactly(seq) => seq,
     };
     if expected == actual {

@@ -1,33 +1,30 @@
-//! Background work: writing what nobody waits for, indexing, packing.
+//! Background work: writing, indexing, packing.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
 use super::LocalInner;
-use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 use crate::engine::store::index::{IndexBatch, IndexedUpTo};
-use crate::engine::store::journal::frame::{self, FrameKind};
+use crate::engine::store::journal::frame::{self, FrameBody, FrameKind};
 use crate::engine::store::journal::segment::{self};
 use crate::engine::store::journal::{FramePosition, pack, scan};
-use crate::engine::store::{StorageUse, StoreError, content};
+use crate::engine::store::{Result, StorageUse, StoreError};
 
-/// How long a commit that nobody waits for may stay in memory.
+/// Maximum time for which an unawaited commit stays in memory.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
-/// How often the index learns what is new.
 const LEARN_PAUSE: Duration = Duration::from_millis(500);
 
-/// The background threads of a store.
 pub(super) struct Maintenance {
     stop: Sender<()>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Maintenance {
-    /// Starts the threads, where there are to be any.
-    pub(super) fn start(shared: &Arc<LocalInner>, threads: bool) -> Result<Self, StoreError> {
+    pub(super) fn start(shared: &Arc<LocalInner>, threads: bool) -> Result<Self> {
         let (stop, stopped) = crossbeam_channel::bounded::<()>(0);
         if !threads {
             return Ok(Self { stop, threads: Vec::new() });
@@ -50,7 +47,6 @@ impl Maintenance {
         Ok(Self { stop, threads: vec![writer, index.map_err(failed())?] })
     }
 
-    /// Ends the threads and closes the journal and the index.
     pub(super) fn stop(self, shared: &LocalInner) {
         drop(self.stop);
         if let Some(writer) = &shared.writer {
@@ -73,19 +69,18 @@ impl Maintenance {
 }
 
 impl LocalInner {
-    /// Tells the index what is durable and new.
     pub(super) fn learn(&self) {
         if let Err(error) = self.teach()
             && let Err(error) = self.do_without_index(&error)
         {
-            tracing::warn!(%error, "what the index knew could not be read from the journal");
+            tracing::warn!(%error, "could not read positions from the journal");
         }
     }
 
-    fn teach(&self) -> Result<(), StoreError> {
-        let _learning = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
+    fn teach(&self) -> Result<()> {
+        let _learning = lock(&self.learning);
         let Some(index) = self.index() else { return Ok(()) };
-        let (sessions, removed, end, group) = {
+        let (sessions, removed, end, group): (_, Vec<_>, _, _) = {
             let mut dirty = self.slots.dirty();
             if dirty.end == FramePosition::default() {
                 return Ok(());
@@ -106,7 +101,6 @@ impl LocalInner {
         if sessions.is_empty() && removed.is_empty() && contents.is_empty() && is_known() {
             return Ok(());
         }
-        let removed: Vec<(SessionId, FramePosition)> = removed;
         let removed = removed.into_iter().map(|(session, _)| session).collect();
         let mut batch = IndexBatch { contents, removed, ..IndexBatch::default() };
         for slot in &sessions {
@@ -127,7 +121,6 @@ impl LocalInner {
         Ok(())
     }
 
-    /// Packs segments that are full.
     pub(super) fn pack_full(&self) {
         let Some(raw) = self.pack_behind else { return };
         let full = std::mem::take(&mut self.slots.dirty().full);
@@ -141,7 +134,7 @@ impl LocalInner {
         }
     }
 
-    fn pack_segment(&self, number: u32) -> Result<(), StoreError> {
+    fn pack_segment(&self, number: u32) -> Result<()> {
         let segment = self.segments.get(number)?;
         if segment.is_packed() {
             return Ok(());
@@ -153,24 +146,19 @@ impl LocalInner {
         disk.remove(&raw).map_err(StoreError::io("remove", &raw))
     }
 
-    /// What takes space, found by reading the whole journal.
-    pub(super) fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
+    /// Measures storage by reading the whole journal.
+    pub(super) fn usage(&self) -> Result<Vec<StorageUse>> {
         let use_of = |what: &'static str| StorageUse { what: what.into(), count: 0, raw_bytes: 0, disk_bytes: 0 };
         let mut uses = [use_of("events"), use_of("contents"), use_of("chunk lists"), use_of("marks")];
         for number in self.segments.numbers()? {
             let segment = self.segments.get(number)?;
             scan::frames_so_far(&segment, segment::HEADER, &mut |found| {
-                let (at, count, raw) = match found.header.kind {
-                    FrameKind::Commit | FrameKind::Fork => {
-                        let commit = found.header.kind.commit_in(found.payload).unwrap_or_default();
-                        let commit = crate::engine::commit::CommitView::parse(commit);
-                        (0, commit.map_or(0, |commit| u64::from(commit.count)), found.payload.len() as u64)
-                    }
-                    FrameKind::Content => {
-                        (1, 1, content::head_of(FrameKind::Content, found.payload).map_or(0, |head| head.raw_len))
-                    }
-                    FrameKind::Manifest => (2, 1, found.payload.len() as u64),
-                    FrameKind::Removal | FrameKind::Close | FrameKind::Seal => (3, 1, 0),
+                let bytes = found.payload.len() as u64;
+                let (at, count, raw) = match found.body() {
+                    Ok(FrameBody::Commit(_, commit)) => (0, u64::from(commit.count), bytes),
+                    Ok(FrameBody::Content(_, length)) if found.header.kind == FrameKind::Content => (1, 1, length),
+                    Ok(FrameBody::Content(..)) => (2, 1, bytes),
+                    Ok(FrameBody::Removal(_) | FrameBody::Mark) | Err(_) => (3, 1, 0),
                 };
                 uses[at].count += count;
                 uses[at].raw_bytes += raw;

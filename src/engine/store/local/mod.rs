@@ -1,4 +1,4 @@
-//! The local store: a journal, contents in it, and an index beside it.
+//! The local store: a journal with events and contents, and an index.
 
 mod check;
 mod collect;
@@ -12,11 +12,11 @@ mod recover;
 pub(crate) mod session_head;
 pub(crate) mod session_heads;
 #[cfg(test)]
-mod simulated;
+mod testing;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 
@@ -27,11 +27,12 @@ use super::journal::frame::{self, FrameKind};
 use super::journal::{FramePosition, Group, Segments, StagedFrame, StagingBuffer, Writer};
 use super::lease::Lease;
 use super::lock::StoreLock;
-use super::pending::Ticket;
-use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
+use super::pending::{GroupWait, Ticket};
+use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected};
 use crate::engine::id::{CommitId, Digest, Seq, SessionId};
+use crate::engine::lock::read_lock;
 use crate::engine::recorded::Recorded;
 
 pub use collect::GcReport;
@@ -40,33 +41,29 @@ use maintain::Maintenance;
 use session_head::{SessionHead, SlotInner, TailCommit};
 use session_heads::Slots;
 
-/// When a commit counts as recorded.
+/// Point at which a commit counts as recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// When it is on the disk, synced.
+    /// It is synced to the disk.
     #[default]
     Synced,
-    /// When it is taken. It is on the disk some 20 ms later; a crash of the process or the machine
-    /// before that loses it, and never anything before it.
+    /// It is taken. It is on the disk some 20 ms later; a crash before that loses it, and nothing before it.
     Buffered,
 }
 
-/// How a local store works.
+/// Options of a local store.
 #[derive(Debug, Clone)]
 pub struct LocalStoreOptions {
-    /// When a commit counts as recorded.
+    /// Point at which a commit counts as recorded.
     pub durability: Durability,
     /// Bytes of a journal segment; 1 MiB to 1 GiB, 64 MiB by default.
     pub segment_bytes: u64,
-    /// Whether segments that are full are compressed in the background.
+    /// True to compress full segments in the background.
     pub pack: bool,
-    /// Full segments that are left as they are, the latest; 4 by default. What is new is read most, and
-    /// reads faster so.
+    /// Number of the latest full segments that are not compressed, because they are read most; 4 by default.
     pub raw_segments: u32,
-    /// Whether a task that waits for its commit writes it itself when nobody else writes, and does not leave that to the
-    /// background thread; false by default. A commit then takes one or two changes of threads less; the task's thread
-    /// does nothing else meanwhile. It is never so in a runtime of one thread, nor
-    /// for a while after a write that took more than 5 ms.
+    /// True to let a task write the commit that it waits for, if no other thread writes, which saves switches of
+    /// threads; false by default. No task does so in a runtime of one thread, or soon after a write of over 5 ms.
     pub write_in_place: bool,
 }
 
@@ -82,10 +79,10 @@ impl Default for LocalStoreOptions {
     }
 }
 
-/// A store in a directory, for one process at a time.
+/// Store in a directory, for one process at a time.
 ///
-/// The journal is the truth; the index beside it is a cache that is made again when it is missing,
-/// damaged or behind. Dropping the store closes it cleanly.
+/// The journal is the truth; the index is a cache that is rebuilt if it is missing, damaged or behind. Dropping the
+/// store closes it cleanly.
 ///
 /// ```
 /// use foldspace::{EventStore, LocalStore, store::LocalStoreOptions};
@@ -96,54 +93,50 @@ impl Default for LocalStoreOptions {
 /// ```
 pub struct LocalStore {
     shared: Arc<LocalInner>,
-    /// None when the store is open for reading only.
+    /// None if the store is open for reading only.
     maintenance: Option<Maintenance>,
     notes: Vec<String>,
     _lock: Option<StoreLock>,
 }
 
-/// What the store shares with its background threads.
 struct LocalInner {
     directory: PathBuf,
     durability: Durability,
-    /// None when nothing is to be packed, else how many full segments are left raw.
+    /// Number of full segments that stay raw; none if nothing is packed.
     pack_behind: Option<u32>,
     journal: [u8; 16],
     segments: Arc<Segments>,
     contents: Arc<Contents>,
-    /// None when there is none: the store reads only, or the index failed.
+    /// None if the store only reads, or the index failed.
     index: RwLock<Option<Arc<SledIndex>>>,
     slots: Arc<Slots>,
     bus: Arc<Bus>,
-    /// None when the store is open for reading only.
+    /// None if the store is open for reading only.
     writer: Option<Arc<Writer<SessionHead>>>,
-    /// How far a store that only reads has read.
+    /// Position up to which a store that only reads has read.
     read_to: Mutex<FramePosition>,
-    /// Held while the index learns: batches must come in order.
+    /// Locked while the index is updated: batches must come in order.
     learning: Mutex<()>,
 }
 
 impl LocalStore {
-    /// What the store had to repair when it was opened, a line each; empty after a clean run.
+    /// Returns the repairs made when the store was opened, a line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The directory of the store.
+    /// Returns the directory of the store.
     pub fn directory(&self) -> &std::path::Path {
         &self.shared.directory
     }
 
-    /// Whether the store is open for reading only, beside the process that holds it.
+    /// Returns true if the store is open for reading only.
     pub fn is_reading_only(&self) -> bool {
         self.shared.writer.is_none()
     }
 
     /// Waits until the index has everything that is durable now.
-    ///
-    /// # Errors
-    /// What went wrong with the journal. A failing index is set aside, which is no error.
-    pub fn settle(&self) -> Result<(), StoreError> {
+    pub fn settle(&self) -> Result<()> {
         self.sync()?;
         self.shared.learn();
         Ok(())
@@ -152,19 +145,19 @@ impl LocalStore {
 
 impl LocalInner {
     fn index(&self) -> Option<Arc<SledIndex>> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.index).clone()
     }
 
-    fn slot(&self, session: SessionId) -> Result<Arc<SessionHead>, StoreError> {
+    fn slot(&self, session: SessionId) -> Result<Arc<SessionHead>> {
         let slot = self.slots.get(session).filter(|slot| slot.visible() > 0 && !slot.is_buried());
         slot.ok_or(StoreError::NoSession(session))
     }
 
-    fn writer(&self) -> Result<&Arc<Writer<SessionHead>>, StoreError> {
+    fn writer(&self) -> Result<&Arc<Writer<SessionHead>>> {
         self.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    fn submit(&self, commit: &Commit) -> Result<Pending, StoreError> {
+    fn submit(&self, commit: &Commit) -> Result<Pending> {
         let writer = self.writer()?;
         commit.validate()?;
         let frames = self.frames_of(commit)?;
@@ -180,20 +173,13 @@ impl LocalInner {
             _ => None,
         };
         let (mut inner, parent) = Slots::lock(&slot, fork.as_ref().and_then(|(_, parent)| parent.as_ref()));
-        if inner.removed.is_some() {
-            let buried = inner.children > 0 && !matches!(commit.expected, Expected::Exactly(_));
-            let error = if buried { StoreError::Buried } else { StoreError::NoSession };
-            return Err(error(commit.session));
-        }
+        lineage::check_present(commit, &inner)?;
         if let Some(id) = commit.id
             && let Some(repeated) = self.repeated(&slot, &mut inner, id)?
         {
             drop(inner);
             // The commit that it repeats is among what is staged, or older.
-            return Ok(Pending { committed: repeated, ticket: self.ticket(&slot, writer.staged_number(), writer) });
-        }
-        if inner.head == 0 && matches!(commit.expected, Expected::Exactly(_)) {
-            return Err(StoreError::NoSession(commit.session));
+            return Ok(Pending { committed: repeated, ticket: self.ticket(writer.staged_number(), writer) });
         }
         lineage::check_expected(commit, inner.head)?;
         let begun = CommitBase::of(&inner, fork.as_ref().map(|(point, _)| *point), parent)?;
@@ -215,14 +201,8 @@ impl LocalInner {
         let bytes_staged = stage.staged();
         drop(stage);
         self.pressed(staged);
-        inner.take(first, last, time, staged.place);
         let bytes = Bytes::from(payload).slice(kind.commit_at().unwrap_or(0)..);
-        if inner.origin.is_none()
-            && let Ok(view) = CommitView::parse(&bytes)
-        {
-            inner.begin(&view, staged.place);
-        }
-        inner.keep(TailCommit { first, last, bytes }, slot.written());
+        inner.add(TailCommit { first, last, bytes }, time, staged.place, slot.written());
         if self.durability == Durability::Buffered {
             slot.show(last);
         }
@@ -232,11 +212,10 @@ impl LocalInner {
         drop(inner);
         writer.relieve(staged.number, bytes_staged)?;
         let committed = Committed { first, last, repeated: false };
-        Ok(Pending { committed, ticket: self.ticket(&slot, staged.number, writer) })
+        Ok(Pending { committed, ticket: self.ticket(staged.number, writer) })
     }
 
-    /// The frames of those contents of a commit that are not stored.
-    fn frames_of(&self, commit: &Commit) -> Result<Vec<ContentFrame>, StoreError> {
+    fn frames_of(&self, commit: &Commit) -> Result<Vec<ContentFrame>> {
         let mut frames = Vec::new();
         if commit.contents.is_empty() && commit.lists.is_empty() {
             return Ok(frames);
@@ -254,7 +233,7 @@ impl LocalInner {
         Ok(frames)
     }
 
-    /// Stages contents, but those that another thread has staged meanwhile.
+    /// Stages contents that no other thread has staged.
     fn stage(&self, frames: Vec<ContentFrame>, stage: &mut StagingBuffer<'_, SessionHead>) {
         for frame in frames {
             if !self.contents.is_fresh(&frame.digest) {
@@ -265,8 +244,8 @@ impl LocalInner {
         }
     }
 
-    /// Stages contents ahead of the commit that refers to them. They are durable when that is, which comes behind them.
-    fn keep_ahead(&self, frames: Vec<ContentFrame>, writer: &Writer<SessionHead>) -> Result<Pending, StoreError> {
+    /// Stages contents before the commit that refers to them; they are durable when that is.
+    fn keep_ahead(&self, frames: Vec<ContentFrame>, writer: &Writer<SessionHead>) -> Result<Pending> {
         let mut stage = writer.stage()?;
         self.stage(frames, &mut stage);
         let bytes_staged = stage.staged();
@@ -282,23 +261,14 @@ impl LocalInner {
         }
     }
 
-    fn ticket(&self, slot: &Arc<SessionHead>, number: u64, writer: &Arc<Writer<SessionHead>>) -> Ticket {
+    fn ticket(&self, number: u64, writer: &Arc<Writer<SessionHead>>) -> Ticket {
         match self.durability {
-            Durability::Synced => {
-                slot.written_by(writer);
-                Ticket::Group { number, waits: slot.clone() }
-            }
+            Durability::Synced => Ticket::Group { number, waits: writer.clone() },
             Durability::Buffered => Ticket::Done,
         }
     }
 
-    /// The positions of an earlier commit of that name.
-    fn repeated(
-        &self,
-        slot: &Arc<SessionHead>,
-        inner: &mut SlotInner,
-        id: CommitId,
-    ) -> Result<Option<Committed>, StoreError> {
+    fn repeated(&self, slot: &Arc<SessionHead>, inner: &mut SlotInner, id: CommitId) -> Result<Option<Committed>> {
         if inner.named.is_none() {
             inner.named = Some(self.named_commits(slot, inner)?);
         }
@@ -307,7 +277,7 @@ impl LocalInner {
     }
 }
 
-/// What happens when a group is durable: it becomes visible, and the bus hears of it.
+/// Makes a durable group visible and announces it on the bus.
 fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, SessionHead>) {
     contents.written(group.end);
     let mut dirty = slots.dirty();
@@ -334,21 +304,21 @@ fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, Session
 }
 
 impl EventStore for LocalStore {
-    fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+    fn submit(&self, commit: Commit) -> Result<Pending> {
         self.shared.healing(|| self.shared.submit(&commit))
     }
 
-    fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
+    fn head(&self, session: SessionId) -> Result<Seq> {
         self.shared.refresh()?;
         Ok(self.shared.slot(session)?.visible())
     }
 
-    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError> {
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>> {
         self.shared.refresh()?;
         Ok(self.shared.slots.get(session).and_then(|slot| slot.entry()))
     }
 
-    fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
+    fn entries(&self) -> Result<Vec<SessionEntry>> {
         self.shared.refresh()?;
         let slots = self.shared.slots.all();
         let mut entries: Vec<_> = slots.iter().filter_map(|slot| Some((slot.entry()?, slot.begun()))).collect();
@@ -356,12 +326,12 @@ impl EventStore for LocalStore {
         Ok(entries.into_iter().map(|(entry, _)| entry).collect())
     }
 
-    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
         self.shared.refresh()?;
         self.shared.healing(|| self.shared.read(session, from.max(1), until, bytes))
     }
 
-    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
+    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease> {
         Lease::take(&self.shared.directory, session, holder)
     }
 
@@ -369,15 +339,15 @@ impl EventStore for LocalStore {
         Lease::holder(&self.shared.directory, session)
     }
 
-    fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {
+    fn content(&self, digest: &Digest) -> Result<Bytes> {
         self.shared.healing(|| self.shared.contents.read(digest, self.shared.index().as_deref()))
     }
 
-    fn has_content(&self, digest: &Digest) -> Result<bool, StoreError> {
+    fn has_content(&self, digest: &Digest) -> Result<bool> {
         self.shared.healing(|| self.shared.contents.known(digest, self.shared.index().as_deref()))
     }
 
-    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
         let (mut session, mut seq) = (session, seq);
         loop {
             let found = self.shared.with_index(None, |index| index.snapshot(session, seq))?;
@@ -387,11 +357,11 @@ impl EventStore for LocalStore {
         }
     }
 
-    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>> {
         self.shared.with_index(Vec::new(), |index| index.snapshots(session))
     }
 
-    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64> {
         // Its events first: a snapshot must not outlive a crash that they don't.
         if self.shared.slots.get(snapshot.session).is_some_and(|slot| slot.written() < snapshot.seq) {
             self.sync()?;
@@ -399,11 +369,11 @@ impl EventStore for LocalStore {
         self.shared.with_index(0, |index| index.put_snapshot(snapshot))
     }
 
-    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()> {
         self.shared.with_index((), |index| index.drop_snapshot(session, seq))
     }
 
-    fn remove(&self, session: SessionId) -> Result<(), StoreError> {
+    fn remove(&self, session: SessionId) -> Result<()> {
         let slot = self.shared.slot(session)?;
         let writer = self.shared.writer()?;
         let mut inner = slot.lock();
@@ -416,7 +386,7 @@ impl EventStore for LocalStore {
         let mut stage = writer.stage()?;
         let staged = stage.frame(FrameKind::Removal, session.as_bytes(), crc);
         self.shared.pressed(staged);
-        // Before anybody can write the frame, so that the index hears of it in time.
+        // Before the frame can be written, so that the index learns it in time.
         if is_shared {
             self.shared.slots.note(&slot);
         } else {
@@ -438,11 +408,11 @@ impl EventStore for LocalStore {
         &self.shared.bus
     }
 
-    fn sync(&self) -> Result<(), StoreError> {
+    fn sync(&self) -> Result<()> {
         self.shared.writer.as_ref().map_or(Ok(()), |writer| writer.sync())
     }
 
-    fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
+    fn usage(&self) -> Result<Vec<StorageUse>> {
         self.shared.usage()
     }
 }

@@ -1,7 +1,7 @@
 //! Opening a store: lock, index, and the part of the journal that the index does not know.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::maintain::Maintenance;
 use super::proof::{self, JournalEnd};
@@ -10,7 +10,7 @@ use super::session_heads::{Dirty, Slots};
 use super::{LocalInner, LocalStore, LocalStoreOptions, told};
 use crate::engine::bus::Bus;
 use crate::engine::clock::SystemClock;
-use crate::engine::store::StoreError;
+use crate::engine::lock::lock;
 use crate::engine::store::content::Contents;
 use crate::engine::store::index::{self, IndexedUpTo, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
@@ -18,21 +18,20 @@ use crate::engine::store::journal::scan;
 use crate::engine::store::journal::segment::{self, FIRST};
 use crate::engine::store::journal::{FramePosition, Segments, Writer};
 use crate::engine::store::lock::StoreLock;
+use crate::engine::store::{Result, StoreError};
 
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 
-/// Options and parts that a store is opened with.
 #[derive(Clone)]
 pub(super) struct Opening {
     pub(super) options: LocalStoreOptions,
     pub(super) bus: Arc<Bus>,
     pub(super) disk: Arc<dyn JournalDisk>,
-    /// Threads write and index in the background; without them a test decides when that happens.
+    /// Set to write and index in the background; tests do that themselves.
     pub(super) threads: bool,
 }
 
 impl Opening {
-    /// Takes the machine's disk, and brings options within their limits.
     pub(super) fn new(mut options: LocalStoreOptions, bus: Arc<Bus>) -> Self {
         options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
         Self { options, bus, disk: Arc::new(OsDisk), threads: true }
@@ -40,26 +39,22 @@ impl Opening {
 }
 
 impl LocalStore {
-    /// Opens the store in `directory`, making it where there is none, and repairs what a crash left:
-    /// a torn end of the journal, which was never acknowledged, and an index that is behind.
-    ///
-    /// # Errors
-    /// [`StoreError::Locked`] when another process has it, [`StoreError::Damaged`] when the journal
-    /// is damaged where nothing may be lost, and others.
-    pub fn open(directory: impl AsRef<Path>, options: LocalStoreOptions) -> Result<Self, StoreError> {
+    /// Opens the store in `directory`, or creates it, and repairs what a crash left: a torn, unacknowledged end of the
+    /// journal, and an index that is behind. Fails with [`StoreError::Locked`] if another process owns it, and with
+    /// [`StoreError::Damaged`] if the journal is damaged where nothing may be lost.
+    pub fn open(directory: impl AsRef<Path>, options: LocalStoreOptions) -> Result<Self> {
         Self::open_on(directory.as_ref(), options, Arc::default())
     }
 
-    /// Opens the store with a bus that has subscribers already.
     pub(in crate::engine::store) fn open_on(
         directory: &Path,
         options: LocalStoreOptions,
         bus: Arc<Bus>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         Self::open_with(directory, Opening::new(options, bus))
     }
 
-    pub(super) fn open_with(directory: &Path, opening: Opening) -> Result<Self, StoreError> {
+    pub(super) fn open_with(directory: &Path, opening: Opening) -> Result<Self> {
         OsDisk.create_dir(directory).map_err(StoreError::io("create", directory))?;
         let lock = StoreLock::take(directory)?;
         match proof::noted(&*opening.disk, directory)? {
@@ -68,8 +63,8 @@ impl LocalStore {
         }
     }
 
-    /// Opens the store with the lock taken, and with no look at the note of a loss.
-    pub(super) fn open_locked(directory: &Path, opening: Opening, lock: StoreLock) -> Result<Self, StoreError> {
+    /// Opens the store with the lock taken and without a check for the note of a loss.
+    pub(super) fn open_locked(directory: &Path, opening: Opening, lock: StoreLock) -> Result<Self> {
         let journal = directory.join("journal");
         opening.disk.create_dir(&journal).map_err(StoreError::io("create", &journal))?;
         segment::clear_unfinished(&*opening.disk, &journal)?;
@@ -108,7 +103,7 @@ impl LocalStore {
             sync_names(&*opening.disk, directory)?;
         }
         if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
-            notes.push("the index was missing or empty and was made from the journal".to_owned());
+            notes.push("the index was missing or empty and was rebuilt from the journal".to_owned());
         }
         Self::begin(directory, opening, lock, (segments, contents, slots), index, recovered, notes)
     }
@@ -121,7 +116,7 @@ impl LocalStore {
         index: Option<SledIndex>,
         recovered: Recovered,
         notes: Vec<String>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let Recovered { journal, end, next, group, .. } = recovered;
         let full = segments.numbers()?.into_iter().filter(|number| *number < end.segment).collect();
         let sessions = unindexed(&slots);
@@ -152,12 +147,9 @@ impl LocalStore {
         Ok(Self { shared, maintenance, notes, _lock: Some(lock) })
     }
 
-    /// Opens the store for reading only, beside the process that holds it. It sees what that process
-    /// writes as it comes, has no snapshots, and changes nothing.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] when there is no store, and others.
-    pub fn open_reading(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
+    /// Opens the store for reading only, beside its owner. It sees new commits as they come, has no snapshots, and
+    /// changes nothing. Fails with [`StoreError::Io`] if there is no store.
+    pub fn open_reading(directory: impl AsRef<Path>) -> Result<Self> {
         let directory = directory.as_ref();
         let segments = Arc::new(Segments::new(&directory.join("journal"), false));
         segments.numbers()?;
@@ -172,7 +164,7 @@ impl LocalStore {
             slots: Arc::default(),
             bus: Arc::default(),
             writer: None,
-            read_to: Mutex::new(FramePosition { segment: FIRST, offset: segment::header() }),
+            read_to: Mutex::new(FramePosition::first_in(FIRST)),
             learning: Mutex::default(),
         });
         shared.refresh()?;
@@ -181,19 +173,19 @@ impl LocalStore {
 }
 
 impl LocalInner {
-    /// Reads what another process has written since the last look; nothing when this one writes.
-    pub(super) fn refresh(&self) -> Result<(), StoreError> {
+    /// Reads what another process has written since the last call; does nothing in the process that writes.
+    pub(super) fn refresh(&self) -> Result<()> {
         if self.writer.is_some() {
             return Ok(());
         }
-        let mut read_to = self.read_to.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read_to = lock(&self.read_to);
         let scan = RecoveryScan { segments: &self.segments, contents: &self.contents, slots: &self.slots };
         for number in self.segments.numbers()? {
             if number < read_to.segment {
                 continue;
             }
             if number > read_to.segment {
-                *read_to = FramePosition { segment: number, offset: segment::header() };
+                *read_to = FramePosition::first_in(number);
             }
             // A segment that is being created has no head yet.
             let Ok(segment) = self.segments.get(number) else { break };
@@ -203,14 +195,14 @@ impl LocalInner {
                 offset = frame.offset + frame.header.frame_len() as u64;
                 scan.take(&segment, &frame, &mut group)
             })?;
-            read_to.offset = u32::try_from(offset).unwrap_or(u32::MAX);
+            *read_to = FramePosition::new(number, offset);
         }
         Ok(())
     }
 }
 
-/// Makes the names of the journal's directory and of the store's durable, before anything is recorded there.
-fn sync_names(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
+/// Makes the names of the store's directories durable before anything is recorded.
+fn sync_names(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
     segment::sync_directory(disk, directory)?;
     let above = directory.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
     // It may be one that this user can't open.
@@ -231,18 +223,15 @@ fn unindexed(slots: &Slots) -> Vec<Arc<super::SessionHead>> {
     sessions
 }
 
-/// Index as it was found.
 #[derive(Default)]
 struct FoundIndex {
     index: Option<SledIndex>,
-    /// Position up to which it knows the journal.
     stamp: Option<IndexedUpTo>,
-    /// Reason for which it can't be used.
+    /// Reason why it can't be used.
     unfit: Option<String>,
 }
 
-/// Opens the index and loads the catalogue.
-fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<FoundIndex, StoreError> {
+fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<FoundIndex> {
     if SystemClock::default().is_before_1970() {
         notes.push("there is no index this time: the machine's clock shows a time before 1970".to_owned());
         return Ok(FoundIndex::default());
@@ -264,15 +253,15 @@ fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
     }
 }
 
-/// Makes a new index; none where none can be made, on a full disk for one: the store does without.
+/// Creates a new index; none if that fails, for example on a full disk: the store works without.
 fn another(place: &Path, notes: &mut Vec<String>) -> Option<SledIndex> {
     SledIndex::open(place).inspect_err(|error| notes.push(format!("there is no index this time: {error}"))).ok()
 }
 
-fn note_set_aside(place: &Path, reason: &str, notes: &mut Vec<String>) -> Result<(), StoreError> {
+fn note_set_aside(place: &Path, reason: &str, notes: &mut Vec<String>) -> Result<()> {
     let aside = index::set_aside(place)?;
     let kept = aside.map_or(String::new(), |aside| format!("; the old one is kept as {}", aside.display()));
-    notes.push(format!("the index could not be used ({reason}) and was made again from the journal{kept}"));
+    notes.push(format!("the index could not be used ({reason}) and was rebuilt from the journal{kept}"));
     Ok(())
 }
 

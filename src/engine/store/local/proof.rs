@@ -12,29 +12,26 @@ use crate::engine::store::index::{CatalogueRow, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, read_whole};
 use crate::engine::store::journal::segment::{put_file, sync_directory};
 use crate::engine::store::journal::{self, FramePosition, Segments, scan};
-use crate::engine::store::{Loss, LostEvents, StoreError};
+use crate::engine::store::{Loss, LostEvents, Result, StoreError};
 
-/// A loss with what the index knows of its sessions.
 pub(super) struct ProvenLoss {
     pub(super) loss: Loss,
     pub(super) rows: Vec<CatalogueRow>,
 }
 
-/// File in the store's directory in which a loss is noted, from before its other proofs go until all sessions tell it.
+/// File that keeps a loss from before its other proofs are removed until all sessions record it.
 const NOTE: &str = "loss.json";
 
-/// A loss as it is noted.
 #[derive(Serialize, Deserialize)]
 struct LossNote {
-    /// Name of the commits that record it: what comes again after a crash is recorded once.
+    /// Id of the commits that record it, so that a retry after a crash records it once.
     id: [u8; 16],
     loss: Loss,
-    /// Rows that the index had of its sessions, as they are written there.
     rows: Vec<Vec<u8>>,
 }
 
-/// Notes a loss durably, where it is not; gives the name of the commits that are to record it.
-pub(super) fn note(disk: &dyn JournalDisk, directory: &Path, found: &ProvenLoss) -> Result<CommitId, StoreError> {
+/// Saves a loss durably unless it is; returns the id of the commits that record it.
+pub(super) fn note(disk: &dyn JournalDisk, directory: &Path, found: &ProvenLoss) -> Result<CommitId> {
     if let Some((id, _)) = noted(disk, directory)? {
         return Ok(id);
     }
@@ -44,8 +41,7 @@ pub(super) fn note(disk: &dyn JournalDisk, directory: &Path, found: &ProvenLoss)
     Ok(CommitId::from_bytes(note.id))
 }
 
-/// Reads the note of a loss, where there is one.
-pub(super) fn noted(disk: &dyn JournalDisk, directory: &Path) -> Result<Option<(CommitId, ProvenLoss)>, StoreError> {
+pub(super) fn noted(disk: &dyn JournalDisk, directory: &Path) -> Result<Option<(CommitId, ProvenLoss)>> {
     let path = directory.join(NOTE);
     if !disk.exists(&path) {
         return Ok(None);
@@ -60,23 +56,21 @@ pub(super) fn noted(disk: &dyn JournalDisk, directory: &Path) -> Result<Option<(
     found.map(Some).ok_or(StoreError::Format { path, what })
 }
 
-/// Removes the note of a loss durably: all sessions tell it.
-pub(super) fn forget(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
+pub(super) fn forget(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
     let path = directory.join(NOTE);
     disk.remove(&path).map_err(StoreError::io("remove", &path))?;
     sync_directory(disk, directory)
 }
 
-/// End of a journal.
 pub(super) struct JournalEnd {
     pub(super) place: FramePosition,
-    /// Set where its last segment says that another one follows.
+    /// Set if its last segment says that another one follows.
     pub(super) is_followed: bool,
-    /// Set where all before the end is known to be whole.
+    /// Set if everything before the end is known to be whole.
     pub(super) is_whole: bool,
 }
 
-/// Finds a loss behind the journal's end. An index is given where it does not fit the journal.
+/// Finds a loss behind the journal's end. `index` is given only if it does not fit the journal.
 pub(super) fn find(segments: &Segments, ending: &JournalEnd, index: Option<&SledIndex>) -> Option<ProvenLoss> {
     if let Some(found) = index.and_then(|index| by_index(index, segments, ending).ok().flatten()) {
         return Some(found);
@@ -87,9 +81,8 @@ pub(super) fn find(segments: &Segments, ending: &JournalEnd, index: Option<&Sled
     ending.is_followed.then_some(ProvenLoss { loss, rows: Vec::new() })
 }
 
-/// Finds what an index of this journal proves: it is told only of what is durable. One of another journal, or
-/// damaged, proves nothing.
-fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Result<Option<ProvenLoss>, StoreError> {
+/// Finds a loss by an index, which knows only durable frames. One that is damaged or of another journal proves nothing.
+fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Result<Option<ProvenLoss>> {
     let end = ending.place;
     let identity = journal::identity(segments, &segments.numbers()?);
     let stamp = index.stamp().filter(|stamp| stamp.end > end && identity.is_none_or(|id| id == stamp.journal));
@@ -115,7 +108,6 @@ fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Resu
     Ok(Some(ProvenLoss { loss, rows }))
 }
 
-/// Returns the session and the first position of a commit in the journal.
 fn commit_at(segments: &Segments, place: FramePosition) -> Option<(SessionId, Seq)> {
     let segment = segments.get(place.segment).ok()?;
     let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset)).ok()?;

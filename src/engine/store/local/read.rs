@@ -11,27 +11,19 @@ use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::store::journal::FramePosition;
 use crate::engine::store::journal::frame::{self, Header};
 use crate::engine::store::journal::segment::Segment;
-use crate::engine::store::{EventBatch, READ_MAX, StoreError};
+use crate::engine::store::{EventBatch, READ_MAX, Result, StoreError};
 
-/// Positions looked up at once, at most.
 const LOOKED_UP: usize = 8192;
-/// Commits whose distance is below this are read together.
+/// Distance below which commits are read together.
 const NEAR: u32 = 32 << 10;
-/// Bytes read behind the beginning of the last commit, in the hope that it ends there.
+/// Bytes read after the beginning of the last commit, in which it likely ends.
 const BEHIND: usize = 4 << 10;
-/// Bytes that are read at once, whatever is asked for.
 const BATCH_MAX: usize = 256 << 20;
-/// Bytes of a small commit in the journal, to guess how many positions are wanted.
+/// Bytes of a small commit in the journal, to estimate the number of positions.
 const SMALL: usize = 96;
 
 impl LocalInner {
-    pub(super) fn read(
-        &self,
-        session: SessionId,
-        from: Seq,
-        until: Seq,
-        bytes: usize,
-    ) -> Result<EventBatch, StoreError> {
+    pub(super) fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
         let slot = self.slot(session)?;
         let until = until.min(slot.visible());
         if from > until {
@@ -45,8 +37,7 @@ impl LocalInner {
         Ok(batch)
     }
 
-    /// Reads events of a session's own.
-    fn read_own(&self, slot: &Arc<SessionHead>, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+    fn read_own(&self, slot: &Arc<SessionHead>, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
         // Asked before the tail: what leaves the tail is written.
         let written = slot.written().min(until);
         let Some(tail) = slot.lock().tail_from(from) else {
@@ -65,7 +56,6 @@ impl LocalInner {
         Ok(batch)
     }
 
-    /// Reads stored commits, those that lie near each other in one go.
     fn read_stored(
         &self,
         session: SessionId,
@@ -73,7 +63,7 @@ impl LocalInner {
         from: Seq,
         written: Seq,
         bytes: usize,
-    ) -> Result<EventBatch, StoreError> {
+    ) -> Result<EventBatch> {
         if positions.first().is_none_or(|(first, _)| *first > from) {
             return Err(StoreError::Index(format!("session {session} has no position for event {from}")));
         }
@@ -89,19 +79,14 @@ impl LocalInner {
                 Err(_) if before > 0 => break,
                 ended => return ended.map(|_| batch),
             }
-            // Who wants little, perhaps one event, does not wait for much that lies elsewhere.
+            // A caller that wants little does not wait for distant commits.
             left = left.saturating_sub((batch.len() - before).max(BEHIND));
         }
         Ok(batch)
     }
 
-    /// Adds commits to a batch; gives whether they are all in it, and there are any. The first one of a batch always is.
-    fn read_near(
-        &self,
-        session: SessionId,
-        near: &[(Seq, FramePosition)],
-        batch: &mut EventBatch,
-    ) -> Result<bool, StoreError> {
+    /// Adds commits to a batch; true if there are any and all are in it. The first one of a batch always is.
+    fn read_near(&self, session: SessionId, near: &[(Seq, FramePosition)], batch: &mut EventBatch) -> Result<bool> {
         let (Some((_, start)), Some((_, last))) = (near.first(), near.last()) else { return Ok(false) };
         let segment = self.segments.get(start.segment)?;
         let reach = usize::try_from(last.offset - start.offset).unwrap_or(0);
@@ -154,14 +139,13 @@ impl LocalInner {
         Ok(is_whole)
     }
 
-    /// Positions of the session's commits from the one that holds `seq` on.
     fn positions(
         &self,
         slot: &SessionHead,
         inner: &SlotInner,
         seq: Seq,
         limit: usize,
-    ) -> Result<Vec<(Seq, FramePosition)>, StoreError> {
+    ) -> Result<Vec<(Seq, FramePosition)>> {
         let fresh = &inner.positions;
         if fresh.front().is_some_and(|(first, _)| *first <= seq) {
             let skip = fresh.partition_point(|(first, _)| *first <= seq) - 1;
@@ -170,12 +154,11 @@ impl LocalInner {
         self.index().map_or(Ok(Vec::new()), |index| index.positions(slot.id, seq, limit))
     }
 
-    /// The last named commits of a session, oldest first.
     pub(super) fn named_commits(
         &self,
         slot: &Arc<SessionHead>,
         inner: &SlotInner,
-    ) -> Result<VecDeque<(CommitId, Seq, Seq)>, StoreError> {
+    ) -> Result<VecDeque<(CommitId, Seq, Seq)>> {
         let mut span = 4 * REMEMBERED as u64;
         loop {
             let from = inner.head.saturating_sub(span).max(slot.own_from());
@@ -193,7 +176,7 @@ impl LocalInner {
         slot: &Arc<SessionHead>,
         inner: &SlotInner,
         from: Seq,
-    ) -> Result<VecDeque<(CommitId, Seq, Seq)>, StoreError> {
+    ) -> Result<VecDeque<(CommitId, Seq, Seq)>> {
         let mut named = VecDeque::new();
         let mut next = from;
         while next <= inner.head {
@@ -214,7 +197,7 @@ fn name(commit: CommitView<'_>) -> Option<(CommitId, Seq, Seq)> {
     Some((commit.id?, commit.first, commit.last()))
 }
 
-/// How many of the positions, from the first on, are of commits that are written and lie near each other in one segment.
+/// Counts the leading positions of written commits that lie near each other in one segment.
 fn together(positions: &[(Seq, FramePosition)], written: Seq, bytes: usize) -> usize {
     let Some((_, start)) = positions.first() else { return 0 };
     let reach = u32::try_from(bytes).unwrap_or(u32::MAX);

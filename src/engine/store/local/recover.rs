@@ -1,55 +1,49 @@
-//! Recovery: what there is in the journal beyond what the index knows, and what a crash left at its end.
+//! Recovery: reads the journal beyond the index, and repairs what a crash left at its end.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::session_heads::Slots;
 use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::commit::CommitView;
-use crate::engine::id::SessionId;
-use crate::engine::store::StoreError;
-use crate::engine::store::content::{self, Contents};
+use crate::engine::store::content::Contents;
 use crate::engine::store::index::IndexedUpTo;
-use crate::engine::store::journal::frame::{self, FrameKind};
+use crate::engine::store::journal::frame::{FrameBody, FrameKind};
 use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
 use crate::engine::store::journal::segment::{self, FIRST, Segment};
 use crate::engine::store::journal::{self, FramePosition, Last, Segments};
+use crate::engine::store::{Result, StoreError};
 
-/// A scan of the journal that takes up what it finds.
 pub(super) struct RecoveryScan<'a> {
     pub(super) segments: &'a Segments,
     pub(super) contents: &'a Contents,
     pub(super) slots: &'a Slots,
 }
 
-/// Findings of a scan. Nothing is changed until it is mended.
+/// Findings of a scan; [`mend`](Recovered::mend) applies them.
 pub(super) struct Recovered {
     pub(super) journal: [u8; 16],
     pub(super) end: FramePosition,
-    /// Place of the next frame: right there, unless the last segment is packed.
+    /// Position of the next frame: the end, unless the last segment is packed.
     pub(super) next: FramePosition,
     pub(super) group: u64,
-    /// Set where the last segment says that another one follows.
     pub(super) is_followed: bool,
     /// A last segment in which nothing was ever recorded.
     unused: Option<u32>,
-    /// A last segment with bytes behind the end that were never acknowledged.
+    /// A last segment with unacknowledged bytes after the end.
     torn: Option<Arc<Segment>>,
-    /// Segments whose frames may never have been synced, from where to where.
+    /// Segments with frames that may never have been synced, from where to where.
     unsynced: Vec<(Arc<Segment>, u64, u64)>,
 }
 
 impl RecoveryScan<'_> {
-    /// Reads the journal from the stamp on.
-    pub(super) fn look(&self, stamp: Option<IndexedUpTo>) -> Result<Recovered, StoreError> {
+    pub(super) fn look(&self, stamp: Option<IndexedUpTo>) -> Result<Recovered> {
         let mut numbers = self.segments.numbers()?;
         let unused = match journal::last(self.segments, &numbers)? {
             Last::Used => None,
             Last::Unused => numbers.pop(),
             Last::Lost => numbers.pop().and(None),
         };
-        let first = FramePosition { segment: FIRST, offset: segment::header() };
-        let start = stamp.map_or(first, |stamp| stamp.end);
+        let start = stamp.map_or(FramePosition::first_in(FIRST), |stamp| stamp.end);
         let mut recovered = Recovered {
             journal: SystemClock::default().fresh_id(),
             end: start,
@@ -67,11 +61,7 @@ impl RecoveryScan<'_> {
         }
         recovered.journal = self.segments.get(last)?.head.journal;
         for number in numbers.into_iter().filter(|number| *number >= start.segment) {
-            let from = if number == start.segment {
-                start
-            } else {
-                FramePosition { segment: number, offset: segment::header() }
-            };
+            let from = if number == start.segment { start } else { FramePosition::first_in(number) };
             self.segment(from, number == last, &mut recovered)?;
         }
         let segment = self.segments.get(last)?;
@@ -79,8 +69,7 @@ impl RecoveryScan<'_> {
         Ok(recovered)
     }
 
-    /// Reads one segment.
-    fn segment(&self, from: FramePosition, is_last: bool, recovered: &mut Recovered) -> Result<(), StoreError> {
+    fn segment(&self, from: FramePosition, is_last: bool, recovered: &mut Recovered) -> Result<()> {
         let number = from.segment;
         let segment = self.segments.get(number)?;
         if segment.head.journal != recovered.journal {
@@ -113,10 +102,9 @@ impl RecoveryScan<'_> {
                 at
             }
         };
-        recovered.end = FramePosition { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
+        recovered.end = FramePosition::new(number, end);
         let is_packed = segment.is_packed();
-        recovered.next =
-            if is_packed { FramePosition { segment: number + 1, offset: segment::header() } } else { recovered.end };
+        recovered.next = if is_packed { FramePosition::first_in(number + 1) } else { recovered.end };
         if recovered.group > before {
             // Nothing is written to a segment before all in the one before it is durable.
             recovered.unsynced.clear();
@@ -127,54 +115,39 @@ impl RecoveryScan<'_> {
         Ok(())
     }
 
-    /// Takes up one frame.
-    pub(super) fn take(&self, segment: &Segment, frame: &Frame<'_>, group: &mut u64) -> Result<(), StoreError> {
+    pub(super) fn take(&self, segment: &Segment, frame: &Frame<'_>, group: &mut u64) -> Result<()> {
         *group = frame.header.group;
         let number = segment.head.number;
-        let place = FramePosition { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
-        let damaged = |what: &str| StoreError::Damaged { segment: number, offset: frame.offset, what: what.to_owned() };
-        match frame.header.kind {
-            FrameKind::Commit => {
-                let commit = CommitView::parse(frame.payload).map_err(|_| damaged("it is no commit"))?;
-                if !self.slots.get_or_add(commit.session).found(&commit, place) {
-                    return Err(damaged("the commit does not follow the session's last one"));
-                }
+        let (place, offset) = (frame.position(number), frame.offset);
+        let damaged = |what: &str| StoreError::Damaged { segment: number, offset, what: what.to_owned() };
+        match frame.body().map_err(damaged)? {
+            FrameBody::Commit(None, commit) if !self.slots.get_or_add(commit.session).found(&commit, place) => {
+                Err(damaged("the commit does not follow the session's last one"))
             }
-            FrameKind::Fork => {
-                let point = frame::fork_point(frame.payload).ok_or_else(|| damaged("it is no fork"))?;
-                let commit = CommitView::parse(FrameKind::Fork.commit_in(frame.payload).unwrap_or_default());
-                let commit = commit.map_err(|_| damaged("it is no fork"))?;
-                if !self.slots.found_fork(point, &commit, place) {
-                    return Err(damaged("the fork does not follow its parent's history"));
-                }
+            FrameBody::Commit(Some(point), commit) if !self.slots.found_fork(point, &commit, place) => {
+                Err(damaged("the fork does not follow its parent's history"))
             }
-            FrameKind::Content | FrameKind::Manifest => {
-                let head = content::head_of(frame.header.kind, frame.payload);
-                self.contents.found(head.ok_or_else(|| damaged("it is no content"))?.digest, place);
+            FrameBody::Content(digest, _) => {
+                self.contents.found(digest, place);
+                Ok(())
             }
-            FrameKind::Removal => {
-                let session = frame.payload.first_chunk().ok_or_else(|| damaged("it is no removal"))?;
-                self.slots.found_removal(SessionId::from_bytes(*session), place);
+            FrameBody::Removal(session) => {
+                self.slots.found_removal(session, place);
+                Ok(())
             }
-            FrameKind::Close | FrameKind::Seal => {}
+            FrameBody::Commit(..) | FrameBody::Mark => Ok(()),
         }
-        Ok(())
     }
 }
 
 impl Recovered {
-    /// Takes away what a crash left at the end; a torn end is moved to that directory.
-    pub(super) fn mend(
-        &self,
-        segments: &Segments,
-        directory: &Path,
-        notes: &mut Vec<String>,
-    ) -> Result<(), StoreError> {
+    /// Removes what a crash left at the end; a torn end is moved into `directory`.
+    pub(super) fn mend(&self, segments: &Segments, directory: &Path, notes: &mut Vec<String>) -> Result<()> {
         if let Some(number) = self.unused {
             let path = segment::raw_path(segments.directory(), number);
             segments.disk().remove(&path).map_err(StoreError::io("remove", &path))?;
             segments.forget(number);
-            notes.push(format!("segment {number} had been begun and not written; it was removed"));
+            notes.push(format!("segment {number} was created and never written; it was removed"));
         }
         if let Some(segment) = &self.torn {
             let at = u64::from(self.end.offset);
@@ -192,7 +165,7 @@ impl Recovered {
     }
 }
 
-fn check_numbers(numbers: &[u32], segments: &Segments) -> Result<(), StoreError> {
+fn check_numbers(numbers: &[u32], segments: &Segments) -> Result<()> {
     let missing = numbers.iter().zip(FIRST..).find(|(number, expected)| *number != expected);
     match missing {
         None => Ok(()),

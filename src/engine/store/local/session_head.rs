@@ -1,8 +1,8 @@
-//! What a local store knows of one session.
+//! A session of a local store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
 
@@ -10,95 +10,50 @@ use crate::engine::clock::Timestamp;
 use crate::engine::commit::{CommitView, ForkPoint};
 use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::recorded::Recorded;
+use crate::engine::store::SessionEntry;
 use crate::engine::store::index::CatalogueRow;
-use crate::engine::store::journal::{FramePosition, LatestNotes, Writer};
-use crate::engine::store::pending::{GroupWait, WriteProgress};
-use crate::engine::store::{SessionEntry, StoreError};
+use crate::engine::store::journal::{FramePosition, LatestNotes};
 
-/// Bytes of recent commits kept in memory, so that what was just written is not read from the disk.
+/// Bytes of recent commits kept in memory.
 const TAIL_BYTES: usize = 64 << 10;
-/// Named commits that are remembered to recognise a retry.
+/// Commits with ids that are kept to recognise a retry.
 pub(super) const REMEMBERED: usize = 1024;
 
-/// One session of a local store.
 pub(super) struct SessionHead {
     pub(super) id: SessionId,
-    /// The position of the last event that may be seen.
     visible: AtomicU64,
-    /// The position of the last event that is on the disk.
     written: AtomicU64,
-    /// Whether the indexer has been told of it.
+    /// Set once the indexer knows of it.
     pub(super) dirty: AtomicBool,
-    writes: OnceLock<Writes>,
-    /// Where its own history begins to differ from another's; empty for one that began by itself. Set before
-    /// anything of it is visible.
+    /// Point at which its history forks from its parent's. Set before any event is visible.
     base: OnceLock<ForkPoint>,
     inner: Mutex<SlotInner>,
 }
 
-/// What a session knows of the store's writer. The writer knows the sessions: they don't keep it.
-struct Writes {
-    progress: Arc<WriteProgress>,
-    writer: Weak<Writer<SessionHead>>,
-}
-
-impl GroupWait for SessionHead {
-    fn wait(&self, number: u64) -> Result<(), StoreError> {
-        let Some(writes) = self.writes.get() else { return Ok(()) };
-        if writes.progress.is_durable(number)? {
-            return Ok(());
-        }
-        match writes.writer.upgrade() {
-            Some(writer) => writer.wait(number),
-            // A writer that is gone wrote everything before, or failed.
-            None if writes.progress.is_durable(number)? => Ok(()),
-            None => Err(StoreError::Poisoned("the store was closed".to_owned())),
-        }
-    }
-
-    fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
-        let writer = self.writes.get().and_then(|writes| writes.writer.upgrade());
-        writer.map_or(Ok(false), |writer| writer.write_in_place(number))
-    }
-
-    fn progress(&self) -> Option<&WriteProgress> {
-        self.writes.get().map(|writes| &*writes.progress)
-    }
-
-    fn nudge(&self) {
-        if let Some(writer) = self.writes.get().and_then(|writes| writes.writer.upgrade()) {
-            writer.nudge();
-        }
-    }
-}
-
-/// The part of a [`SessionHead`] that changes under its lock.
 #[derive(Default)]
 pub(super) struct SlotInner {
-    /// The position of the last event that was staged.
+    /// Position of the last staged event.
     pub(super) head: Seq,
     pub(super) time: Timestamp,
     pub(super) origin: Option<Recorded>,
-    /// Where its first own commit is.
+    /// Position of its first own commit.
     begun: FramePosition,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, FramePosition)>,
-    /// The last events of those commits, with their times.
     times: VecDeque<(Seq, Timestamp)>,
-    /// The time of the last event that the index has.
+    /// Time of the last event that the index has.
     indexed: Timestamp,
     pub(super) noted: LatestNotes,
     tail: VecDeque<TailCommit>,
     tail_bytes: usize,
-    /// Named commits with their positions; none until the first is asked for.
+    /// Commits with ids; none until the first is requested.
     pub(super) named: Option<VecDeque<(CommitId, Seq, Seq)>>,
-    /// Where its removal stands in the journal.
+    /// Position of its removal in the journal.
     pub(super) removed: Option<FramePosition>,
-    /// Sessions whose past ends in this one's. While there are some, a removed session stays for them: buried.
+    /// Number of sessions whose past ends in this one's. While there are any, a removed session stays for them: buried.
     pub(super) children: usize,
 }
 
-/// A recent commit in memory.
 #[derive(Clone)]
 pub(super) struct TailCommit {
     pub(super) first: Seq,
@@ -113,15 +68,9 @@ impl SessionHead {
             visible: AtomicU64::new(0),
             written: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
-            writes: OnceLock::new(),
             base: OnceLock::new(),
             inner: Mutex::default(),
         }
-    }
-
-    /// Tells by whom the session's commits are written.
-    pub(super) fn written_by(&self, writer: &Arc<Writer<Self>>) {
-        self.writes.get_or_init(|| Writes { progress: writer.progress(), writer: Arc::downgrade(writer) });
     }
 
     pub(super) fn of_row(CatalogueRow { entry, begun, base, buried }: &CatalogueRow) -> Self {
@@ -141,29 +90,25 @@ impl SessionHead {
         slot
     }
 
-    /// Tells where it was forked, before it has any event.
     pub(super) fn fork_at(&self, base: ForkPoint) {
         self.base.get_or_init(|| base);
     }
 
-    /// Where it was forked.
     pub(super) fn base(&self) -> Option<ForkPoint> {
         self.base.get().copied()
     }
 
-    /// The position of its first own event.
     pub(super) fn own_from(&self) -> Seq {
         self.base.get().map_or(1, |base| base.seq + 1)
     }
 
-    /// Whether it was removed, and is kept for its children.
     pub(super) fn is_buried(&self) -> bool {
         let inner = self.lock();
         inner.removed.is_some() && inner.children > 0
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, SlotInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::engine::lock::lock(&self.inner)
     }
 
     pub(super) fn visible(&self) -> Seq {
@@ -182,7 +127,6 @@ impl SessionHead {
         self.written.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// The session as it may be seen; none before its first event may, and after its removal.
     pub(super) fn entry(&self) -> Option<SessionEntry> {
         let visible = self.visible();
         let inner = self.lock();
@@ -192,12 +136,11 @@ impl SessionHead {
         Some(SessionEntry { id: self.id, head: visible, updated: inner.time, origin: inner.origin.clone()? })
     }
 
-    /// What the order of sessions goes by that began in the same millisecond.
     pub(super) fn begun(&self) -> FramePosition {
         self.lock().begun
     }
 
-    /// Takes up a commit that a scan of the journal found; false when it does not follow.
+    /// Adds a commit found in the journal; false if it does not follow.
     pub(super) fn found(&self, commit: &CommitView<'_>, place: FramePosition) -> bool {
         let mut inner = self.lock();
         let head = if inner.head == 0 { self.own_from() - 1 } else { inner.head };
@@ -209,12 +152,9 @@ impl SessionHead {
         self.show(commit.last());
         true
     }
-}
 
-impl SessionHead {
-    /// Positions before `end` that the index has not got, and the session's row as of there: both must
-    /// say the same, because the journal is read from `end` on when the store is next opened. Nothing when
-    /// the session was removed before, and no child has its past.
+    /// Returns positions before `end` that the index lacks, and the session's row as of there. Both must agree,
+    /// because the next open reads the journal from `end` on. Nothing for a removed session without children.
     pub(super) fn indexable(&self, end: FramePosition) -> (Vec<(Seq, FramePosition)>, Option<CatalogueRow>) {
         let mut inner = self.lock();
         let removed = inner.removed.is_some_and(|removed| removed < end);
@@ -239,7 +179,6 @@ impl SessionHead {
 }
 
 impl SlotInner {
-    /// Moves the head over a commit.
     fn advance(&mut self, commit: &CommitView<'_>, place: FramePosition) {
         self.take(commit.first, commit.last(), commit.time, place);
         if self.origin.is_none() {
@@ -247,22 +186,30 @@ impl SlotInner {
         }
     }
 
-    /// The same when only so much is known of it; the first commit must [`begin`](Self::begin) too.
-    pub(super) fn take(&mut self, first: Seq, last: Seq, time: Timestamp, place: FramePosition) {
+    /// Adds a staged commit; drops old ones from memory that are `written`.
+    pub(super) fn add(&mut self, commit: TailCommit, time: Timestamp, place: FramePosition, written: Seq) {
+        self.take(commit.first, commit.last, time, place);
+        if self.origin.is_none()
+            && let Ok(view) = CommitView::parse(&commit.bytes)
+        {
+            self.begin(&view, place);
+        }
+        self.keep(commit, written);
+    }
+
+    fn take(&mut self, first: Seq, last: Seq, time: Timestamp, place: FramePosition) {
         self.head = last;
         self.time = time;
         self.positions.push_back((first, place));
         self.times.push_back((last, time));
     }
 
-    /// Remembers how the session began.
-    pub(super) fn begin(&mut self, commit: &CommitView<'_>, place: FramePosition) {
+    fn begin(&mut self, commit: &CommitView<'_>, place: FramePosition) {
         self.begun = place;
         self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
     }
 
-    /// Keeps a commit in memory, and lets go of old ones that are stored.
-    pub(super) fn keep(&mut self, commit: TailCommit, written: Seq) {
+    fn keep(&mut self, commit: TailCommit, written: Seq) {
         self.tail_bytes += commit.bytes.len();
         self.tail.push_back(commit);
         while self.tail_bytes > TAIL_BYTES
@@ -272,7 +219,7 @@ impl SlotInner {
         }
     }
 
-    /// The commits in memory from the one that holds `seq` on; none when that one is not in memory.
+    /// Returns the commits in memory from the one that holds `seq` on; none if that one is not in memory.
     pub(super) fn tail_from(&self, seq: Seq) -> Option<Vec<TailCommit>> {
         let oldest = self.tail.front()?;
         (oldest.first <= seq).then(|| {
@@ -281,7 +228,7 @@ impl SlotInner {
         })
     }
 
-    /// Takes back positions of commits that the index had.
+    /// Adds the positions of commits that the index had.
     pub(super) fn complete(&mut self, mut older: Vec<(Seq, FramePosition)>) {
         let from = self.positions.front().map_or(Seq::MAX, |(first, _)| *first);
         older.retain(|(first, _)| *first < from);
@@ -289,7 +236,6 @@ impl SlotInner {
         self.positions.extend(newer);
     }
 
-    /// Remembers a named commit.
     pub(super) fn name(&mut self, id: CommitId, first: Seq, last: Seq) {
         if let Some(named) = &mut self.named {
             if named.len() >= REMEMBERED {

@@ -1,97 +1,90 @@
-//! Where a shared store is for this process, and the way from one place to the next.
+//! The route to a shared store, and its changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::remote::{Remote, RemoteError};
-use super::server::{self, StoreAnswer, StoreServer};
+use super::server::{self, ServedStore, StoreAnswer, StoreServer};
 use super::socket;
-use super::unacknowledged::{Settling, unsettled};
-use super::wire::{Message, StoreReply, StoreRequest, Upkeep};
+use super::unacknowledged::{SettledStore, Settling, unsettled};
+use super::wire::{Message, StoreReply, StoreRequest, Upkeep, done, odd_answer};
 use crate::engine::bus::Bus;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::Commit;
 use crate::engine::id::CommitId;
+use crate::engine::lock::{lock, read_lock, write_lock};
 use crate::engine::store::name_lock::NameLock;
 use crate::engine::store::pending::Ticket;
-use crate::engine::store::{Committed, Durability, EventStore, LocalStore, LocalStoreOptions, Pending, StoreError};
+use crate::engine::store::{
+    Committed, Durability, EventStore, LocalStore, LocalStoreOptions, Pending, Result, StoreError,
+};
 
-/// How long a store is waited for that somebody holds who does not serve it: one that collects, checks, or ends.
+/// Maximum wait for a store whose owner does not serve it: one that collects, checks, or ends.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a store that can't write is left alone before it is opened anew.
+/// Pause before a store that can't write is opened anew.
 const REVIVAL: Duration = Duration::from_secs(1);
-/// How often the holder may go away during one question.
 const TRIES: usize = 20;
 
-/// What the handles of a shared store have together.
 pub(super) struct SharedInner {
     pub(super) directory: PathBuf,
     pub(super) options: LocalStoreOptions,
     pub(super) bus: Arc<Bus>,
     pub(super) place: RwLock<StoreRoute>,
-    /// Held while another place is looked for.
     pub(super) moving: Mutex<()>,
     pub(super) settling: Arc<Settling>,
     pub(super) naming: NameLock,
     is_closed: AtomicBool,
-    /// Whether a store that can't write is about to be opened anew.
+    /// Set while a store that can't write is about to be opened anew.
     is_reviving: AtomicBool,
 }
 
-/// Where the store is, for this process.
 pub(super) enum StoreRoute {
-    /// Here.
     Here(Box<LocalRoute>),
-    /// With another process.
     There(Arc<Remote>),
-    /// Nowhere: it was closed, or is being collected.
     Nowhere,
 }
 
 pub(super) struct LocalRoute {
     pub(super) store: LocalStore,
-    /// None where there can be no socket.
     server: Option<StoreServer>,
 }
 
 impl SharedInner {
-    pub(super) fn open(directory: &Path, options: LocalStoreOptions) -> Result<Arc<Self>, StoreError> {
-        let inner = Arc::new(Self {
+    pub(super) fn open(directory: &Path, options: LocalStoreOptions) -> Result<Arc<Self>> {
+        let inner = Arc::new_cyclic(|inner: &Weak<Self>| Self {
             directory: directory.to_owned(),
             options,
             bus: Arc::default(),
             place: RwLock::new(StoreRoute::Nowhere),
             moving: Mutex::default(),
-            settling: Arc::default(),
+            settling: Arc::new(Settling::new(inner.clone())),
             naming: NameLock::of(directory),
             is_closed: AtomicBool::new(false),
             is_reviving: AtomicBool::new(false),
         });
-        inner.settling.serves(&inner);
         inner.move_from(None)?;
         Ok(inner)
     }
 
     pub(super) fn place(&self) -> RwLockReadGuard<'_, StoreRoute> {
-        self.place.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.place)
     }
 
     fn put(&self, place: StoreRoute) -> StoreRoute {
-        std::mem::replace(&mut *self.place.write().unwrap_or_else(PoisonError::into_inner), place)
+        std::mem::replace(&mut *write_lock(&self.place), place)
     }
 
-    /// Does something with the store, wherever it is; when the holder goes away, with the next one.
+    /// Runs work on the store, wherever it is; with the next owner if the current one ends.
     pub(super) fn with<T>(
         self: &Arc<Self>,
-        here: impl Fn(&LocalStore) -> Result<T, StoreError>,
+        here: impl Fn(&LocalStore) -> Result<T>,
         there: impl Fn(&Remote) -> Result<T, RemoteError>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T> {
         for _ in 0..TRIES {
             let remote = match &*self.place() {
                 StoreRoute::Here(found) => return here(&found.store),
@@ -111,8 +104,8 @@ impl SharedInner {
         Err(self.restless())
     }
 
-    /// Looks for a place where there is none, since the store could not be had again; not once it was closed.
-    pub(super) fn open_again(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Finds the store again after it could not be reopened; fails once it was closed.
+    pub(super) fn open_again(self: &Arc<Self>) -> Result<()> {
         if self.is_closed() {
             return Err(StoreError::Poisoned("the store was closed".to_owned()));
         }
@@ -123,11 +116,7 @@ impl SharedInner {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    fn moving(&self) -> MutexGuard<'_, ()> {
-        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The place, once no new holder is being given what waits: new commits come behind.
+    /// Returns the route once no new owner is being given unacknowledged commits: new commits follow them.
     pub(super) fn settled_place(&self) -> RwLockReadGuard<'_, StoreRoute> {
         loop {
             let place = self.place();
@@ -135,17 +124,16 @@ impl SharedInner {
                 return place;
             }
             drop(place);
-            drop(self.moving());
+            drop(lock(&self.moving));
         }
     }
 
-    /// The same for a question whose answer has nothing but its head.
     pub(super) fn ask<T>(
         self: &Arc<Self>,
-        here: impl Fn(&LocalStore) -> Result<T, StoreError>,
+        here: impl Fn(&LocalStore) -> Result<T>,
         request: StoreRequest,
         read: impl Fn(Message<StoreReply>) -> Option<T>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T> {
         self.with(here, |remote| read(remote.ask(&request, &[])?).ok_or_else(|| odd_answer().into()))
     }
 
@@ -153,9 +141,9 @@ impl SharedInner {
         StoreError::Locked { path: self.directory.clone(), holder: "processes that come and go".to_owned() }
     }
 
-    /// Takes the store, or finds who holds it now. Whoever comes second finds it done.
-    pub(super) fn move_from(self: &Arc<Self>, gone: Option<&Arc<Remote>>) -> Result<(), StoreError> {
-        let _moving = self.moving();
+    /// Takes the store, or connects to its owner. A second caller finds it done.
+    pub(super) fn move_from(self: &Arc<Self>, gone: Option<&Arc<Remote>>) -> Result<()> {
+        let _moving = lock(&self.moving);
         let is_done = match (&*self.place(), gone) {
             (StoreRoute::There(now), Some(gone)) => !Arc::ptr_eq(now, gone),
             (StoreRoute::Nowhere, None) => false,
@@ -194,13 +182,13 @@ impl SharedInner {
         }
     }
 
-    /// Serves a store that this process holds now. Then it gets what waits: others may have to give theirs before.
+    /// Serves the store, then gives it unacknowledged commits: other processes may have to give theirs before.
     fn hold(self: &Arc<Self>, store: LocalStore) {
         self.put(StoreRoute::Here(Box::new(LocalRoute { store, server: None })));
-        let server = StoreServer::begin(self);
-        let server =
-            server.inspect_err(|error| tracing::warn!(%error, "other processes can't use the store meanwhile"));
-        if let StoreRoute::Here(here) = &mut *self.place.write().unwrap_or_else(PoisonError::into_inner) {
+        let served: Weak<Self> = Arc::downgrade(self);
+        let server = StoreServer::begin(&self.directory, served);
+        let server = server.inspect_err(|error| tracing::warn!(%error, "other processes can't use the store"));
+        if let StoreRoute::Here(here) = &mut *write_lock(&self.place) {
             here.server = server.ok();
         }
         let given = self.settling.give(&|commit| match &*self.place() {
@@ -208,38 +196,11 @@ impl SharedInner {
             _ => Err(RemoteError::Gone),
         });
         if given.is_err() {
-            tracing::error!("what waited could not be given to the store: it was closed");
+            tracing::error!("could not give commits to the store: it was closed");
         }
     }
 
-    /// Answers another process; none when this one does not hold the store any more.
-    pub(super) fn answer(
-        self: &Arc<Self>,
-        request: StoreRequest,
-        tail: Bytes,
-    ) -> Option<Result<StoreAnswer, StoreError>> {
-        if let StoreRequest::Keep(upkeep) = request {
-            return self.keep_up(upkeep).map(|report| report.map(StoreAnswer::json));
-        }
-        let answer = match &*self.place() {
-            StoreRoute::Here(here) => {
-                let is_submission = matches!(request, StoreRequest::Submit(_));
-                let answer = server::answer(&here.store, request, tail);
-                // What another process sees must not be lost with this one. Of a commit it knows that it may be.
-                match self.options.durability == Durability::Synced || is_submission {
-                    true => answer,
-                    false => answer.and_then(|answer| here.store.sync().map(|()| answer)),
-                }
-            }
-            _ => return None,
-        };
-        if let Err(StoreError::Poisoned(_)) = &answer {
-            self.revive_soon();
-        }
-        Some(answer)
-    }
-
-    /// Opens a store anew that can't write any more, as the next process would: there may be room again.
+    /// Reopens a store that can't write, as the next process would: there may be room again.
     pub(super) fn revive_soon(self: &Arc<Self>) {
         if self.is_reviving.swap(true, Ordering::AcqRel) {
             return;
@@ -256,7 +217,6 @@ impl SharedInner {
         }
     }
 
-    /// Whether other processes may have the store as well.
     pub(super) fn has_company(&self) -> bool {
         match &*self.place() {
             StoreRoute::Here(here) => here.server.as_ref().is_some_and(StoreServer::has_company),
@@ -264,12 +224,12 @@ impl SharedInner {
         }
     }
 
-    /// Gives a commit to the process that holds the store, and to the next one when that goes.
-    pub(super) fn submit_elsewhere(self: &Arc<Self>, mut commit: Commit) -> Result<Pending, StoreError> {
+    /// Gives a commit to the owner of the store, and to the next one if that ends.
+    pub(super) fn submit_elsewhere(self: &Arc<Self>, mut commit: Commit) -> Result<Pending> {
         if self.settling.is_full() {
             self.settling.flush()?;
         }
-        let _order = self.settling.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = lock(&self.settling.order);
         commit.id = commit.id.or_else(|| Some(CommitId::from_bytes(SystemClock::default().fresh_id())));
         let number = self.settling.add(commit.clone());
         let refused = |error| {
@@ -317,8 +277,7 @@ impl SharedInner {
         Pending { committed, ticket: Ticket::Group { number, waits: Arc::clone(&self.settling) as _ } }
     }
 
-    /// Has work on the whole store done by who holds it.
-    pub(super) fn upkeep<T: serde::de::DeserializeOwned>(self: &Arc<Self>, upkeep: Upkeep) -> Result<T, StoreError> {
+    pub(super) fn upkeep<T: serde::de::DeserializeOwned>(self: &Arc<Self>, upkeep: Upkeep) -> Result<T> {
         let read = |report: &str| serde_json::from_str(report).map_err(|_| odd_answer());
         for _ in 0..TRIES {
             let remote = match &*self.place() {
@@ -344,9 +303,8 @@ impl SharedInner {
         Err(self.restless())
     }
 
-    /// Works on the whole of a store that is here, and gives the report as JSON; none when it is not here. Who asks
-    /// anything meanwhile waits.
-    fn keep_up(self: &Arc<Self>, upkeep: Upkeep) -> Option<Result<String, StoreError>> {
+    /// Maintains a store that is here and returns the report as JSON; none if it is not here.
+    fn keep_up(self: &Arc<Self>, upkeep: Upkeep) -> Option<Result<String>> {
         let report = self.closed_for(|directory| match upkeep {
             Upkeep::Collect { rehearse } => LocalStore::collect(directory, rehearse).map(|report| json(&report)),
             Upkeep::Check => LocalStore::fsck(directory, false).map(|report| json(&report)),
@@ -358,14 +316,11 @@ impl SharedInner {
         }
     }
 
-    /// Closes a store that is here for some work on its directory; none when it is not here. Where it can't be had
-    /// again, another process has taken it, or the next who asks tries.
-    fn closed_for<T>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Path) -> Result<T, StoreError>,
-    ) -> Option<Result<T, StoreError>> {
-        let _moving = self.moving();
-        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+    /// Closes a store that is here for work on its directory; none if it is not here. If it can't be reopened, another
+    /// process has taken it, or the next caller tries.
+    fn closed_for<T>(self: &Arc<Self>, work: impl FnOnce(&Path) -> Result<T>) -> Option<Result<T>> {
+        let _moving = lock(&self.moving);
+        let mut place = write_lock(&self.place);
         let LocalRoute { store, server } = match std::mem::replace(&mut *place, StoreRoute::Nowhere) {
             StoreRoute::Here(here) => *here,
             other => {
@@ -386,13 +341,13 @@ impl SharedInner {
                 if std::thread::Builder::new().spawn(|| server.map(StoreServer::stop)).is_err() {
                     tracing::warn!("connections of other processes stay until they end");
                 }
-                // A check has told of it; whoever asks for more is refused.
+                // A check reports it; other calls are refused.
                 Some(if matches!(error, StoreError::Lost(_)) { done } else { Err(error) })
             }
         }
     }
 
-    pub(super) fn sync(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(super) fn sync(self: &Arc<Self>) -> Result<()> {
         self.ask(|store| store.sync(), StoreRequest::Sync, done)
     }
 
@@ -400,10 +355,10 @@ impl SharedInner {
         if !self.settling.is_empty()
             && let Err(error) = self.settling.flush()
         {
-            tracing::warn!(%error, "what was recorded last may be lost");
+            tracing::warn!(%error, "the last commits may be lost");
         }
         self.is_closed.store(true, Ordering::Release);
-        let _moving = self.moving();
+        let _moving = lock(&self.moving);
         self.settling.close();
         let StoreRoute::Here(here) = self.put(StoreRoute::Nowhere) else { return };
         let LocalRoute { store, server } = *here;
@@ -418,15 +373,44 @@ impl SharedInner {
     }
 }
 
+impl ServedStore for SharedInner {
+    fn bus(&self) -> &Arc<Bus> {
+        &self.bus
+    }
+
+    fn answer(self: Arc<Self>, request: StoreRequest, tail: Bytes) -> Option<Result<StoreAnswer>> {
+        if let StoreRequest::Keep(upkeep) = request {
+            return self.keep_up(upkeep).map(|report| report.map(StoreAnswer::json));
+        }
+        let answer = match &*self.place() {
+            StoreRoute::Here(here) => {
+                let is_submission = matches!(request, StoreRequest::Submit(_));
+                let answer = server::answer(&here.store, request, tail);
+                // What another process sees must not be lost with this one. Of a commit it knows that it may be.
+                match self.options.durability == Durability::Synced || is_submission {
+                    true => answer,
+                    false => answer.and_then(|answer| here.store.sync().map(|()| answer)),
+                }
+            }
+            _ => return None,
+        };
+        if let Err(StoreError::Poisoned(_)) = &answer {
+            self.revive_soon();
+        }
+        Some(answer)
+    }
+}
+
+impl SettledStore for SharedInner {
+    fn settling(&self) -> &Settling {
+        &self.settling
+    }
+
+    fn sync(self: Arc<Self>) -> Result<()> {
+        Self::sync(&self)
+    }
+}
+
 fn json(report: &impl serde::Serialize) -> String {
     serde_json::to_string(report).unwrap_or_default()
-}
-
-pub(super) fn done(message: Message<StoreReply>) -> Option<()> {
-    matches!(message.head, StoreReply::Done).then_some(())
-}
-
-pub(super) fn odd_answer() -> StoreError {
-    let message = "its answer makes no sense".to_owned();
-    StoreError::Elsewhere { message, hint: Some("end the process that holds the store, and try again".to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! A store that several processes have at once: one holds it, the others work through that one.
+//! A store of several processes: one owns it, the others work through the owner.
 
 mod inner;
 mod remote;
@@ -25,20 +25,19 @@ use super::{
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
 use crate::engine::id::{Digest, Seq, SessionId};
-use inner::{SharedInner, StoreRoute, done, odd_answer};
+use inner::{SharedInner, StoreRoute};
 use remote::{Remote, RemoteError};
-use wire::{Message, StoreReply, StoreRequest, Upkeep, WireEntry, WireSnapshot};
+use wire::{Message, StoreReply, StoreRequest, Upkeep, WireEntry, WireSnapshot, done, odd_answer};
 
-/// A store in a directory, for as many processes as like: the first one holds it, as a [`LocalStore`], and serves it
-/// on a unix socket in the directory; the others work through that one, and one of them takes its place when it ends,
-/// in whatever way.
+/// Store in a directory for any number of processes: the first one owns it, as a [`LocalStore`], and serves it on a
+/// unix socket in the directory. The others work through it, and one of them takes over when it ends in any way.
 ///
-/// What it keeps true beyond an [`EventStore`]:
-/// - What was acknowledged is never lost and never recorded twice, whoever ends when: a process keeps what it has
-///   recorded until that is durable, and gives it again, by its identity, to whoever holds the store next.
+/// It guarantees more than an [`EventStore`]:
+/// - No acknowledged commit is lost or recorded twice when an owner ends: a process keeps its commits until they are
+///   durable, and gives them again, by id, to the next owner.
 /// - Only processes of the same user work through each other.
-/// - Options such as durability are the holder's. What goes through a holder counts as recorded when it is on the
-///   disk, synced, whatever the options say.
+/// - Options such as durability are the owner's. A commit through an owner counts as recorded when it is synced,
+///   whatever the options say.
 ///
 /// ```
 /// use foldspace::{EventStore, store::{LocalStoreOptions, SharedStore}};
@@ -55,28 +54,25 @@ pub struct SharedStore {
 }
 
 impl SharedStore {
-    /// Opens the store in a directory, making it where there is none.
-    ///
-    /// # Errors
-    /// As [`LocalStore::open`]; [`StoreError::Locked`] only when somebody holds the store for long and does not serve
-    /// it, and [`StoreError::Foreign`] when another user or another version of the program does.
+    /// Opens the store in a directory, or creates it. Fails as [`LocalStore::open`]; with [`StoreError::Locked`] only
+    /// if the owner does not serve it, and with [`StoreError::Foreign`] if another user or version of the program owns
+    /// it.
     pub fn open(directory: impl AsRef<Path>, options: LocalStoreOptions) -> Result<Self, StoreError> {
         let inner = SharedInner::open(directory.as_ref(), options)?;
         Ok(Self { inner })
     }
 
-    /// Whether this process holds the store, so that others work through it.
+    /// Returns true if this process owns the store, so that others work through it.
     pub fn is_holder(&self) -> bool {
         matches!(*self.inner.place(), StoreRoute::Here(_))
     }
 
-    /// The directory of the store.
+    /// Returns the directory of the store.
     pub fn directory(&self) -> &Path {
         &self.inner.directory
     }
 
-    /// What had to be repaired when this process took the store, a line each; empty after a clean run, and where
-    /// another process holds it.
+    /// Returns the repairs made when this process took the store, a line each; empty in other processes.
     pub fn notes(&self) -> Vec<String> {
         match &*self.inner.place() {
             StoreRoute::Here(here) => here.store.notes().to_vec(),
@@ -84,22 +80,14 @@ impl SharedStore {
         }
     }
 
-    /// Takes away what removed sessions left, as [`LocalStore::collect`], while other processes may use the store:
-    /// they wait for the end of it.
-    ///
-    /// # Errors
-    /// As there.
+    /// Collects garbage as [`LocalStore::collect`], while other processes that use the store wait.
     pub fn collect(&self, rehearse: bool) -> Result<GcReport, StoreError> {
         // An import keeps contents before it records what refers to them.
         let _turn = self.inner.naming.turn()?;
         self.inner.upkeep(Upkeep::Collect { rehearse })
     }
 
-    /// Reads every byte of the journal, as [`LocalStore::fsck`] without a repair, while other processes may use the
-    /// store: they wait for the end of it.
-    ///
-    /// # Errors
-    /// As there.
+    /// Reads every byte of the journal as [`LocalStore::fsck`] without repair, while other processes wait.
     pub fn check(&self) -> Result<FsckReport, StoreError> {
         self.inner.upkeep(Upkeep::Check)
     }

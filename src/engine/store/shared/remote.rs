@@ -1,38 +1,32 @@
-//! The side of a process that works through another one, which holds the store.
+//! The side of a process that works through the owner of the store.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::super::{Committed, StoreError};
-use super::inner::odd_answer;
+use super::super::{Committed, Result, StoreError};
 use super::socket::{self, Unreached};
-use super::wire::{self, Message, StoreReply, StoreRequest, WireCommit};
+use super::wire::{self, Message, StoreReply, StoreRequest, WireCommit, odd_answer};
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
 use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 
-/// Connections that are kept for the next to ask.
 const IDLE_MAX: usize = 4;
-/// How long the holder may take to answer.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The way to the process that holds the store.
 pub(super) struct Remote {
     directory: PathBuf,
     idle: Mutex<Vec<UnixStream>>,
-    /// On which the holder says what moves; shut when this is dropped.
+    /// Stream of the owner's announcements; shut down when this is dropped.
     watch: Option<UnixStream>,
 }
 
-/// Why an answer did not come, or is none.
 pub(super) enum RemoteError {
-    /// The holder is gone.
     Gone,
-    /// The holder answered, or can't be worked with.
     Told(StoreError),
 }
 
@@ -43,8 +37,7 @@ impl From<StoreError> for RemoteError {
 }
 
 impl Remote {
-    /// Connects to the process that holds the store; none when nobody listens.
-    pub(super) fn connect(directory: &Path, bus: &Arc<Bus>) -> Result<Option<Self>, StoreError> {
+    pub(super) fn connect(directory: &Path, bus: &Arc<Bus>) -> Result<Option<Self>> {
         let stream = match socket::connect(directory) {
             Ok(stream) => stream,
             Err(Unreached::Nobody) => return Ok(None),
@@ -68,7 +61,6 @@ impl Remote {
         watching.is_ok().then_some(ours)
     }
 
-    /// Gives the holder a commit.
     pub(super) fn submit(&self, commit: &Commit) -> Result<Committed, RemoteError> {
         match self.ask(&StoreRequest::Submit(WireCommit::of(commit)), &WireCommit::tail(commit))?.head {
             StoreReply::Committed { first, last, repeated } => Ok(Committed { first, last, repeated }),
@@ -76,9 +68,8 @@ impl Remote {
         }
     }
 
-    /// Asks the holder.
     pub(super) fn ask(&self, request: &StoreRequest, tail: &[&[u8]]) -> Result<Message<StoreReply>, RemoteError> {
-        let idle = self.idle().pop();
+        let idle = lock(&self.idle).pop();
         let stream = match idle {
             Some(stream) => stream,
             None => match socket::connect(&self.directory) {
@@ -95,7 +86,7 @@ impl Remote {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => RemoteError::Told(self.silent()),
             _ => RemoteError::Gone,
         })?;
-        let mut idle = self.idle();
+        let mut idle = lock(&self.idle);
         if idle.len() < IDLE_MAX {
             idle.push(stream);
         }
@@ -109,10 +100,6 @@ impl Remote {
     fn silent(&self) -> StoreError {
         let holder = format!("a process that has not answered for {} seconds; it may be stopped", SILENCE.as_secs());
         StoreError::Locked { path: self.directory.clone(), holder }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<UnixStream>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,40 +1,45 @@
-//! The holder's side: a thread for each connection.
+//! The owner's side: a thread for each connection.
 
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::super::{EventBatch, EventStore, LocalStore, StoreError};
-use super::inner::SharedInner;
+use super::super::{EventBatch, EventStore, LocalStore, Result, StoreError};
 use super::socket;
 use super::wire::{self, Message, StoreReply, StoreRequest, WireEntry, WireError, WireSnapshot};
 use crate::engine::bus::Bus;
 use crate::engine::id::{Digest, SessionId};
+use crate::engine::lock::lock;
 
-/// Connections at a time, a fraction of the files that a process may have open as a rule; one more is refused.
+/// Maximum connections, a fraction of the usual limit of open files.
 const CONNECTIONS_MAX: usize = 256;
-/// How long one may read nothing of what is sent to it.
 const STALL: Duration = Duration::from_secs(10);
-/// How often who watches is told something, be it nothing, so that one who is gone is found out.
+/// Interval of messages to watchers, possibly empty, to detect closed ones.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How often a watching thread looks whether it is to end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Serves a store on its socket until it is stopped.
+/// Store that answers other processes.
+pub(super) trait ServedStore: Send + Sync {
+    fn bus(&self) -> &Arc<Bus>;
+
+    /// Answers a request; none if the store is not here any more.
+    fn answer(self: Arc<Self>, request: StoreRequest, tail: Bytes) -> Option<Result<StoreAnswer>>;
+}
+
 pub(super) struct StoreServer {
     listener: Arc<UnixListener>,
     lines: Arc<StoreConnections>,
     accepting: JoinHandle<()>,
 }
 
-/// The connections, and whether they are to end.
 #[derive(Default)]
 struct StoreConnections {
     is_ending: AtomicBool,
@@ -47,22 +52,21 @@ struct StoreConnection {
 }
 
 impl StoreServer {
-    pub(super) fn begin(inner: &Arc<SharedInner>) -> io::Result<Self> {
-        let listener = Arc::new(socket::listen(&inner.directory)?);
+    pub(super) fn begin(directory: &Path, store: Weak<dyn ServedStore>) -> io::Result<Self> {
+        let listener = Arc::new(socket::listen(directory)?);
         let lines = Arc::<StoreConnections>::default();
-        let (accepting, open, served) = (Arc::clone(&listener), Arc::clone(&lines), Arc::downgrade(inner));
+        let (accepting, open) = (Arc::clone(&listener), Arc::clone(&lines));
         let thread = std::thread::Builder::new().name("foldspace-accept".to_owned());
-        let accepting = thread.spawn(move || accept(&accepting, &open, &served))?;
+        let accepting = thread.spawn(move || accept(&accepting, &open, &store))?;
         Ok(Self { listener, lines, accepting })
     }
 
-    /// Whether another process is connected.
     pub(super) fn has_company(&self) -> bool {
-        let open = self.lines.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = lock(&self.lines.open);
         open.iter().any(|line| !line.thread.is_finished())
     }
 
-    /// Ends it: what was asked is answered, and nothing more is taken. Nobody may hold what answers wait for.
+    /// Ends it after answering pending requests. The caller must hold no lock that answers need.
     pub(super) fn stop(self) {
         self.lines.is_ending.store(true, Ordering::Release);
         // It wakes the thread that accepts.
@@ -70,7 +74,7 @@ impl StoreServer {
             tracing::debug!(%error, "the store's socket could not be shut");
         }
         drop(self.accepting.join());
-        let open = std::mem::take(&mut *self.lines.open.lock().unwrap_or_else(PoisonError::into_inner));
+        let open = std::mem::take(&mut *lock(&self.lines.open));
         for line in &open {
             drop(line.stream.shutdown(Shutdown::Read));
         }
@@ -80,28 +84,28 @@ impl StoreServer {
     }
 }
 
-fn accept(listener: &UnixListener, lines: &Arc<StoreConnections>, inner: &Weak<SharedInner>) {
+fn accept(listener: &UnixListener, lines: &Arc<StoreConnections>, store: &Weak<dyn ServedStore>) {
     while !lines.is_ending.load(Ordering::Acquire) {
         let stream = match listener.accept() {
             Ok((stream, _)) => Arc::new(stream),
             Err(_) if lines.is_ending.load(Ordering::Acquire) => return,
             Err(error) => {
-                tracing::warn!(%error, "nobody can connect to the store");
+                tracing::warn!(%error, "could not accept a connection to the store");
                 std::thread::sleep(PATIENCE);
                 continue;
             }
         };
-        let mut open = lines.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&lines.open);
         open.retain(|line| !line.thread.is_finished());
         if open.len() >= CONNECTIONS_MAX {
             tracing::warn!("{CONNECTIONS_MAX} connections to the store are open; one more is refused");
             continue;
         }
-        let (served, ended, inner) = (Arc::clone(&stream), Arc::clone(lines), Weak::clone(inner));
+        let (served, ended, store) = (Arc::clone(&stream), Arc::clone(lines), Weak::clone(store));
         let thread = std::thread::Builder::new().name("foldspace-serve".to_owned());
         let thread = thread.spawn(move || {
             let _shut = Shut(&served);
-            if let Err(error) = serve(&served, &ended, &inner) {
+            if let Err(error) = serve(&served, &ended, &store) {
                 tracing::debug!(%error, "a connection to the store ended");
             }
         });
@@ -112,7 +116,7 @@ fn accept(listener: &UnixListener, lines: &Arc<StoreConnections>, inner: &Weak<S
     }
 }
 
-/// Shuts a connection, whatever ends its thread: the other end must not wait for ever.
+/// Shuts a connection down when its thread ends, also by a panic.
 struct Shut<'a>(&'a UnixStream);
 
 impl Drop for Shut<'_> {
@@ -121,7 +125,7 @@ impl Drop for Shut<'_> {
     }
 }
 
-fn serve(stream: &UnixStream, lines: &StoreConnections, inner: &Weak<SharedInner>) -> io::Result<()> {
+fn serve(stream: &UnixStream, lines: &StoreConnections, store: &Weak<dyn ServedStore>) -> io::Result<()> {
     if let Some(user) = socket::stranger(stream)? {
         tracing::warn!(user, "another user wanted to use the store, and was refused");
         return Ok(());
@@ -129,18 +133,18 @@ fn serve(stream: &UnixStream, lines: &StoreConnections, inner: &Weak<SharedInner
     if !socket::greet(stream)? {
         return Ok(());
     }
-    // Who does not read must not keep the holder from ending.
+    // A client that does not read must not keep the owner from ending.
     stream.set_write_timeout(Some(STALL))?;
     let mut reader = io::BufReader::with_capacity(64 << 10, stream);
     while let Some(Message { head, tail }) = wire::read::<StoreRequest>(&mut reader)? {
-        // Who lets go of the store meanwhile waits for this answer.
-        let Some(inner) = inner.upgrade() else { return Ok(()) };
+        // A close of the store waits for this answer.
+        let Some(store) = store.upgrade() else { return Ok(()) };
         if matches!(head, StoreRequest::Watch) {
-            let bus = Arc::clone(&inner.bus);
-            drop(inner);
+            let bus = Arc::clone(store.bus());
+            drop(store);
             return watch(stream, lines, &bus);
         }
-        let Some(answer) = inner.answer(head, tail) else { return Ok(()) };
+        let Some(answer) = Arc::clone(&store).answer(head, tail) else { return Ok(()) };
         let answer = answer.unwrap_or_else(|error| StoreAnswer::of(StoreReply::Failed(WireError::of(&error))));
         match wire::write(&mut &*stream, &answer.head, &[&answer.tail]) {
             // It is too long, and nothing of it was sent.
@@ -154,7 +158,6 @@ fn serve(stream: &UnixStream, lines: &StoreConnections, inner: &Weak<SharedInner
     Ok(())
 }
 
-/// Tells which sessions have moved.
 fn watch(mut stream: &UnixStream, lines: &StoreConnections, bus: &Bus) -> io::Result<()> {
     let (tap, mut quiet) = (bus.tap(), Duration::ZERO);
     wire::write(&mut stream, &StoreReply::Done, &[])?;
@@ -169,7 +172,6 @@ fn watch(mut stream: &UnixStream, lines: &StoreConnections, bus: &Bus) -> io::Re
     Ok(())
 }
 
-/// What is sent back.
 pub(super) struct StoreAnswer {
     head: StoreReply,
     tail: Bytes,
@@ -189,8 +191,7 @@ impl StoreAnswer {
     }
 }
 
-/// Does what another process asks for.
-pub(super) fn answer(store: &LocalStore, request: StoreRequest, tail: Bytes) -> Result<StoreAnswer, StoreError> {
+pub(super) fn answer(store: &LocalStore, request: StoreRequest, tail: Bytes) -> Result<StoreAnswer> {
     let session = SessionId::from_bytes;
     Ok(match request {
         StoreRequest::Submit(commit) => {
@@ -245,6 +246,6 @@ pub(super) fn answer(store: &LocalStore, request: StoreRequest, tail: Bytes) -> 
 }
 
 fn nonsense() -> StoreError {
-    let message = "what another process asked for makes no sense".to_owned();
+    let message = "invalid request of another process".to_owned();
     StoreError::Elsewhere { message, hint: None }
 }

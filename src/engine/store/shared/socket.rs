@@ -1,4 +1,4 @@
-//! The unix socket in the store's directory, and who is at its other end.
+//! The unix socket in the store's directory.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,17 +13,14 @@ use super::super::StoreError;
 use super::wire::HELLO;
 use crate::engine::peer;
 
-/// The socket of a store, in its directory.
 const NAME: &str = "store.sock";
-/// How long the other end may take to say who it is.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// Where the socket of a store is.
 pub(super) fn path_in(directory: &Path) -> PathBuf {
     directory.join(NAME)
 }
 
-/// The path of an entry of a directory that a socket's address has room for, however long the directory's is.
+/// Short path of an entry of a directory: a socket's address has little room.
 struct ShortPath {
     directory: OwnedFd,
     name: String,
@@ -40,7 +37,7 @@ impl ShortPath {
     }
 }
 
-/// Listens on the socket of a store, which the caller holds: what is left of an earlier holder is removed.
+/// Listens on the socket of a store that the caller owns; removes that of an earlier owner.
 pub(super) fn listen(directory: &Path) -> io::Result<UnixListener> {
     let begun = format!("{NAME}.{}", std::process::id());
     let short = ShortPath::new(directory, &begun)?;
@@ -57,7 +54,6 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
-/// Removes a socket; one that is not there is no error.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
@@ -66,15 +62,11 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Why nobody is reached.
 pub(super) enum Unreached {
-    /// Nobody listens.
     Nobody,
-    /// Who listens can't be worked with.
     Refused(StoreError),
 }
 
-/// Connects to the process that holds the store in a directory.
 pub(super) fn connect(directory: &Path) -> Result<UnixStream, Unreached> {
     let path = path_in(directory);
     let short = ShortPath::new(directory, NAME).map_err(|_| Unreached::Nobody)?;
@@ -92,13 +84,13 @@ pub(super) fn connect(directory: &Path) -> Result<UnixStream, Unreached> {
     }
 }
 
-/// The user at the other end, where it is not that of this process.
+/// Returns the user at the other end if it is another one.
 pub(super) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
     let user = peer::credentials(stream)?.uid();
     Ok((user != rustix::process::geteuid().as_raw()).then_some(user))
 }
 
-/// Says hello, and whether the other end says the same.
+/// Exchanges greetings; true if the other end has the same version.
 pub(super) fn greet(mut stream: &UnixStream) -> io::Result<bool> {
     stream.set_read_timeout(Some(GREETING))?;
     stream.write_all(&HELLO)?;

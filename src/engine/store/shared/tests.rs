@@ -255,7 +255,7 @@ fn shared_store_silent_owner_is_named() {
 
 #[test]
 fn shared_store_resubmitted_commit_is_recognised() {
-    let settling = unacknowledged::Settling::default();
+    let settling = unacknowledged::Settling::new(std::sync::Weak::<SharedInner>::new());
     let committed = super::super::Committed { first: 4, last: 4, repeated: false };
     let (untold, told) = (settling.add(commit(1, "untold")), settling.add(commit(1, "told")));
     settling.tell(told, committed);

@@ -1,47 +1,48 @@
-//! Commits that were given to the holder, and of which it is not known yet whether they are durable.
+//! Commits that the owner of the store has and may still lose.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
-use super::inner::SharedInner;
 use super::remote::RemoteError;
 use crate::engine::commit::{Commit, Expected};
+use crate::engine::lock::lock;
 use crate::engine::store::pending::{GroupWait, WaiterTurn, WriteProgress};
-use crate::engine::store::{Committed, StoreError};
+use crate::engine::store::{Committed, Result, StoreError};
 
-/// Bytes and number of commits that wait; who adds more waits for the disk first. The holder recognises the last 1,024
-/// commits of a session when they are given again.
+/// Maximum bytes and number of unacknowledged commits; above them a caller waits for the disk. The owner recognises the
+/// last 1,024 commits of a session when they are given again.
 const BYTES_MAX: usize = 16 << 20;
 const COUNT_MAX: usize = 512;
-/// Lost commits that are remembered for those who wait for them.
 const LOST_MAX: usize = 4096;
-/// How long a commit that nobody waits for may wait.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long, and how often, a commit is given again that stands behind one which another process has to give first.
+/// Time, and interval, of retries of a commit that follows one which another process has to give first.
 const OTHERS: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
-/// How often a holder is looked for that is not there.
 const TRIES: usize = 20;
 
-/// What of this process's commits may still be lost with the process that holds the store. They are kept, and given
-/// again to whoever holds it next: each has an identity, so none is recorded twice, and each must get the positions
-/// that were told for it.
+/// Store that may hold commits of this process, or pass them on.
+pub(super) trait SettledStore: Send + Sync {
+    fn settling(&self) -> &Settling;
+    fn sync(self: Arc<Self>) -> Result<()>;
+}
+
+/// Commits of this process that may still be lost with the owner of the store. Each has an id, so the next owner gets
+/// it again without recording it twice, at the positions that were reported for it.
 ///
-/// A commit is kept before it is given away for the first time: whatever happens to the answer, the next holder gets
-/// it, or who made it is told that its fate is not known.
-#[derive(Default)]
+/// A commit is kept before it is sent: whatever happens to the answer, the next owner gets it, or the caller learns
+/// that its outcome is unknown.
 pub(super) struct Settling {
     progress: WriteProgress,
     waiting: Mutex<Unacknowledged>,
-    inner: OnceLock<Weak<SharedInner>>,
+    store: Weak<dyn SettledStore>,
     nudged: OnceLock<Sender<Nudge>>,
-    /// Held while a commit is given away, so that they are kept in the order in which they are taken.
+    /// Locked while a commit is sent, so that commits are kept in order.
     pub(super) order: Mutex<()>,
-    /// Whether they are being given to a new holder.
+    /// Set while a new owner is being given the commits.
     is_giving: AtomicBool,
 }
 
@@ -53,12 +54,11 @@ enum Nudge {
 
 #[derive(Default)]
 struct Unacknowledged {
-    /// The number of the commit that was added last, and of the one whose positions were told last.
+    /// Numbers of the last added commit, and of the last one with reported positions.
     last: u64,
     told: u64,
     commits: VecDeque<KeptCommit>,
     bytes: usize,
-    /// Those that were lost, until somebody asks.
     lost: BTreeMap<u64, StoreError>,
 }
 
@@ -87,7 +87,7 @@ struct KeptCommit {
 }
 
 impl KeptCommit {
-    /// The commit as it is given again: where it was told to stand.
+    /// Returns the commit for the next owner, at its reported position.
     fn again(&self) -> Commit {
         let commit = self.commit.clone();
         match (commit.expected, self.committed) {
@@ -100,7 +100,6 @@ impl KeptCommit {
     }
 }
 
-/// While a new holder is given what waits.
 pub(super) struct IsGiving<'a>(&'a AtomicBool);
 
 impl Drop for IsGiving<'_> {
@@ -109,18 +108,23 @@ impl Drop for IsGiving<'_> {
     }
 }
 
-/// Gives a commit to a store.
 pub(super) type Giving<'a> = dyn Fn(&Commit) -> Result<Committed, RemoteError> + 'a;
 
 impl Settling {
-    pub(super) fn serves(&self, inner: &Arc<SharedInner>) {
-        self.inner.get_or_init(|| Arc::downgrade(inner));
+    pub(super) fn new(store: Weak<dyn SettledStore>) -> Self {
+        Self {
+            store,
+            progress: WriteProgress::default(),
+            waiting: Mutex::default(),
+            nudged: OnceLock::new(),
+            order: Mutex::default(),
+            is_giving: AtomicBool::new(false),
+        }
     }
 
-    /// Keeps a commit that is about to be given away; gives its number.
     pub(super) fn add(&self, commit: Commit) -> u64 {
         let bytes = commit.encoded_len() + commit.contents.iter().map(|content| content.bytes.len()).sum::<usize>();
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.last += 1;
         let number = waiting.last;
         waiting.bytes += bytes;
@@ -128,9 +132,9 @@ impl Settling {
         number
     }
 
-    /// The commit's positions, as its holder told them; those that it got from a later one count.
+    /// Sets the commit's positions; those from a later owner are kept.
     pub(super) fn tell(&self, number: u64, committed: Committed) -> Committed {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.told = waiting.told.max(number);
         let kept = waiting.commits.iter_mut().find(|kept| kept.number == number);
         let committed = kept.map_or(committed, |kept| *kept.committed.get_or_insert(committed));
@@ -139,14 +143,12 @@ impl Settling {
         committed
     }
 
-    /// The commit was refused, or went another way.
     pub(super) fn forget(&self, number: u64) {
-        self.waiting().take(number);
+        lock(&self.waiting).take(number);
     }
 
-    /// What became of a commit while it was given to a new holder; none when it was not.
-    pub(super) fn outcome_of(&self, number: u64) -> Option<Result<Committed, StoreError>> {
-        let mut waiting = self.waiting();
+    pub(super) fn outcome_of(&self, number: u64) -> Option<Result<Committed>> {
+        let mut waiting = lock(&self.waiting);
         if let Some(error) = waiting.lost.remove(&number) {
             return Some(Err(error));
         }
@@ -156,41 +158,37 @@ impl Settling {
         Some(Ok(committed))
     }
 
-    /// Whether so much waits that nothing should be added.
     pub(super) fn is_full(&self) -> bool {
-        let waiting = self.waiting();
+        let waiting = lock(&self.waiting);
         waiting.bytes > BYTES_MAX || waiting.commits.len() >= COUNT_MAX
     }
 
-    /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting().commits.is_empty()
+        lock(&self.waiting).commits.is_empty()
     }
 
-    /// Whether a new holder is being given what waits.
     pub(super) fn is_giving(&self) -> bool {
         self.is_giving.load(Ordering::Acquire)
     }
 
-    /// Waits for everything whose positions were told.
-    pub(super) fn flush(&self) -> Result<(), StoreError> {
-        let told = self.waiting().told;
+    pub(super) fn flush(&self) -> Result<()> {
+        let told = lock(&self.waiting).told;
         self.wait(told)
     }
 
-    /// Says that a new holder is being given what waits, until that is dropped.
     pub(super) fn begin_giving(&self) -> IsGiving<'_> {
         self.is_giving.store(true, Ordering::Release);
         IsGiving(&self.is_giving)
     }
 
-    /// Gives all that waits to a new holder, in order. One that stands where others have written is lost, and who
-    /// waits for it is told.
+    /// Gives all commits to a new owner, in order. One whose position others have taken is lost, and its caller learns
+    /// it.
     pub(super) fn give(&self, giving: &Giving<'_>) -> Result<(), RemoteError> {
         let mut next = 0;
         let mut waited = Duration::ZERO;
         loop {
-            let found = self.waiting().commits.iter().find(|kept| kept.number >= next).map(|k| (k.number, k.again()));
+            let found =
+                lock(&self.waiting).commits.iter().find(|kept| kept.number >= next).map(|k| (k.number, k.again()));
             let Some((number, commit)) = found else { return Ok(()) };
             match giving(&commit) {
                 Ok(committed) => self.given(number, committed),
@@ -210,7 +208,7 @@ impl Settling {
     }
 
     fn given(&self, number: u64, committed: Committed) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let Some(kept) = waiting.commits.iter_mut().find(|kept| kept.number == number) else { return };
         let told = *kept.committed.get_or_insert(committed);
         drop(waiting);
@@ -219,12 +217,12 @@ impl Settling {
         }
     }
 
-    /// A commit whose positions nobody was told is simply refused.
+    /// Drops a refused commit; one with reported positions is lost.
     fn refused(&self, number: u64, error: StoreError) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         if waiting.commits.iter().any(|kept| kept.number == number && kept.committed.is_some()) {
             drop(waiting);
-            tracing::error!(%error, "the next holder of the store does not take a commit again");
+            tracing::error!(%error, "the new owner of the store refused a commit");
             return self.lose(number);
         }
         waiting.take(number);
@@ -232,17 +230,17 @@ impl Settling {
     }
 
     fn lose(&self, number: u64) {
-        tracing::error!("a commit that was taken is lost with the process that held the store");
+        tracing::error!("a commit is lost with the owner of the store");
         let what = "the process that held the store ended before a commit was durable, and others have written in its \
                     place, or have removed the session";
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.take(number);
         waiting.remember_lost(number, StoreError::Poisoned(what.to_owned()));
     }
 
-    /// Gives up all whose positions were told, with that error; gives the last one's number.
+    /// Drops all commits with reported positions, with that error; returns the last one's number.
     fn lose_all(&self, error: &StoreError) -> u64 {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let told = waiting.told;
         while let Some(kept) = waiting.commits.pop_front_if(|kept| kept.number <= told) {
             waiting.bytes -= kept.bytes;
@@ -251,24 +249,19 @@ impl Settling {
         told
     }
 
-    /// What was taken up to that number is durable.
     fn settled(&self, number: u64) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         while let Some(kept) = waiting.commits.pop_front_if(|kept| kept.number <= number) {
             waiting.bytes -= kept.bytes;
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Unacknowledged> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn settle(&self) -> Result<u64, StoreError> {
-        let Some(inner) = self.inner.get().and_then(Weak::upgrade) else { return Err(closed()) };
+    fn settle(&self) -> Result<u64> {
+        let Some(store) = self.store.upgrade() else { return Err(closed()) };
         let mut left = TRIES;
         loop {
-            let number = self.waiting().told;
-            match inner.sync() {
+            let number = lock(&self.waiting).told;
+            match Arc::clone(&store).sync() {
                 Ok(()) => {
                     self.settled(number);
                     return Ok(number);
@@ -282,7 +275,7 @@ impl Settling {
     fn send(&self, nudge: Nudge) {
         let sender = self.nudged.get_or_init(|| {
             let (sender, nudges) = crossbeam_channel::bounded::<Nudge>(1);
-            let inner = self.inner.get().cloned().unwrap_or_default();
+            let store = Weak::clone(&self.store);
             let thread = std::thread::Builder::new().name("foldspace-settle".to_owned());
             let begun = thread.spawn(move || {
                 while let Ok(nudge) = nudges.recv() {
@@ -290,13 +283,13 @@ impl Settling {
                     if nudge == Nudge::Later && nudges.recv_timeout(QUIET) == Err(RecvTimeoutError::Disconnected) {
                         return;
                     }
-                    let Some(inner) = inner.upgrade() else { return };
+                    let Some(store) = store.upgrade() else { return };
                     // Who waits is told what went wrong.
-                    drop(inner.settling.flush());
+                    drop(store.settling().flush());
                 }
             });
             if let Err(error) = begun {
-                tracing::warn!(%error, "commits are waited for by those who made them only");
+                tracing::warn!(%error, "could not start the thread that waits for commits");
             }
             sender
         });
@@ -304,7 +297,6 @@ impl Settling {
         let _ = sender.try_send(nudge);
     }
 
-    /// Nothing is recorded any more: who still waits is told.
     pub(super) fn close(&self) {
         self.progress.finish(Err(closed()));
     }
@@ -314,7 +306,7 @@ fn closed() -> StoreError {
     StoreError::Poisoned("the store was closed".to_owned())
 }
 
-/// Where a commit's fate is not known because nobody holds the store.
+/// Marks a commit's outcome as unknown because the store has no owner.
 pub(super) fn unsettled(error: StoreError) -> StoreError {
     match error {
         StoreError::Poisoned(_) | StoreError::Unsettled(_) => error,
@@ -323,7 +315,7 @@ pub(super) fn unsettled(error: StoreError) -> StoreError {
 }
 
 impl GroupWait for Settling {
-    fn wait(&self, number: u64) -> Result<(), StoreError> {
+    fn wait(&self, number: u64) -> Result<()> {
         match self.progress.turn(number)? {
             WaiterTurn::Done => Ok(()),
             WaiterTurn::Write => match self.settle() {
@@ -344,12 +336,12 @@ impl GroupWait for Settling {
         }
     }
 
-    fn outcome(&self, number: u64) -> Result<(), StoreError> {
-        self.waiting().lost.remove(&number).map_or(Ok(()), Err)
+    fn outcome(&self, number: u64) -> Result<()> {
+        lock(&self.waiting).lost.remove(&number).map_or(Ok(()), Err)
     }
 
-    fn progress(&self) -> Option<&WriteProgress> {
-        Some(&self.progress)
+    fn progress(&self) -> &WriteProgress {
+        &self.progress
     }
 
     fn nudge(&self) {

@@ -1,4 +1,4 @@
-//! What processes that share a store say to each other; `docs/FORMAT.md` describes it.
+//! The protocol of processes that share a store; `docs/FORMAT.md` describes it.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -16,13 +16,11 @@ use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Payload, Recorded};
 use crate::engine::slice::EncodedSlice;
 
-/// What either side says first. Another version of the protocol has another number.
+/// Greeting of both sides; each version of the protocol has another number.
 pub(super) const HELLO: [u8; 16] = *b"foldspace store2";
-/// Bytes of a message's head, and of what follows it, at most.
 const HEAD_MAX: u64 = 256 << 20;
 const TAIL_MAX: u64 = 4 << 30;
 
-/// What a process asks of the one that holds the store. Bytes that belong to it follow it.
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum StoreRequest {
     Submit(WireCommit),
@@ -30,39 +28,25 @@ pub(super) enum StoreRequest {
     Head([u8; 16]),
     Entry([u8; 16]),
     Entries,
-    Read {
-        session: [u8; 16],
-        from: u64,
-        until: u64,
-        bytes: u64,
-    },
+    Read { session: [u8; 16], from: u64, until: u64, bytes: u64 },
     Content([u8; 32]),
     HasContent([u8; 32]),
-    Snapshot {
-        session: [u8; 16],
-        seq: u64,
-    },
+    Snapshot { session: [u8; 16], seq: u64 },
     Snapshots([u8; 16]),
     PutSnapshot(WireSnapshot),
-    DropSnapshot {
-        session: [u8; 16],
-        seq: u64,
-    },
+    DropSnapshot { session: [u8; 16], seq: u64 },
     Remove([u8; 16]),
     Usage,
     Keep(Upkeep),
-    /// From here on the holder says which sessions have moved.
     Watch,
 }
 
-/// Work on the whole store, for which it is closed for a while.
 #[derive(Debug, Clone, Copy, Archive, Serialize, Deserialize)]
 pub(super) enum Upkeep {
     Collect { rehearse: bool },
     Check,
 }
 
-/// What the holder answers.
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum StoreReply {
     Done,
@@ -78,7 +62,6 @@ pub(super) enum StoreReply {
     Failed(WireError),
 }
 
-/// A message with the bytes that belong to it.
 pub(super) struct Message<T> {
     pub(super) head: T,
     pub(super) tail: Bytes,
@@ -125,11 +108,11 @@ pub(super) struct WireSnapshot {
     seq: u64,
     time: i64,
     unreadable: u64,
-    /// Name, version, and how long each block is in the tail.
+    /// Name, version, and the length of each block in the tail.
     slices: Vec<(String, u32, Vec<u64>)>,
 }
 
-/// An error as far as another process can do something about it; of others the words.
+/// Error with the fields on which another process can act; the text of others.
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum WireError {
     Conflict { session: [u8; 16], expected: u64, actual: u64 },
@@ -143,7 +126,6 @@ pub(super) enum WireError {
     Other { message: String, hint: Option<String> },
 }
 
-/// Writes a message: the lengths of head and tail, then both.
 pub(super) fn write<T>(to: &mut impl Write, head: &T, tail: &[&[u8]]) -> io::Result<()>
 where
     T: for<'a> Serialize<
@@ -168,7 +150,6 @@ where
     tail.iter().try_for_each(|part| to.write_all(part))
 }
 
-/// Reads a message; none at the end of the stream.
 pub(super) fn read<T>(from: &mut impl Read) -> io::Result<Option<Message<T>>>
 where
     T: Archive,
@@ -192,7 +173,7 @@ where
     Ok(Some(Message { head, tail: take(from, tail)?.into() }))
 }
 
-/// Memory grows with what comes, not with what is said to come.
+/// Takes memory for what arrives, not for the announced length.
 fn take(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(length.min(1 << 20)).unwrap_or(0));
     match from.take(length).read_to_end(&mut bytes)? as u64 == length {
@@ -231,13 +212,11 @@ impl WireCommit {
         }
     }
 
-    /// What follows it.
     pub(super) fn tail(commit: &Commit) -> Vec<&[u8]> {
         let contents = commit.contents.iter().map(|content| content.bytes.as_ref());
         std::iter::once(commit.body()).chain(contents).collect()
     }
 
-    /// The commit; none where it makes no sense.
     pub(super) fn commit(self, mut tail: Bytes) -> Option<Commit> {
         let body = cut(&mut tail, self.body)?;
         let (session, time) = (SessionId::from_bytes(self.session), Timestamp(self.time));
@@ -347,7 +326,7 @@ impl WireError {
             StoreError::Damaged { segment, offset, what } => {
                 Self::Damaged { segment: *segment, offset: *offset, what: what.clone() }
             }
-            // Found where the store is opened anew: what was to be done waits for a person.
+            // Found when the store is reopened: a user has to decide.
             StoreError::Lost(loss) => {
                 Self::Damaged { segment: loss.segment, offset: loss.offset, what: loss.to_string() }
             }
@@ -375,4 +354,13 @@ impl WireError {
             Self::Other { message, hint } => StoreError::Elsewhere { message, hint },
         }
     }
+}
+
+pub(super) fn done(message: Message<StoreReply>) -> Option<()> {
+    matches!(message.head, StoreReply::Done).then_some(())
+}
+
+pub(super) fn odd_answer() -> StoreError {
+    let message = "invalid answer".to_owned();
+    StoreError::Elsewhere { message, hint: Some("end the process that holds the store, and try again".to_owned()) }
 }

@@ -1,9 +1,8 @@
 //! The only way into a journal: frames are staged, and written in groups with one sync each.
 //!
-//! There is no queue of commits. Frames are encoded straight into a staging buffer, and whoever waits
-//! for a commit while nobody writes takes the buffer and writes it: with one caller that costs no
-//! change of threads, with many they share a sync. A background thread does the same for commits that
-//! nobody waits for.
+//! There is no queue of commits. Frames are encoded straight into a staging buffer, and a caller that waits while no
+//! thread writes takes the buffer and writes it: one caller costs no switch of threads, and many share a sync. A
+//! background thread writes commits that no caller waits for.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,78 +14,70 @@ use super::segment::{self, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::id::Seq;
-use crate::engine::store::StoreError;
-use crate::engine::store::pending::{WaiterTurn, WriteProgress};
+use crate::engine::lock::lock;
+use crate::engine::store::pending::{GroupWait, WaiterTurn, WriteProgress};
+use crate::engine::store::{Result, StoreError};
 
-/// Staged bytes above which a caller must help to write.
+/// Staged bytes above which the caller must help to write.
 const STAGED_MAX: usize = 16 << 20;
-/// Staged bytes above which the background thread is woken early.
 const STAGED_SOON: usize = 1 << 20;
-/// How long a task's thread may be away to write. On a disk that takes longer a change of threads hardly counts, and what
-/// else that thread has to do would wait.
+/// Maximum time for which a task's thread may write. On a slower disk a switch of threads hardly counts, and the thread
+/// has other work.
 const QUICK_MICROS: u64 = 5_000;
-/// How many quick writes show that the disk is quick again.
+/// Quick writes after which the disk counts as quick again.
 const STEADY: u32 = 32;
 
-/// A session with commits in a group.
 pub(crate) struct Note<T> {
     pub(crate) subject: Arc<T>,
-    /// The last event of its last commit in the group.
     pub(crate) last: Seq,
 }
 
-/// Which note of which group is a session's latest.
+/// Group and index of a session's latest note.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LatestNotes {
     group: u64,
     at: usize,
 }
 
-/// What became durable together.
 pub(crate) struct Group<'a, T> {
     bytes: &'a [u8],
-    /// One for each session.
     pub(crate) notes: Vec<Note<T>>,
-    /// The journal's end after it.
     pub(crate) end: FramePosition,
     pub(crate) number: u64,
 }
 
-/// Hears of every group when it is durable.
 pub(crate) type DurableListener<T> = Box<dyn Fn(Group<'_, T>) + Send + Sync>;
 
-/// Where a staged frame will be, and the number by which to wait for it.
+/// Position of a staged frame, and the number by which to wait for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StagedFrame {
     pub(crate) place: FramePosition,
     pub(crate) number: u64,
-    /// Whether the frame is the first of a segment: the one before is complete.
+    /// Set if the frame is the first of a segment: the one before is complete.
     pub(crate) pressed: bool,
 }
 
-/// Appends frames to a journal. `T` is what notes are about.
+/// Appends frames to a journal. `T` is the subject of notes.
 pub(crate) struct Writer<T> {
     segments: Arc<Segments>,
     capacity: u64,
     staging: Mutex<Staging<T>>,
     io: Mutex<Io>,
-    progress: Arc<WriteProgress>,
+    progress: WriteProgress,
     told: DurableListener<T>,
-    /// Whether a task that waits for its commit may write it on its own thread.
     in_place: bool,
     clock: SystemClock,
-    /// How many quick writes are to come before a task's thread may write again.
+    /// Quick writes to come before a task's thread may write again.
     unsteady: AtomicU32,
     wake: (Mutex<Wake>, Condvar),
-    /// Whether the background thread has been told that there is work.
+    /// Set once the background thread was told of work.
     busy: AtomicBool,
 }
 
 #[derive(Default)]
 struct Wake {
-    /// Something was staged since the last background write.
     work: bool,
-    /// Much was staged, or somebody waits: no pause.
+    /// Much was staged, or a caller waits: no pause.
     soon: bool,
     stop: bool,
 }
@@ -94,28 +85,23 @@ struct Wake {
 struct Staging<T> {
     bytes: Vec<u8>,
     notes: Vec<Note<T>>,
-    /// Where in `bytes` another segment begins, and its number.
+    /// Offsets in `bytes` at which another segment begins, with its number.
     cuts: Vec<(usize, u32)>,
-    /// Where the next frame goes.
     next: FramePosition,
     group: u64,
     number: u64,
     failed: Option<StoreError>,
-    /// Whether anything was staged since the journal was opened.
     used: bool,
 }
 
 struct Io {
     segment: Option<Arc<Segment>>,
-    /// Where the durable part of the journal ends.
     end: FramePosition,
-    /// Identity of the journal.
     journal: [u8; 16],
     spare: Vec<u8>,
 }
 
 impl<T> Group<'_, T> {
-    /// The payloads of its commits, in order.
     pub(crate) fn commits(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes;
         let frames = std::iter::from_fn(move || {
@@ -129,7 +115,6 @@ impl<T> Group<'_, T> {
 }
 
 impl<T: Send + Sync> Writer<T> {
-    /// Begins after `end`, in the journal of that identity, with groups after `group`.
     pub(crate) fn new(
         segments: Arc<Segments>,
         journal: [u8; 16],
@@ -155,7 +140,7 @@ impl<T: Send + Sync> Writer<T> {
             capacity,
             staging: Mutex::new(staging),
             io: Mutex::new(io),
-            progress: Arc::default(),
+            progress: WriteProgress::default(),
             told,
             in_place,
             clock: SystemClock::default(),
@@ -165,42 +150,40 @@ impl<T: Send + Sync> Writer<T> {
         }
     }
 
-    /// Locks the staging buffer, to stage frames that must stand together and in order.
-    pub(crate) fn stage(&self) -> Result<StagingBuffer<'_, T>, StoreError> {
-        let staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn stage(&self) -> Result<StagingBuffer<'_, T>> {
+        let staging = lock(&self.staging);
         match &staging.failed {
             Some(error) => Err(StoreError::Poisoned(error.to_string())),
             None => Ok(StagingBuffer { staging, capacity: self.capacity }),
         }
     }
 
-    /// Called after staging, outside of all locks: sees to it that somebody writes, which bounds both
-    /// memory and how long a commit that nobody waits for stays in it.
-    pub(crate) fn relieve(&self, number: u64, staged: usize) -> Result<(), StoreError> {
+    /// Called after staging, outside of all locks: makes a thread write, which bounds memory, and the time for which a
+    /// commit stays in it.
+    pub(crate) fn relieve(&self, number: u64, staged: usize) -> Result<()> {
         if staged > STAGED_MAX {
             return self.wait(number);
         }
         if staged > STAGED_SOON {
             self.nudge();
         } else if !self.busy.load(Ordering::Relaxed) && !self.busy.swap(true, Ordering::Relaxed) {
-            self.lock_wake().work = true;
+            lock(&self.wake.0).work = true;
             self.wake.1.notify_one();
         }
         Ok(())
     }
 
-    /// Makes everything durable that is staged now.
-    pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        let number = self.lock_staging().number;
+    pub(crate) fn sync(&self) -> Result<()> {
+        let number = lock(&self.staging).number;
         self.wait(number)
     }
 
-    /// The work of the background thread: writes what is staged, at once when asked to and `pause`
-    /// after the first frame otherwise, until [`stop`](Writer::stop).
+    /// Runs the background thread: writes what is staged, at once if asked and else `pause` after the first frame,
+    /// until [`stop`](Writer::stop).
     pub(crate) fn run(&self, pause: std::time::Duration) {
         loop {
             let idle = |wake: &mut Wake| !wake.work && !wake.soon && !wake.stop;
-            let wake = self.wake.1.wait_while(self.lock_wake(), idle).unwrap_or_else(PoisonError::into_inner);
+            let wake = self.wake.1.wait_while(lock(&self.wake.0), idle).unwrap_or_else(PoisonError::into_inner);
             let calm = |wake: &mut Wake| !wake.soon && !wake.stop;
             let waited = self.wake.1.wait_timeout_while(wake, pause, calm);
             let (mut wake, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -208,59 +191,47 @@ impl<T: Send + Sync> Writer<T> {
             let stop = wake.stop;
             drop(wake);
             self.busy.store(false, Ordering::Relaxed);
-            // A failure is kept by `finish`, and told to the next caller.
+            // `finish` keeps an error for the next caller.
             if self.sync().is_err() || stop {
                 return;
             }
         }
     }
 
-    /// The number of the last frame that was staged.
     pub(crate) fn staged_number(&self) -> u64 {
-        self.lock_staging().number
+        lock(&self.staging).number
     }
 
-    /// Ends [`run`](Writer::run).
     pub(crate) fn stop(&self) {
-        self.lock_wake().stop = true;
+        lock(&self.wake.0).stop = true;
         self.wake.1.notify_all();
     }
 
-    /// Writes what is staged and a closing frame, and gives back the space set aside.
-    pub(crate) fn close(&self) -> Result<FramePosition, StoreError> {
-        let mut staging = self.lock_staging();
+    pub(crate) fn close(&self) -> Result<FramePosition> {
+        let mut staging = lock(&self.staging);
         if staging.used && staging.failed.is_none() {
             let crc = crc32c::crc32c(b"");
             // A group of its own: it proves that everything before it was durable.
             if !staging.bytes.is_empty() {
                 drop(staging);
                 self.sync()?;
-                staging = self.lock_staging();
+                staging = lock(&self.staging);
             }
             StagingBuffer { staging, capacity: self.capacity }.frame(FrameKind::Close, b"", crc);
             self.sync()?;
         } else {
             drop(staging);
         }
-        let io = self.io.lock().unwrap_or_else(PoisonError::into_inner);
+        let io = lock(&self.io);
         if let Some(segment) = &io.segment {
             segment.truncate(u64::from(io.end.offset), 0)?;
         }
         Ok(io.end)
     }
 
-    fn lock_wake(&self) -> MutexGuard<'_, Wake> {
-        self.wake.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_staging(&self) -> MutexGuard<'_, Staging<T>> {
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes one group; the caller has the turn.
-    fn write_group(&self) -> Result<u64, StoreError> {
-        let mut io = self.io.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut staging = self.lock_staging();
+    fn write_group(&self) -> Result<u64> {
+        let mut io = lock(&self.io);
+        let mut staging = lock(&self.staging);
         let spare = std::mem::take(&mut io.spare);
         let bytes = std::mem::replace(&mut staging.bytes, spare);
         let notes = std::mem::take(&mut staging.notes);
@@ -270,7 +241,7 @@ impl<T: Send + Sync> Writer<T> {
         drop(staging);
         let written = self.write_parts(&mut io, &bytes, &cuts);
         if let Err(error) = written {
-            self.lock_staging().failed = Some(error.clone());
+            lock(&self.staging).failed = Some(error.clone());
             io.retract();
             return Err(error);
         }
@@ -282,7 +253,7 @@ impl<T: Send + Sync> Writer<T> {
         Ok(number)
     }
 
-    fn write_parts(&self, io: &mut Io, bytes: &[u8], cuts: &[(usize, u32)]) -> Result<(), StoreError> {
+    fn write_parts(&self, io: &mut Io, bytes: &[u8], cuts: &[(usize, u32)]) -> Result<()> {
         let mut from = 0;
         for (cut, number) in cuts {
             // A seal proves that another segment followed: that one is durable before the seal is written.
@@ -297,7 +268,7 @@ impl<T: Send + Sync> Writer<T> {
         self.write_part(io, &bytes[from..])
     }
 
-    fn write_part(&self, io: &mut Io, bytes: &[u8]) -> Result<(), StoreError> {
+    fn write_part(&self, io: &mut Io, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -311,15 +282,15 @@ impl<T: Send + Sync> Writer<T> {
         Ok(())
     }
 
-    /// Takes up the segment in which the journal ends; space is set aside only now, so that those
-    /// who only read leave the disk alone.
-    fn resume_segment(&self, io: &mut Io) -> Result<(), StoreError> {
+    /// Resumes the segment in which the journal ends. It allocates space only now, so that readers leave the disk
+    /// alone.
+    fn resume_segment(&self, io: &mut Io) -> Result<()> {
         let is_empty = u64::from(io.end.offset) <= segment::HEADER;
         match self.segments.get(io.end.segment) {
             Ok(segment) => {
                 segment.truncate(u64::from(io.end.offset), self.capacity)?;
                 if is_empty {
-                    // Whoever created it may have been killed before its name was durable.
+                    // Its creator may have been killed before its name was durable.
                     segment::sync_directory(self.segments.disk(), self.segments.directory())?;
                 }
                 io.segment = Some(segment);
@@ -333,41 +304,38 @@ impl<T: Send + Sync> Writer<T> {
         Ok(())
     }
 
-    fn create_segment(&self, io: &Io, number: u32) -> Result<Arc<Segment>, StoreError> {
+    fn create_segment(&self, io: &Io, number: u32) -> Result<Arc<Segment>> {
         let head = SegmentHead { number, journal: io.journal };
         Segment::create(self.segments.disk(), self.segments.directory(), head, self.capacity).map(Arc::new)
     }
 
     fn go_on_in(&self, io: &mut Io, segment: Arc<Segment>) {
-        io.end = FramePosition { segment: segment.head.number, offset: segment::header() };
+        io.end = FramePosition::first_in(segment.head.number);
         self.segments.add(Arc::clone(&segment));
         io.segment = Some(segment);
     }
 }
 
 impl Io {
-    /// After a failed write: takes back what may have been written in part, so that nothing shows
-    /// later that the caller was told had failed. It may fail too; then recovery decides.
+    /// Cuts off a partly written group, so that no commit that was reported as failed shows later. If that fails too,
+    /// recovery decides.
     fn retract(&self) {
         if let Some(segment) = &self.segment {
             let taken_back = segment.truncate(u64::from(self.end.offset), 0);
             if let Err(error) = taken_back {
-                tracing::warn!(%error, "what was written of a failed commit could not be taken back");
+                tracing::warn!(%error, "could not cut off a failed commit");
             }
         }
     }
 }
 
-impl<T: Send + Sync> Writer<T> {
-    /// Returns when the commit of that number is durable; writes it where nobody else does.
-    pub(crate) fn wait(&self, number: u64) -> Result<(), StoreError> {
+impl<T: Send + Sync> GroupWait for Writer<T> {
+    fn wait(&self, number: u64) -> Result<()> {
         self.take(self.progress.turn(number)?)
     }
 
-    /// Writes the commit of that number for a task that waits for it, where that may be and nobody else writes; whether
-    /// it is durable.
-    pub(crate) fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
-        // The only thread of a runtime has others to serve meanwhile.
+    fn write_in_place(&self, number: u64) -> Result<bool> {
+        // The only thread of a runtime has other tasks to serve.
         let has_more_threads = || Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1);
         if !self.in_place || self.unsteady.load(Ordering::Relaxed) > 0 || !has_more_threads() {
             return Ok(false);
@@ -378,39 +346,37 @@ impl<T: Send + Sync> Writer<T> {
         }
     }
 
-    fn take(&self, turn: WaiterTurn) -> Result<(), StoreError> {
-        match turn {
-            WaiterTurn::Done => Ok(()),
-            WaiterTurn::Write => {
-                let mut writing = WriteTurn { progress: &self.progress, outcome: Err(panicked()) };
-                let begun = self.clock.monotonic_micros();
-                writing.outcome = self.write_group();
-                let is_quick = self.clock.monotonic_micros().saturating_sub(begun) <= QUICK_MICROS;
-                let before = self.unsteady.load(Ordering::Relaxed);
-                self.unsteady.store(if is_quick { before.saturating_sub(1) } else { STEADY }, Ordering::Relaxed);
-                let outcome = writing.outcome.clone();
-                drop(writing);
-                outcome.map(drop)
-            }
-        }
+    fn progress(&self) -> &WriteProgress {
+        &self.progress
     }
 
-    /// How far it has come.
-    pub(crate) fn progress(&self) -> Arc<WriteProgress> {
-        Arc::clone(&self.progress)
-    }
-
-    /// Asks that somebody write soon.
-    pub(crate) fn nudge(&self) {
-        self.lock_wake().soon = true;
+    fn nudge(&self) {
+        lock(&self.wake.0).soon = true;
         self.wake.1.notify_one();
     }
 }
 
-/// A turn to write, which ends with this: with an error where the writing panicked, so that nobody waits for ever.
+impl<T: Send + Sync> Writer<T> {
+    fn take(&self, turn: WaiterTurn) -> Result<()> {
+        if matches!(turn, WaiterTurn::Done) {
+            return Ok(());
+        }
+        let mut writing = WriteTurn { progress: &self.progress, outcome: Err(panicked()) };
+        let begun = self.clock.monotonic_micros();
+        writing.outcome = self.write_group();
+        let is_quick = self.clock.monotonic_micros().saturating_sub(begun) <= QUICK_MICROS;
+        let before = self.unsteady.load(Ordering::Relaxed);
+        self.unsteady.store(if is_quick { before.saturating_sub(1) } else { STEADY }, Ordering::Relaxed);
+        let outcome = writing.outcome.clone();
+        drop(writing);
+        outcome.map(drop)
+    }
+}
+
+/// A turn to write. It ends when this is dropped, with an error if the writing panicked.
 struct WriteTurn<'a> {
     progress: &'a WriteProgress,
-    outcome: Result<u64, StoreError>,
+    outcome: Result<u64>,
 }
 
 impl Drop for WriteTurn<'_> {
@@ -423,14 +389,12 @@ fn panicked() -> StoreError {
     StoreError::Poisoned("the writing panicked, which is a fault of foldspace".to_owned())
 }
 
-/// The staging buffer, locked.
 pub(crate) struct StagingBuffer<'a, T> {
     staging: MutexGuard<'a, Staging<T>>,
     capacity: u64,
 }
 
 impl<T> StagingBuffer<'_, T> {
-    /// Stages a frame that nobody is told about.
     pub(crate) fn frame(&mut self, kind: FrameKind, payload: &[u8], crc: u32) -> StagedFrame {
         let staging = &mut *self.staging;
         let length = frame::frame_len(payload.len()) as u64;
@@ -439,7 +403,7 @@ impl<T> StagingBuffer<'_, T> {
         if pressed {
             let first = staging.bytes.is_empty();
             frame::put(&mut staging.bytes, FrameKind::Seal, first, staging.group, b"", crc32c::crc32c(b""));
-            staging.next = FramePosition { segment: staging.next.segment + 1, offset: segment::header() };
+            staging.next = FramePosition::first_in(staging.next.segment + 1);
             staging.cuts.push((staging.bytes.len(), staging.next.segment));
         }
         let place = staging.next;
@@ -451,7 +415,6 @@ impl<T> StagingBuffer<'_, T> {
         StagedFrame { place, number: staging.number, pressed }
     }
 
-    /// Stages a frame with a commit up to the event `last` of `subject`, which is noted for when it is durable.
     pub(crate) fn commit(
         &mut self,
         subject: &Arc<T>,
@@ -471,7 +434,6 @@ impl<T> StagingBuffer<'_, T> {
         staged
     }
 
-    /// How many bytes are staged.
     pub(crate) fn staged(&self) -> usize {
         self.staging.bytes.len()
     }

@@ -110,7 +110,7 @@ fn segment_lying_head_takes_no_memory() {
     let crc = crc32c::crc32c(&bytes[..20]);
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
     let segment = opened(bytes);
-    let mut window = scan::SegmentWindow::new(&segment);
+    let mut window = scan::SegmentWindow::new(&segment, 1 << 20);
     let count = window.bytes(segment::HEADER, HEADER + MAX_PAYLOAD).unwrap().len();
     assert_eq!(count as u64, segment.len().unwrap() - segment::HEADER);
     assert!(window.held() < 4_096, "{} bytes", window.held());
