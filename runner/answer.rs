@@ -6,17 +6,14 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use crate::connection::HostConnection;
 use crate::exec::candidates;
-use crate::files::{Refused, Root, small_file};
-use crate::server::fail;
+use crate::files::{CommandRoot, Refused, small_file};
 use crate::wire::{MAX_FRAME, RunFailure, RunnerReply, RunnerRequest};
 
-/// The things that answers are made from.
 pub(crate) struct Answerer {
-    pub(crate) root: Root,
+    pub(crate) root: CommandRoot,
     pub(crate) token: Vec<u8>,
     pub(crate) null: File,
     pub(crate) oom: OomBias,
-    /// Flags that the welcome reports of this runner.
     pub(crate) features: u32,
 }
 
@@ -43,11 +40,10 @@ impl Answerer {
             }
         };
         if let Err(refused) = answered {
-            fail(connection, &refused);
+            connection.fail(&refused);
         }
     }
 
-    /// Looks as a command does that starts in the root.
     fn which(&self, program: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         if program.is_empty() {
             return Err(Refused::new(RunFailure::Invalid, "no program is named"));
@@ -76,14 +72,13 @@ impl Answerer {
     }
 }
 
-/// Makes commands be killed for want of memory before the runner is, without which nobody could say so.
+/// Makes the kernel kill commands for want of memory before the runner, which reports it.
 pub(crate) struct OomBias(Option<(File, i32)>);
 
 /// Added to the score of commands, of 1000.
 const BIAS: i32 = 300;
 
 impl OomBias {
-    /// On the host, commands are like any other process.
     pub(crate) fn none() -> Self {
         Self(None)
     }

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use crate::files::Refused;
 use crate::sys::{POLLIN, POLLOUT, PollFd};
 use crate::wire::{MAX_FRAME, OUTPUT, OutputStreamKind, RunFailure, RunnerReply, close_frame, frame_length};
 
@@ -12,20 +13,15 @@ use crate::wire::{MAX_FRAME, OUTPUT, OutputStreamKind, RunFailure, RunnerReply, 
 const MAX_GREETING: usize = 512;
 /// Bytes owed to a peer before its command's output is no longer read.
 const OWED_MAX: usize = 128 * 1024;
-/// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
-/// Bytes of a buffer that is kept although it is empty.
 const KEPT: usize = 256 * 1024;
 
-/// One connection.
 pub(crate) struct HostConnection {
     stream: UnixStream,
     received: Vec<u8>,
     owed: Vec<u8>,
-    /// Bytes of `owed` that the peer has taken.
     taken: usize,
     pub(crate) greeted: bool,
-    /// A command runs for the peer.
     pub(crate) runs: bool,
     /// The connection ends when the peer has taken what it is owed.
     closing: bool,
@@ -37,21 +33,11 @@ pub(crate) struct HostConnection {
 impl HostConnection {
     pub(crate) fn new(stream: UnixStream, patience: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        let (received, owed) = (Vec::new(), Vec::new());
-        Ok(Self {
-            stream,
-            received,
-            owed,
-            taken: 0,
-            greeted: false,
-            runs: false,
-            closing: false,
-            gone: false,
-            patience,
-        })
+        let (received, owed, taken) = (Vec::new(), Vec::new(), 0);
+        let (greeted, runs, closing, gone) = (false, false, false, false);
+        Ok(Self { stream, received, owed, taken, greeted, runs, closing, gone, patience })
     }
 
-    /// Returns what is waited for.
     pub(crate) fn interest(&self) -> PollFd {
         let wants_in = !self.closing && self.received.len() < self.frame_max() + 4;
         let wants_out = self.owed.len() > self.taken;
@@ -59,7 +45,6 @@ impl HostConnection {
         PollFd { fd: self.stream.as_raw_fd(), events, ready: 0 }
     }
 
-    /// Tells whether there is nothing left to do with it.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         let impatient = (self.closing || !self.greeted) && now >= self.patience;
         self.gone || impatient || (self.closing && self.owed.len() == self.taken)
@@ -70,7 +55,6 @@ impl HostConnection {
         (self.closing || !self.greeted).then_some(self.patience)
     }
 
-    /// Does what the socket is ready for.
     pub(crate) fn advance(&mut self, ready: i16) {
         if ready & POLLOUT != 0 {
             self.flush();
@@ -121,7 +105,6 @@ impl HostConnection {
         if self.greeted { MAX_FRAME } else { MAX_GREETING }
     }
 
-    /// Returns the buffer that answers are appended to.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.owed
     }
@@ -151,13 +134,15 @@ impl HostConnection {
         read
     }
 
-    /// Says why, then closes.
+    pub(crate) fn fail(&mut self, Refused { kind, errno, message }: &Refused) {
+        RunnerReply::Failed { kind: *kind, errno: *errno, message: message.as_bytes() }.encode(&mut self.owed);
+    }
+
     pub(crate) fn refuse(&mut self, kind: RunFailure, message: &str) {
-        RunnerReply::Failed { kind, errno: 0, message: message.as_bytes() }.encode(&mut self.owed);
+        self.fail(&Refused::new(kind, message));
         self.closing = true;
     }
 
-    /// Sends what the peer takes without waiting.
     pub(crate) fn flush(&mut self) {
         while let Some(left) = self.owed.get(self.taken..).filter(|left| !left.is_empty()) {
             match self.stream.write(left) {

@@ -1,21 +1,18 @@
 //! All processes below the runner, told apart by the commands that they belong to.
 //!
-//! A command's first process adopts what its descendants leave behind (it is a subreaper). So whoever is below a live
-//! first process belongs to that command, and whoever is not is left over from a command that has ended.
+//! A command's first process adopts what its descendants leave behind (it is a subreaper). So a process below
+//! a live first process belongs to that command, and any other is left over from a command that has ended.
 
 use std::collections::BTreeSet;
 
-use crate::exec::ProcessGroup;
 use crate::processes::{self, Processes, kill_group_of};
 use crate::sys::{Dead, Reaped, SIGKILL, kill_namespace, reap};
 
 /// Attempts after which, in a container, commands that still run are killed too, to be rid of what cannot be caught.
 const LAST_ATTEMPT: u32 = 10;
 
-/// The processes below the runner.
 pub(crate) struct Population {
     contained: bool,
-    /// The first processes of running commands.
     leaders: BTreeSet<i32>,
     /// The leftovers of the last look. They change only when a child ends.
     leftovers: Option<BTreeSet<i32>>,
@@ -29,13 +26,11 @@ impl Population {
         Self { contained, leaders: BTreeSet::new(), leftovers: None, childless: false, ended: Vec::new() }
     }
 
-    /// Notes a command's first process.
     pub(crate) fn add(&mut self, leader: i32) {
         self.leaders.insert(leader);
         self.childless = false;
     }
 
-    /// Takes all children that have ended. True when there were some.
     pub(crate) fn reap(&mut self) -> bool {
         let mut took = false;
         loop {
@@ -64,25 +59,21 @@ impl Population {
         std::mem::take(&mut self.ended)
     }
 
-    /// Tells whether [`Population::take_ended`] has some.
     pub(crate) fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// Reaps, and tells whether no process lives below the runner.
     pub(crate) fn is_empty(&mut self) -> bool {
         self.reap();
         self.childless
     }
 
-    /// Kills all processes below the runner.
     pub(crate) fn kill_all(&mut self) {
         processes::kill_all(|now| now.below(own_id(), &BTreeSet::new()));
     }
-}
 
-impl ProcessGroup for Population {
-    fn has_leftovers(&mut self) -> bool {
+    /// Tells whether processes live that belong to no running command; cheap where nothing else runs.
+    pub(crate) fn has_leftovers(&mut self) -> bool {
         loop {
             if self.leaders.is_empty() {
                 return !self.childless;
@@ -91,19 +82,20 @@ impl ProcessGroup for Population {
                 return true;
             }
             // A process is missed that was born, and whose parent died, while they were looked at. The dead parent was
-            // then this process's child, so whoever finds nobody and has nobody to reap has not missed any.
+            // then this process's child: a look that finds none, with none to reap, has not missed any.
             if !self.reap() {
                 return false;
             }
         }
     }
 
-    fn leftovers(&mut self) -> BTreeSet<i32> {
+    pub(crate) fn leftovers(&mut self) -> BTreeSet<i32> {
         let leaders = &self.leaders;
         self.leftovers.get_or_insert_with(|| Processes::now().below(own_id(), leaders)).clone()
     }
 
-    fn kill(&mut self, leader: i32, attempt: u32) {
+    /// Kills all that belongs to no other running command, the harder the more often it was tried.
+    pub(crate) fn kill(&mut self, leader: i32, attempt: u32) {
         let mut others = self.leaders.clone();
         others.remove(&leader);
         let hopeless = attempt > LAST_ATTEMPT || (attempt > 1 && others.is_empty());

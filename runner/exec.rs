@@ -10,9 +10,10 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crate::connection::HostConnection;
-use crate::files::{Refused, Root, c_path};
+use crate::crowd::Population;
+use crate::files::{CommandRoot, Refused, c_path};
 use crate::processes::{self, Processes};
-use crate::spawn::{SpawnOptions, Spawner, Unstarted};
+use crate::spawn::{SpawnOptions, SpawnStage, Spawner};
 use crate::sys::{Dead, POLLIN, POLLOUT, PollFd, SIGCONT, SIGKILL, SIGTERM, kill_group, set_nonblocking};
 use crate::wire::{Ended, MAX_STDIN, MAX_WORDS_BYTES, OutputStreamKind, RunFailure, RunRequest};
 
@@ -24,15 +25,12 @@ const KILL_PATIENCE: Duration = Duration::from_secs(4);
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 /// Searched for programs when the command's variables do not say.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Bytes of a program's name in a message.
 const SHOWN_MAX: usize = 256;
 
-/// The reason that the runner itself ends a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KillCause {
     Timeout,
     Cancel,
-    /// Nobody waits for it any more.
     PeerGone,
 }
 
@@ -48,11 +46,8 @@ enum RunPhase {
     },
 }
 
-/// A command that was started and has not ended yet.
 pub(crate) struct RunnerCommand {
-    /// The connection that waits for it, while there is one.
     pub(crate) peer: Option<u64>,
-    /// Its first process, leader of its session and group.
     pub(crate) leader: i32,
     started: Instant,
     deadline: Option<Instant>,
@@ -69,7 +64,6 @@ pub(crate) struct RunnerCommand {
     over: bool,
 }
 
-/// The outcome of a request to run something.
 pub(crate) enum StartOutcome {
     Running(RunnerCommand),
     /// There is no such program, or it cannot be executed: a result with an exit code and a message for stderr.
@@ -79,16 +73,13 @@ pub(crate) enum StartOutcome {
     },
 }
 
-/// Things that commands share.
 pub(crate) struct ExecContext<'a> {
-    pub(crate) root: &'a Root,
-    /// This is a container, whose processes end with the runner.
+    pub(crate) root: &'a CommandRoot,
     pub(crate) contained: bool,
     pub(crate) null: &'a File,
 }
 
 impl RunnerCommand {
-    /// Starts it.
     pub(crate) fn begin(
         run: &RunRequest<'_>,
         place: &ExecContext<'_>,
@@ -117,9 +108,9 @@ impl RunnerCommand {
         };
         let leader = match spawner.spawn(&start) {
             Ok(leader) => leader,
-            Err(Unstarted::Process(error)) => return Err(no_process(&error)),
-            Err(Unstarted::Directory(error)) => return Err(no_directory(run.cwd, &error.to_string())),
-            Err(Unstarted::Program(error)) => return unexecuted(program, &error),
+            Err((SpawnStage::Process, error)) => return Err(no_process(&error)),
+            Err((SpawnStage::Directory, error)) => return Err(no_directory(run.cwd, &error.to_string())),
+            Err((SpawnStage::Program, error)) => return unexecuted(program, &error),
         };
         let Pipes { stdin, outputs } = pipes;
         Ok(StartOutcome::Running(Self {
@@ -156,7 +147,6 @@ impl RunnerCommand {
         [input, stdout, stderr]
     }
 
-    /// Moves what the pipes are ready for.
     pub(crate) fn advance(&mut self, ready: [i16; 3], peer: Option<&mut HostConnection>) {
         if ready[0] != 0 {
             self.feed();
@@ -197,7 +187,6 @@ impl RunnerCommand {
         false
     }
 
-    /// Begins to end it, unless that has begun.
     pub(crate) fn stop(&mut self, cause: KillCause, now: Instant) {
         if cause == KillCause::PeerGone {
             self.stdin = None;
@@ -232,13 +221,11 @@ impl RunnerCommand {
         self.stdin = None;
     }
 
-    /// Tells whether its first process still runs.
     pub(crate) fn is_led(&self) -> bool {
         self.dead.is_none()
     }
 
-    /// Does what is due by now.
-    pub(crate) fn tick(&mut self, now: Instant, crowd: &mut dyn ProcessGroup) {
+    pub(crate) fn tick(&mut self, now: Instant, crowd: &mut Population) {
         if self.is_led() && self.deadline.is_some_and(|deadline| now >= deadline) {
             self.stop(KillCause::Timeout, now);
         }
@@ -269,7 +256,7 @@ impl RunnerCommand {
         }
     }
 
-    fn kill(&mut self, until: Option<Instant>, crowd: &mut dyn ProcessGroup) {
+    fn kill(&mut self, until: Option<Instant>, crowd: &mut Population) {
         self.kills += 1;
         crowd.kill(self.leader, self.kills);
         // Where there are many, killing them took a while.
@@ -291,9 +278,8 @@ impl RunnerCommand {
         self.over
     }
 
-    /// Moves what is left in the pipes as far as the peer takes it. True when nothing is left.
-    ///
-    /// Nobody of this command writes any more, so an open but empty pipe is held by a stranger and is not waited for.
+    /// Moves what is left in the pipes as far as the peer takes it; true when nothing is left. An open but empty pipe
+    /// is held by a stranger and is not waited for.
     pub(crate) fn drain(&mut self, peer: &mut HostConnection) -> bool {
         for stream in [OutputStreamKind::Stdout, OutputStreamKind::Stderr] {
             while peer.takes_output() && self.relay(stream, peer) {}
@@ -301,7 +287,6 @@ impl RunnerCommand {
         peer.takes_output()
     }
 
-    /// Returns how it ended.
     pub(crate) fn ended(&self, now: Instant) -> Ended {
         let status = self.dead.as_ref().map(|dead| ExitStatus::from_raw(dead.status));
         let small = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok());
@@ -316,15 +301,6 @@ impl RunnerCommand {
             duration_us: u64::try_from(now.saturating_duration_since(self.started).as_micros()).unwrap_or(u64::MAX),
         }
     }
-}
-
-/// The processes that belong to no running command, as a command that ends sees them.
-pub(crate) trait ProcessGroup {
-    /// Tells whether there are some; cheap where nothing else runs.
-    fn has_leftovers(&mut self) -> bool;
-    fn leftovers(&mut self) -> BTreeSet<i32>;
-    /// Kills all that belongs to no other running command, the harder the more often it was tried.
-    fn kill(&mut self, leader: i32, attempt: u32);
 }
 
 struct Pipes {
@@ -350,7 +326,6 @@ impl Pipes {
         Ok(Self { stdin, outputs })
     }
 
-    /// The ends that the command has.
     fn inner<'a>(&'a self, null: &'a File) -> [BorrowedFd<'a>; 3] {
         let [stdout, stderr] = &self.outputs;
         [
@@ -391,7 +366,6 @@ pub(crate) fn candidates(program: &[u8], path: &[u8]) -> Result<Vec<CString>, Re
     path.split(|&byte| byte == b':').map(join).collect()
 }
 
-/// The answer as a shell gives it.
 fn unexecuted(program: &[u8], error: &io::Error) -> Result<StartOutcome, Refused> {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;

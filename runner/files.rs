@@ -14,7 +14,6 @@ use crate::wire::RunFailure;
 /// Bytes of a path.
 const PATH_MAX: usize = 4096;
 
-/// The reason that something was not done.
 pub(crate) struct Refused {
     pub(crate) kind: RunFailure,
     pub(crate) errno: i32,
@@ -37,11 +36,11 @@ impl Refused {
 }
 
 /// The directory that operations stay in. It is opened anew each time, because a mount may have covered it.
-pub(crate) struct Root {
+pub(crate) struct CommandRoot {
     path: PathBuf,
 }
 
-impl Root {
+impl CommandRoot {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path }
     }
@@ -50,7 +49,6 @@ impl Root {
         &self.path
     }
 
-    /// Opens a directory below the root, to be entered.
     pub(crate) fn directory(&self, path: &[u8]) -> Result<OwnedFd, Refused> {
         let root = OpenOptions::new().read(true).custom_flags(O_PATH | O_DIRECTORY).open(&self.path);
         let root = root.map_err(|error| Refused::io("open", self.path.as_os_str().as_bytes(), &error))?;
@@ -67,7 +65,6 @@ pub(crate) fn c_path(path: &[u8]) -> Result<CString, Refused> {
     CString::new(path).map_err(|_| Refused::new(RunFailure::Invalid, "a path holds a NUL byte"))
 }
 
-/// The start of a small file, as of `/proc` and `/sys`.
 pub(crate) fn small_file(path: &str) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(4096).read_to_string(&mut text).ok()?;

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use answer::{Answerer, OomBias};
-use files::Root;
+use files::CommandRoot;
 use server::{Gate, RunnerServer};
 use wire::FEW_SOCKETS;
 
@@ -52,7 +52,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// As the first process of a container.
 fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     if std::process::id() != 1 {
         return Err(io::Error::other("it serves as process 1 of a container only; start it without an init"));
@@ -71,7 +70,7 @@ fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(|error| named("open up", socket, &error))?;
     listener.set_nonblocking(true)?;
     let features = if sys::makes_other_sockets() { 0 } else { FEW_SOCKETS };
-    let answerer = Answerer { root: Root::new(root), token, null: null()?, oom, features };
+    let answerer = Answerer { root: CommandRoot::new(root), token, null: null()?, oom, features };
     RunnerServer::new(Gate::Listener(listener), signals, answerer).serve()
 }
 
@@ -85,7 +84,7 @@ fn host(root: PathBuf) -> io::Result<()> {
     sys::adopt_orphans()?;
     sys::signal_on_parent_death(sys::SIGHUP)?;
     let (token, oom) = (Vec::new(), OomBias::none());
-    let answerer = Answerer { root: Root::new(root), token, null: null()?, oom, features: 0 };
+    let answerer = Answerer { root: CommandRoot::new(root), token, null: null()?, oom, features: 0 };
     // The socket also tells that the parent is gone, so a parent that was lost before the line above is noticed.
     RunnerServer::new(Gate::Parent { control, id }, signals, answerer).serve()
 }

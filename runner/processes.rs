@@ -5,7 +5,6 @@ use std::fs;
 
 use crate::sys::{SIGCONT, SIGKILL, SIGSTOP, SIGTERM, group_of, kill, kill_group};
 
-/// Rounds in which all that can still fork is looked for.
 const ROUNDS_MAX: u32 = 50;
 
 /// Fields of `/proc/PID/stat` between the parent and the number of threads.
@@ -29,7 +28,6 @@ impl Processes {
         Self { children }
     }
 
-    /// All descendants of a process, without those in and below `spared`.
     pub(crate) fn below(&self, ancestor: i32, spared: &BTreeSet<i32>) -> BTreeSet<i32> {
         let mut found = BTreeSet::new();
         let mut left = vec![ancestor];
@@ -45,7 +43,6 @@ impl Processes {
     }
 }
 
-/// The parent of a live process.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The program's name is in parentheses and may hold any byte.
@@ -63,17 +60,15 @@ fn parent_of(pid: i32) -> Option<i32> {
     (!is_dead).then_some(parent)
 }
 
-/// Asks processes to end, those that are stopped too.
 pub(crate) fn terminate(pids: &BTreeSet<i32>) {
     for number in [SIGTERM, SIGCONT] {
         pids.iter().for_each(|&pid| kill(pid, number));
     }
 }
 
-/// Kills all that `find` finds, until it finds nobody new.
+/// Kills all that `find` finds, until it finds no more.
 ///
-/// All that can fork is first stopped, not killed: a dead process gives its place to a fork of one that was not seen yet, a
-/// stopped one keeps it, so that a fork bomb cannot outrun this.
+/// It stops them first: a dead process gives its place to a fork of one not seen yet, a stopped one keeps it.
 pub(crate) fn kill_all(find: impl Fn(&Processes) -> BTreeSet<i32>) {
     let mut stopped = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
@@ -94,7 +89,7 @@ pub(crate) fn kill_all(find: impl Fn(&Processes) -> BTreeSet<i32>) {
 
 /// Kills the processes of a group that has a member among `pids`, in one step.
 pub(crate) fn kill_group_of(pids: &BTreeSet<i32>, group: i32) {
-    // A group without a known member may by now be somebody else's.
+    // The number of a group without a known member may be another group's by now.
     if pids.iter().any(|&pid| group_of(pid) == Some(group)) {
         kill_group(group, SIGKILL);
     }

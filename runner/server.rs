@@ -12,7 +12,6 @@ use crate::answer::Answerer;
 use crate::connection::HostConnection;
 use crate::crowd::Population;
 use crate::exec::{ExecContext, KillCause, RunnerCommand, StartOutcome};
-use crate::files::Refused;
 use crate::spawn::Spawner;
 use crate::sys::{
     POLLIN, Passed, PollFd, SIGCHLD, SIGHUP, SIGTERM, next_signal, parent, peer, readable, receive_descriptor,
@@ -29,15 +28,15 @@ const REST: Duration = Duration::from_millis(100);
 /// The time for killed processes to be gone before the runner ends.
 const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The source of peers.
 pub(crate) enum Gate {
-    /// In a container: whoever connects from outside of it.
     Listener(UnixListener),
     /// On the host: sockets that the parent sends over this one.
-    Parent { control: UnixStream, id: i32 },
+    Parent {
+        control: UnixStream,
+        id: i32,
+    },
 }
 
-/// All that the runner has.
 pub(crate) struct RunnerServer {
     gate: Gate,
     rests_until: Option<Instant>,
@@ -66,7 +65,6 @@ impl RunnerServer {
         }
     }
 
-    /// Serves until the host says that it is enough.
     pub(crate) fn serve(mut self) -> io::Result<()> {
         let mut fds = Vec::new();
         loop {
@@ -166,7 +164,7 @@ impl RunnerServer {
         let (taken, trusted) = match &self.gate {
             Gate::Listener(listener) => {
                 let taken = listener.accept().map(|(stream, _)| Some(stream));
-                // Whoever has a process id here is inside of the container.
+                // A peer with a process id here is inside of the container.
                 let outside = |stream: &UnixStream| peer(stream).is_ok_and(|pid| pid == 0);
                 let trusted = taken.as_ref().is_ok_and(|stream| stream.as_ref().is_some_and(outside));
                 (taken, trusted)
@@ -191,8 +189,8 @@ impl RunnerServer {
         let full = self.connections.len() >= MAX_CONNECTIONS;
         let Ok(mut connection) = HostConnection::new(stream, Instant::now() + PATIENCE) else { return };
         if full {
-            connection
-                .refuse(RunFailure::Busy, &format!("the {MAX_CONNECTIONS} connections that there may be are open"));
+            let message = format!("the {MAX_CONNECTIONS} connections that there may be are open");
+            connection.refuse(RunFailure::Busy, &message);
             connection.flush();
             return;
         }
@@ -295,11 +293,10 @@ impl RunnerServer {
                 }
                 RunnerReply::Ended(Ended { exit_code: Some(exit_code), ..Ended::default() }).encode(connection.out());
             }
-            Err(refused) => fail(connection, &refused),
+            Err(refused) => connection.fail(&refused),
         }
     }
 
-    /// Leaves no process behind.
     fn end(&mut self) {
         // In a container all others end with this process.
         if matches!(self.gate, Gate::Listener(_)) {
@@ -311,10 +308,4 @@ impl RunnerServer {
             readable(self.signals.as_fd(), Duration::from_millis(5));
         }
     }
-}
-
-/// Answers that a request was not served.
-pub(crate) fn fail(connection: &mut HostConnection, refused: &Refused) {
-    let Refused { kind, errno, message } = refused;
-    RunnerReply::Failed { kind: *kind, errno: *errno, message: message.as_bytes() }.encode(connection.out());
 }

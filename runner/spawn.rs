@@ -5,14 +5,11 @@ use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use crate::sys::{SIGKILL, SignalSet};
+use crate::sys::{PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, SIGCHLD, SIGKILL, SignalSet, prctl, sigprocmask};
 
 const CLONE_VM: c_int = 0x100;
 const CLONE_VFORK: c_int = 0x4000;
-const SIGCHLD: c_int = 17;
 const SIG_SETMASK: c_int = 2;
-const PR_SET_PDEATHSIG: c_int = 1;
-const PR_SET_CHILD_SUBREAPER: c_int = 36;
 const ENOENT: c_int = 2;
 const EACCES: c_int = 13;
 const ENOTDIR: c_int = 20;
@@ -31,13 +28,10 @@ unsafe extern "C" {
     fn setsid() -> c_int;
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn fchdir(fd: c_int) -> c_int;
-    fn prctl(option: c_int, ...) -> c_int;
-    fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
     fn _exit(code: c_int) -> !;
     fn __errno_location() -> *mut c_int;
 }
 
-/// The beginning of a process.
 pub(crate) struct SpawnOptions<'a> {
     /// Paths of the program; the first that is there is taken.
     pub(crate) candidates: &'a [CString],
@@ -49,25 +43,16 @@ pub(crate) struct SpawnOptions<'a> {
     pub(crate) die_with_runner: bool,
 }
 
-/// The reason that there is no process.
-pub(crate) enum Unstarted {
-    /// The system had no process to give.
-    Process(io::Error),
-    /// Its directory could not be entered.
-    Directory(io::Error),
-    /// No candidate could be executed.
-    Program(io::Error),
+#[derive(Clone, Copy)]
+pub(crate) enum SpawnStage {
+    Process,
+    Directory,
+    Program,
 }
 
 /// Memory that children stand on for the moment until they are their programs.
 pub(crate) struct Spawner {
     stack: Box<[u128]>,
-}
-
-#[derive(Clone, Copy)]
-enum SpawnStage {
-    Directory,
-    Program,
 }
 
 /// All that the child needs, as plain pointers: it must not allocate.
@@ -86,8 +71,7 @@ impl Spawner {
         Self { stack: vec![0; STACK_BYTES / size_of::<u128>()].into_boxed_slice() }
     }
 
-    /// Starts a process in a session of its own.
-    pub(crate) fn spawn(&mut self, start: &SpawnOptions<'_>) -> Result<i32, Unstarted> {
+    pub(crate) fn spawn(&mut self, start: &SpawnOptions<'_>) -> Result<i32, (SpawnStage, io::Error)> {
         let (candidates, argv, env) = (pointers(start.candidates), pointers(start.argv), pointers(start.env));
         let mut child = ChildSetup {
             candidates: candidates.as_ptr(),
@@ -106,7 +90,7 @@ impl Spawner {
         // blocked, so no handler runs in the shared memory.
         let pid = unsafe { clone(begin, top.cast(), flags, (&raw mut child).cast()) };
         if pid < 0 {
-            return Err(Unstarted::Process(io::Error::last_os_error()));
+            return Err((SpawnStage::Process, io::Error::last_os_error()));
         }
         #[expect(unsafe_code, reason = "the child wrote through a pointer that the compiler does not see")]
         // SAFETY: the place is valid, and the child no longer writes to it.
@@ -114,8 +98,7 @@ impl Spawner {
         // A child that failed has ended; the loop that reaps takes it.
         match failed {
             None => Ok(pid),
-            Some((SpawnStage::Directory, errno)) => Err(Unstarted::Directory(io::Error::from_raw_os_error(errno))),
-            Some((SpawnStage::Program, errno)) => Err(Unstarted::Program(io::Error::from_raw_os_error(errno))),
+            Some((stage, errno)) => Err((stage, io::Error::from_raw_os_error(errno))),
         }
     }
 }

@@ -27,9 +27,9 @@ pub(crate) const O_DIRECTORY: i32 = 0o200_000;
 pub(crate) const POLLIN: i16 = 0x1;
 pub(crate) const POLLOUT: i16 = 0x4;
 
-const PR_SET_PDEATHSIG: c_int = 1;
+pub(crate) const PR_SET_PDEATHSIG: c_int = 1;
 const PR_SET_DUMPABLE: c_int = 4;
-const PR_SET_CHILD_SUBREAPER: c_int = 36;
+pub(crate) const PR_SET_CHILD_SUBREAPER: c_int = 36;
 const PR_SET_NO_NEW_PRIVS: c_int = 38;
 const WNOHANG: c_int = 1;
 const F_SETFD: c_int = 2;
@@ -56,7 +56,7 @@ unsafe extern "C" {
     fn raw_kill(pid: c_int, signal: c_int) -> c_int;
     fn getppid() -> c_int;
     fn getpgid(pid: c_int) -> c_int;
-    fn prctl(option: c_int, ...) -> c_int;
+    pub(crate) fn prctl(option: c_int, ...) -> c_int;
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
@@ -65,7 +65,7 @@ unsafe extern "C" {
     fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
     fn syscall(number: c_long, ...) -> c_long;
     fn sigfillset(set: *mut SignalSet) -> c_int;
-    fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
+    pub(crate) fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
     fn signal(number: c_int, handler: usize) -> usize;
     fn signalfd(fd: c_int, set: *const SignalSet, flags: c_int) -> c_int;
 }
@@ -125,7 +125,7 @@ pub(crate) fn close_inherited() {
     const FIRST: c_int = 3;
     const LAST_WITHOUT_RANGE: c_int = 4096;
     #[expect(unsafe_code, reason = "std has no call for descriptors that it did not open")]
-    // SAFETY: nothing has been opened yet, so nobody uses what is closed.
+    // SAFETY: nothing has been opened yet, so nothing uses what is closed.
     unsafe {
         if syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0) != 0 {
             for fd in FIRST..LAST_WITHOUT_RANGE {
@@ -135,7 +135,6 @@ pub(crate) fn close_inherited() {
     }
 }
 
-/// Waits until a descriptor is ready, or the time has passed.
 pub(crate) fn wait_ready(fds: &mut [PollFd], timeout: Option<Duration>) -> io::Result<()> {
     let timeout = match timeout {
         // Rounded up: waking early would spin.
@@ -154,8 +153,7 @@ pub(crate) fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     wait_ready(&mut fds, Some(timeout)).is_ok() && fds[0].ready != 0
 }
 
-/// Blocks every signal for good and gives a descriptor that those of interest are read from. Commands begin with none
-/// blocked and none ignored.
+/// Blocks every signal for good and gives a descriptor for those of interest. Commands begin with none blocked.
 pub(crate) fn take_signals() -> io::Result<File> {
     let mut all = SignalSet::empty();
     let mut wanted = SignalSet::empty();
@@ -175,14 +173,12 @@ pub(crate) fn take_signals() -> io::Result<File> {
     owned(fd).map(File::from)
 }
 
-/// A signal that has come.
 pub(crate) struct Received {
     pub(crate) number: i32,
     /// The process in this namespace that sent it by `kill`; 0 for one outside. None when it came in another way.
     pub(crate) sender: Option<u32>,
 }
 
-/// The next signal, if one has come.
 pub(crate) fn next_signal(mut signals: &File) -> Option<Received> {
     use io::Read;
     let mut raw = [0; 128];
@@ -206,7 +202,6 @@ pub(crate) fn forbid_inspection() -> io::Result<()> {
     control(PR_SET_DUMPABLE, 0)
 }
 
-/// Makes orphaned descendants children of this process.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     control(PR_SET_CHILD_SUBREAPER, 1)
 }
@@ -224,7 +219,6 @@ fn control(option: c_int, value: c_int) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The parent's process id.
 pub(crate) fn parent() -> i32 {
     #[expect(unsafe_code, reason = "getppid has no wrapper that a borrowed std gives cheaply")]
     // SAFETY: it has no arguments and cannot fail.
@@ -252,7 +246,6 @@ pub(crate) fn kill(pid: i32, number: i32) {
     }
 }
 
-/// Signals every process of a group.
 pub(crate) fn kill_group(group: i32, number: i32) {
     if group > 1 {
         #[expect(unsafe_code, reason = "kill has no wrapper in std")]
@@ -275,21 +268,17 @@ pub(crate) fn kill_namespace(number: i32) {
     }
 }
 
-/// The outcome of waiting for children.
 pub(crate) enum Reaped {
     Child(Dead),
-    /// There are children, and all of them live.
     Nothing,
     Childless,
 }
 
-/// A child that has ended.
 pub(crate) struct Dead {
     pub(crate) pid: i32,
     pub(crate) status: i32,
 }
 
-/// Takes a child that has ended, if there is one.
 pub(crate) fn reap() -> Reaped {
     let mut status = 0;
     #[expect(unsafe_code, reason = "std waits for children that it started only")]
@@ -302,7 +291,6 @@ pub(crate) fn reap() -> Reaped {
     }
 }
 
-/// Makes reads and writes return at once.
 pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     let fd = fd.as_fd().as_raw_fd();
     #[expect(unsafe_code, reason = "fcntl has no wrapper in std")]
@@ -314,7 +302,6 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Keeps commands from inheriting the descriptor.
 pub(crate) fn close_on_exec(fd: impl AsFd) -> io::Result<()> {
     #[expect(unsafe_code, reason = "fcntl has no wrapper in std")]
     // SAFETY: the command takes a number only.
@@ -352,15 +339,12 @@ pub(crate) fn makes_other_sockets() -> bool {
     others.into_iter().any(|family| KINDS.iter().any(|kind| makes(family, *kind)))
 }
 
-/// A message of a socket that carries sockets.
 pub(crate) enum Passed {
     Socket(OwnedFd),
-    /// A message without one.
     Nothing,
     Closed,
 }
 
-/// Takes one message with one descriptor.
 pub(crate) fn receive_descriptor(socket: impl AsFd) -> io::Result<Passed> {
     let mut byte = 0_u8;
     let mut part = MessagePart { base: (&raw mut byte).cast(), length: 1 };

@@ -73,6 +73,10 @@
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "tools")]
+#[cfg_attr(
+    not(feature = "podman"),
+    allow(dead_code, unused_imports, reason = "overlays and parts of the runner serve containers alone")
+)]
 pub mod backends;
 #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 mod engine;
@@ -487,8 +491,10 @@ pub mod store {
     };
 }
 
+#[cfg(feature = "podman")]
+pub use backends::PodmanSandbox;
 #[cfg(feature = "tools")]
-pub use backends::{HostWorkspace, MemoryWorkspace, PodmanSandbox, Workspace, WorkspaceSpec};
+pub use backends::{HostWorkspace, MemoryWorkspace, Workspace, WorkspaceSpec};
 pub use event::{EntryPath, ErrorKind, Event, Recorded, Seq, SessionId, Timestamp};
 pub use fold::{Reducer, Registry, Slice, State};
 pub use history::Replay;

@@ -18,7 +18,6 @@ pub(super) fn put_list(out: &mut Vec<u8>, list: &[&[u8]]) {
     }
 }
 
-/// The rest of a frame.
 pub(super) struct Rest<'a>(pub(super) &'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -9,27 +9,19 @@ mod request;
 pub(crate) use reply::{Ended, OutputStreamKind, RunFailure, RunnerReply};
 pub(crate) use request::{RunRequest, RunnerRequest};
 
-/// The protocol's version: both sides must have the same.
 pub(crate) const VERSION: u16 = 2;
-/// The first bytes of a greeting.
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
 /// A feature of a runner: it can make no socket but those of AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK.
 pub(crate) const FEW_SOCKETS: u32 = 1;
-/// Bytes of a frame after its length.
 pub(crate) const MAX_FRAME: usize = 4 * 1024 * 1024 + 64 * 1024;
-/// Bytes of a command's standard input.
 pub(crate) const MAX_STDIN: usize = 64 * 1024;
-/// Bytes of a command's arguments and variables together.
 pub(crate) const MAX_WORDS_BYTES: usize = 1024 * 1024;
-/// Arguments, or variables, of one command.
 pub(crate) const MAX_WORDS: usize = 4096;
-/// Connections at one time, and so commands.
 pub(crate) const MAX_CONNECTIONS: usize = 64;
 
 /// The kind of [`RunnerReply::Output`], which the runner also writes by itself to copy its bytes once only.
 pub(crate) const OUTPUT: u8 = 129;
 
-/// A frame that is not one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
@@ -39,7 +31,6 @@ pub(crate) fn frame_length(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*first) as usize)
 }
 
-/// Appends a frame whose body `body` writes.
 pub(crate) fn frame(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

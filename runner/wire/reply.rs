@@ -15,49 +15,36 @@ pub(crate) enum RunnerReply<'a> {
     Failed { kind: RunFailure, errno: i32, message: &'a [u8] },
 }
 
-/// A command's output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum OutputStreamKind {
     Stdout,
     Stderr,
 }
 
-/// The end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ended {
-    /// Unless a signal ended it.
     pub(crate) exit_code: Option<u8>,
-    /// The signal that ended it.
     pub(crate) signal: Option<u8>,
     pub(crate) timed_out: bool,
     pub(crate) cancelled: bool,
     /// The last signal that the runner sent to end it: 15, 9 or none.
     pub(crate) sent: Option<u8>,
-    /// Processes that it left behind and that were ended too.
     pub(crate) leftovers: u32,
     /// Processes that live on although they were killed: the kernel holds them.
     pub(crate) survivors: u32,
     pub(crate) duration_us: u64,
 }
 
-/// The reason that a request was not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunFailure {
-    /// The peer speaks another version.
     Version,
-    /// The token is wrong.
     Token,
     /// A frame is malformed, too long or out of turn; the connection ends.
     Protocol,
-    /// A request asks for what is not allowed or cannot be.
     Invalid,
-    /// As many connections as can be are open.
     Busy,
-    /// The command's directory is missing, or leads out of the root.
     Cwd,
-    /// No process could be started.
     Spawn,
-    /// A path leads out of the root.
     Outside,
     /// The system refused a file operation; `errno` says why.
     Io,
@@ -66,7 +53,6 @@ pub(crate) enum RunFailure {
 }
 
 impl RunnerReply<'_> {
-    /// Appends the frame, its length first.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         frame(out, |out| match self {
             Self::Welcome { version, pid, features } => {
@@ -102,7 +88,6 @@ impl RunnerReply<'_> {
 }
 
 impl<'a> RunnerReply<'a> {
-    /// Reads what follows a frame's length.
     pub(crate) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(body);
         let reply = match rest.u8()? {

@@ -3,7 +3,6 @@
 use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAGIC, MAX_WORDS, Malformed, frame};
 
-/// A request of foldspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerRequest<'a> {
     Hello {
@@ -21,7 +20,6 @@ pub(crate) enum RunnerRequest<'a> {
     Ping,
 }
 
-/// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRequest<'a> {
     /// Its directory, below the root; no link leads out of it.
@@ -38,7 +36,6 @@ pub(crate) struct RunRequest<'a> {
 }
 
 impl RunnerRequest<'_> {
-    /// Appends the frame, its length first.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         frame(out, |out| match self {
             Self::Hello { version, token } => {
@@ -64,7 +61,6 @@ impl RunnerRequest<'_> {
 }
 
 impl<'a> RunnerRequest<'a> {
-    /// Reads what follows a frame's length.
     pub(crate) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(body);
         let request = match rest.u8()? {

@@ -6,19 +6,12 @@ use super::BackendError;
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
-/// Finds out what has changed on a workspace's disk.
-///
-/// It is asked between commands, by one caller at a time.
+/// Finds what has changed on a workspace's disk, between commands, for one caller at a time.
 pub trait ChangeDetector: Send + Sync {
-    /// Finds where the disk may differ from what was last clean. It may name too much, never too little;
-    /// and only looks, so that it may be asked again.
+    /// Finds where the disk may differ from what was last clean: too much perhaps, never too little. It only looks.
     ///
-    /// Others may change the files afterwards. What [`observe`](ChangeDetector::observe), [`below`](ChangeDetector::below) and
-    /// [`open`](ChangeDetector::open) find then, until it is settled, counts: the next look names what was found otherwise than
-    /// this one saw it.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the disk can't be read.
+    /// Findings of [`observe`](ChangeDetector::observe), [`below`](ChangeDetector::below) and [`open`](ChangeDetector::open)
+    /// count afterwards: what they found otherwise, the next call names again.
     fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError>;
 
     /// Tells whether a scan takes microseconds when nothing has changed, so that it needs no thread of its own.
@@ -32,8 +25,7 @@ pub trait ChangeDetector: Send + Sync {
     /// [`BackendError`]; it may then be named again.
     fn mark_clean(&self) -> Result<(), BackendError>;
 
-    /// Takes what is there for known, without a look: the caller has put it there, and nobody else uses the
-    /// files. Only what changes from here on is named.
+    /// Takes what is there for known: the caller has put it there, and no one else uses the files.
     ///
     /// # Errors
     /// [`BackendError`]; then it may be named.
@@ -43,15 +35,9 @@ pub trait ChangeDetector: Send + Sync {
     }
 
     /// Looks at a path, links not followed; none where nothing is.
-    ///
-    /// # Errors
-    /// [`BackendError`] when it can't be looked at.
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError>;
 
     /// Everything below a directory, as far as this process may look.
-    ///
-    /// # Errors
-    /// [`BackendError`] when it can't be read.
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError>;
 
     /// A regular file's bytes; none when this process may not read it. Anything else is an error, and

@@ -24,21 +24,17 @@ use crate::engine::session::output_stream::OutputStream;
 /// Between asking a command to end and ending it.
 const GRACE: Duration = Duration::from_secs(2);
 /// Added to a signal's number it is the exit code of a command that a signal ended.
-const SIGNALLED: i32 = 128;
-/// The program that runs texts.
+pub(super) const SIGNALLED: i32 = 128;
 const SH: &str = "/bin/sh";
 /// Searched for programs when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A place in which a runner runs commands.
 pub(crate) trait CommandHost: Send + Sync + 'static {
     /// Returns the runner, which is started when it does not run. It blocks.
     fn runner(&self) -> Result<Runner, ShellError>;
-    /// The workspace's root as commands see it.
     fn root(&self) -> String;
     /// A directory for scripts: as this program sees it, and as commands do.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
-    /// The commands that are under way.
     fn under_way(&self) -> &Arc<RunningCommands>;
     /// Bytes that have to stay free on the disk of the workspace while a command runs that begins now.
     fn floor(&self) -> u64 {
@@ -48,7 +44,6 @@ pub(crate) trait CommandHost: Send + Sync + 'static {
     fn lost(&self, runner: &Runner);
 }
 
-/// A shell over the runner of a place.
 pub(crate) struct RunnerShell<P> {
     place: Arc<P>,
     properties: ShellProperties,
@@ -150,7 +145,6 @@ fn variables(runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
     Ok(runner.variables()?.iter().filter_map(split).collect())
 }
 
-/// One command on its way.
 struct CommandRun<'a, P> {
     place: &'a P,
     backend: &'static str,
@@ -247,7 +241,7 @@ fn unavailable(backend: &'static str) -> impl Fn(std::io::Error) -> ShellError {
     failed(backend)
 }
 
-/// Writes a script that everybody may read, and nobody may change.
+/// Writes a script that all may read and none may change.
 fn write_script(directory: &std::path::Path, script: &str) -> std::io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let mut file = tempfile::Builder::new().prefix("script-").tempfile_in(directory)?;
@@ -258,7 +252,6 @@ fn write_script(directory: &std::path::Path, script: &str) -> std::io::Result<Na
     Ok(file)
 }
 
-/// The result of a command that was cancelled before it began.
 fn never_begun(command: CommandLine, cwd: EntryPath) -> ShellResult {
     ShellResult {
         exit_code: -1,

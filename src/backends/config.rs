@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::containers::PodmanOptions;
 use super::disk::{make_private, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
-use super::podman::{PodmanOptions, PodmanSandbox};
+use super::podman;
 use super::{BackendError, ProgressWatch, Workspace};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
@@ -20,8 +22,7 @@ const WORKSPACES: &str = "workspaces";
 /// Processors that a container has at least: the kernel counts no less.
 const CPUS_MIN: f64 = 0.01;
 
-/// The definition of a session's workspace. It is recorded when the session begins, so that a process that goes on
-/// with the session opens the same workspace.
+/// The definition of a session's workspace, recorded when the session begins: a process that resumes it opens the same.
 ///
 /// ```
 /// use foldspace::{WorkspaceSpec, backends::HostOptions, event::SessionStarted};
@@ -43,7 +44,7 @@ pub enum WorkspaceSpec {
     Mock(MockOptions),
 }
 
-/// What a mock answers.
+/// The answers of a mock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MockOptions {
@@ -54,7 +55,7 @@ pub struct MockOptions {
 
 /// An answer for commands that fit a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenRule")]
+#[serde(try_from = "Map<String, Value>")]
 pub struct MockRule {
     /// A glob over the command's text, in which `*` fits anything.
     pub command: String,
@@ -63,27 +64,13 @@ pub struct MockRule {
     pub answer: MockAnswer,
 }
 
-/// A rule as somebody wrote it: a field that is none of these is refused, which a flattened one can't.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenRule {
-    command: String,
-    #[serde(default)]
-    exit_code: i32,
-    #[serde(default)]
-    stdout: String,
-    #[serde(default)]
-    stderr: String,
-    #[serde(default)]
-    millis: u64,
-    #[serde(default)]
-    failure: Option<String>,
-}
+impl TryFrom<Map<String, Value>> for MockRule {
+    type Error = serde_json::Error;
 
-impl From<WrittenRule> for MockRule {
-    fn from(rule: WrittenRule) -> Self {
-        let WrittenRule { command, exit_code, stdout, stderr, millis, failure } = rule;
-        Self { command, answer: MockAnswer { exit_code, stdout, stderr, millis, failure } }
+    /// Refuses unknown fields, which serde can't do beside a flattened one.
+    fn try_from(mut fields: Map<String, Value>) -> Result<Self, Self::Error> {
+        let command = fields.remove("command").ok_or_else(|| Self::Error::missing_field("command"))?;
+        Ok(Self { command: serde_json::from_value(command)?, answer: serde_json::from_value(fields.into())? })
     }
 }
 
@@ -110,11 +97,7 @@ impl WorkspaceSpec {
         options.unwrap_or_default()
     }
 
-    /// Reads what was recorded.
-    ///
-    /// # Errors
-    /// [`BackendError`] for a backend that this program does not know, and options that make no sense or
-    /// are out of range.
+    /// Reads what was recorded. Fails for an unknown backend, and for options that are wrong or out of range.
     pub fn parse(backend: &str, options: &Value) -> Result<Self, BackendError> {
         let mut options = if options.is_null() { Value::Object(Default::default()) } else { options.clone() };
         let wrong =
@@ -172,8 +155,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns the definition for a session that begins with the past of one with this workspace: the same, but a
-    /// directory that this one was given is this one's alone, and the other gets one of its own.
+    /// Returns the definition for a fork: the same, but for a given directory, which stays this session's alone.
     ///
     /// ```
     /// use foldspace::{WorkspaceSpec, backends::HostOptions};
@@ -187,8 +169,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Lists what it names of the machine on which it is opened, for a person: directories, engines, networks. Who
-    /// opens what somebody else has recorded gives them that.
+    /// Lists what it reaches of the machine on which it is opened, for a person: directories, engines, networks.
     pub fn reaches(&self) -> Vec<String> {
         let mut reached = Vec::new();
         match self {
@@ -209,19 +190,12 @@ impl WorkspaceSpec {
         reached
     }
 
-    /// The workspace of a session, as its first event tells.
-    ///
-    /// # Errors
-    /// As [`parse`](WorkspaceSpec::parse).
+    /// Returns the workspace that a session's first event names.
     pub fn of_session(started: &SessionStarted) -> Result<Self, BackendError> {
         Self::parse(&started.backend, &started.options)
     }
 
-    /// Opens the workspace of a session. Directories that it needs, and that it was not given, are made
-    /// below `home`; nothing runs before it is needed.
-    ///
-    /// # Errors
-    /// [`BackendError`].
+    /// Opens the workspace of a session. Directories that were not given are made below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;
         Ok(match self {
@@ -233,7 +207,7 @@ impl WorkspaceSpec {
                 };
                 Arc::new(HostWorkspace::open(&directory, options)?)
             }
-            Self::Podman(options) => Arc::new(PodmanSandbox::open_in(session, options, Some(home))?),
+            Self::Podman(options) => podman::open(session, options, home)?,
             Self::Mock(options) => Arc::new(
                 options
                     .answers
@@ -243,12 +217,9 @@ impl WorkspaceSpec {
         })
     }
 
-    /// Opens the workspace of a session for commands: what has to be fetched for them first, is, and `progress` is
-    /// shown it. It belongs before a call, against whose time it would count.
-    ///
-    /// # Errors
-    /// As [`open`](WorkspaceSpec::open). What can't be fetched is no error: there are still the files, and a command
-    /// says what is wrong.
+    /// Opens the workspace of a session and fetches what its commands need, shown to `progress`. It belongs before a
+    /// call, against whose time it would count. A failed fetch is no error: the files are there, and commands say what
+    /// is wrong.
     pub fn open_ready(
         &self,
         session: SessionId,
@@ -266,18 +237,14 @@ impl WorkspaceSpec {
         Ok(workspace)
     }
 
-    /// Removes what the workspace of a session that is gone has left on this machine. A directory that it
-    /// was given stays as it is.
-    ///
-    /// # Errors
-    /// [`BackendError`] when it can't be removed.
+    /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
         let failed = |reason| BackendError { backend: self.backend_name(), reason };
         let directory = match self {
             Self::Host(HostOptions { directory: None }) => home.join(WORKSPACES).join(session.to_string()),
             // Other sessions may share some of the files.
             Self::Podman(_) => {
-                let removed = super::podman::remove_files(session);
+                let removed = podman::remove_files(session);
                 return removed.map_err(|error| failed(error.to_string()));
             }
             Self::Host(_) | Self::Memory | Self::Mock(_) => return Ok(()),
@@ -285,10 +252,7 @@ impl WorkspaceSpec {
         remove_path(&directory).map_err(|error| failed(error.to_string()))
     }
 
-    /// The directories below `home` with files of sessions that are not there any more.
-    ///
-    /// # Errors
-    /// [`BackendError`] when they can't be looked for.
+    /// Lists the directories below `home` with files of sessions that are gone.
     pub fn abandoned(home: &Path, is_there: impl Fn(SessionId) -> bool) -> Result<Vec<PathBuf>, BackendError> {
         let place = home.join(WORKSPACES);
         let failed =

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::disk::overlay;
-use super::podman::{self, PodmanOptions};
+use super::containers::PodmanOptions;
+use super::podman;
 use super::runner::Runner;
 
 /// One thing that was tried.
@@ -48,7 +48,6 @@ impl Finding {
 /// Tries what the backends need on this machine. A container is made only when the image is there.
 pub fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
     let mut findings = vec![user(), host_runner()];
-    findings.push(overlay_works());
     findings.extend(podman::diagnose(options));
     findings
 }
@@ -73,21 +72,6 @@ fn host_runner() -> Finding {
             "host commands",
             error,
             "allow memfd_create, or executing files in the temporary directory",
-        ),
-    }
-}
-
-fn overlay_works() -> Finding {
-    let supported = podman::cache_directory().map_err(|error| error.to_string());
-    match supported.and_then(|cache| overlay::supported(&cache)) {
-        Ok(()) => Finding::ok("overlay", "can be mounted"),
-        Err(why) if !rustix::process::geteuid().is_root() => {
-            Finding::limited("overlay", why, "workspaces of containers are plain directories then")
-        }
-        Err(why) => Finding::limited(
-            "overlay",
-            why,
-            "workspaces of containers are plain directories then; FOLDSPACE_CACHE can name a directory of another file system",
         ),
     }
 }

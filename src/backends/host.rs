@@ -17,7 +17,6 @@ use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
 use super::{BackendError, ChangeDetector, FileChange, Shell, ShellError, Workspace};
 use crate::engine::lock::lock;
 
-/// The backend's name.
 const NAME: &str = "host";
 
 /// The options of a host workspace.
@@ -61,9 +60,8 @@ mod recorded_path {
     }
 }
 
-/// A directory of this machine. Its commands run as this program's user, reach the network and whatever
-/// else that user reaches: only the directory in which they begin is checked. For trusted agents, tests,
-/// and machines that are sandboxes themselves.
+/// A directory of this machine. Its commands run as this program's user, with all that this user reaches; only the
+/// directory in which they begin is checked. For trusted agents, tests, and machines that are sandboxes themselves.
 ///
 /// ```
 /// use foldspace::{HostWorkspace, Workspace, backends::{HostOptions, ShellCommand, unwatched}};
@@ -86,7 +84,6 @@ pub struct HostWorkspace {
     _aside: StagingDir,
 }
 
-/// The place where the commands of a host workspace run.
 struct HostPlace {
     directory: PathBuf,
     anchor: Option<Anchor>,
@@ -102,13 +99,10 @@ struct HostCommand {
 }
 
 impl HostWorkspace {
-    /// Opens a directory, which is made when it is not there. While it is open, `.foldspace-NAME` beside it is
-    /// foldspace's own; where nothing can be made there, or entries can't be moved to there, `.foldspace` within it.
+    /// Opens a directory, made when it is missing. While it is open, `.foldspace-NAME` beside it is foldspace's own, or
+    /// `.foldspace` within it where that can't be.
     ///
-    /// When another directory is put in its place, nothing works any more until that is opened.
-    ///
-    /// # Errors
-    /// [`BackendError`] when it can't be made or opened.
+    /// When another directory takes its place, nothing works until that is opened.
     pub fn open(directory: &Path, _: &HostOptions) -> Result<Self, BackendError> {
         let failed = |action: &str, error: &dyn std::fmt::Display| BackendError {
             backend: NAME,

@@ -8,6 +8,7 @@ use globset::{Glob, GlobMatcher};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::commands::SIGNALLED;
 use super::output::Collector;
 use super::shell::{
     DEFAULT_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult,
@@ -18,16 +19,12 @@ use crate::engine::event::CommandLine;
 use crate::engine::lock::lock;
 use crate::engine::session::output_stream::OutputStream;
 
-/// The backend's name.
 const NAME: &str = "mock";
-/// The exit code of a program that is not there.
 const NOT_FOUND: i32 = 127;
-/// Added to a signal's number it is the exit code of a command that a signal ended.
-const SIGNALLED: i32 = 128;
 const SIGKILL: i32 = 9;
 
-/// A workspace whose files are in the journal only, as in memory, and whose commands are answered from a
-/// list. For tests of agents, and of orchestrators, without a machine.
+/// A workspace without a machine: files are in the journal only, commands are answered from a list. For tests of agents
+/// and orchestrators.
 ///
 /// ```
 /// use foldspace::{Workspace, backends::{MockAnswer, MockWorkspace, Shell, ShellCommand, unwatched}};
@@ -50,19 +47,19 @@ struct MockShell {
     calls: Mutex<Vec<ShellCommand>>,
 }
 
-/// What the mock says to a command.
+/// The mock's answer to a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MockAnswer {
     /// Its exit code.
     pub exit_code: i32,
-    /// What it prints.
+    /// Its output.
     pub stdout: String,
-    /// What it complains of.
+    /// Its complaint.
     pub stderr: String,
-    /// How long it takes, in milliseconds.
+    /// Its running time in milliseconds.
     pub millis: u64,
-    /// Why the shell itself fails, when it does.
+    /// The reason that the shell itself fails, when it does.
     pub failure: Option<String>,
 }
 
@@ -97,9 +94,6 @@ impl MockWorkspace {
     }
 
     /// Answers commands whose text fits a glob in which `*` fits anything. What was said first wins.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the glob can't be used.
     pub fn answering(self, pattern: &str, answer: MockAnswer) -> Result<Self, BackendError> {
         let glob = Glob::new(pattern);
         let glob =

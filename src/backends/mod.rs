@@ -5,6 +5,7 @@ mod commands;
 #[cfg(feature = "compliance")]
 pub mod compliance;
 pub(crate) mod config;
+mod containers;
 pub(crate) mod disk;
 mod doctor;
 mod error;
@@ -12,6 +13,10 @@ mod host;
 mod memory;
 mod mock;
 mod output;
+#[cfg(feature = "podman")]
+mod podman;
+#[cfg(not(feature = "podman"))]
+#[path = "podman_absent.rs"]
 mod podman;
 mod runner;
 pub(crate) mod running_commands;
@@ -21,15 +26,16 @@ pub(crate) mod workspace;
 
 pub use capture::{Below, ChangeDetector, DirtyPath, Observed};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
+pub use containers::{Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use error::BackendError;
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
-pub use podman::{
-    Leftover, Leftovers, OverlayUse, PodmanOptions, PodmanSandbox, WarmContainers, remove_leftovers, sweep_sandboxes,
-};
+#[cfg(feature = "podman")]
+pub use podman::{PodmanSandbox, WarmContainers};
+pub use podman::{remove_leftovers, sweep_sandboxes};
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,

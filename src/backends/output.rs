@@ -6,9 +6,7 @@ use bytes::Bytes;
 
 /// Bytes of a long output's end that are kept, when there is room for as much.
 const TAIL: usize = 1 << 20;
-/// Bytes that are looked at to tell text from something else.
 const SNIFFED: usize = 8 << 10;
-/// Bytes of a binary output that are shown.
 const BINARY_SHOWN: usize = 64;
 
 /// The bytes that a command wrote to one stream.
@@ -123,7 +121,6 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Keeps that many bytes at most.
     pub(crate) fn new(keep: usize) -> Self {
         let tail_max = TAIL.min(keep / 2);
         Self { head: Vec::new(), head_max: keep - tail_max, tail: VecDeque::new(), tail_max, bytes: 0 }

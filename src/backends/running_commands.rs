@@ -1,21 +1,13 @@
-//! The commands that are under way in a place: counted, and ended from elsewhere.
+//! The running commands of a place: counted, and ended from elsewhere.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::runner::Cancel;
 use crate::engine::lock::lock;
 
-/// The commands that are under way in a place.
 #[derive(Debug, Default)]
 pub(crate) struct RunningCommands {
-    commands: Mutex<CommandTable>,
-}
-
-#[derive(Debug, Default)]
-struct CommandTable {
-    last: u64,
-    by_number: BTreeMap<u64, Guarded>,
+    commands: Mutex<Vec<Guarded>>,
 }
 
 #[derive(Debug)]
@@ -23,7 +15,6 @@ struct Guarded {
     wish: Arc<CancelState>,
     /// Bytes that must stay free on the place's disk for it to go on.
     floor: u64,
-    /// Less was free at the last look.
     is_starving: bool,
 }
 
@@ -35,21 +26,18 @@ pub(crate) struct CancelState {
     ended_for: OnceLock<String>,
 }
 
-/// A command is under way, until this is dropped.
+/// Counts a command as running until dropped.
 #[derive(Debug)]
 pub(crate) struct Ongoing {
     all: Arc<RunningCommands>,
-    number: u64,
+    wish: Arc<CancelState>,
 }
 
 impl CancelState {
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self { cancel: Cancel::new()?, begun: OnceLock::new(), ended_for: OnceLock::new() })
     }
 
-    /// Returns what wakes up the thread that waits for the command.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
     }
@@ -59,7 +47,7 @@ impl CancelState {
         *self.begun.get_or_init(|| true)
     }
 
-    /// Takes the command back. Gives whether it has begun; one that has not never will.
+    /// Cancels the command. Tells whether it has begun; one that has not never will.
     pub(crate) fn take_back(&self) -> bool {
         self.cancel.cancel();
         *self.begun.get_or_init(|| false)
@@ -74,21 +62,17 @@ impl CancelState {
 impl RunningCommands {
     /// Counts a command in. It is ended when less than `floor` bytes are free on the place's disk.
     pub(crate) fn begin(self: &Arc<Self>, wish: Arc<CancelState>, floor: u64) -> Ongoing {
-        let mut commands = lock(&self.commands);
-        commands.last += 1;
-        let number = commands.last;
-        commands.by_number.insert(number, Guarded { wish, floor, is_starving: false });
-        Ongoing { all: Arc::clone(self), number }
+        lock(&self.commands).push(Guarded { wish: Arc::clone(&wish), floor, is_starving: false });
+        Ongoing { all: Arc::clone(self), wish }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.commands).by_number.is_empty()
+        lock(&self.commands).is_empty()
     }
 
-    /// Ends the commands for which that many free bytes are too few, for the second time: one that meets a full
-    /// disk may well end by itself.
+    /// Ends the commands whose floor is above `free` for the second time: one that meets a full disk may end by itself.
     pub(crate) fn end_starving(&self, free: u64) {
-        for guarded in lock(&self.commands).by_number.values_mut() {
+        for guarded in lock(&self.commands).iter_mut() {
             let was_starving = std::mem::replace(&mut guarded.is_starving, free < guarded.floor);
             if !(was_starving && guarded.is_starving) {
                 continue;
@@ -106,7 +90,7 @@ impl RunningCommands {
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        lock(&self.all.commands).by_number.remove(&self.number);
+        lock(&self.all.commands).retain(|guarded| !Arc::ptr_eq(&guarded.wish, &self.wish));
     }
 }
 
@@ -121,7 +105,7 @@ mod tests {
         assert!(wish.take_back() && wish.cancel().is_cancelled());
         let wish = CancelState::new().unwrap();
         assert!(!wish.take_back());
-        assert!(!wish.begin(), "what was taken back must not run");
+        assert!(!wish.begin(), "a cancelled command must not run");
     }
 
     #[test]

@@ -46,23 +46,17 @@ pub trait Shell: Send + Sync + 'static {
     /// Returns its properties.
     fn properties(&self) -> ShellProperties;
 
-    /// Runs a command and waits for its end. What it prints is shown to `watch` as it comes. Cancelling
-    /// the token kills it and gives a result with what was printed so far; dropping the future kills it.
+    /// Runs a command and waits for its end, showing its output to `watch` as it comes. Cancelling the token kills it
+    /// and gives a result with the output so far; dropping the future kills it.
     ///
     /// # Errors
     /// [`ShellError`]; nothing was run then, or nothing is known of it.
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult>;
 
     /// Finds a program by its name.
-    ///
-    /// # Errors
-    /// [`ShellError::Unavailable`].
     fn which(&self, program: &str) -> Running<Which>;
 
     /// Returns the environment of commands.
-    ///
-    /// # Errors
-    /// [`ShellError::Unavailable`].
     fn env(&self) -> Running<ShellEnv>;
 }
 
@@ -165,9 +159,6 @@ impl ShellCommand {
     }
 
     /// Checks it against the limits of every shell, before anything is done.
-    ///
-    /// # Errors
-    /// [`ShellError::Invalid`] with what is wrong and which limit.
     pub fn check(&self) -> Result<(), ShellError> {
         let invalid = |what: String| Err(ShellError::Invalid(what));
         let chars = self.command.chars();
@@ -292,7 +283,7 @@ pub struct ShellEnv {
     pub shell: String,
 }
 
-/// Why a shell did not run a command.
+/// The reason that a shell did not run a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShellError {
     /// The command, its timeout, its directory or something else about it is not right.
@@ -306,7 +297,7 @@ pub enum ShellError {
     Unavailable {
         /// The backend's name.
         backend: &'static str,
-        /// What went wrong, and what to do.
+        /// The problem, and what to do.
         reason: String,
     },
 }

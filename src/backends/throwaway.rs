@@ -1,4 +1,4 @@
-//! Workspaces that belong to no session, and are gone with whoever opened them.
+//! Temporary workspaces, which belong to no session.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -15,7 +15,6 @@ use super::host::HostOptions;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
 
-/// The directory of all of them, in a store's directory.
 const PLACE: &str = "probes";
 /// The ending of the file that is locked for as long as one is in use.
 const LOCK: &str = "lock";
@@ -23,8 +22,8 @@ const LOCK: &str = "lock";
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A workspace under an identity that no store knows. When it is dropped its commands, its container and its files go,
-/// also while a panic unwinds; what a killed process left, [`sweep_throwaways`] finds.
+/// A temporary workspace, of no session. Dropping it removes its commands, container and files, also while a panic
+/// unwinds; what a killed process left, [`sweep_throwaways`] finds.
 pub struct Throwaway {
     spec: WorkspaceSpec,
     id: SessionId,
@@ -34,11 +33,8 @@ pub struct Throwaway {
 }
 
 impl Throwaway {
-    /// Opens a blank one like those of `spec`, with what it needs of directories below `home`. A session in memory, or
-    /// one that works in a directory of somebody's own, gets a fresh directory of this machine.
-    ///
-    /// # Errors
-    /// [`BackendError`].
+    /// Opens a blank one like those of `spec`, with its directories below `home`. One in memory, or in a given
+    /// directory, gets a fresh directory of this machine.
     pub fn open(spec: &WorkspaceSpec, home: &Path) -> Result<Self, BackendError> {
         let spec = match spec {
             WorkspaceSpec::Memory | WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions { directory: None }),
@@ -54,7 +50,7 @@ impl Throwaway {
         getrandom::fill(&mut id).map_err(|error| failed("name a directory in", &place, &error))?;
         let id = SessionId::from_bytes(id);
         let directory = place.join(id.to_string());
-        // Before anything of it is there: what has no lock is nobody's.
+        // Before anything of it is there: a sweep finds directories by their locks.
         let lock = directory.with_extension(LOCK);
         let file = locked(&lock).map_err(|error| failed("lock", &lock, &error))?;
         // From here on dropping it removes what there is.
@@ -63,7 +59,7 @@ impl Throwaway {
         Ok(thrown)
     }
 
-    /// The workspace. Whoever keeps it for longer than this lives can do nothing with it any more.
+    /// Returns the workspace, which is useless after this is dropped.
     pub fn workspace(&self) -> Option<&Arc<dyn Workspace>> {
         self.workspace.as_ref()
     }
@@ -83,7 +79,6 @@ impl Drop for Throwaway {
                 drop(workspace);
             });
             if let Ok(thread) = closing {
-                // A panic there has been printed.
                 drop(thread.join());
             }
         }
@@ -92,7 +87,7 @@ impl Drop for Throwaway {
             tracing::warn!(%error, directory = %self.directory.display(), "a throw-away workspace could not be removed");
             return;
         }
-        drop(unlink(&self.lock.0));
+        drop(remove_path(&self.lock.0));
     }
 }
 
@@ -102,11 +97,8 @@ impl std::fmt::Debug for Throwaway {
     }
 }
 
-/// Removes the throw-away workspaces below `home` whose process has ended; with `dry_run` only finds them. Containers
+/// Removes the temporary workspaces below `home` whose process has ended; with `dry_run` only finds them. Containers
 /// are found by their labels, as those of sessions are.
-///
-/// # Errors
-/// [`BackendError`] when they can't be looked for or removed.
 pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, BackendError> {
     let place = home.join(PLACE);
     let failed = |path: &Path, error: &io::Error| BackendError {
@@ -128,8 +120,12 @@ pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, Back
         let directory = lock.with_extension("");
         found.push(directory.clone());
         if !dry_run {
-            let spec = WorkspaceSpec::Podman(Default::default());
-            let all = removed(&spec, id, &directory).and_then(|()| unlink(&lock));
+            // It may have had a container. A program without containers removes the directory alone.
+            let spec = match cfg!(feature = "podman") {
+                true => WorkspaceSpec::Podman(Default::default()),
+                false => WorkspaceSpec::Memory,
+            };
+            let all = removed(&spec, id, &directory).and_then(|()| remove_path(&lock));
             all.map_err(|error| failed(&directory, &error))?;
         }
     }
@@ -137,7 +133,6 @@ pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, Back
     Ok(found)
 }
 
-/// Removes what a throw-away workspace has on this machine.
 fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<()> {
     let mut tries = 1;
     loop {
@@ -152,11 +147,6 @@ fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<
         }
         std::thread::sleep(PAUSE);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
-fn unlink(path: &Path) -> io::Result<()> {
-    std::fs::remove_file(path)
 }
 
 /// Makes a file and locks it; a sweep that saw it before it was locked may have removed it.
@@ -176,7 +166,6 @@ fn locked(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The lock that nobody holds any more, now held.
 fn abandoned(path: &Path) -> io::Result<File> {
     #[expect(clippy::disallowed_methods, reason = "a backend opens its own files")]
     let file = File::options().write(true).open(path)?;

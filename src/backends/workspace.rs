@@ -15,10 +15,9 @@ use super::disk::populate_marker::PopulateMarker;
 use super::error::BackendError;
 use super::shell::{Shell, ShellError};
 
-/// The place where a session's files are, besides the journal, and where its commands run.
+/// The place of a session's files, besides the journal, and of its commands.
 ///
-/// The journal is the truth and the workspace a projection of it: a change is first decided, then
-/// projected here, then recorded.
+/// The journal is the truth and the workspace a projection of it: a change is decided, applied here, then recorded.
 pub trait Workspace: Send + Sync + 'static {
     /// The backend's name: `memory`, `host`, ...
     fn backend_name(&self) -> &'static str;
@@ -29,8 +28,8 @@ pub trait Workspace: Send + Sync + 'static {
     /// [`BackendError`]; the files are then as before.
     fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError>;
 
-    /// Makes the changes, in order, where nobody else uses the files meanwhile: a workspace that is being filled, or one
-    /// that is thrown away. That may be cheaper than [`apply`](Workspace::apply).
+    /// Makes the changes, in order, where no one else uses the files: in a workspace that is being filled, or a
+    /// temporary one. It may be cheaper than [`apply`](Workspace::apply).
     ///
     /// # Errors
     /// [`BackendError`]; some of the changes may be made then.
@@ -43,85 +42,67 @@ pub trait Workspace: Send + Sync + 'static {
         None
     }
 
-    /// Finds out what commands, and others, have changed; none where nothing but
-    /// [`apply`](Workspace::apply) can change anything.
+    /// Gives the detector of changes by others; none where only [`apply`](Workspace::apply) changes anything.
     fn capture(&self) -> Option<&dyn ChangeDetector> {
         None
     }
 
-    /// Gives the note beside the disk of how far it is populated, by which the next five work.
+    /// Gives the note of how far the disk is populated, by which the next five work.
     #[doc(hidden)]
     fn marker(&self) -> Option<&PopulateMarker> {
         None
     }
 
-    /// Tells whether the disk has nothing of this session's files, which then have to be populated, or is between two
-    /// states of them.
+    /// Tells whether the disk has to be populated: it has no files of the session, or is between two states of them.
     fn is_blank(&self) -> bool {
         self.marker().is_some_and(PopulateMarker::is_blank)
     }
 
-    /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later
-    /// process when this one dies meanwhile. What was noted as [`unsettled`](Workspace::unsettled) stays noted.
-    ///
-    /// # Errors
-    /// [`BackendError`] when it can't be noted.
+    /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later process.
+    /// What is noted as [`unsettled`](Workspace::unsettled) stays noted.
     fn filling(&self) -> Result<(), BackendError> {
         self.marker().map_or(Ok(()), PopulateMarker::filling)
     }
 
-    /// Notes durably that the disk is on its way from one state to another, and what is about to be done. When this
-    /// process dies before [`filled`](Workspace::filled), a later one takes the disk for blank, and is given the
-    /// [`intent`](Workspace::intent).
-    ///
-    /// # Errors
-    /// [`BackendError`] when it can't be noted.
+    /// Notes durably that the disk is on its way to another state, and what is about to be done. When this process dies
+    /// before [`filled`](Workspace::filled), a later one finds the disk blank, with this [`intent`](Workspace::intent).
     fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
         self.marker().map_or(Ok(()), |marker| marker.unsettled(intent))
     }
 
-    /// Reads what was noted as [`unsettled`](Workspace::unsettled) and not [`filled`](Workspace::filled) since; none when
-    /// nothing was, and then a blank disk has to be filled whole.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the note can't be read.
+    /// Reads what was noted as [`unsettled`](Workspace::unsettled); without it a blank disk has to be filled whole.
     fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
         self.marker().map_or(Ok(None), PopulateMarker::intent)
     }
 
-    /// The disk has all of the session's files: from now on what differs was changed by somebody.
-    ///
-    /// # Errors
-    /// [`BackendError`] when it can't be noted.
+    /// Notes that the disk has all of the session's files: what differs from now on was changed by others.
     fn filled(&self) -> Result<(), BackendError> {
         self.marker().map_or(Ok(()), PopulateMarker::filled)
     }
 
-    /// Shares this workspace's files as they are now with the workspace of `child`, copy-on-write: neither sees what
-    /// the other changes from then on. That costs the same however many files there are. Nothing but files goes
-    /// over: no process, no variable, nothing of `/tmp`.
+    /// Shares this workspace's files with the workspace of `child`, copy-on-write, in a time that does not depend on
+    /// their number. Nothing but files goes over.
     ///
-    /// The workspace of `child` was never opened. When it is, it is not blank, and a look right after names only what
-    /// a look here would. It keeps the files when this workspace is closed or removed. Whoever calls has the session's
-    /// turn, so that no command runs, and has just recorded what others changed.
+    /// The workspace of `child` was never opened. Once open it is not blank, and its first scan names only what one here
+    /// would. It keeps the files when this workspace is removed. The caller has the session's turn, so that no command
+    /// runs, and has recorded what others changed.
     ///
-    /// Gives false where that can't be done; then the child is filled from its history as any other.
+    /// Gives false where that can't be done: the child is then filled from its history.
     ///
     /// # Errors
-    /// [`BackendError`] when it could be done and failed. This workspace has its files all the same, and the
-    /// child's is as if nobody had tried.
+    /// [`BackendError`] when it could be done and failed. This workspace keeps its files, and the child's
+    /// has none.
     fn fork_to(&self, child: SessionId) -> Result<bool, BackendError> {
         let _ = child;
         Ok(false)
     }
 
-    /// Takes what has happened to the machine since this was last asked, to be recorded.
+    /// Takes the machine's changes since the last call, to be recorded.
     fn news(&self) -> Vec<MachineNews> {
         Vec::new()
     }
 
-    /// Lets `watch` see from now on what has to be waited for before commands can run, in place of who saw it
-    /// before. Where nothing takes long it never sees anything.
+    /// Shows `watch`, in place of an earlier one, what has to be waited for before commands can run.
     fn watch_progress(&self, watch: ProgressWatch) {
         drop(watch);
     }
@@ -141,12 +122,12 @@ pub trait Workspace: Send + Sync + 'static {
         String::new()
     }
 
-    /// Lets go of what is held for the session: containers, processes. Files stay.
+    /// Releases what is held for the session: containers, processes. Files stay.
     fn close(&self) {}
 }
 
-/// Sees a line at a time of what takes long before commands can run, such as the pull of an image. The lines
-/// are the engine's words and may hold anything. It is called from any thread, and holds up what it watches.
+/// Sees a line at a time of what takes long before commands can run, such as the pull of an image. The lines are the
+/// engine's words. It is called from any thread, and holds up what it watches.
 pub type ProgressWatch = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A container in which a workspace's commands run. It starts by itself when a command needs it.
@@ -154,25 +135,15 @@ pub trait Container: Send + Sync + 'static {
     /// Its name.
     fn name(&self) -> String;
 
-    /// Gets the image that it is made of, when that is not there and may be pulled. A command would do so, too,
-    /// but its time would count.
-    ///
-    /// # Errors
-    /// [`ShellError::Unavailable`] with what to do about it.
+    /// Gets the image when it is not there and may be pulled. A command would do so, too, but its time would count.
     fn fetch(&self) -> Result<(), ShellError> {
         Ok(())
     }
 
     /// Makes it, or starts it, when it does not run, and waits until it can run commands.
-    ///
-    /// # Errors
-    /// [`ShellError::Unavailable`] with what to do about it.
     fn start(&self) -> Result<(), ShellError>;
 
     /// Stops and removes it; one that is not there is no error. The files stay.
-    ///
-    /// # Errors
-    /// [`ShellError::Unavailable`] when it may still run.
     fn stop(&self) -> Result<(), ShellError>;
 }
 
@@ -196,8 +167,8 @@ pub enum FileChange {
         node: Node,
         /// A file's contents; empty for anything else.
         bytes: Bytes,
-        /// The modification time that it gets on a disk, now when nothing is said. Who makes again what was has to say
-        /// it: programs such as make go by which of two files is the newer one. Directories have none.
+        /// The modification time that it gets on a disk; now by default. Programs such as make go by it. Directories
+        /// have none.
         modified: Option<Timestamp>,
     },
     /// An entry and everything below it is removed.

@@ -65,9 +65,6 @@ pub(super) struct WorkspaceArgs {
     /// podman: lets commands reach the network
     #[arg(long)]
     network: bool,
-    /// Refused: there is no other way to run commands any more
-    #[arg(long, hide = true, value_parser = only_auto)]
-    runner: Option<()>,
     /// podman: where the engine listens, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
@@ -96,13 +93,6 @@ enum OverlayArg {
     Auto,
     /// Never: in a plain directory
     Never,
-}
-
-fn only_auto(text: &str) -> Result<(), String> {
-    match text {
-        "auto" => Ok(()),
-        _ => Err("the resident runner runs all commands now; leave --runner out".to_owned()),
-    }
 }
 
 fn processors(text: &str) -> Result<f64, String> {

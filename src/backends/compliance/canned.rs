@@ -1,4 +1,4 @@
-//! The answers that a right shell gives to what this suite asks of one that answers from a list.
+//! Lists the answers that a right shell gives to what this suite asks of one that answers from a list.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{commands, endings, output, refusals};
 use crate::backends::{MockAnswer, MockRule, ShellCommand};
 use crate::engine::event::CommandLine;
 
-/// How long a command takes that is to be ended. Nobody waits for it.
+/// A time that no check waits for.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The commands that the checks of [`Means::Canned`](super::Means::Canned) use, with the answers that a
@@ -41,7 +41,6 @@ pub fn canned_answers() -> Vec<MockRule> {
     answers.into_iter().map(rule).collect()
 }
 
-/// A glob that fits just this text.
 fn literal(text: &str) -> String {
     // What escapes wildcards leaves backslashes, which escape too.
     globset::escape(&text.replace('\\', r"\\"))

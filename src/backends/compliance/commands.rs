@@ -1,41 +1,32 @@
-//! How commands are run: texts, lists, scripts; where programs are; how commands end by themselves.
+//! Checks how commands are run: texts, lists, scripts; where programs are; how commands end by themselves.
 
 use super::rig::{CheckFinding, Rig, Suite, ensure, ensure_printed, seen, shown};
 use crate::backends::{MAX_TIMEOUT, MIN_TIMEOUT, ShellCommand};
 use crate::engine::event::CommandLine;
 
-/// The program that runs scripts here.
 const SH: &str = "/bin/sh";
-/// A program that is nowhere.
 pub(super) const NO_PROGRAM: &str = "foldspace-no-such-program";
-/// A text that only a shell runs as it is meant, and what it prints.
 pub(super) const TEXT: (&str, &str) =
     ("for word in one two; do echo $word; done | cat; echo $((1 + 2))", "one\ntwo\n3\n");
-/// Arguments that a shell would change.
 pub(super) const LITERAL: [&str; 9] =
     ["printf", "%s|", "$HOME", "*", ";", "two words", "", "`id`", "it's \"quoted\" \\n"];
-/// What a program prints that is given them.
 pub(super) const LITERAL_PRINTED: &str = "$HOME|*|;|two words||`id`|it's \"quoted\" \\n|";
-/// A script that can't be quoted easily, and what it prints.
+/// A script that can't be quoted easily, and its output.
 pub(super) const SCRIPT: (&str, &str) = (
     "name='it'\"'\"'s'\nprintf '%s\\n' \"$name\" '$HOME' '\"'\ncat <<'END'\na `here` document\nEND\n",
     "it's\n$HOME\n\"\na `here` document\n",
 );
-/// Exit codes, each the answer to a text that asks for it.
 pub(super) const CODES: [i32; 4] = [0, 1, 42, 255];
 
-/// The text that ends with a code.
 pub(super) fn exiting(code: i32) -> String {
     format!("exit {code}")
 }
 
-/// The commands whose program is nowhere.
 pub(super) fn not_there() -> [CommandLine; 3] {
     let script = CommandLine::Script { interpreter: format!("/nowhere/{NO_PROGRAM}"), script: "echo no\n".to_owned() };
     [CommandLine::Shell(format!("{NO_PROGRAM} --all")), CommandLine::Args(vec![NO_PROGRAM.to_owned()]), script]
 }
 
-/// The script of this suite.
 pub(super) fn script() -> ShellCommand {
     ShellCommand::script(SH, SCRIPT.0)
 }

@@ -1,4 +1,4 @@
-//! What is found on a workspace's disk of what commands did.
+//! Checks that a workspace finds what commands did on its disk.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::backends::{DirtyPath, Observed};
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
-/// What commands do, each a name and a text. They run one after the other, in the suite's directory.
+/// Deeds of commands, each a name and a text. They run one after the other, in the suite's directory.
 const DEEDS: [(&str, &str); 18] = [
     ("a file is made", "mkdir -p t && echo one > t/a"),
     ("a file is changed to one of the same size", "echo two > t/a"),
@@ -109,7 +109,6 @@ async fn odd_names(rig: FileRig) -> CheckFinding {
     Ok(())
 }
 
-/// What is in the suite's directory, files with their contents.
 type DiskWorld = BTreeMap<EntryPath, (Observed, Vec<u8>)>;
 
 async fn world(rig: &FileRig) -> CheckFinding<DiskWorld> {
@@ -124,7 +123,7 @@ async fn world(rig: &FileRig) -> CheckFinding<DiskWorld> {
     Ok(world)
 }
 
-/// Whether a place that was named stands for a path. What a directory holds now, an entry does not stand for.
+/// Tells whether a named place stands for a path. A directory's entry does not stand for what it holds now.
 fn covers(touched: &[DirtyPath], path: &EntryPath, now: &DiskWorld) -> bool {
     let is_directory = |path: &EntryPath| now.get(path).is_some_and(|(observed, _)| *observed == Observed::Directory);
     touched.iter().any(|touched| match touched {

@@ -1,4 +1,4 @@
-//! How commands are ended: for time, because they are taken back, or because nobody waits for them.
+//! Checks how commands are ended: for time, by cancelling, and by dropping.
 
 use std::time::Duration;
 
@@ -8,9 +8,8 @@ use super::output::cancelling;
 use super::rig::{CheckFinding, Rig, Suite, ensure, shown};
 use crate::backends::{MIN_TIMEOUT, ShellCommand, ShellResult, unwatched};
 
-/// Prints something and does not end for long.
 pub(super) const SLOW: (&str, &str) = ("echo begun; sleep 60", "begun\n");
-/// What is enough for a program to begin on a slow machine, and not too long to wait for.
+/// Enough for a program to begin on a slow machine, and not too long to wait for.
 pub(super) const SOON: Duration = Duration::from_secs(2);
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
@@ -20,8 +19,8 @@ pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("timeout-shortest", "a command that may run for the shortest time is ended", shortest).await;
     suite.check("timeout-polite", "a command is asked to end first, and what it prints then is kept", polite).await;
     suite.check("timeout-stubborn", "a command that does not end when asked is killed", stubborn).await;
-    suite.check("cancelled", "a command that is taken back gives a result with what it printed", cancelled).await;
-    suite.check("cancelled-before", "a command that is taken back before it runs comes to an end", before).await;
+    suite.check("cancelled", "a cancelled command gives a result with what it printed", cancelled).await;
+    suite.check("cancelled-before", "a command that is cancelled before it runs comes to an end", before).await;
     suite.check("afterwards", "a shell works on after a command was ended", afterwards).await;
 }
 

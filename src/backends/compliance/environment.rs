@@ -1,4 +1,4 @@
-//! What commands find around them: variables, standard input, the directory in which they begin.
+//! Checks what commands find: variables, standard input, the directory in which they begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ fn with(command: ShellCommand, variables: &[(&str, &str)], env_mode: EnvMode) ->
     ShellCommand { env: variables.iter().map(own).collect(), env_mode, ..command }
 }
 
-/// What the program `env` prints, which no shell has added to.
+/// Returns the variables that the program `env` prints: no shell has added to them.
 async fn variables(rig: &Rig, given: &[(&str, &str)], mode: EnvMode) -> CheckFinding<BTreeMap<String, String>> {
     let result = rig.run(with(ShellCommand::args(["env"]), given, mode)).await?;
     ensure(result.success(), || format!("`env` ended with {}", shown(&result)))?;

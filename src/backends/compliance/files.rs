@@ -1,4 +1,4 @@
-//! How the checks of files use a workspace.
+//! The workspace as the checks of files use it.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -11,40 +11,33 @@ use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Obser
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
-/// A workspace that is checked.
 #[derive(Clone)]
 pub(super) struct FileRig {
     workspace: Arc<dyn Workspace>,
-    means: Means,
+    pub(super) means: Means,
 }
 
-/// A path in the suite's directory.
 pub(super) fn at(name: &str) -> CheckFinding<EntryPath> {
     path(&format!("{PLACE}/{name}"))
 }
 
-/// A file is put somewhere.
+fn put(name: &str, node: Node, bytes: Bytes) -> CheckFinding<FileChange> {
+    Ok(FileChange::Write { path: at(name)?, node, bytes, modified: None })
+}
+
 pub(super) fn file(name: &str, bytes: impl Into<Bytes>, executable: bool) -> CheckFinding<FileChange> {
     let bytes = bytes.into();
-    Ok(FileChange::Write { path: at(name)?, node: Node::file(&bytes, executable), bytes, modified: None })
+    put(name, Node::file(&bytes, executable), bytes)
 }
 
-/// A link is put somewhere.
 pub(super) fn link(name: &str, target: &[u8]) -> CheckFinding<FileChange> {
-    Ok(FileChange::Write {
-        path: at(name)?,
-        node: Node::Symlink { target: target.to_vec() },
-        bytes: Bytes::new(),
-        modified: None,
-    })
+    put(name, Node::Symlink { target: target.to_vec() }, Bytes::new())
 }
 
-/// A directory is made somewhere.
 pub(super) fn directory(name: &str) -> CheckFinding<FileChange> {
-    Ok(FileChange::Write { path: at(name)?, node: Node::Directory, bytes: Bytes::new(), modified: None })
+    put(name, Node::Directory, Bytes::new())
 }
 
-/// Something is removed.
 pub(super) fn delete(name: &str) -> CheckFinding<FileChange> {
     Ok(FileChange::Delete { path: at(name)? })
 }
@@ -58,7 +51,6 @@ impl FileRig {
         &self.workspace
     }
 
-    /// For checks that look at files.
     pub(super) fn visible(&self) -> CheckFinding {
         match self.workspace.capture() {
             Some(_) => Ok(()),
@@ -66,7 +58,6 @@ impl FileRig {
         }
     }
 
-    /// For checks in which commands look at files, and change them.
     pub(super) fn shell(&self) -> CheckFinding<Rig> {
         match self.workspace.shell() {
             None => Err(Fault::NotApplicable("it has no shell".to_owned())),
@@ -77,7 +68,6 @@ impl FileRig {
         }
     }
 
-    /// Runs a text in the suite's directory, which must succeed, and gives what it printed.
     pub(super) async fn sh(&self, text: &str) -> CheckFinding<String> {
         self.shell()?.sh(&format!("mkdir -p {PLACE} && cd {PLACE} && {text}")).await
     }
@@ -105,13 +95,11 @@ impl FileRig {
         }
     }
 
-    /// Makes changes, which must be possible.
     pub(super) async fn project(&self, changes: Vec<FileChange>) -> CheckFinding {
         let projected = self.blocking(move |workspace| workspace.apply(&changes)).await?;
         projected.or_else(|error| seen(format!("changes were not made: {error}")))
     }
 
-    /// Makes changes, which must be refused.
     pub(super) async fn refuse(&self, what: &str, changes: Vec<FileChange>) -> CheckFinding {
         let projected = self.blocking(move |workspace| workspace.apply(&changes)).await?;
         ensure(projected.is_err(), || format!("{what} was no error"))
@@ -121,13 +109,11 @@ impl FileRig {
         self.looking("looking for changes", |disk| disk.dirty()).await
     }
 
-    /// What is there now is known.
     pub(super) async fn mark_clean(&self) -> CheckFinding {
         self.dirty().await?;
         self.settle_only().await
     }
 
-    /// What the last look saw is known.
     pub(super) async fn settle_only(&self) -> CheckFinding {
         self.looking("settling", |disk| disk.mark_clean()).await
     }
@@ -136,14 +122,13 @@ impl FileRig {
         self.looking("looking at an entry", move |disk| disk.observe(&path)).await
     }
 
-    /// The entries below a directory, in order.
     pub(super) async fn below(&self, path: EntryPath) -> CheckFinding<Vec<(EntryPath, Observed)>> {
         let mut below = self.looking("looking below", move |disk| disk.below(&path)).await?;
         below.entries.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(below.entries)
     }
 
-    /// A file's bytes; why not, where it can't be opened or read.
+    /// Reads a file; gives the reason where it can't be opened or read.
     pub(super) async fn read(&self, path: EntryPath) -> CheckFinding<Result<Vec<u8>, String>> {
         self.looking("reading", move |disk| {
             let mut bytes = Vec::new();
@@ -157,7 +142,6 @@ impl FileRig {
         .await
     }
 
-    /// A file must be there, with these bytes.
     pub(super) async fn ensure_file(&self, name: &str, bytes: &[u8], executable: bool) -> CheckFinding {
         let expected = Observed::File { size: bytes.len() as u64, executable };
         self.ensure_observed(name, Some(expected)).await?;
@@ -170,13 +154,11 @@ impl FileRig {
         }
     }
 
-    /// This must be there; nothing where that is expected.
     pub(super) async fn ensure_observed(&self, name: &str, expected: Option<Observed>) -> CheckFinding {
         let found = self.observe(at(name)?).await?;
         ensure(found == expected, || format!("at {name} there is {found:?} instead of {expected:?}"))
     }
 
-    /// Removes what checks have left, as far as that is possible.
     pub(super) async fn clear(&self) {
         if let Ok(path) = path(PLACE) {
             // What can't be removed shows in the checks.

@@ -1,14 +1,13 @@
-//! What a workspace's child has of its files, and what neither sees of the other.
+//! Checks that a child has a workspace's files, and that neither sees the other's changes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Means;
 use super::files::{FileRig, delete, file, link};
 use super::rig::{CheckFinding, Fault, ensure, seen};
 use crate::backends::{BackendError, Observed, Workspace};
 
-/// Looks after which nothing may be touched any more, and the pause between two.
+/// Scans after which nothing may be dirty any more, and the pause between two.
 const LOOKS: (u32, Duration) = (200, Duration::from_millis(5));
 
 /// Forks a workspace's files to a session that is new, and opens the workspace of that. None where
@@ -19,23 +18,20 @@ pub type Fork = Arc<dyn Fn(&dyn Workspace) -> Result<Option<Arc<dyn Workspace>>,
 pub(super) struct ForkRig {
     pub(super) files: FileRig,
     pub(super) fork: Fork,
-    pub(super) means: Means,
 }
 
 impl ForkRig {
-    /// The workspace of a child of this one.
     async fn child(&self, of: &FileRig) -> CheckFinding<FileRig> {
         rest(of).await?;
         let fork = Arc::clone(&self.fork);
         match of.blocking(move |workspace| fork(workspace)).await? {
-            Ok(Some(child)) => Ok(FileRig::new(child, self.means)),
+            Ok(Some(child)) => Ok(FileRig::new(child, of.means)),
             Ok(None) => Err(Fault::NotApplicable("its children are filled from their history".to_owned())),
             Err(error) => seen(format!("its files could not be forked: {error}")),
         }
     }
 }
 
-/// Looks until nothing is touched any more.
 async fn rest(files: &FileRig) -> CheckFinding {
     for _ in 0..LOOKS.0 {
         let touched = files.dirty().await?;

@@ -1,11 +1,10 @@
-//! What every backend keeps true, as checks that anybody may run against a backend of their own.
+//! Checks of the promises that every backend keeps, for your own backend too.
 //!
-//! [`check_shell`] tries a [`Shell`], [`check_workspace`] the files of a [`Workspace`] and, where it has
-//! one, its [`ChangeDetector`](crate::backends::ChangeDetector). Both give a [`ComplianceReport`] with one [`ComplianceCheck`] per promise; neither
-//! panics, whatever the backend does. They run on any tokio runtime with time enabled, take a minute at
-//! most with a backend that keeps its promises, and work in the directory `foldspace-compliance` of the
-//! workspace, which they remove before and afterwards. A shell needs `/bin/sh` and the usual small
-//! programs: `cat`, `head`, `mkfifo`, `mv`, `setsid`, ...
+//! [`check_shell`] tries a [`Shell`], [`check_workspace`] the files of a [`Workspace`] and its
+//! [`ChangeDetector`](crate::backends::ChangeDetector), where it has one. Both give a [`ComplianceReport`] with one
+//! [`ComplianceCheck`] per promise, and neither panics. They run on any tokio runtime with time enabled and take a minute
+//! at most. They use the directory `foldspace-compliance` of the workspace, which they remove before and afterwards. A
+//! shell needs `/bin/sh` and the usual small programs: `cat`, `head`, `mkfifo`, `mv`, `setsid`, ...
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -52,7 +51,7 @@ use files::FileRig;
 use forking::ForkRig;
 use rig::{Rig, Suite};
 
-/// What is behind a shell.
+/// The means behind a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
     /// Commands are really run, on the workspace's files.
@@ -63,8 +62,8 @@ pub enum Means {
 
 /// Checks a shell.
 ///
-/// A shell that answers from a list, as a mock does, is given [`canned_answers`] before; what only real
-/// processes can show does then not apply.
+/// A shell that answers from a list, as a mock does, is given [`canned_answers`] before; what only real processes can
+/// show does then not apply.
 pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> ComplianceReport {
     let backend = shell.properties().backend_name;
     let mut suite = Suite::new(backend, Rig::new(shell, means));
@@ -79,11 +78,10 @@ pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> ComplianceRepor
     suite.finish()
 }
 
-/// Checks a workspace's files: what is projected onto them and, where there is a
-/// [`ChangeDetector`](crate::backends::ChangeDetector), what is found of changes that commands made.
+/// Checks a workspace's files: what is applied to them, and what a [`ChangeDetector`](crate::backends::ChangeDetector)
+/// finds of changes that commands made.
 ///
-/// `means` says what is behind the workspace's shell; it matters not where there is none. Nobody else may
-/// use the workspace meanwhile.
+/// `means` says what is behind the workspace's shell, if it has one. No one else may use the workspace meanwhile.
 pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> ComplianceReport {
     let backend = workspace.backend_name();
     let mut suite = Suite::new(backend, FileRig::new(workspace, means));
@@ -94,13 +92,13 @@ pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> Com
     suite.finish()
 }
 
-/// Checks what children have of a workspace's files, and that neither sees what the other changes.
+/// Checks the files of a workspace's children, and that neither sees the other's changes.
 ///
-/// `fork` makes a child each time it is asked: of the given workspace, or of an earlier child. Whoever gives it
-/// removes what they leave. Where a workspace can't share its files the checks do not apply.
+/// `fork` makes a child each time: of the given workspace, or of an earlier child. The caller removes what they leave.
+/// Where a workspace can't share its files the checks do not apply.
 pub async fn check_forks(workspace: Arc<dyn Workspace>, fork: Fork, means: Means) -> ComplianceReport {
     let backend = workspace.backend_name();
-    let mut suite = Suite::new(backend, ForkRig { files: FileRig::new(workspace, means), fork, means });
+    let mut suite = Suite::new(backend, ForkRig { files: FileRig::new(workspace, means), fork });
     suite.rig().files.clear().await;
     suite.check("fork-files", "a child has the files, and nothing of them has changed", forking::files).await;
     suite.check("fork-apart", "neither sees what the other changes", forking::apart).await;

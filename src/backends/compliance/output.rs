@@ -1,20 +1,18 @@
-//! What commands print: both streams, any bytes, within bounds, and as it comes.
+//! Checks the output of commands: both streams, any bytes, within bounds, and as it comes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{CheckFinding, Rig, Suite, ensure, ensure_printed, shown};
 use crate::backends::{OutputWatch, ShellCommand};
+use crate::engine::lock::lock;
 use crate::engine::session::output_stream::OutputStream;
 
-/// Prints on both streams.
 pub(super) const BOTH: &str = "echo out; echo err >&2";
-/// Prints this many bytes, of which the first and the last are told apart.
+/// Prints this many bytes, between `BEGIN` and `END`.
 pub(super) const LONG: (&str, usize) = ("printf BEGIN; head -c 299992 /dev/zero | tr '\\0' x; printf END", 300_000);
-/// Prints what is no text.
 pub(super) const BINARY: (&str, &str) = ("printf '\\177ELF\\000\\001\\002\\000'", "\x7fELF\0\x01\x02\0");
-/// Bytes that are kept of a long output here.
 const KEEP: usize = 1000;
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
@@ -79,23 +77,21 @@ async fn disregarded(rig: Rig) -> CheckFinding {
     let nothing = result.stdout.kept.is_empty() && result.stderr.kept.is_empty();
     let uncounted = result.stdout.bytes == 0 && result.stderr.bytes == 0 && !result.truncated();
     ensure(result.success() && nothing && uncounted, || shown(&result))?;
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = lock(&seen);
     ensure(seen.stdout.is_empty() && seen.stderr.is_empty(), || "the watcher was shown something".to_owned())
 }
 
-/// What a watcher has seen.
 #[derive(Default)]
 struct WatchedOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
-/// A watcher, and what it has seen.
 fn watching() -> (OutputWatch, Arc<Mutex<WatchedOutput>>) {
     let seen = Arc::new(Mutex::new(WatchedOutput::default()));
     let noted = Arc::clone(&seen);
     let watch: OutputWatch = Arc::new(move |stream, bytes| {
-        let mut seen = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&noted);
         match stream {
             OutputStream::Stdout => seen.stdout.extend_from_slice(bytes),
             OutputStream::Stderr => seen.stderr.extend_from_slice(bytes),
@@ -107,14 +103,13 @@ fn watching() -> (OutputWatch, Arc<Mutex<WatchedOutput>>) {
 async fn watched(rig: Rig) -> CheckFinding {
     let (watch, seen) = watching();
     rig.run_watched(ShellCommand::shell(BOTH), watch, CancellationToken::new()).await?;
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = lock(&seen);
     let show = String::from_utf8_lossy;
     ensure(seen.stdout == b"out\n" && seen.stderr == b"err\n", || {
         format!("stdout {:?}, stderr {:?}", show(&seen.stdout), show(&seen.stderr))
     })
 }
 
-/// Cancels a command as soon as it prints something.
 pub(super) fn cancelling(cancel: &CancellationToken) -> OutputWatch {
     let cancel = cancel.clone();
     Arc::new(move |_, bytes| {
@@ -126,7 +121,7 @@ pub(super) fn cancelling(cancel: &CancellationToken) -> OutputWatch {
 
 async fn live(rig: Rig) -> CheckFinding {
     rig.processes()?;
-    // It ends early only when somebody has seen what it prints, and says so.
+    // It ends early only when the watcher has seen what it prints.
     let cancel = CancellationToken::new();
     let mut command = ShellCommand::shell("echo first; sleep 60");
     command.timeout = Some(std::time::Duration::from_secs(30));

@@ -1,4 +1,4 @@
-//! What is projected onto a workspace's files.
+//! Checks the changes that are applied to a workspace's files.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -221,7 +221,7 @@ async fn seen_by_commands(rig: FileRig) -> CheckFinding {
     rig.project(vec![file("seen/a.txt", "two", false)?, delete("seen/l")?]).await?;
     let printed = rig.sh("cat seen/a.txt; test ! -e seen/l").await?;
     ensure(printed == "two", || format!("after a change commands see {printed:?}"))?;
-    // And the other way round, also what belongs to somebody else after a command made it.
+    // And the other way round, also what belongs to another user after a command made it.
     rig.sh("printf more >> seen/a.txt; chmod -x seen/tool; mkdir -p seen/made/deep; echo b > seen/made/deep/b").await?;
     rig.ensure_file("seen/a.txt", b"twomore", false).await?;
     rig.ensure_file("seen/tool", tool.as_bytes(), false).await?;

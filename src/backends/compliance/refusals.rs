@@ -1,4 +1,4 @@
-//! What is refused before anything runs, and what is just allowed.
+//! Checks what is refused before anything runs, and what is just allowed.
 
 use std::time::Duration;
 
@@ -94,7 +94,6 @@ async fn not_run(rig: Rig) -> CheckFinding {
     ensure(left.is_empty(), || format!("it has made {left:?}"))
 }
 
-/// A text of as many characters as are allowed.
 pub(super) fn longest() -> String {
     format!("echo {}", "\u{e4}".repeat(MAX_COMMAND_CHARS - "echo ".len()))
 }

@@ -1,10 +1,10 @@
-//! What the checks have found.
+//! The results of the checks.
 
 use std::fmt;
 
-/// What became of all checks.
+/// The results of all checks.
 ///
-/// Printed, it is a list with a line for each check and, of a failed one, what was expected and seen.
+/// Printed, it has a line for each check and, of a failed one, what was expected and seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComplianceReport {
     /// The backend's name.
@@ -13,36 +13,36 @@ pub struct ComplianceReport {
     pub checks: Vec<ComplianceCheck>,
 }
 
-/// One promise of a backend, and whether it is kept.
+/// A promise of a backend and the result of its check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComplianceCheck {
     /// A short name, which no other check has.
     pub name: &'static str,
-    /// What a backend must do.
+    /// The backend's duty.
     pub expects: &'static str,
-    /// What it did.
+    /// The result.
     pub outcome: CheckOutcome,
 }
 
-/// What became of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckOutcome {
     /// The promise is kept.
     Passed,
     /// It is not.
     Failed {
-        /// What was seen instead.
+        /// The observation.
         seen: String,
     },
     /// It is not this backend's to keep.
     NotApplicable {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
 impl ComplianceReport {
-    /// Whether every promise that is the backend's is kept, and it has made one at all.
+    /// Tells whether every promise that is the backend's is kept, and it has made one at all.
     pub fn passed(&self) -> bool {
         self.failed().next().is_none() && self.checks.iter().any(|check| check.outcome == CheckOutcome::Passed)
     }

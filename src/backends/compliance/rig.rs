@@ -1,4 +1,4 @@
-//! What the checks have in common: how they are run, and how they use a shell.
+//! The runs of checks, and the shell as checks use it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,36 +12,29 @@ use super::report::{CheckOutcome, ComplianceCheck, ComplianceReport};
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellError, ShellResult, unwatched};
 use crate::engine::path::EntryPath;
 
-/// The directory of the workspace in which everything happens.
 pub(super) const PLACE: &str = "foldspace-compliance";
-/// How long one check may take. None that passes needs a tenth of it, but on a very slow machine.
+/// The limit of one check. None that passes needs a tenth of it, but on a very slow machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long the commands may run of which an end is expected.
+/// The time limit of commands that end by themselves.
 pub(super) const LONG: Duration = Duration::from_secs(60);
-/// Characters of an output that a report shows.
 const SHOWN: usize = 300;
 
-/// Why a check has not passed.
 #[derive(Debug)]
 pub(super) enum Fault {
     Seen(String),
     NotApplicable(String),
 }
 
-/// What a check has found.
 pub(super) type CheckFinding<T = ()> = Result<T, Fault>;
 
-/// A check fails unless something is so.
 pub(super) fn ensure(is_so: bool, seen: impl FnOnce() -> String) -> CheckFinding {
     if is_so { Ok(()) } else { Err(Fault::Seen(seen())) }
 }
 
-/// Something that was seen and should not have been.
 pub(super) fn seen<T>(what: impl Into<String>) -> CheckFinding<T> {
     Err(Fault::Seen(what.into()))
 }
 
-/// The checks of one backend.
 pub(super) struct Suite<R> {
     backend: &'static str,
     rig: R,
@@ -80,7 +73,6 @@ impl<R: Clone> Suite<R> {
     }
 }
 
-/// A shell that is checked.
 #[derive(Clone)]
 pub(super) struct Rig {
     shell: Arc<dyn Shell>,
@@ -96,7 +88,6 @@ impl Rig {
         &self.shell
     }
 
-    /// For checks that only real processes pass.
     pub(super) fn processes(&self) -> CheckFinding {
         match self.means {
             Means::Processes => Ok(()),
@@ -104,7 +95,6 @@ impl Rig {
         }
     }
 
-    /// For checks of what only canned answers can say.
     pub(super) fn canned(&self) -> CheckFinding {
         match self.means {
             Means::Canned => Ok(()),
@@ -112,7 +102,6 @@ impl Rig {
         }
     }
 
-    /// Runs a command, which must give a result.
     pub(super) async fn run(&self, command: ShellCommand) -> CheckFinding<ShellResult> {
         self.run_watched(command, unwatched(), CancellationToken::new()).await
     }
@@ -131,21 +120,18 @@ impl Rig {
         }
     }
 
-    /// Runs a text that must succeed, and gives what it printed.
     pub(super) async fn sh(&self, text: &str) -> CheckFinding<String> {
         let result = self.run(ShellCommand::shell(text)).await?;
         ensure(result.success(), || format!("`{text}` ended with {}", shown(&result)))?;
         Ok(String::from_utf8_lossy(&result.stdout.kept).into_owned())
     }
 
-    /// Makes an empty directory, and gives it as a `cwd`.
     pub(super) async fn directory(&self, name: &str) -> CheckFinding<EntryPath> {
         self.processes()?;
         self.sh(&format!("mkdir -p {PLACE} && rm -rf {PLACE}/{name} && mkdir {PLACE}/{name}")).await?;
         path(&format!("{PLACE}/{name}"))
     }
 
-    /// A command must be refused as not right.
     pub(super) async fn invalid(&self, what: &str, command: ShellCommand) -> CheckFinding {
         match self.shell.execute(command, unwatched(), CancellationToken::new()).await {
             Err(ShellError::Invalid(_)) => Ok(()),
@@ -154,7 +140,6 @@ impl Rig {
         }
     }
 
-    /// Removes what checks have left, as far as that is possible.
     pub(super) async fn clear(&self) {
         if self.processes().is_ok() {
             // What can't be removed shows in the checks that need the directory.
@@ -163,12 +148,10 @@ impl Rig {
     }
 }
 
-/// A path of the suite's own.
 pub(super) fn path(text: &str) -> CheckFinding<EntryPath> {
     EntryPath::lookup(text).or_else(|error| seen(format!("{text} is no path: {error}")))
 }
 
-/// A result in a report.
 pub(super) fn shown(result: &ShellResult) -> String {
     let mut text = format!("exit code {}", result.exit_code);
     if let Some(signal) = result.signal {
@@ -187,7 +170,6 @@ pub(super) fn shown(result: &ShellResult) -> String {
     text
 }
 
-/// The beginning of a text.
 pub(super) fn short(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -195,7 +177,6 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// A result must have these outputs and end well.
 pub(super) fn ensure_printed(result: &ShellResult, stdout: &str, stderr: &str) -> CheckFinding {
     let is_so = result.success()
         && result.signal.is_none()

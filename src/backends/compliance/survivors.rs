@@ -1,8 +1,7 @@
-//! Nothing that a command started lives on when it has ended, however it ended.
+//! Checks that nothing that a command started lives on when it has ended.
 //!
-//! What may live on gives signs of life, a line every moment in a file of the workspace, and is waited for
-//! before the command ends. A shell that keeps its promise can never fail these checks, however slow the
-//! machine is.
+//! A survivor writes a line every moment to a file of the workspace, and is waited for before the command ends. A shell
+//! that keeps its promise can't fail these checks, however slow the machine is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +15,24 @@ use super::rig::{CheckFinding, Fault, LONG, PLACE, Rig, Suite, ensure, seen, sho
 use crate::backends::{OutputWatch, ShellCommand};
 use crate::engine::path::EntryPath;
 
-/// How long no sign of life may come. What lives on gives many in that time.
+/// The time without a sign of life that counts as an end.
 const SILENCE: Duration = Duration::from_millis(1500);
-/// How often a command that nobody waits for is looked at until it is silent.
 const LOOKS: usize = 10;
 /// Gives signs of life. It ends by itself when the suite's directory is gone.
 const LIVING: &str = "trap '' HUP; while echo alive >> signs; do sleep 0.05; done 2>/dev/null";
-/// Waits for the first sign of life.
 const SEEN: &str = "while ! test -s signs; do sleep 0.01; done";
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("survivors-none", "what a command left in the background ends with it", background).await;
-    suite.check("survivors-output", "a background program that holds its output open keeps nobody waiting", held).await;
+    suite.check("survivors-output", "a background program that holds its output open delays no result", held).await;
     suite.check("survivors-setsid", "nor does anything live on in a session of its own", setsid).await;
     suite.check("survivors-timeout", "a time-out ends the whole group, stubborn programs too", timeout).await;
     suite.check("survivors-timeout-setsid", "and what is in a session of its own", timeout_setsid).await;
-    suite.check("survivors-cancelled", "so does taking a command back", cancelled).await;
-    suite.check("dropped", "a command that nobody waits for any more is ended", dropped).await;
+    suite.check("survivors-cancelled", "so does cancelling", cancelled).await;
+    suite.check("dropped", "a dropped command is ended", dropped).await;
 }
 
-/// A program in the background, as a text. It closes its output, so that nobody waits for that.
+/// Gives a text that starts a program in the background. It closes its output, which would be waited for.
 fn in_background() -> String {
     format!("({LIVING}) >/dev/null 2>&1 </dev/null & {SEEN}")
 }

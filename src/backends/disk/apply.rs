@@ -21,18 +21,13 @@ use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
-/// Attempts at putting an entry in place while somebody else makes and removes one there.
+/// Attempts at putting an entry in place while others make and remove one there.
 const RACES_MAX: usize = 16;
 /// Files that a batch keeps open which it has put others over.
 const COVERED_MAX: usize = 128;
 
 impl DirTree {
-    /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones. Gives what is
-    /// then at each change's path, if nobody else has changed it since.
-    ///
-    /// # Errors
-    /// [`BackendError`]; the entries are then as before, though some may be copies of what they were, or the error says
-    /// that they could not be put back.
+    /// Makes the changes in order, all or none; readers see old contents or new ones. Gives what is at each path then.
     pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<MadeStat>, BackendError> {
         let mut batch = ApplyBatch::of(self);
         let mut made = Vec::with_capacity(changes.len());
@@ -56,24 +51,35 @@ impl DirTree {
     }
 }
 
-/// A change that was made, so that it can be undone.
 enum UndoStep {
     /// Something was put where nothing was.
-    Placed { path: EntryPath },
-    /// Something was put, and what was there is aside.
-    Swapped { path: EntryPath, aside: String },
+    Placed {
+        path: EntryPath,
+    },
+    Swapped {
+        path: EntryPath,
+        aside: String,
+    },
     /// Something was put over a file of a lower layer, which no path leads to any more.
-    Covered { path: EntryPath, old: OwnedFd },
-    /// Something was taken away, and is aside.
-    Taken { path: EntryPath, aside: String },
+    Covered {
+        path: EntryPath,
+        old: OwnedFd,
+    },
+    Taken {
+        path: EntryPath,
+        aside: String,
+    },
     /// An empty directory was removed that could not be taken away whole.
-    Emptied { path: EntryPath, mode: u32, owner: (u32, u32) },
+    Emptied {
+        path: EntryPath,
+        mode: u32,
+        owner: (u32, u32),
+    },
 }
 
 struct ApplyBatch<'a> {
     tree: &'a DirTree,
     steps: Vec<UndoStep>,
-    /// Names aside that nobody needs.
     leftovers: Vec<String>,
     covered: usize,
     parent: ParentDir,
@@ -115,8 +121,8 @@ impl<'a> ApplyBatch<'a> {
         Ok(made)
     }
 
-    /// Puts what is ready aside over a file of a lower layer: to exchange both would copy that one first. It stays in its
-    /// layer, so that it is not lost. Gives false, and has done nothing, where there is no such file, or too many are kept.
+    /// Puts what is ready aside over a file of a lower layer, which an exchange would copy up first. Gives false, and
+    /// has done nothing, where there is no such file, or too many are kept.
     fn cover(&mut self, path: &EntryPath, aside: &str) -> Result<bool, Errno> {
         if self.covered >= COVERED_MAX || !self.tree.is_in_lower(path) {
             return Ok(false);
@@ -124,7 +130,7 @@ impl<'a> ApplyBatch<'a> {
         let parent = self.parent.handle()?;
         let old = match open_in(parent, path.name(), OFlags::PATH) {
             Ok(old) if kind_of(&look_at(&old)?) == FileType::RegularFile => old,
-            // It is no file, or somebody else was there since the look.
+            // It is no file, or was changed since the look.
             Ok(_) | Err(Errno::NOENT | Errno::MFILE | Errno::NFILE) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -148,8 +154,7 @@ impl<'a> ApplyBatch<'a> {
         }
     }
 
-    /// Puts what is ready aside at its path, and keeps what was there; as far as is known, there is something if
-    /// `present`.
+    /// Puts what is ready aside at its path, and keeps what was there, if `present`.
     fn place(&mut self, path: &EntryPath, aside: String, mut present: bool) -> Result<(), Errno> {
         for _ in 0..RACES_MAX {
             let parent = self.parent.handle()?;
@@ -260,7 +265,7 @@ impl<'a> ApplyBatch<'a> {
         let parent = self.tree.parent(path).map_err(&failed)?;
         let name = path.name();
         let undone = match step {
-            // Somebody else may have put entries below a directory that was made here; those stay.
+            // Entries that others put below a directory that was made here stay.
             UndoStep::Placed { .. } => match unlinkat(&parent, name, AtFlags::empty()) {
                 Err(Errno::ISDIR | Errno::PERM) => unlinkat(&parent, name, AtFlags::REMOVEDIR),
                 other => other,

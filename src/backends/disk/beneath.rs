@@ -40,7 +40,6 @@ pub(super) fn leads_nowhere(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
 
-/// Names what was done and where, before an error.
 pub(super) fn context(what: &str, path: &str) -> impl FnOnce(Errno) -> io::Error + use<> {
     let words = format!("cannot {what} {path}");
     move |error| {
@@ -49,7 +48,6 @@ pub(super) fn context(what: &str, path: &str) -> impl FnOnce(Errno) -> io::Error
     }
 }
 
-/// The same with a path of this machine.
 pub(super) fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error + use<> {
     context(what, &path.display().to_string())
 }
@@ -73,8 +71,7 @@ fn piece(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Er
     steps(from, path, flags)
 }
 
-/// Opens a path below a directory, each step from the handle of the one before. No step follows a link, so that one which
-/// is swapped in meanwhile is an error and leads nowhere.
+/// Opens a path below a directory, each step from the handle of the one before; no step follows a link.
 pub(crate) fn open_beneath(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     match relative.as_os_str().as_bytes() {
         b"" => open_in(top, ".", flags),

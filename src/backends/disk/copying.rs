@@ -16,7 +16,6 @@ use super::beneath::open_in;
 use super::entries::{kind_of, make_directory};
 use super::listing::look;
 
-/// Makes a directory like another one, with nothing in it.
 pub(super) fn copy_directory(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Result<OwnedFd, Errno> {
     let stat = look(from, name)?;
     make_directory(to, name, 0o700)?;
@@ -78,12 +77,10 @@ pub(super) fn resemble(entry: impl AsFd, stat: &Statx) -> Result<(), Errno> {
     futimens(&entry, &times_of(stat))
 }
 
-/// The permissions that an entry had when it was looked at.
 fn mode_of(stat: &Statx) -> Mode {
     Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777)
 }
 
-/// The times that an entry had when it was looked at.
 fn times_of(stat: &Statx) -> Timestamps {
     let time = |time: StatxTimestamp| Timespec { tv_sec: time.tv_sec, tv_nsec: i64::from(time.tv_nsec) };
     Timestamps { last_access: time(stat.stx_atime), last_modification: time(stat.stx_mtime) }

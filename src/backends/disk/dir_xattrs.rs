@@ -7,10 +7,12 @@ use rustix::io::Errno;
 /// The kind of directories: an overlay's hide what is in the layers below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forms {
-    /// They are not.
     Plain,
     /// They are, and these extended attributes say so: one for hiding all, one for another path below.
-    Overlay { opaque: &'static str, redirect: &'static str },
+    Overlay {
+        opaque: &'static str,
+        redirect: &'static str,
+    },
 }
 
 impl Forms {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, Statx, StatxFlags, mkdirat, statx};
 use rustix::io::Errno;
 
-/// The mode of directories that nobody else on the machine gets to.
+/// The mode of directories that are closed to other users.
 pub(super) const PRIVATE: u32 = 0o700;
 
 /// Makes a directory, and those above it, for its owner only; one that is there stays as it is.
@@ -17,7 +17,6 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory)
 }
 
-/// Makes a directory where none is yet.
 pub(super) fn make_directory(parent: impl AsFd, name: impl rustix::path::Arg, mode: u32) -> Result<bool, Errno> {
     match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) => Ok(true),
@@ -30,7 +29,6 @@ pub(super) fn kind_of(stat: &Statx) -> FileType {
     FileType::from_raw_mode(u32::from(stat.stx_mode))
 }
 
-/// The number of the mount that a handle is in.
 pub(super) fn mount_id(handle: impl AsFd) -> Result<u64, Errno> {
     statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map(|stat| stat.stx_mnt_id)
 }

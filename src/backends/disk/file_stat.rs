@@ -69,8 +69,7 @@ impl FileStat {
         self.kind() == DIRECTORY_MODE
     }
 
-    /// Tells whether it is what was made here, and any change of it shows. A file system that keeps coarser times than the
-    /// one that was set gives back another.
+    /// Tells whether it is what was made here. Coarser times of a file system than the one that was set differ.
     pub(super) fn is_as_made(&self, made: MadeStat) -> bool {
         match made {
             MadeStat::Nothing => false,
@@ -82,9 +81,8 @@ impl FileStat {
         }
     }
 
-    /// Tells whether a change after `look` could leave the stamp as it is: file times move in ticks, and the entry was changed
-    /// in the same tick as that look or later. As in git's index, such an entry is read again by the next scan, whatever
-    /// its stamp says then.
+    /// Tells whether a change after `look` could leave the stamp as it is: file times move in ticks. As in git's index,
+    /// the next scan reads such an entry again.
     pub(super) fn is_fresh(&self, look: FileTime) -> bool {
         let window = if self.changed.rem_euclid(SECOND) == 0 { COARSE_WINDOW } else { 0 };
         self.changed.saturating_add(window) >= look.0
@@ -95,15 +93,15 @@ impl FileStat {
     }
 }
 
-/// The entry that a change leaves at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeStat {
-    /// Nothing.
     Nothing,
-    /// A directory, which may have been there.
     Directory,
     /// A file or link of so many bytes, with this modification time.
-    Leaf { bytes: u64, modified: Timespec },
+    Leaf {
+        bytes: u64,
+        modified: Timespec,
+    },
 }
 
 /// A moment on the clock that the kernel takes files' times from.

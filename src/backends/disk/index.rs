@@ -13,7 +13,6 @@ use super::listing::look;
 use crate::backends::FileChange;
 use crate::engine::path::EntryPath;
 
-/// No listing.
 pub(super) const NONE: u32 = u32::MAX;
 /// Entries of one directory from which on a table of their names is made to find several.
 const MANY: usize = 8;
@@ -35,13 +34,11 @@ pub(super) struct IndexedListing {
     pub(super) doubtful: bool,
 }
 
-/// One entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IndexedEntry {
     pub(super) stamp: FileStat,
     /// The end of its name, which begins where the one before ends.
     name_end: u32,
-    /// The listing, of a directory.
     pub(super) child: u32,
     /// Set if it could change without showing.
     pub(super) fresh: bool,
@@ -70,35 +67,27 @@ impl IndexedListing {
         (0..self.entries.len()).find(|at| self.name(*at) == name)
     }
 
-    /// The entries in the order of their names.
     pub(super) fn by_name(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).collect();
         order.sort_unstable_by(|a, b| self.name(*a as usize).cmp(self.name(*b as usize)));
         order
     }
 
-    /// Finds a name in that order.
     pub(super) fn find_in(&self, by_name: &[u32], name: &[u8]) -> Option<usize> {
         by_name.binary_search_by(|at| self.name(*at as usize).cmp(name)).ok()
     }
 }
 
-/// Entries that have become known by other means than a look.
-#[derive(Default)]
-struct Update<'a> {
-    /// The entries that are there now, with their forms; none for one that is gone.
-    entries: BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>,
-}
+/// Entries that have become known by other means than a look, with their forms; none for one that is gone.
+type Update<'a> = BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>;
 
 impl StatIndex {
-    /// Takes all that is known for what this process alone has made, and nobody has changed since. A change from now on
-    /// leaves another modification time than those that were set.
+    /// Takes all for known: this process made it, and a later change leaves another modification time.
     pub(super) fn trust(&mut self) {
         self.listings.iter_mut().flat_map(|listing| &mut listing.entries).for_each(|entry| entry.fresh = false);
     }
 
-    /// Forgets what is at a path, so that the next scan names it, or all below it. Where a directory on the way is not
-    /// known, that is named with all below it.
+    /// Forgets a path, so that the next scan names it, or all below the first unknown directory on the way.
     pub(super) fn doubt(&mut self, path: &EntryPath, is_deep: bool) {
         if self.listings.is_empty() {
             self.listings.push(IndexedListing::default());
@@ -129,10 +118,10 @@ impl StatIndex {
         self.listings.iter().map(|listing| listing.entries.len()).sum()
     }
 
-    /// Knows what was made at these paths beneath `root`, and the directories that lead to them.
+    /// Learns what was made at these paths beneath `root`, and the directories that lead to them.
     ///
-    /// Others may have changed it before this look. So a file that is there and is not as it was made is fresh, and a
-    /// path where there is no file is in doubt. What is below a directory that was already known stays as it was known.
+    /// Others may have changed it before this look: a file that is not as it was made is fresh, and a path without a
+    /// file is in doubt. What was known below a known directory stays so.
     pub(super) fn learn(
         &mut self,
         root: BorrowedFd<'_>,
@@ -160,7 +149,7 @@ impl StatIndex {
                 missing.extend(entries.keys().filter_map(|name| parent.join(name).ok()));
                 continue;
             };
-            let mut update = Update::default();
+            let mut update = Update::new();
             for (name, made) in entries {
                 let known = known_now(directory.as_fd(), name, made, forms)?;
                 let is_told = match known {
@@ -170,7 +159,7 @@ impl StatIndex {
                 if !is_told {
                     missing.extend(parent.join(name));
                 }
-                update.entries.insert(name, known);
+                update.insert(name, known);
             }
             self.update(listing, update);
         }
@@ -183,7 +172,7 @@ impl StatIndex {
         Ok(())
     }
 
-    /// The listing of a directory; on the way there, directories that are not known yet become so, as empty ones.
+    /// Finds the listing of a directory; unknown directories on the way get empty ones.
     fn lead_to(&mut self, root: BorrowedFd<'_>, path: &EntryPath, forms: Forms) -> Result<Option<usize>, Errno> {
         let mut at = 0;
         let mut walked = EntryPath::root();
@@ -203,8 +192,7 @@ impl StatIndex {
                     if !known.0.stamp.is_directory() {
                         return Ok(None);
                     }
-                    let update = Update { entries: BTreeMap::from([(segment, Some(known))]) };
-                    self.update(at, update);
+                    self.update(at, Update::from([(segment, Some(known))]));
                     self.listings.len() - 1
                 }
             };
@@ -214,14 +202,14 @@ impl StatIndex {
 
     fn update(&mut self, listing: usize, update: Update<'_>) {
         let old = &self.listings[listing];
-        let order = (update.entries.len() >= MANY).then(|| old.by_name());
+        let order = (update.len() >= MANY).then(|| old.by_name());
         let find = |name: &&[u8]| match &order {
             Some(order) => old.find_in(order, name).map(|place| order[place] as usize),
             None => old.find(name),
         };
-        let places: Vec<Option<usize>> = update.entries.keys().map(find).collect();
+        let places: Vec<Option<usize>> = update.keys().map(find).collect();
         let mut removed = Vec::new();
-        for (place, (name, now)) in places.into_iter().zip(update.entries) {
+        for (place, (name, now)) in places.into_iter().zip(update) {
             let before = place.map(|at| self.listings[listing].entries[at]);
             let now = now.map(|(known, form)| IndexedEntry { child: self.child(before, &known, form), ..known });
             let entries = &mut self.listings[listing];
@@ -241,7 +229,7 @@ impl StatIndex {
         }
     }
 
-    /// The listing for a directory: that which it had, unless it has become another directory.
+    /// Gives a directory the listing that it had, unless it has become another directory.
     fn child(&mut self, before: Option<IndexedEntry>, now: &IndexedEntry, form: u32) -> u32 {
         if !now.stamp.is_directory() {
             return NONE;
@@ -270,13 +258,11 @@ impl StatIndex {
     }
 }
 
-/// Pairs changes with what they made.
 pub(super) fn with_paths(changes: &[FileChange], made: Vec<MadeStat>) -> Vec<(EntryPath, MadeStat)> {
     changes.iter().map(|change| change.path().clone()).zip(made).collect()
 }
 
-/// Looks at an entry which this process has just put there. It is not fresh while it has the modification time
-/// that was set, which is another than what somebody else's change would leave.
+/// Looks at an entry that was just made. It is not fresh while it has the modification time that was set.
 fn known_now(
     directory: BorrowedFd<'_>,
     name: &[u8],

@@ -2,8 +2,7 @@
 
 use std::io;
 
-/// Bytes of a directory's path beyond which a scan does not go into it, as into one that may not be read. No program can
-/// name a path of more than 4 KiB, but steps lead further down, and a scan takes time and memory with the depth's square.
+/// Bytes of a directory's path beyond which a scan does not enter it: time and memory grow with the depth's square.
 pub(super) const PATH_BYTES_MAX: usize = 16 << 10;
 /// Bytes that the paths have together which one scan holds: those of eight million files, where a path has 64.
 pub(super) const SCAN_BYTES_MAX: usize = 512 << 20;

@@ -11,7 +11,6 @@ use crate::engine::path::{EntryPath, parent_bytes};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Reads directories, one after another, into the same memory.
 pub(super) struct Lister {
     /// Stays empty: only its capacity is written to.
     buffer: Vec<u8>,
@@ -50,7 +49,6 @@ impl Lister {
     }
 }
 
-/// The names of all that is in a directory.
 pub(super) fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut names = Vec::new();
     let handle = open_in(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -67,13 +65,11 @@ pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-/// Tells whether nothing is at a path below a directory.
 pub(super) fn is_absent(top: BorrowedFd<'_>, path: &EntryPath) -> bool {
     let parent = open_directory(top, parent_bytes(path.as_bytes()).unwrap_or_default(), OFlags::PATH);
     parent.and_then(|parent| look(parent, path.name())).is_err_and(leads_nowhere)
 }
 
-/// Stats an open entry itself.
 pub(super) fn look_at(handle: impl AsFd) -> Result<Statx, Errno> {
     statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }

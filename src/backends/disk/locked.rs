@@ -9,7 +9,6 @@ use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
-/// A disk behind a lock.
 pub(crate) struct OnDisk {
     backend: &'static str,
     is_quick: bool,

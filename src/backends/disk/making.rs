@@ -25,12 +25,10 @@ const FILE_MODE: u32 = 0o644;
 const EXECUTABLE_MODE: u32 = 0o755;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// An operation that failed, and its path.
 pub(super) struct MakingError {
     what: &'static str,
     path: EntryPath,
     error: Errno,
-    /// The place of an entry that could not be put back.
     pub(super) kept: Option<PathBuf>,
 }
 
@@ -106,7 +104,6 @@ impl ParentDir {
 }
 
 impl FileChange {
-    /// Checks what needs no look at the disk.
     pub(super) fn check(&self, tree: &DirTree) -> Result<(), MakingError> {
         let (what, path) = match self {
             Self::Write { path, .. } => ("write", path),
@@ -186,8 +183,7 @@ fn mode_of(executable: bool, present: Option<&Statx>) -> u32 {
     }
 }
 
-/// The modification time that is wanted, else now to the nanosecond. The kernel's own move in ticks, so that a change by
-/// somebody else shows as another time, and who finds this one finds what was made here.
+/// Returns the wanted modification time, else now to the nanosecond: a change by others, in ticks, shows as another.
 pub(super) fn times(modified: Option<Timestamp>) -> Timestamps {
     let wanted = |Timestamp(millis): Timestamp| Timespec {
         tv_sec: millis.div_euclid(1000),

@@ -17,13 +17,11 @@ use crate::engine::path::EntryPath;
 /// Entries of one directory from which on they are put in order to find several.
 const MANY: usize = 8;
 
-/// The files that a scan went through.
 #[derive(Debug)]
 pub(super) enum ScannedFiles {
-    /// The tree itself.
     Tree,
-    /// The upper layer of an overlay, if it had any files. It says other devices and inodes than the tree, has marks of
-    /// what is gone, and not what lies below.
+    /// The upper layer of an overlay, if it had any files. Its devices and inodes differ from the tree's, and it has
+    /// marks of what is gone.
     Upper(Option<OwnedFd>),
 }
 
@@ -33,9 +31,7 @@ pub(crate) struct PendingScan {
     pub(super) index: StatIndex,
     files: ScannedFiles,
     started: FileTime,
-    /// The entries of large listings, by name.
     orders: BTreeMap<u32, Vec<u32>>,
-    /// The directory that was asked about last, and its listing.
     last: Option<(Vec<u8>, u32)>,
 }
 
@@ -44,7 +40,6 @@ impl PendingScan {
         Self { index, files, started, orders: BTreeMap::new(), last: None }
     }
 
-    /// Gives the index, to be changed.
     pub(super) fn index_mut(&mut self) -> &mut StatIndex {
         self.orders.clear();
         self.last = None;
@@ -98,8 +93,7 @@ impl PendingScan {
         missing
     }
 
-    /// Tells whether what is at a path lies in a lower layer, as far as the scan can tell. Below a directory that it has not
-    /// seen all does, or what was shown of that directory says otherwise.
+    /// Tells whether a path lies in a lower layer, as far as the scan can tell.
     fn is_lower(&mut self, path: &EntryPath) -> bool {
         let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
         let is_seen = self.listing(directory).is_some();
@@ -135,7 +129,6 @@ impl PendingScan {
         self.index.listings.get(number as usize)
     }
 
-    /// The number of a directory's listing.
     fn number(&mut self, directory: &[u8]) -> Option<u32> {
         if let Some((_, number)) = self.last.as_ref().filter(|(last, _)| last == directory) {
             return Some(*number);

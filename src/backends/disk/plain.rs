@@ -25,9 +25,6 @@ pub(crate) struct PlainDisk {
 
 impl PlainDisk {
     /// A disk of which nothing is known: the first `dirty` names everything.
-    ///
-    /// # Errors
-    /// When what an interrupted process left aside can't be removed.
     pub(crate) fn new(tree: DirTree) -> io::Result<Self> {
         tree.empty_aside()?;
         Ok(Self { tree, known: StatIndex::default(), pending: None, laid_out: Vec::new() })
@@ -80,14 +77,6 @@ impl WorkspaceDisk for PlainDisk {
             self.known = pending.index;
         }
         Ok(())
-    }
-
-    fn adopt(&mut self) -> io::Result<()> {
-        self.dirty()?;
-        if let Some(pending) = &mut self.pending {
-            pending.index_mut().trust();
-        }
-        self.mark_clean()
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {

@@ -1,4 +1,4 @@
-//! Changing what is beneath a directory that nobody else uses meanwhile: in place, and not all or none.
+//! Populates a directory that no one else uses meanwhile: in place, and not all or none.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -15,11 +15,7 @@ use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
 
 impl DirTree {
-    /// Makes the changes in order, each right in its place. A file that others have a link to becomes another file. Gives
-    /// whether something was removed, too.
-    ///
-    /// # Errors
-    /// [`BackendError`]; some of the changes are made then.
+    /// Makes the changes in order, each in its place; hard links come apart. Tells also whether something was removed.
     pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<MadeStat>, bool), BackendError> {
         let (mut parent, mut removed) = (ParentDir::default(), false);
         let made = changes.iter().map(|change| self.populate_one(change, &mut parent, &mut removed));

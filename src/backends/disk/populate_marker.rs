@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::remove::remove_path;
 use crate::backends::BackendError;
 
 /// Tells whether a workspace's disk has nothing, or not all, of its session's files.
@@ -18,12 +19,9 @@ pub struct PopulateMarker {
 
 impl PopulateMarker {
     /// Of a disk that is new, or that an earlier process began to fill or to change.
-    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(crate) fn new(backend: &'static str, note: PathBuf, is_new: bool) -> Self {
         // Begun by a process that was killed before it had changed anything.
-        if let Err(error) = std::fs::remove_file(begun(&note))
-            && error.kind() != io::ErrorKind::NotFound
-        {
+        if let Err(error) = remove_path(&begun(&note)) {
             tracing::debug!(%error, note = %note.display(), "half a note could not be removed");
         }
         let is_blank = AtomicBool::new(is_new || note.exists());
@@ -42,8 +40,7 @@ impl PopulateMarker {
         made.map(drop).map_err(|error| self.failed("make", &error))
     }
 
-    /// Notes, for a later process only, that the disk is between two states, and which. Once it is noted, it stays so
-    /// whatever becomes of the machine; before, there is no note.
+    /// Notes durably, for a later process, that the disk is between two states, and which.
     pub(crate) fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
         self.write(intent).map_err(|error| self.failed("make", &error))
     }
@@ -68,13 +65,9 @@ impl PopulateMarker {
         }
     }
 
-    /// Notes that all is there.
-    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(crate) fn filled(&self) -> Result<(), BackendError> {
-        match std::fs::remove_file(&self.note) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.failed("remove", &error)),
-            _ => self.is_blank.store(false, Ordering::Release),
-        }
+        remove_path(&self.note).map_err(|error| self.failed("remove", &error))?;
+        self.is_blank.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -83,7 +76,6 @@ impl PopulateMarker {
     }
 }
 
-/// Gives the path of a note until it is whole.
 fn begun(note: &Path) -> PathBuf {
     note.with_extension("new")
 }

@@ -31,8 +31,7 @@ pub(crate) fn remove_path(path: &Path) -> io::Result<()> {
     removed.map_err(failed)
 }
 
-/// Removes an entry and everything below it. However deep it is, that takes two handles and no path. Directories that
-/// their owner has shut are opened: without root they could not be emptied.
+/// Removes an entry and all below it, at any depth with two handles. Opens directories that their owner has shut.
 pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -52,7 +51,7 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
         } else if let Some(parent) = above.pop() {
             let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
             if !FileStat::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
-                // Somebody has moved the directory, and up from there is somewhere else.
+                // The directory was moved, and up from there is somewhere else.
                 let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
                 up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
             }
@@ -64,7 +63,6 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
     }
 }
 
-/// Opens a directory, also one that its owner may not read.
 fn open_shut(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     match open_in(parent, name, DIRECTORY) {
         Err(Errno::ACCESS) => {
@@ -77,18 +75,16 @@ fn open_shut(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// A directory whose files are removed.
 struct Emptying {
     name: Vec<u8>,
     stamp: FileStat,
-    /// The directories in it that are to be removed yet.
     left: Vec<CString>,
 }
 
 impl Emptying {
     fn begin(name: &[u8], handle: &OwnedFd, lister: &mut Lister) -> Result<Self, Errno> {
         let stat = look_at(handle)?;
-        // Where it is somebody else's, emptying it says what is wrong.
+        // Where it is another user's, emptying it says what is wrong.
         if u32::from(stat.stx_mode) & OWNERS != OWNERS
             && let Err(error) = fchmod(handle, Mode::from_raw_mode(OWNERS))
         {

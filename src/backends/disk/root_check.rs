@@ -11,8 +11,7 @@ use super::beneath::context;
 use super::file_stat::FileStat;
 use super::listing::{look, look_at};
 
-/// A directory, and the path by which others reach it: commands go by the path, files are read by the handle, and
-/// somebody may have put another directory there since.
+/// A directory and its path: commands go by the path, which may lead to another directory by now.
 #[derive(Debug, Clone)]
 pub(crate) struct Anchor {
     path: PathBuf,
@@ -24,8 +23,6 @@ impl Anchor {
         Ok(Self { path: path.to_owned(), stamp: FileStat::of(&look_at(handle)?) })
     }
 
-    /// # Errors
-    /// When the path leads to another directory, to a link, or nowhere.
     pub(crate) fn check(&self) -> io::Result<()> {
         let shown = self.path.display();
         let words = match look(CWD, &self.path) {

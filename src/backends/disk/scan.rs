@@ -18,23 +18,19 @@ use crate::backends::DirtyPath;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
-/// Handles of directories that are kept open for those below them.
 const HANDLES_MAX: usize = 64;
 /// Entries from which on a second thread is worth its start.
 const MANY: usize = 4096;
 /// Stands for more than a look may hold.
 const OVER: Errno = Errno::OVERFLOW;
 
-/// A look's outcome.
 pub(super) struct ScanOutcome {
     pub(super) index: StatIndex,
     pub(super) touched: Vec<DirtyPath>,
     pub(super) started: FileTime,
 }
 
-/// Looks at everything beneath a directory.
-///
-/// Passes over the entry `hidden` right in it.
+/// Looks at everything beneath a directory but the entry `hidden` right in it.
 pub(super) fn scan(
     root: BorrowedFd<'_>,
     known: &StatIndex,
@@ -75,9 +71,7 @@ pub(super) fn scan(
     Ok(ScanOutcome { index: StatIndex { listings }, touched, started })
 }
 
-/// A directory that is to be read.
 struct ScanJob<'a> {
-    /// The directory above, where it is held open.
     parent: Option<Arc<Handle<'a>>>,
     path: Vec<u8>,
     before: Before,
@@ -87,7 +81,6 @@ struct ScanJob<'a> {
     covered: bool,
 }
 
-/// The entry that was known where a directory is now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -97,7 +90,6 @@ enum Before {
     Unknown,
 }
 
-/// A directory that is open, and counted.
 struct Handle<'a> {
     directory: OwnedFd,
     handles: &'a AtomicUsize,
@@ -133,7 +125,6 @@ struct DiskScan<'a> {
 struct ScanPart {
     listings: Vec<(u32, IndexedListing)>,
     touched: Vec<DirtyPath>,
-    /// Bytes of all paths that were made for it.
     bytes: usize,
 }
 
@@ -260,7 +251,6 @@ impl<'a> DiskScan<'a> {
     }
 }
 
-/// One directory's entries against what was known of them.
 struct Compare<'s, 'a> {
     scan: &'s DiskScan<'a>,
     path: &'s [u8],
@@ -325,7 +315,6 @@ impl<'a> Compare<'_, 'a> {
         });
     }
 
-    /// Names what is not there any more.
     fn vanished(self, part: &mut ScanPart) {
         let old = self.old.listing;
         for at in self.old.unmatched() {
@@ -338,7 +327,6 @@ impl<'a> Compare<'_, 'a> {
 /// Finds names in a listing. Mostly they come in the order in which they came before.
 struct Matching<'s> {
     listing: &'s IndexedListing,
-    /// All before this were found, in order.
     next: usize,
     by_name: Option<ByName>,
 }

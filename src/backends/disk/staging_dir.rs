@@ -18,8 +18,8 @@ pub(crate) const WITHIN: &str = ".foldspace";
 /// Begins the names of entries that could not be put back: only a person removes them.
 pub(super) const KEPT: &str = "kept-";
 
-/// A directory of this process alone, with one of all processes above it. What a process leaves that was killed is
-/// removed by the next, but for what could not be put back.
+/// A directory of this process alone, below one of all processes. The next process removes what a killed one leaves,
+/// but for what could not be put back.
 #[derive(Debug)]
 pub(crate) struct StagingDir {
     home: PathBuf,
@@ -31,10 +31,6 @@ pub(crate) struct StagingDir {
 }
 
 impl StagingDir {
-    /// Makes one for a directory.
-    ///
-    /// # Errors
-    /// When it can be made neither beside the directory nor within it.
     pub(crate) fn of(directory: &Path) -> io::Result<Self> {
         let mut beside = OsString::from(WITHIN);
         beside.push("-");
@@ -70,7 +66,7 @@ impl StagingDir {
         if device(&one) != device(&other) || mount_id(&top)? != mount_id(&all)? {
             return Err(Errno::XDEV);
         }
-        // While it is held, nobody makes a directory there or takes one that is not locked yet for left behind.
+        // Keeps others from making directories, and from taking one that is not locked yet for left behind.
         flock(&all, FlockOperation::LockExclusive)?;
         let made = remove_left_behind(&all).and_then(|()| make_own(&all));
         flock(&all, FlockOperation::Unlock)?;
@@ -78,12 +74,10 @@ impl StagingDir {
         Ok(Self { home: home.to_owned(), all, name, own, is_within })
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> PathBuf {
         self.home.join(&self.name)
     }
 
-    /// A directory that all processes have which open the same one.
     pub(crate) fn home(&self) -> &Path {
         &self.home
     }
@@ -138,7 +132,6 @@ pub(super) fn empty(directory: &OwnedFd) -> Result<(), Errno> {
     unneeded.into_iter().try_for_each(|name| remove_all(directory.as_fd(), name.to_bytes()))
 }
 
-/// Removes a directory if it is empty.
 fn remove_directory(parent: impl AsFd, name: impl rustix::path::Arg) {
     match unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => {}

@@ -20,20 +20,16 @@ use crate::backends::Observed;
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
-/// The bit that lets a file's owner execute it.
 const OWNER_EXECUTES: u16 = 0o100;
 
 /// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
 #[derive(Debug)]
 pub(crate) struct DirTree {
-    /// The name in errors.
     pub(super) backend: &'static str,
     pub(super) root: OwnedFd,
     /// A directory in the same mount, but not beneath the root: where entries are made ready and kept until a batch is done.
     pub(super) aside: OwnedFd,
-    /// Its path, for a person.
     pub(super) aside_place: PathBuf,
-    /// The user and group of the entries that are made here.
     pub(super) owner: Option<(u32, u32)>,
     /// The path by which others reach the root; none where it has only its handle.
     anchor: Option<Anchor>,
@@ -44,10 +40,8 @@ pub(crate) struct DirTree {
     last_aside: AtomicU64,
 }
 
-/// An entry as it was when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeEntry {
-    /// Its kind.
     pub(crate) kind: Observed,
     /// Differs when the entry has changed; does not always when the change is some milliseconds old.
     pub(crate) identity: FileStat,
@@ -55,9 +49,6 @@ pub(crate) struct TreeEntry {
 
 impl DirTree {
     /// Opens a directory, and another one in the same mount for what is made ready or kept for a while.
-    ///
-    /// # Errors
-    /// When one can't be opened, or both are not in one mount.
     pub(crate) fn beneath(
         backend: &'static str,
         root: &Path,
@@ -111,16 +102,11 @@ impl DirTree {
         self.anchor.as_ref()
     }
 
-    /// Checks that the root is still where others reach it.
-    ///
-    /// # Errors
-    /// When it is not.
     pub(super) fn check_anchor(&self) -> io::Result<()> {
         self.anchor.as_ref().map_or(Ok(()), Anchor::check)
     }
 
-    /// Opens the root to its owner again where a command has closed it: no other could start there any more, not even
-    /// one that opens it.
+    /// Opens the root to its owner again: after a command has closed it, no other could start there.
     pub(super) fn open_root(&self) -> io::Result<()> {
         const READ_AND_ENTERED: u32 = 0o500;
         let mode = u32::from(look_at(&self.root).map_err(context("look at", "/"))?.stx_mode) & 0o7777;
@@ -159,17 +145,10 @@ impl DirTree {
     }
 
     /// Opens a regular file for reading. Nothing else is opened, not even for a moment.
-    ///
-    /// # Errors
-    /// When nothing is there, or no regular file, or this process may not read it.
     pub(crate) fn open(&self, path: &EntryPath) -> io::Result<File> {
         self.regular_file(path)?.1.open(path)
     }
 
-    /// A regular file, which may not be open to this process.
-    ///
-    /// # Errors
-    /// When nothing is there, or no regular file.
     pub(crate) fn regular_file(&self, path: &EntryPath) -> io::Result<(FileStat, RegularFile)> {
         let find = || {
             if self.is_hidden(path) {
@@ -193,13 +172,8 @@ impl DirTree {
         }
     }
 
-    /// Gives a directory, unless it is the root, and everything below it, parents first. What vanishes meanwhile is left
-    /// out.
-    ///
-    /// Gives back the directories whose entries this process may not read, or that are too deep.
-    ///
-    /// # Errors
-    /// When one can't be read, or all paths together are longer than what one look may hold.
+    /// Visits a directory, unless it is the root, and everything below it, parents first; skips what vanishes. Gives
+    /// the directories that this process may not read, or that are too deep.
     pub(crate) fn walk(
         &self,
         below: &EntryPath,
@@ -256,13 +230,11 @@ impl DirTree {
         Ok(unreadable)
     }
 
-    /// The directory that holds an entry; the root for the root.
     pub(super) fn parent(&self, path: &EntryPath) -> Result<OwnedFd, Errno> {
         let parent = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
         open_directory(self.root.as_fd(), parent, OFlags::PATH)
     }
 
-    /// A name that nothing aside has.
     pub(super) fn next_aside(&self) -> String {
         self.last_aside.fetch_add(1, Ordering::Relaxed).to_string()
     }
@@ -284,16 +256,11 @@ impl DirTree {
 pub(crate) struct RegularFile(OwnedFd);
 
 impl RegularFile {
-    /// Opens it for reading.
-    ///
-    /// # Errors
-    /// When this process may not read it.
     pub(crate) fn open(self, path: &EntryPath) -> io::Result<File> {
         read_again(&self.0).map_err(context("open", &path.rooted()))
     }
 }
 
-/// Opens for reading what a handle stands for.
 pub(super) fn read_again(handle: &OwnedFd) -> Result<File, Errno> {
     let itself = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use super::container_plan::{RUN, WORKSPACE};
-use super::options::PodmanOptions;
 use super::paths::DOOR;
+use crate::backends::containers::PodmanOptions;
 
 /// Mounts of the engine that may be writable as far as their mode goes: each file in them has an owner of its own.
 const OF_THE_ENGINE: [&str; 7] =
     ["/dev", "/proc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets"];
 
-/// The confinement of a container's first process, as the kernel tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
     pub(crate) uid: Option<u32>,
@@ -27,7 +26,6 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// Reads it of a process on this machine.
     pub(crate) fn of(pid: i32) -> Self {
         let mut found = Self::default();
         found.read_status(&text(format!("/proc/{pid}/status")));
@@ -36,8 +34,7 @@ impl Confinement {
         found
     }
 
-    /// Tells whether the limits of memory, processes and processor that were asked for are in force. Others, such
-    /// as those of the group that a rootless engine is in, do not count.
+    /// Tells whether the limits of memory, processes and processor that were asked for are in force.
     pub(crate) fn has_limits(&self, asked: &PodmanOptions) -> bool {
         let memory = self.memory_bytes.is_some_and(|bytes| bytes <= asked.memory_bytes);
         let pids = self.pids.is_some_and(|pids| pids <= u64::from(asked.pids));
@@ -45,8 +42,7 @@ impl Confinement {
         memory && pids && cpus
     }
 
-    /// Lists what is missing of the sandbox; such a container must not be used. `user` is the one of this machine
-    /// that user 65534 is to be.
+    /// Lists the holes of the sandbox; a container with one must not be used. `user` is user 65534 on this machine.
     pub(crate) fn faults(&self, user: u32) -> Vec<String> {
         let checks = [
             (self.uid == Some(user), "it does not run as user 65534"),
@@ -124,10 +120,8 @@ fn is_known(place: &str) -> bool {
     own || OF_THE_ENGINE.iter().any(|known| Path::new(place).starts_with(known))
 }
 
-/// A line of `mountinfo`.
 struct Mount<'a> {
     id: &'a str,
-    /// The mount that it is mounted on.
     below: &'a str,
     place: &'a str,
     is_writable: bool,

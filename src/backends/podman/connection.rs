@@ -9,19 +9,12 @@ use serde::Deserialize;
 
 use crate::engine::peer;
 
-/// The limit for `podman` to list its connections.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// The pause between two looks for its end.
-const LOOK: Duration = Duration::from_millis(5);
-/// Bytes of its answer.
 const LIST_MAX: u64 = 1 << 20;
 
-/// An engine's address, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EngineAddress {
-    /// Such as `unix:///run/podman/podman.sock`.
     pub(crate) url: String,
-    /// The option, variable or place that named it.
     pub(crate) source: String,
 }
 
@@ -34,17 +27,11 @@ impl EngineAddress {
     }
 }
 
-/// The surroundings, so that a test can stand in for them.
 pub(crate) trait Surroundings {
     /// A variable of the environment; none when it is not set, or empty.
     fn variable(&self, name: &str) -> Option<String>;
-    /// Runs `podman system connection list --format json`; none when there is no such program, or it
-    /// has nothing to tell.
-    ///
-    /// # Errors
-    /// The reason that it gave no answer.
+    /// Runs `podman system connection list --format json`; none without the program or its output.
     fn connection_list(&self) -> Result<Option<String>, String>;
-    /// Tells whether a socket is there.
     fn has_socket(&self, path: &Path) -> bool;
 }
 
@@ -58,10 +45,6 @@ struct ListedConnection {
     default: bool,
 }
 
-/// Finds out where the engine listens.
-///
-/// # Errors
-/// A text for a person, when nobody says so or what is said can't be used.
 pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Result<EngineAddress, String> {
     if let Some(url) = explicit {
         return usable(url.to_owned(), "the configuration".to_owned());
@@ -106,7 +89,6 @@ fn listed(around: &dyn Surroundings) -> Result<Vec<ListedConnection>, String> {
     listed.map(Option::unwrap_or_default).map_err(|error| format!("was not understood: {error}"))
 }
 
-/// The connection, when the engine's library can use it.
 fn usable(url: String, source: String) -> Result<EngineAddress, String> {
     match url.split_once("://") {
         Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(EngineAddress { url, source }),
@@ -121,7 +103,6 @@ fn usable(url: String, source: String) -> Result<EngineAddress, String> {
     }
 }
 
-/// This process's surroundings.
 pub(crate) struct ProcessEnv;
 
 impl Surroundings for ProcessEnv {
@@ -155,32 +136,22 @@ fn printed_within(mut command: Command, limit: Duration) -> Result<Option<String
     let reading = std::thread::Builder::new().spawn(move || {
         let mut text = String::new();
         let read = stdout.map_or(Ok(0), |stdout| stdout.take(LIST_MAX).read_to_string(&mut text));
-        // Nobody may wait for it any more.
+        // The caller may have given up.
         let _ = give.send(read.map(|_| text));
     });
-    let mut left = limit;
-    let ended = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Ok(status),
-            Ok(None) if left.is_zero() => break Err(format!("gave no answer within {} s", limit.as_secs())),
-            Ok(None) => std::thread::sleep(LOOK),
-            Err(error) => break Err(format!("can't be waited for: {error}")),
-        }
-        left = left.saturating_sub(LOOK);
+    let printed = match reading {
+        Ok(_) => printed.recv_timeout(limit).map_err(|_| format!("gave no answer within {} s", limit.as_secs())),
+        Err(error) => Err(format!("can't be read: {error}")),
     };
-    if ended.is_err() {
-        // Whether it was there still or not, it is waited for.
-        let _ = child.kill().and_then(|()| child.wait());
+    if printed.is_err() {
+        let _ = child.kill();
     }
-    let status = ended?;
-    if !status.success() {
-        return Err(format!("failed: {status}"));
+    let status = child.wait().map_err(|error| format!("can't be waited for: {error}"))?;
+    let text = printed?.map_err(|error| format!("can't be read: {error}"))?;
+    match status.success() {
+        true => Ok(Some(text).filter(|text| !text.trim().is_empty())),
+        false => Err(format!("failed: {status}")),
     }
-    reading.map_err(|error| format!("can't be read: {error}"))?;
-    // What it started may hold its output open.
-    let printed = printed.recv_timeout(limit).map_err(|_| "does not end its output".to_owned())?;
-    let text = printed.map_err(|error| format!("can't be read: {error}"))?;
-    Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }
 
 #[cfg(test)]

@@ -8,15 +8,12 @@ use podman_api::opts::{ContainerCreateOpts, ContainerRestartPolicy, ImageVolumeM
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
-use super::options::PodmanOptions;
 use super::paths::{DOOR, Paths, SOCKET, USER};
 use super::process_label::owner_of_this_process;
+use crate::backends::containers::PodmanOptions;
 
-/// The workspace in a container.
 pub(crate) const WORKSPACE: &str = "/workspace";
-/// The directory of the runner in a container.
 pub(crate) const RUN: &str = "/run/foldspace";
-/// The label of our containers; its value is the session's id.
 pub(crate) const LABEL: &str = "foldspace.session";
 /// The label's value of a container that was made before any session needed it.
 pub(crate) const WARM: &str = "warm";
@@ -24,23 +21,18 @@ pub(crate) const WARM: &str = "warm";
 pub(crate) const OWNER: &str = "foldspace.owner";
 /// The processor period, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
-/// Open files that a process of a container may have.
 const FILES_MAX: u64 = 4096;
-/// Seconds that a container has to end by itself.
 pub(super) const STOP_SECONDS: usize = 2;
 
-/// A container to be made.
 pub(crate) struct ContainerPlan<'a> {
     pub(crate) name: &'a str,
     pub(crate) session: &'a str,
     pub(crate) options: &'a PodmanOptions,
     /// The directories that are bound at [`RUN`], and the seccomp profile.
     pub(crate) paths: &'a Paths,
-    /// The directory that is bound at [`WORKSPACE`].
     pub(crate) workspace: &'a Path,
 }
 
-/// Gives the options that the engine makes a container with.
 pub(super) fn creation(plan: &ContainerPlan<'_>, rootless: bool) -> ContainerCreateOpts {
     let options = plan.options;
     let runner = [format!("{RUN}/runner"), "serve".to_owned(), format!("{RUN}/{DOOR}/{SOCKET}"), WORKSPACE.to_owned()];
@@ -75,7 +67,7 @@ pub(super) fn creation(plan: &ContainerPlan<'_>, rootless: bool) -> ContainerCre
         .mounts(mounts(plan))
         .r_limits(limits(rootless));
     if rootless {
-        // Nobody inside is this process's user outside, so that it owns what commands make.
+        // User 65534 inside is this process's user outside, which so owns what commands make.
         let value = format!("uid={},gid={}", USER.0, USER.1);
         builder = builder.user_namespace(Namespace { nsmode: Some("keep-id".to_owned()), value: Some(value) });
     }

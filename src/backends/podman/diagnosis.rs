@@ -1,24 +1,38 @@
 //! Trying the engine on this machine.
 
-use std::path::PathBuf;
-
 use super::engine::Engine;
-use super::options::PodmanOptions;
 use super::paths;
 use super::sandbox::PodmanSandbox;
+use crate::backends::containers::PodmanOptions;
+use crate::backends::disk::overlay;
 use crate::backends::doctor::Finding;
 use crate::backends::{MachineNews, Workspace};
 use crate::engine::id::SessionId;
 
-/// The directory for the things of all sessions' containers, made when it is not there.
-pub(crate) fn cache_directory() -> std::io::Result<PathBuf> {
-    let cache = paths::cache()?;
-    paths::directory(&cache, 0o700)?;
-    Ok(cache)
+/// Tries an overlay, asks the engine, and tries a container when the image is there.
+pub(crate) fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
+    let mut findings = vec![overlay_works()];
+    findings.extend(ask_engine(options));
+    findings
 }
 
-/// Asks the engine, and tries a container when the image is there.
-pub(crate) fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
+fn overlay_works() -> Finding {
+    let supported = paths::cache().and_then(|cache| paths::directory(&cache, 0o700).map(|()| cache));
+    let supported = supported.map_err(|error| error.to_string());
+    match supported.and_then(|cache| overlay::supported(&cache)) {
+        Ok(()) => Finding::ok("overlay", "can be mounted"),
+        Err(why) if !rustix::process::geteuid().is_root() => {
+            Finding::limited("overlay", why, "workspaces of containers are plain directories then")
+        }
+        Err(why) => Finding::limited(
+            "overlay",
+            why,
+            "workspaces of containers are plain directories then; FOLDSPACE_CACHE can name a directory of another file system",
+        ),
+    }
+}
+
+fn ask_engine(options: &PodmanOptions) -> Vec<Finding> {
     let engine = match Engine::connect(options.connection.as_deref()) {
         Ok(engine) => engine,
         Err(error) => {
@@ -77,7 +91,7 @@ fn try_container(session: SessionId, options: &PodmanOptions) -> Result<Vec<Mach
     removed.map(|()| news).map_err(|error| error.to_string())
 }
 
-/// Starts a container for nobody, and tells what the kernel says of it.
+/// Starts a container of no session, and tells what the kernel says of it.
 fn container(options: &PodmanOptions) -> Vec<Finding> {
     let mut id = [0; 16];
     let tried = getrandom::fill(&mut id).map_err(|error| error.to_string());

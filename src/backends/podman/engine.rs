@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use podman_api::opts::{ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerStopOpts, PullOpts};
 use podman_api::{Error, Podman};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -15,13 +14,9 @@ use super::container_plan::{ContainerPlan, LABEL, OWNER, STOP_SECONDS, creation}
 pub(crate) use super::paths::USER;
 use super::requests::Requests;
 
-/// Path of the control groups in a container.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// The limit of a short question.
 const SHORT: Duration = Duration::from_secs(10);
-/// The limit of making, starting or removing a container.
 const LONG: Duration = Duration::from_secs(120);
-/// The limit of a pull.
 const PULL: Duration = Duration::from_secs(1800);
 /// Tries where a rootless engine finds no ids for its user: it reads them through a library that is not thread-safe.
 const MAPPING_TRIES: u32 = 10;
@@ -32,26 +27,20 @@ const MAPPING_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Engine {
     pub(super) podman: Podman,
     requests: Requests,
-    /// Some until this is dropped.
     runtime: Option<Runtime>,
     pub(crate) connection: EngineAddress,
     pub(crate) version: String,
     pub(crate) rootless: bool,
-    /// 1 or 2.
     pub(crate) cgroup_version: u8,
     pub(crate) runtime_name: String,
 }
 
-/// What an engine could not do, for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EngineError {
-    /// There is none, or it does not answer.
     #[error("{0}")]
     Unreachable(String),
-    /// It has no such container.
     #[error("there is no such container")]
     NoContainer,
-    /// It has no such image.
     #[error("the engine has no image {0}; get it with `podman pull {0}`, or allow pulling (--pull)")]
     NoImage(String),
     /// The container runs, or has run, but not the resident runner in it.
@@ -63,36 +52,20 @@ pub(crate) enum EngineError {
     /// It found no ids for the container's user, which passes.
     #[error("the engine could not make the container: {0}")]
     NoMapping(String),
-    /// The container is already as it was to become.
     #[error("the container is so already")]
     Unchanged,
-    /// It refused.
     #[error("the engine could not {action}: {reason}")]
-    Failed {
-        /// What was asked.
-        action: &'static str,
-        /// What it said.
-        reason: String,
-    },
+    Failed { action: &'static str, reason: String },
 }
 
-/// A container as the engine tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InspectedContainer {
     pub(crate) id: String,
     pub(crate) running: bool,
-    /// The process id of its first process, on the engine's machine.
     pub(crate) pid: i32,
     pub(crate) exit_code: i32,
 }
 
-#[derive(Deserialize)]
-struct Created {
-    #[serde(rename = "Id")]
-    id: String,
-}
-
-/// A container that carries our label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ours {
     pub(crate) id: String,
@@ -112,7 +85,6 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    /// Connects to the engine that the options, or the surroundings, name.
     pub(crate) fn connect(explicit: Option<&str>) -> Result<Self, EngineError> {
         let connection = resolve(explicit, &ProcessEnv).map_err(EngineError::Unreachable)?;
         let unreachable = |what: &dyn std::fmt::Display| {
@@ -151,15 +123,13 @@ impl Engine {
         engine.check_user().map(|()| engine)
     }
 
-    /// Checks that the engine's containers can have this process's files, and nobody else's: a rootless one
-    /// has to be the same user's, any other root's.
+    /// Checks that this process's files can be shown: a rootless engine must be this user's, any other root's.
     pub(crate) fn check_user(&self) -> Result<(), EngineError> {
         let me = rustix::process::geteuid().as_raw();
         let url = &self.connection.url;
         foreign(url, self.rootless, self.connection.user(), me).map_or(Ok(()), |why| Err(EngineError::Foreign(why)))
     }
 
-    /// The user that the container's user is on this machine.
     pub(crate) fn user_outside(&self) -> u32 {
         if self.rootless { rustix::process::geteuid().as_raw() } else { USER.0 }
     }
@@ -187,7 +157,6 @@ impl Engine {
         }
     }
 
-    /// Looks at a container by its name or id.
     pub(crate) fn inspect(&self, name: &str) -> Result<InspectedContainer, EngineError> {
         let container = self.podman.containers().get(name);
         let inspected = self.ask("inspect the container", SHORT, container.inspect())?;
@@ -200,7 +169,6 @@ impl Engine {
         })
     }
 
-    /// Makes a container and gives its id.
     pub(crate) fn create(&self, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
         let action = "make the container";
         let options = creation(plan, self.rootless).serialize().map_err(|error| failure(action, &error))?;
@@ -211,7 +179,7 @@ impl Engine {
             // What holds the groups there is a tmpfs that everybody may write to.
             options["mask"] = json!([CGROUPS]);
         }
-        let post = || self.ask(action, LONG, self.requests.post::<Created>("/libpod/containers/create", &options));
+        let post = || self.ask(action, LONG, self.requests.post("/libpod/containers/create", &options));
         let mut tries = 1..MAPPING_TRIES;
         loop {
             match (post(), tries.next()) {
@@ -219,7 +187,7 @@ impl Engine {
                 (Err(EngineError::NoContainer | EngineError::NoImage(_)), _) => {
                     return Err(EngineError::NoImage(plan.options.image.clone()));
                 }
-                (created, _) => return created.map(|created| created.id),
+                (created, _) => return created.map(|created| created["Id"].as_str().unwrap_or_default().to_owned()),
             }
         }
     }
@@ -244,7 +212,6 @@ impl Engine {
         self.ask("remove the container", LONG, container.delete(&options))
     }
 
-    /// Removes a container; that there is none is no error.
     pub(crate) fn remove_if_there(&self, id: &str) -> Result<(), EngineError> {
         match self.remove(id) {
             Err(EngineError::NoContainer) => Ok(()),
@@ -271,7 +238,6 @@ impl Engine {
         }
     }
 
-    /// Pulls an image; `progress` sees what the engine says meanwhile.
     pub(crate) fn pull(&self, image: &str, progress: &mut (dyn FnMut(&str) + Send)) -> Result<(), EngineError> {
         use futures_util::StreamExt;
         let options = PullOpts::builder().reference(image).build();
@@ -290,7 +256,6 @@ impl Engine {
         })
     }
 
-    /// All containers that carry our label, running or not.
     pub(crate) fn ours(&self) -> Result<Vec<Ours>, EngineError> {
         let filter = ContainerListFilter::LabelKey(LABEL.to_owned());
         let options = ContainerListOpts::builder().all(true).filter([filter]).build();
@@ -317,7 +282,7 @@ fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) ->
     })
 }
 
-/// What the engine's library said, told apart by what can be done about it. Nothing else reads the engine's words.
+/// Tells the library's errors apart by what can be done about them. Nothing else reads the engine's words.
 fn failure(action: &'static str, error: &Error) -> EngineError {
     match error {
         Error::Fault { code, message } => {

@@ -2,14 +2,13 @@
 
 use super::NAME;
 use super::engine::{USER, WORKSPACE};
-use super::options::OverlayUse;
 use super::paths::{self, Paths};
 use crate::backends::BackendError;
+use crate::backends::containers::OverlayUse;
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::populate_marker::PopulateMarker;
 use crate::backends::disk::{DirTree, OverlayDisk, OverlayOptions, PlainDisk, SealError, overlay};
 
-/// The files of a session with a container.
 pub(crate) struct Files {
     pub(super) disk: OnDisk,
     /// Set if what changes lies in a small upper layer. Else it is found by looking at everything.
@@ -57,20 +56,17 @@ impl Files {
         self.disk.lock().share(name)
     }
 
-    /// Shows the files in a container that has just been started.
     pub(crate) fn attach(&self, pid: i32) -> std::io::Result<()> {
         self.disk.lock().attach(pid, std::path::Path::new(WORKSPACE))
     }
 
-    /// Forgets a container; its mounts went with it.
     pub(crate) fn detach(&self, pid: i32) {
         if let Err(error) = self.disk.lock().detach(pid) {
             tracing::debug!(%error, "a container was gone before its files were taken away");
         }
     }
 
-    /// Makes what has changed so far a layer of its own, when it is much. Gives false when the container does not show
-    /// the files any more.
+    /// Seals what has changed, when it is much. Gives false when the container does not show the files any more.
     pub(crate) fn tidy(&self) -> bool {
         let sealed = self.disk.lock().seal_if_large();
         if let Err(error) = &sealed {

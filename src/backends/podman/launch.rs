@@ -9,16 +9,13 @@ use rustix::fs::StatVfsMountFlags;
 use super::confinement::Confinement;
 use super::container_plan::ContainerPlan;
 use super::engine::{Engine, EngineError};
-use super::options::PodmanOptions;
 use super::paths::{Paths, SOCKET};
+use crate::backends::containers::PodmanOptions;
 use crate::backends::runner::{RUNNER, Runner, RunnerError};
 
-/// The limit for a container's runner to answer first.
 const READY: Duration = Duration::from_secs(20);
-/// The limit of one attempt to reach it.
 const ATTEMPT: Duration = Duration::from_millis(500);
 
-/// A container that runs.
 pub(super) struct LiveContainer {
     pub(super) engine: Arc<Engine>,
     pub(super) id: String,
@@ -64,8 +61,7 @@ pub(super) fn start(engine: &Engine, id: &str, paths: &Paths, token: &[u8]) -> R
     }
 }
 
-/// Reaches the runner of a container that runs, and checks that the container is confined as it must be. Gives
-/// whether its limits are in force, too.
+/// Reaches a container's runner and checks the confinement. Tells also whether the limits are in force.
 pub(super) fn reach(
     engine: &Engine,
     first: i32,
@@ -94,7 +90,6 @@ pub(super) fn remove_noted(engine: &Engine, paths: &Paths) -> Result<(), EngineE
     paths.forget_container().map_err(failed)
 }
 
-/// Turns an error of the system's into the engine's.
 pub(super) fn failed(action: &'static str) -> impl Fn(std::io::Error) -> EngineError {
     move |error| EngineError::Failed { action, reason: error.to_string() }
 }
@@ -121,7 +116,6 @@ fn lives(process: i32) -> bool {
     process.is_some_and(|process| rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Gives this program's architecture, as images name it.
 fn own_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

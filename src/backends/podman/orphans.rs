@@ -1,37 +1,11 @@
 //! Containers whose process ended without removing them.
 
-use serde::Serialize;
-
 use super::container_plan::WARM;
 use super::engine::{Engine, EngineError, Ours};
 use super::paths;
 use super::process_label::{Owner, PidNamespace};
 use crate::backends::BackendError;
-
-/// A container of foldspace's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Leftover {
-    /// Its name.
-    pub name: String,
-    /// The session that it was made for; `warm` of one that was made for whichever needs one.
-    pub session: String,
-    /// It runs.
-    pub running: bool,
-}
-
-/// The containers of an engine that were looked through.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Leftovers {
-    /// Their process has ended, and they are removed, or would be.
-    pub removed: Vec<Leftover>,
-    /// Their process can't be seen from here: it is one of another machine, or of another
-    /// container. They are left.
-    pub elsewhere: Vec<Leftover>,
-    /// The containers that could not be removed, and the reasons.
-    pub failed: Vec<String>,
-    /// The reason that no engine was asked.
-    pub unasked: Option<String>,
-}
+use crate::backends::containers::{Leftover, Leftovers};
 
 /// Returns the session that a container is for: one that was made before a session needed it is noted by its session.
 fn session_of(container: &Ours) -> String {
@@ -40,12 +14,8 @@ fn session_of(container: &Ours) -> String {
     noted.unwrap_or_else(|| container.session.clone())
 }
 
-/// Removes the containers of processes that have ended, and what interrupted ones have left of files that sessions
-/// share. The containers are those of the engine at `connection`, or of the one that the surroundings name; with
-/// `dry_run` only finds them.
-///
-/// # Errors
-/// [`BackendError`] when the engine answers and can't list them.
+/// Removes the containers of processes that have ended, and what interrupted ones left of shared files. Asks the engine
+/// at `connection`, or the one that the environment names; with `dry_run` only finds them.
 pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Leftovers, BackendError> {
     let mut found = Leftovers::default();
     if !dry_run {
@@ -70,7 +40,7 @@ pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Lefto
             Owner::Ended if dry_run => found.removed.push(leftover),
             Owner::Ended => match engine.remove(&container.id) {
                 Ok(()) => found.removed.push(leftover),
-                // Somebody else has removed it meanwhile.
+                // Another process has removed it meanwhile.
                 Err(EngineError::NoContainer) => {}
                 Err(error) => found.failed.push(format!("container {}: {error}", leftover.name)),
             },

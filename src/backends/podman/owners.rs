@@ -1,4 +1,4 @@
-//! Whose sessions have their files where containers have their things: several stores may share that place.
+//! Notes of the store that a session's files belong to: several stores may share a cache.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use super::NAME;
 use super::paths;
 use crate::backends::BackendError;
-use crate::backends::disk::OverlayDir;
+use crate::backends::disk::{OverlayDir, remove_path};
 use crate::engine::id::SessionId;
 
 /// Directories that are held at once, while the sessions are counted again.
 const HELD_MAX: usize = 64;
 
-/// Notes beside a session's files whose session it is. What could not be noted nobody sweeps.
+/// Notes the store of a session beside its files. Files without a note are never swept.
 pub(super) fn note(overlay: &OverlayDir, store: &Path) {
-    // A place that is not there is nobody's store.
     let Ok(name) = name_of(store) else { return };
     if let Err(error) = write(overlay, &name) {
         tracing::debug!(%error, place = %overlay.home().display(), "`foldspace gc` will leave these files");
@@ -26,7 +25,8 @@ pub(super) fn note(overlay: &OverlayDir, store: &Path) {
 /// Notes that a session is of the same store as another one: with the same file, so that forks take no space for it.
 pub(super) fn note_same(overlay: &OverlayDir, as_of: &OverlayDir) {
     let Some(name) = noted(as_of).filter(|name| !is_noted(overlay, name)) else { return };
-    let linked = unlink(overlay).and_then(|()| std::fs::hard_link(as_of.note_of_store(), overlay.note_of_store()));
+    let note = overlay.note_of_store();
+    let linked = remove_path(&note).and_then(|()| std::fs::hard_link(as_of.note_of_store(), &note));
     if let Err(error) = linked.or_else(|_| write(overlay, &name)) {
         tracing::debug!(%error, place = %overlay.home().display(), "`foldspace gc` will leave these files");
     }
@@ -37,7 +37,7 @@ fn write(overlay: &OverlayDir, name: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     // Others may have the same file.
-    unlink(overlay)?;
+    remove_path(&overlay.note_of_store())?;
     paths::write(&overlay.note_of_store(), name, 0o600)
 }
 
@@ -45,21 +45,12 @@ fn is_noted(overlay: &OverlayDir, name: &[u8]) -> bool {
     noted(overlay).is_some_and(|noted| noted == name)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
-fn unlink(overlay: &OverlayDir) -> io::Result<()> {
-    match std::fs::remove_file(overlay.note_of_store()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
 fn noted(overlay: &OverlayDir) -> Option<Vec<u8>> {
     std::fs::read(overlay.note_of_store()).ok()
 }
 
-/// A store's directory, told apart from others that are, or were, at the same path: where machines or containers share
-/// a place for files, each may have its stores at the paths that the others have them at.
+/// Names a store by path, device and inode: machines that share a cache may use the same paths.
 fn name_of(store: &Path) -> io::Result<Vec<u8>> {
     let place = store.canonicalize()?;
     let metadata = place.metadata()?;
@@ -68,13 +59,11 @@ fn name_of(store: &Path) -> io::Result<Vec<u8>> {
     Ok(name)
 }
 
-/// Removes what sessions that a store does not know have left where containers have their things: those that were
-/// removed while the files could not be, and children that a process was killed in the midst of making. With `dry_run`
-/// only finds it. `home` is the store's directory, with which the workspaces were opened, and `sessions` gives the
-/// sessions that it has at that moment.
+/// Removes the files of sessions that the store in `home` does not know, as far as they are this store's: those that
+/// could not be removed with their session, and children that a killed process was making. With `dry_run` only finds
+/// them. `sessions` gives the sessions of that moment.
 ///
-/// Files that somebody has open, or that belong to another store or to nobody who is known, stay, and so do those that
-/// other sessions share.
+/// Files that are open, another store's, of no known owner, or shared stay.
 ///
 /// # Errors
 /// [`BackendError`] when they can't be removed; and what `sessions` says.
@@ -110,7 +99,7 @@ fn sweep<E: From<BackendError>>(
             idle.push((id, overlay, held));
         }
     }
-    // Again, now that nobody has them: whoever makes a child lets go of its files when the child is recorded.
+    // Again, now that they are held: the maker of a child lets go of its files when the child is recorded.
     let known = sessions()?;
     let mut found = Vec::new();
     for (_, overlay, _held) in idle.into_iter().filter(|(id, ..)| !known.contains(id)) {

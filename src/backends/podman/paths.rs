@@ -15,38 +15,28 @@ use crate::engine::id::SessionId;
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
 const SECCOMP: &str = include_str!("seccomp.json");
 
-/// The user that commands run as: `nobody`.
 pub(crate) const USER: (u32, u32) = (65534, 65534);
-/// The directory of the runner's socket, in that of the runner.
 pub(crate) const DOOR: &str = "door";
 /// The runner's socket and its token, in a directory of their own.
 pub(crate) const SOCKET: &str = "socket";
 const TOKEN: &str = "socket.token";
 
-/// The file with the container that a session was given.
 const NOTE: &str = "container";
 
-/// Where a session's overlay has its manifest, in the session's directory.
 const LAYERS: &str = "layers/overlay";
 
-/// Attempts at a lock, and the pause between two.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The directories of one session.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
     pub(crate) root: PathBuf,
-    /// The layers of an overlay.
     pub(crate) layers: PathBuf,
-    /// Where among all sessions' these are.
     pub(crate) overlay: OverlayDir,
-    /// The files, where there is no overlay.
     pub(crate) files: PathBuf,
     /// Bound at the workspace where there is an overlay; it stays empty below that.
     pub(crate) mount: PathBuf,
-    /// The runner, and scripts. A container only reads there: what this process writes, with more rights,
-    /// must not go through links of its commands.
+    /// The runner and scripts, read-only in the container: its links must not lead this process's writes astray.
     pub(crate) run: PathBuf,
     /// The runner's socket and its token. The container may write there, so it is made anew before each start.
     pub(crate) door: PathBuf,
@@ -56,7 +46,6 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// Makes what is missing.
     pub(crate) fn prepare(session: SessionId) -> io::Result<Self> {
         directory(&cache()?, 0o700)?;
         let paths = Self::of(overlay(session)?)?;
@@ -64,7 +53,6 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Makes the directories of a container that is nobody's yet.
     pub(crate) fn spare(name: &str) -> io::Result<Self> {
         Self::of(OverlayDir::new(&spares()?, name, LAYERS))
     }
@@ -126,7 +114,6 @@ impl Paths {
         write(&self.noted(), id.as_bytes(), 0o600)
     }
 
-    /// Returns the container that was noted last.
     pub(crate) fn noted_container(&self) -> io::Result<Option<String>> {
         match noted_in(&self.root) {
             Ok(id) => Ok(Some(id).filter(|id| !id.is_empty())),
@@ -135,13 +122,8 @@ impl Paths {
         }
     }
 
-    /// Notes that there is none any more.
-    #[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
     pub(crate) fn forget_container(&self) -> io::Result<()> {
-        match std::fs::remove_file(self.noted()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_path(&self.noted())
     }
 
     /// Forgets the container that was removed: what is left of it costs later processes a question.
@@ -156,7 +138,6 @@ impl Paths {
         self.root.join(NOTE)
     }
 
-    /// Removes what is left of a spare container's directories.
     pub(crate) fn remove_spare(&self) {
         if let Err(error) = remove_path(&self.root) {
             tracing::debug!(%error, place = %self.root.display(), "`foldspace gc` removes it");
@@ -172,8 +153,7 @@ impl Paths {
     }
 }
 
-/// Makes a session's directory, and keeps others from it for as long as the file is open: those of this store and of a
-/// copy of it.
+/// Makes a session's directory and locks it while the file is open, also against copies of the store.
 pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
     let home = overlay.home();
     for _ in 0..=TRIES {
@@ -181,7 +161,7 @@ pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
         if let Some(lock) = overlay.try_hold()? {
             return Ok(lock);
         }
-        // Whoever is just letting go of it, or removes it, may take a moment.
+        // A process that is letting go of it may take a moment.
         std::thread::sleep(PAUSE);
     }
     let words = "the session's container and files are in use by another process, or opened twice in this one; close \
@@ -190,7 +170,6 @@ pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, words))
 }
 
-/// Returns the directory of all sessions' containers.
 pub(crate) fn cache() -> io::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("FOLDSPACE_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/foldspace/podman")));
@@ -211,7 +190,6 @@ pub(crate) fn remove_files(session: SessionId) -> io::Result<()> {
     overlay.remove().map_err(shown)
 }
 
-/// Returns the session that has noted a container.
 pub(crate) fn noted_by(container: &str) -> Option<String> {
     let all = cache().ok()?;
     names_in(&all).find(|name| noted_in(&all.join(name)).is_ok_and(|id| id == container))
@@ -222,27 +200,23 @@ fn noted_in(root: &Path) -> io::Result<String> {
     std::fs::read_to_string(root.join(NOTE))
 }
 
-/// Returns the directory of containers that no session has taken yet.
 fn spares() -> io::Result<PathBuf> {
     Ok(cache()?.join("warm"))
 }
 
-/// A name that no other spare container has.
 pub(crate) fn spare_name() -> io::Result<String> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
 }
 
-/// A secret that only this process and a runner know.
 pub(crate) fn token() -> io::Result<Vec<u8>> {
     let mut token = vec![0; 32];
     getrandom::fill(&mut token).map_err(io::Error::other)?;
     Ok(token)
 }
 
-/// Takes away what interrupted processes have left of files that sessions share, and of containers that were nobody's.
-/// Gives what could not be.
+/// Removes what interrupted processes left of shared layers and of spare containers. Gives the failures.
 pub(crate) fn sweep() -> Vec<String> {
     let (Ok(all), Ok(spares)) = (cache(), spares()) else { return Vec::new() };
     let mut failed = OverlayDir::sweep(&all, LAYERS);
@@ -251,7 +225,6 @@ pub(crate) fn sweep() -> Vec<String> {
     failed.iter().map(io::Error::to_string).collect()
 }
 
-/// Tells whether no process holds a directory.
 #[expect(clippy::disallowed_methods, reason = "a backend looks for its own files")]
 fn is_idle(root: &Path) -> bool {
     match File::open(root.join("lock")) {
@@ -267,8 +240,7 @@ pub(crate) fn names_in(directory: &Path) -> impl Iterator<Item = String> + use<>
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
 
-/// Makes a directory, and those above it, with that mode. One that is there stays as it is: it may be
-/// somebody else's.
+/// Makes a directory with that mode, and its parents. One that is there keeps its own.
 #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
 pub(crate) fn directory(path: &Path, mode: u32) -> io::Result<()> {
     if let Some(above) = path.parent() {
@@ -282,7 +254,6 @@ pub(crate) fn directory(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Writes a file whole.
 pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     #[expect(clippy::disallowed_methods, reason = "a backend writes its own files")]
     std::fs::write(path, bytes)?;

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::MetadataExt;
 
-/// The process that made a container, as seen from here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Lives,

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use containers_api::conn::hyper::{Body, Client, Response, body::to_bytes};
 use containers_api::conn::{Headers, Payload, RequestClient, Transport, get_http_connector, get_unix_connector};
 use podman_api::{Error, LATEST_API_VERSION};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Asks an engine what podman-api can't, on a connection of its own each time.
@@ -17,7 +16,6 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// For an engine at `unix://PATH`, `tcp://HOST:PORT` or `http://HOST:PORT`.
     pub(crate) fn new(url: &str) -> Result<Self, Error> {
         let transport = match url.split_once("://") {
             Some(("unix", path)) => Transport::Unix {
@@ -33,16 +31,16 @@ impl Requests {
         Ok(Self { client: RequestClient::new(transport, Box::new(validate)) })
     }
 
-    pub(crate) async fn post<T: DeserializeOwned>(&self, endpoint: &str, body: &Value) -> Result<T, Error> {
+    pub(crate) async fn post(&self, endpoint: &str, body: &Value) -> Result<Value, Error> {
         let endpoint = LATEST_API_VERSION.make_endpoint(endpoint);
         self.client.post_json(endpoint, Payload::Json(body.to_string()), Headers::none()).await
     }
 }
 
-type Validated = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + Sync>>;
+type ValidResponse = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + Sync>>;
 
 /// Lets an answer through; a refusal becomes an error with what the engine says.
-fn validate(response: Response<Body>) -> Validated {
+fn validate(response: Response<Body>) -> ValidResponse {
     Box::pin(async move {
         let code = response.status();
         if code.is_success() || code.is_informational() {

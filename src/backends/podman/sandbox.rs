@@ -7,10 +7,10 @@ use super::NAME;
 use super::container::SessionContainer;
 use super::container_plan::WORKSPACE;
 use super::files::Files;
-use super::options::PodmanOptions;
 use super::owners;
 use super::paths::Paths;
 use crate::backends::commands::RunnerShell;
+use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::populate_marker::PopulateMarker;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
 use crate::backends::{BackendError, ChangeDetector, Container, FileChange, MachineNews, ProgressWatch, Workspace};
@@ -18,30 +18,31 @@ use crate::engine::id::SessionId;
 
 /// A container of its own for a session, with the session's files at `/workspace`.
 ///
-/// The container comes into being with the first command, runs as `nobody` without capabilities, without a
-/// network unless it was asked for, and within limits; it is stopped when nobody uses it, started again
-/// when somebody does, and removed when the workspace is closed or dropped. The files stay.
+/// The first command makes it. It runs as `nobody` without capabilities, within limits, and without a network unless
+/// asked for. It is stopped when idle and removed when the workspace is closed or dropped. The files stay.
 pub struct PodmanSandbox {
     container: Arc<SessionContainer>,
     shell: Arc<RunnerShell<SessionContainer>>,
     marker: PopulateMarker,
 }
 
+/// Opens the workspace of a session of the store in that directory.
+pub(crate) fn open(
+    session: SessionId,
+    options: &PodmanOptions,
+    store: &Path,
+) -> Result<Arc<dyn Workspace>, BackendError> {
+    Ok(Arc::new(PodmanSandbox::open_in(session, options, Some(store))?))
+}
+
 impl PodmanSandbox {
-    /// Opens the files of a session; no container is made yet, and no engine is asked.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the place for the files can't be made.
+    /// Opens the files of a session; makes no container yet, and asks no engine.
     pub fn open(session: SessionId, options: &PodmanOptions) -> Result<Self, BackendError> {
         Self::open_in(session, options, None)
     }
 
     /// The same for a session of the store in that directory, whose `gc` removes the files when the session is gone.
-    pub(crate) fn open_in(
-        session: SessionId,
-        options: &PodmanOptions,
-        store: Option<&Path>,
-    ) -> Result<Self, BackendError> {
+    fn open_in(session: SessionId, options: &PodmanOptions, store: Option<&Path>) -> Result<Self, BackendError> {
         let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
         let paths = Paths::prepare(session).map_err(failed)?;
         if let Some(store) = store {
@@ -60,11 +61,7 @@ impl PodmanSandbox {
         Ok(Self { container, shell, marker })
     }
 
-    /// Removes the files, which are in the journal, too; those that others share stay for them. The container must have
-    /// been stopped.
-    ///
-    /// # Errors
-    /// When they can't be removed.
+    /// Removes the files, but for those that other sessions share. The container must have been stopped.
     pub fn remove_files(self) -> Result<(), BackendError> {
         let overlay = self.container.paths.overlay.clone();
         drop(self);
@@ -141,7 +138,6 @@ impl Drop for PodmanSandbox {
         // The engine may not be asked from within an async task.
         let torn_down = std::thread::Builder::new().spawn(move || container.tear_down("closed"));
         if let Ok(thread) = torn_down {
-            // A panic there has been printed.
             drop(thread.join());
         }
     }

@@ -4,31 +4,30 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::NAME;
 use super::container_plan::{ContainerPlan, WARM};
 use super::engine::{Engine, EngineError};
 use super::files::Files;
 use super::launch::{self, LiveContainer, failed, now};
-use super::options::{OverlayUse, PodmanOptions};
 use super::paths::{self, Paths};
-use super::{NAME, locked};
 use crate::backends::BackendError;
+use crate::backends::containers::{OverlayUse, PodmanOptions};
 use crate::backends::disk::overlay;
+use crate::engine::lock::lock;
 
 /// The time that the engine is left alone after a container was taken, for the session that took it comes first.
 const QUIET: Duration = Duration::from_millis(100);
 /// The pause after a container could not be made, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// Containers of this process that run, with nobody's files in them, for whichever session next needs one: its first
-/// command then waits for a mount and not for an engine.
+/// Containers that run with no files in them, for the sessions of this process that next need one: the first command
+/// then waits for a mount and not for an engine.
 ///
-/// A session of this process takes one when its options are the same in all that a container depends on, and its files
-/// lie in an overlay. None was ever used by anybody, and none comes back: another is made in its place, in the
-/// background. That a container was made beforehand is nowhere recorded, and changes nothing for the session, but that
-/// it is removed, and not stopped, when nobody has used it for long. Where there can be no such containers, because
-/// there is no overlay, no resident runner or no engine, sessions make theirs as ever.
+/// A session takes one when its options agree in all that a container depends on, and its files lie in an overlay. None
+/// was used before, and none comes back: another is made in the background. It is removed, and not stopped, when it was
+/// idle for long. Without an overlay or an engine, sessions make their own containers.
 ///
-/// Dropping this removes those that nobody has taken. What a killed process leaves, `foldspace gc` removes.
+/// Dropping this removes those that are left. What a killed process leaves, `foldspace gc` removes.
 ///
 /// ```no_run
 /// use foldspace::{backends::{PodmanOptions, WarmContainers}};
@@ -54,12 +53,10 @@ struct Pool {
 #[derive(Debug, Default)]
 struct WarmState {
     ready: Vec<Warm>,
-    /// The reason that the last one could not be made.
     failed: Option<String>,
     closing: bool,
 }
 
-/// A container that runs and has nobody's files.
 struct Warm {
     engine: Arc<Engine>,
     /// Its name as long as it is not made.
@@ -74,17 +71,14 @@ struct Warm {
 static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
 impl WarmContainers {
-    /// Begins to make `count` containers with these options, and to keep so many from then on.
-    ///
-    /// # Errors
-    /// [`BackendError`] when no thread can be started for it. Whether containers can be made tells
-    /// [`wait`](WarmContainers::wait).
+    /// Begins to make `count` containers with these options, and keeps so many. [`wait`](WarmContainers::wait) tells
+    /// whether they can be made.
     pub fn keep(options: &PodmanOptions, count: usize) -> Result<Self, BackendError> {
         let pool = Arc::new(Pool { options: options.clone(), count, state: Mutex::default(), changed: Condvar::new() });
         let filled = Arc::clone(&pool);
         let thread = std::thread::Builder::new().name("foldspace-warm".to_owned());
         let filling = thread.spawn(move || filled.fill()).map_err(|error| unready(&error.to_string()))?;
-        let mut pools = locked(&POOLS);
+        let mut pools = lock(&POOLS);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(&pool));
         Ok(Self { pool, filling: Some(filling) })
@@ -92,17 +86,13 @@ impl WarmContainers {
 
     /// Counts those that are there now.
     pub fn ready(&self) -> usize {
-        locked(&self.pool.state).ready.len()
+        lock(&self.pool.state).ready.len()
     }
 
-    /// Waits until all are there.
-    ///
-    /// # Errors
-    /// [`BackendError`] with the reason when one can't be made, or they take longer than that. Sessions then make
-    /// their own; it is tried again all the same.
+    /// Waits until all are there. Fails when one can't be made, or when they take longer; sessions then make their own.
     pub fn wait(&self, patience: Duration) -> Result<(), BackendError> {
         let until = now().checked_add(patience);
-        let mut state = locked(&self.pool.state);
+        let mut state = lock(&self.pool.state);
         while state.ready.len() < self.pool.count {
             if let Some(reason) = &state.failed {
                 return Err(unready(reason));
@@ -120,19 +110,18 @@ impl WarmContainers {
 
 impl Drop for WarmContainers {
     fn drop(&mut self) {
-        locked(&self.pool.state).closing = true;
+        lock(&self.pool.state).closing = true;
         self.pool.changed.notify_all();
         if let Some(filling) = self.filling.take() {
-            // A panic there has been printed.
             drop(filling.join());
         }
-        let left = std::mem::take(&mut locked(&self.pool.state).ready);
+        let left = std::mem::take(&mut lock(&self.pool.state).ready);
         left.into_iter().for_each(Warm::discard);
     }
 }
 
-/// Takes a container with these options for the session of `paths`, and shows its files in it. Gives its name and whether
-/// its limits are in force, too. None where there is none, or the files can't be shown in one that runs already.
+/// Takes a warm container for the session of `paths` and shows its files in it. Gives also its name and whether its
+/// limits are in force. None where there is none, or attaching fails.
 pub(super) fn adopt(
     options: &PodmanOptions,
     own_name: &str,
@@ -156,9 +145,9 @@ pub(super) fn adopt(
 
 fn take(options: &PodmanOptions) -> Option<Warm> {
     let wanted = essence(options);
-    let pools: Vec<Arc<Pool>> = locked(&POOLS).iter().rev().filter_map(Weak::upgrade).collect();
+    let pools: Vec<Arc<Pool>> = lock(&POOLS).iter().rev().filter_map(Weak::upgrade).collect();
     pools.iter().filter(|pool| essence(&pool.options) == wanted).find_map(|pool| {
-        let mut state = locked(&pool.state);
+        let mut state = lock(&pool.state);
         // The others have waited longer.
         let taken = if state.ready.is_empty() { None } else { Some(state.ready.remove(0)) };
         drop(state);
@@ -167,7 +156,6 @@ fn take(options: &PodmanOptions) -> Option<Warm> {
     })
 }
 
-/// Returns the options that a container depends on.
 fn essence(options: &PodmanOptions) -> PodmanOptions {
     PodmanOptions { pull: false, reserve_bytes: 0, idle_seconds: 0, ..options.clone() }
 }
@@ -177,7 +165,7 @@ impl Pool {
     fn fill(&self) {
         let (mut engine, mut pause) = (None, PAUSES.0);
         loop {
-            let state = locked(&self.state);
+            let state = lock(&self.state);
             let enough = |state: &mut WarmState| !state.closing && state.ready.len() >= self.count;
             let had_enough = state.ready.len() >= self.count;
             let mut state = self.changed.wait_while(state, enough).unwrap_or_else(PoisonError::into_inner);
@@ -190,7 +178,7 @@ impl Pool {
             }
             drop(state);
             let made = make(&self.options, &mut engine);
-            let mut state = locked(&self.state);
+            let mut state = lock(&self.state);
             match made {
                 Ok(warm) => {
                     // Who closes takes what is there, this one too.
@@ -247,7 +235,6 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
 }
 
 impl Warm {
-    /// Makes and starts the container.
     fn start(&mut self, options: &PodmanOptions) -> Result<(), EngineError> {
         let Self { engine, name, paths, token, .. } = self;
         self.id =
@@ -256,7 +243,6 @@ impl Warm {
         launch::reach(engine, self.pid, paths, token, options).map(drop)
     }
 
-    /// Makes it the container of a session.
     fn become_of(
         &self,
         options: &PodmanOptions,
@@ -289,7 +275,7 @@ impl Warm {
 }
 
 impl std::fmt::Debug for Warm {
-    /// Without the token, which is nobody's to read.
+    /// Leaves the token out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Warm").field("id", &self.id).field("pid", &self.pid).finish_non_exhaustive()
     }

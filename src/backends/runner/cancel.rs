@@ -6,17 +6,13 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A wish that a command ends, which wakes up whoever waits for the command. Clones are the same wish.
+/// A request to end a command, which wakes up the thread that waits for it. Clones are the same request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cancel {
     event: Option<Arc<OwnedFd>>,
 }
 
 impl Cancel {
-    /// A wish that may come.
-    ///
-    /// # Errors
-    /// When the process has no descriptor left.
     pub(crate) fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { event: Some(Arc::new(event)) })
@@ -28,7 +24,6 @@ impl Cancel {
         Self::default()
     }
 
-    /// Asks for the end. It stays asked for.
     pub(crate) fn cancel(&self) {
         if let Some(event) = &self.event {
             // The counter cannot be full: it is never near its end.
@@ -38,7 +33,6 @@ impl Cancel {
         }
     }
 
-    /// Tells whether the end was asked for.
     #[cfg(test)]
     pub(crate) fn is_cancelled(&self) -> bool {
         let Some(event) = &self.event else { return false };
@@ -46,7 +40,6 @@ impl Cancel {
         rustix::event::poll(&mut fds, Some(&Default::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Readable when the end was asked for.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.event.as_ref().map(|event| event.as_fd())
     }

@@ -25,7 +25,6 @@ use super::error::RunnerError;
 /// Attempts at a program that another thread's new process still holds open.
 const TRIES: u32 = 20;
 
-/// A runner that ends with this value.
 #[derive(Debug)]
 pub(super) struct HostRunner {
     /// Carries sockets to the runner; when it closes, the runner ends.
@@ -34,7 +33,6 @@ pub(super) struct HostRunner {
 }
 
 impl HostRunner {
-    /// Starts a runner whose commands and files stay below `root`.
     pub(super) fn start(root: &Path) -> Result<Self, RunnerError> {
         let failed = |program: &Path| {
             let program = program.to_owned();
@@ -55,7 +53,6 @@ impl HostRunner {
         started.map_err(failed(&path))
     }
 
-    /// Opens a connection.
     pub(super) fn connect(&self) -> io::Result<UnixStream> {
         let (own, theirs) = UnixStream::pair()?;
         let fds = [theirs.as_fd()];
@@ -71,13 +68,11 @@ impl HostRunner {
         }
     }
 
-    /// Tells whether the process has not ended.
     pub(super) fn is_alive(&self) -> bool {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(child.try_wait(), Ok(None))
     }
 
-    /// The process.
     #[cfg(test)]
     pub(super) fn id(&self) -> u32 {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).id()

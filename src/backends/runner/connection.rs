@@ -1,7 +1,7 @@
 //! One connection to a runner: a request, then its answers, then the next request.
 
 use std::io::{self, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,7 @@ use super::wire::{MAX_FRAME, RunnerReply, RunnerRequest, VERSION, frame_length};
 
 /// The time that the runner may take beyond that of the request itself.
 pub(super) const MARGIN: Duration = Duration::from_secs(15);
-/// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
-/// Bytes of a buffer that is kept for the next request.
 const KEPT: usize = 256 * 1024;
 
 /// A connection on which nothing is asked, or one request is answered.
@@ -29,13 +27,9 @@ pub(super) struct RunnerConnection {
     given: usize,
 }
 
-/// The end of waiting for an answer.
 pub(super) enum Waited {
-    /// A frame is there.
     Frame,
-    /// The other descriptor is ready.
     Woken,
-    /// The time has passed.
     TimedOut,
 }
 
@@ -52,7 +46,6 @@ impl RunnerConnection {
         }
     }
 
-    /// Sends a request whole.
     pub(super) fn send(&mut self, request: &RunnerRequest<'_>) -> Result<(), RunnerError> {
         let mut frame = Vec::new();
         request.encode(&mut frame);
@@ -78,31 +71,26 @@ impl RunnerConnection {
         Ok(())
     }
 
-    /// Tells whether a frame came before the runner closed.
     fn last_words(&mut self) -> bool {
-        matches!(self.wait(Some(Duration::ZERO), None), Ok(Waited::Frame))
+        matches!(self.wait(Duration::ZERO, None), Ok(Waited::Frame))
     }
 
     /// The only answer to a request, or what the runner says it failed with.
     pub(super) fn answer(&mut self, patience: Duration) -> Result<RunnerReply<'_>, RunnerError> {
-        match self.wait(Some(patience), None)? {
+        match self.wait(patience, None)? {
             Waited::Frame => {}
             Waited::Woken | Waited::TimedOut => return Err(RunnerError::Silent { waited: patience }),
         }
         match self.take()? {
-            RunnerReply::Failed { kind, errno, message } => Err(RunnerError::failed(kind, errno, message)),
+            RunnerReply::Failed { kind, message, .. } => Err(RunnerError::failed(kind, message)),
             reply => Ok(reply),
         }
     }
 
     /// Waits for a whole frame, or for another descriptor to be readable.
-    pub(super) fn wait(
-        &mut self,
-        patience: Option<Duration>,
-        other: Option<BorrowedFd<'_>>,
-    ) -> Result<Waited, RunnerError> {
+    pub(super) fn wait(&mut self, patience: Duration, other: Option<BorrowedFd<'_>>) -> Result<Waited, RunnerError> {
         // A time that far away is as good as none.
-        let until = patience.and_then(|patience| now().checked_add(patience));
+        let until = now().checked_add(patience);
         while !self.has_frame()? {
             let left = until.map(|until| until.saturating_duration_since(now()));
             let (frame, woken) = self.poll(left, other).map_err(RunnerError::Gone)?;
@@ -144,15 +132,11 @@ impl RunnerConnection {
     }
 
     fn poll(&self, left: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<(bool, bool)> {
-        let own = PollFd::new(&self.stream, PollFlags::IN);
-        let Some(other) = other else {
-            let mut fds = [own];
-            wait(&mut fds, left)?;
-            return Ok((!fds[0].revents().is_empty(), false));
-        };
-        let mut fds = [own, PollFd::from_borrowed_fd(other, PollFlags::IN)];
+        let own = self.stream.as_fd();
+        let mut fds = [own, other.unwrap_or(own)].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         wait(&mut fds, left)?;
-        Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty()))
+        let [frame, woken] = fds.map(|fd| !fd.revents().is_empty());
+        Ok((frame, woken && other.is_some()))
     }
 
     fn receive(&mut self) -> Result<(), RunnerError> {
@@ -192,7 +176,6 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> io::Result
     }
 }
 
-/// The clock that guards the runner's.
 #[expect(clippy::disallowed_methods, reason = "how long a process is waited for is no part of a session's history")]
 pub(super) fn now() -> Instant {
     Instant::now()

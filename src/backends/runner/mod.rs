@@ -21,7 +21,7 @@ mod wire;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 pub(crate) use cancel::Cancel;
@@ -35,10 +35,10 @@ use connection::{MARGIN, RunnerConnection};
 use socket::RunnerAddress;
 use wire::{FEW_SOCKETS, RunnerReply, RunnerRequest};
 
-/// The runner's program, statically linked for this machine.
+use crate::engine::lock::lock;
+
 pub(crate) static RUNNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runner"));
 
-/// Connections that are kept for the next call.
 const IDLE_MAX: usize = 8;
 
 /// A runner. Clones are the same one; with the last, a runner on the host ends.
@@ -64,12 +64,8 @@ enum RunnerOrigin {
 }
 
 impl Runner {
-    /// Reaches a container's runner, which may still be starting.
-    ///
-    /// `process` is the container's first process as the host sees it; given, nobody inside can pose as the runner.
-    ///
-    /// # Errors
-    /// [`RunnerError::Connect`] when there is none in time, or what the greeting was answered with.
+    /// Reaches a container's runner, which may still be starting. With its first process as the host sees it,
+    /// `process`, no one inside can pose as the runner.
     pub(crate) fn connect(
         socket: &Path,
         token: &[u8],
@@ -83,9 +79,6 @@ impl Runner {
     }
 
     /// Starts a runner on the host. Commands start, and files are, below `root`.
-    ///
-    /// # Errors
-    /// [`RunnerError::Start`] when it cannot be executed.
     pub(crate) fn spawn_on_host(root: &Path) -> Result<Self, RunnerError> {
         let origin = RunnerOrigin::Host(HostRunner::start(root)?);
         let shared = RunnerInner { idle: Mutex::default(), origin, features: 0, variables: OnceLock::new() };
@@ -96,10 +89,6 @@ impl Runner {
         Ok(runner)
     }
 
-    /// The program's path, looked up in `path` as a shell does.
-    ///
-    /// # Errors
-    /// When no program is named, or the runner is gone or silent.
     pub(crate) fn which(&self, program: &OsStr, path: &OsStr) -> Result<Option<PathBuf>, RunnerError> {
         let request = RunnerRequest::Which { program: program.as_bytes(), path: path.as_bytes() };
         self.ask(&request, |reply| match reply {
@@ -109,9 +98,6 @@ impl Runner {
     }
 
     /// Returns the runner's own variables, `NAME=value` each. Commands do not have them unless they are given them.
-    ///
-    /// # Errors
-    /// When the runner is gone or silent.
     pub(crate) fn variables(&self) -> Result<&[OsString], RunnerError> {
         if let Some(known) = self.shared.variables.get() {
             return Ok(known);
@@ -124,7 +110,6 @@ impl Runner {
         Ok(self.shared.variables.get_or_init(|| asked))
     }
 
-    /// Tells clones of one runner from others.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -134,10 +119,6 @@ impl Runner {
         self.shared.features & FEW_SOCKETS != 0
     }
 
-    /// Waits for any answer of the runner.
-    ///
-    /// # Errors
-    /// When it is gone or silent.
     pub(crate) fn ping(&self) -> Result<(), RunnerError> {
         self.ask(&RunnerRequest::Ping, |reply| matches!(reply, RunnerReply::Done { .. }).then_some(()))
     }
@@ -160,7 +141,6 @@ impl Runner {
         }
     }
 
-    /// Asks something that has one answer.
     fn ask<T>(
         &self,
         request: &RunnerRequest<'_>,
@@ -177,7 +157,7 @@ impl Runner {
     }
 
     fn take(&self) -> Result<RunnerConnection, RunnerError> {
-        let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = lock(&self.shared.idle).pop();
         idle.map_or_else(|| self.open(), Ok)
     }
 
@@ -193,15 +173,13 @@ impl Runner {
     }
 
     fn put_back(&self, connection: RunnerConnection) {
-        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.shared.idle);
         if idle.len() < IDLE_MAX && connection.is_quiet() {
             idle.push(connection);
         }
     }
 }
 
-/// Tells whether the connection can be used after such an answer.
 fn keeps_connection(error: &RunnerError) -> bool {
-    use RunnerError::{Directory, Invalid, Io, Outside, Spawn, TooLarge};
-    matches!(error, Directory(_) | Invalid(_) | Io { .. } | Outside(_) | Spawn(_) | TooLarge(_))
+    matches!(error, RunnerError::Directory(_) | RunnerError::Invalid(_) | RunnerError::Failed(_))
 }

@@ -9,34 +9,25 @@ use super::connection::{MARGIN, Waited, now};
 use super::wire::{MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
 use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
 
-/// A command to run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunSpec {
     /// The program and its arguments. A program without a slash is looked for in the `PATH` of `env`.
     pub(crate) argv: Vec<OsString>,
     /// Its directory, below the root, which no link leads out of. Empty is the root itself.
     pub(crate) directory: PathBuf,
-    /// Its variables, all of them.
     pub(crate) env: Vec<(OsString, OsString)>,
     /// Its standard input; at most [`MAX_STDIN`] bytes.
     pub(crate) stdin: Vec<u8>,
-    /// After this time it is asked to end.
     pub(crate) timeout: Duration,
-    /// This long after it was asked, it is killed.
     pub(crate) grace: Duration,
-    /// Its output goes nowhere.
     pub(crate) discard_output: bool,
 }
 
 impl Runner {
     /// Runs a command to the end of its last process, and gives its output as it comes.
     ///
-    /// While `output` takes its time, the command waits when it has filled its pipe. That a program is missing is a
-    /// result with exit code 127, that it cannot be executed one with 126. A timeout is a result too.
-    ///
-    /// # Errors
-    /// [`RunnerError::Directory`] and [`RunnerError::Spawn`] when it did not start, [`RunnerError::Silent`] when the
-    /// runner does not keep its time: what it runs in has to be restarted then.
+    /// A slow `output` makes the command wait. A missing program is a result with exit code 127, one that can't be
+    /// executed 126; a time-out is a result, too.
     pub(crate) fn run(
         &self,
         spec: &RunSpec,
@@ -50,7 +41,7 @@ impl Runner {
         let mut clock = OutsideClock::start(spec);
         let ended = loop {
             let waking = cancel.descriptor().filter(|_| !clock.cancelled);
-            match connection.wait(Some(clock.patience()), waking)? {
+            match connection.wait(clock.patience(), waking)? {
                 Waited::TimedOut => return Err(RunnerError::Silent { waited: clock.passed() }),
                 Waited::Woken => {
                     connection.send(&RunnerRequest::Cancel)?;
@@ -62,7 +53,7 @@ impl Runner {
             match connection.take()? {
                 RunnerReply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
                 RunnerReply::Ended(ended) => break Ok(ended),
-                RunnerReply::Failed { kind, errno, message } => break Err(RunnerError::failed(kind, errno, message)),
+                RunnerReply::Failed { kind, message, .. } => break Err(RunnerError::failed(kind, message)),
                 _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
             }
         };
@@ -74,7 +65,6 @@ impl Runner {
 }
 
 impl RunSpec {
-    /// `NAME=value` each.
     fn variables(&self) -> Result<Vec<Vec<u8>>, RunnerError> {
         let join = |(name, value): &(OsString, OsString)| match name.as_bytes() {
             name if name.is_empty() || name.contains(&b'=') => Err(RunnerError::Invalid(format!(
@@ -127,12 +117,10 @@ impl OutsideClock {
         Self { started: now(), limit, paused: Duration::ZERO, cancelled: false }
     }
 
-    /// Returns the time that the runner still has.
     fn patience(&self) -> Duration {
         self.limit.saturating_add(self.paused).saturating_sub(self.passed())
     }
 
-    /// Does what takes the caller's time.
     fn pause(&mut self, work: impl FnOnce()) {
         let started = now();
         work();

@@ -14,21 +14,18 @@ use super::connection::{MARGIN, RunnerConnection, now};
 use super::error::RunnerError;
 use crate::engine::peer;
 
-/// The first and the longest time between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// The longest that a runner is waited for.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The address of a container's runner, and the means to know each other.
 pub(super) struct RunnerAddress {
     pub(super) socket: PathBuf,
     pub(super) token: Vec<u8>,
-    /// The container's first process, as the host sees it.
     pub(super) process: Option<u32>,
 }
 
 impl std::fmt::Debug for RunnerAddress {
-    /// Without the token, which is nobody's to read.
+    /// Leaves the token out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { socket, process, .. } = self;
         f.debug_struct("Address").field("socket", socket).field("process", process).finish_non_exhaustive()
@@ -36,7 +33,6 @@ impl std::fmt::Debug for RunnerAddress {
 }
 
 impl RunnerAddress {
-    /// Connects, and waits for a runner that is only starting.
     pub(super) fn connect_within(&self, timeout: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
         let until = now() + timeout.min(LONGEST);
         let mut pause = PAUSES.0;
@@ -53,7 +49,6 @@ impl RunnerAddress {
         }
     }
 
-    /// Connects at once.
     pub(super) fn connect(&self, patience: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
         let stream = open_socket(&self.socket, patience).map_err(RunnerError::connect(&self.socket))?;
         if let Some(expected) = self.process {
@@ -66,7 +61,7 @@ impl RunnerAddress {
     }
 }
 
-/// Connects to the socket itself: whoever is inside could have put a link in its place.
+/// Connects to the socket itself: a command inside could have put a link in its place.
 fn open_socket(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let entry = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&entry)?.st_mode) != FileType::Socket {

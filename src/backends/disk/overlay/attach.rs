@@ -16,14 +16,12 @@ use crate::backends::disk::entries::mount_id;
 /// The kernel with all that overlays are made of here: the youngest is the copy of a mount that is attached nowhere.
 pub(super) const NEEDED: &str = "Linux 6.15 or newer";
 
-/// A place in a container where an overlay's files are seen.
 #[derive(Debug)]
 pub(in crate::backends::disk) struct MountPoint {
     /// A handle of the process, so that no other process with its number is meant later.
     process: OwnedFd,
     pub(super) pid: i32,
     pub(super) at: PathBuf,
-    /// The number of what was mounted there.
     mount: u64,
 }
 
@@ -48,9 +46,7 @@ impl MountPoint {
         clone(mount, directory).map(drop).map_err(context("make a second mount of", directory))
     }
 
-    /// Puts another mount in the place of the one that is there. At no time is what lies below seen.
-    ///
-    /// Gives false when the process is gone, and with it the place.
+    /// Replaces the mount that is there; what lies below is never seen. Gives false when the process is gone.
     pub(super) fn replace(&mut self, mount: BorrowedFd<'_>, directory: &str) -> io::Result<bool> {
         let failed = |error| context("replace the files at", &shown(&self.at, self.pid))(error);
         let clone = clone(mount, directory).map_err(failed)?;

@@ -13,9 +13,8 @@ use crate::backends::disk::listing::{look, look_at};
 use crate::backends::disk::tree::DirTree;
 use crate::engine::path::EntryPath;
 
-/// Copies all that a tree shows into an empty directory. Names of one file become files of their own.
-///
-/// The journal can't do that: it does not hold the contents of files over the budget.
+/// Copies all that a tree shows into an empty directory: the journal lacks contents over the budget. Hard links come
+/// apart.
 pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
     let mut found = Vec::new();
     let closed = tree.walk(&EntryPath::root(), &mut |path, entry| found.push((path, entry.kind)))?;

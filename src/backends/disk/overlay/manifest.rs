@@ -31,7 +31,6 @@ pub(super) fn layer_id(overlay: &str, number: u32) -> LayerId {
     format!("{overlay}.{number}")
 }
 
-/// The number of a layer that the overlay has made.
 pub(super) fn own_number(id: &LayerId, overlay: &str) -> Option<u32> {
     id.strip_prefix(overlay)?.strip_prefix('.')?.parse().ok()
 }
@@ -42,8 +41,7 @@ pub(super) fn is_layer_id(text: &str) -> bool {
     text.rsplit_once('.').is_some_and(|(overlay, number)| is_name(overlay) && number.parse::<u32>().is_ok())
 }
 
-/// Reads a line of the manifest of the overlay `own`. Earlier programs wrote the number of a layer of its own, and of
-/// others' layers `OVERLAY/NUMBER`.
+/// Reads a line of the manifest of `own`. Earlier programs wrote `NUMBER` for own layers, `OVERLAY/NUMBER` for others'.
 fn parse_layer(line: &str, own: &str) -> Option<LayerId> {
     let id = match (line.rsplit_once('/'), line.parse()) {
         (Some((overlay, number)), _) => layer_id(overlay, number.parse().ok()?),
@@ -79,8 +77,7 @@ impl Manifest {
         text
     }
 
-    /// Decodes that of the overlay `own`; none where it was not written since the machine was started, or by no
-    /// foldspace.
+    /// Decodes the manifest of `own`; none of an earlier start of the machine, or of another program.
     pub(super) fn decode(bytes: &[u8], own: &str) -> io::Result<Option<Self>> {
         Ok(Self::decode_since(bytes, own, &boot_id()?))
     }
@@ -110,7 +107,6 @@ impl Manifest {
     }
 }
 
-/// Gives the number of this start of the machine, a line.
 fn boot_id() -> io::Result<Vec<u8>> {
     let mut id = Vec::new();
     let file = open_in(CWD, BOOT_ID, OFlags::RDONLY).map_err(context("open", BOOT_ID))?;

@@ -1,4 +1,4 @@
-//! Mounting an overlay where nobody sees it: all that holds it is a handle.
+//! Mounts of overlays that are attached nowhere: only a handle holds them.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -21,7 +21,6 @@ pub(super) enum Notes {
     User,
 }
 
-/// The directories of an overlay.
 pub(super) struct Layers<'a> {
     /// The topmost first.
     pub(super) lower: &'a [BorrowedFd<'a>],
@@ -30,7 +29,6 @@ pub(super) struct Layers<'a> {
 }
 
 impl Notes {
-    /// Gives those that this process may write in a directory.
     pub(super) fn on(directory: BorrowedFd<'_>) -> Self {
         match rustix::fs::fsetxattr(directory, "trusted.overlay.probe", b"", XattrFlags::empty()) {
             Ok(()) => Self::Trusted,
@@ -39,20 +37,17 @@ impl Notes {
     }
 
     pub(super) fn forms(self) -> Forms {
-        Forms::Overlay { opaque: self.opaque(), redirect: self.redirect() }
+        let redirect = match self {
+            Self::Trusted => "trusted.overlay.redirect",
+            Self::User => "user.overlay.redirect",
+        };
+        Forms::Overlay { opaque: self.opaque(), redirect }
     }
 
     pub(super) fn opaque(self) -> &'static str {
         match self {
             Self::Trusted => "trusted.overlay.opaque",
             Self::User => "user.overlay.opaque",
-        }
-    }
-
-    pub(super) fn redirect(self) -> &'static str {
-        match self {
-            Self::Trusted => "trusted.overlay.redirect",
-            Self::User => "user.overlay.redirect",
         }
     }
 }

@@ -23,15 +23,11 @@ pub(super) struct Mounted {
     pub(super) upper: Layer,
     pub(super) notes: Notes,
     work: OwnedFd,
-    /// The files of the upper layer, once there are any.
     changed: OnceLock<OwnedFd>,
 }
 
 impl Mounted {
     /// Puts an empty layer on top of these, the lowest first, mounts all and makes them the overlay's layers.
-    ///
-    /// # Errors
-    /// When that can't be done; the overlay has the layers that it had.
     pub(super) fn new(
         dir: &OverlayDir,
         lower: &[LayerId],

@@ -21,11 +21,9 @@ use crate::backends::disk::entries::{PRIVATE, make_directory, vanished};
 use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
-/// The file with the [`Manifest`].
 const LIST: &str = "list";
 /// The manifest that is to replace it, or that it has replaced.
 const NEXT_LIST: &str = "list.next";
-/// The kernel's own directories, one for each upper layer.
 pub(super) const WORK: &str = "work";
 /// Locked by the process that has the overlay, or removes it.
 const LOCK: &str = "lock";
@@ -38,8 +36,7 @@ const OLD_LAYERS: &str = "layers";
 const OLD_USERS: &str = "users";
 const OLD_GONE: &str = "gone";
 
-/// An overlay's place: the directory `within` of the directory `name` of `all`. The layers of all of them lie in one
-/// pool beside them.
+/// The place of an overlay: `all/name/within`. The layers of all overlays lie in one pool in `all`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OverlayDir {
     all: PathBuf,
@@ -56,17 +53,14 @@ impl OverlayDir {
         &self.name
     }
 
-    /// Gives the place of another overlay with the same pool.
     pub(super) fn named(&self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self.clone() }
     }
 
-    /// Gives the directory of everything that belongs to it.
     pub(crate) fn home(&self) -> PathBuf {
         self.all.join(&self.name)
     }
 
-    /// Gives the directory of its manifest.
     pub(super) fn root(&self) -> PathBuf {
         if self.within.as_os_str().is_empty() { self.home() } else { self.home().join(&self.within) }
     }
@@ -77,7 +71,6 @@ impl OverlayDir {
         LayerPool::open(&self.all.join(POOL))
     }
 
-    /// Gives a file that names the store that it belongs to.
     pub(crate) fn note_of_store(&self) -> PathBuf {
         self.home().join(NOTE)
     }
@@ -94,7 +87,6 @@ impl OverlayDir {
         open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))
     }
 
-    /// Tells whether it has a manifest, whatever that says.
     pub(super) fn has_manifest(&self) -> bool {
         access(self.root().join(LIST), Access::EXISTS).is_ok()
     }
@@ -106,9 +98,6 @@ impl OverlayDir {
     }
 
     /// Gives the layers that its manifest names, whenever that was written.
-    ///
-    /// # Errors
-    /// When the manifest can't be read, so that nobody knows.
     pub(super) fn named_layers(&self) -> io::Result<Vec<LayerId>> {
         let Some(bytes) = self.read_manifest()? else { return Ok(Vec::new()) };
         Manifest::layers_in(&bytes, &self.name).ok_or_else(|| {
@@ -148,8 +137,7 @@ impl OverlayDir {
         replaced.map_err(failed("replace", &root.join(LIST)))
     }
 
-    /// Removes its manifest and what the kernel kept for its mounts, which leaves it no files. Gives the layers that it
-    /// had.
+    /// Removes its manifest and work directory, which leaves it no files. Gives the layers that it had.
     pub(super) fn reset(&self) -> io::Result<Vec<LayerId>> {
         let root = self.root();
         let mut layers = self.adopt_old_layers()?;
@@ -192,7 +180,6 @@ impl OverlayDir {
         Ok(moved)
     }
 
-    /// Opens a layer that its manifest names.
     pub(super) fn layer(&self, pool: &LayerPool, id: &LayerId) -> io::Result<Option<OwnedFd>> {
         if let Some(layer) = pool.layer(id)? {
             return Ok(Some(layer));
@@ -203,11 +190,7 @@ impl OverlayDir {
         pool.layer(id)
     }
 
-    /// Keeps others from the overlay for as long as the file is open. None where somebody has it, or where there is no
-    /// directory.
-    ///
-    /// # Errors
-    /// When the lock can't be made.
+    /// Locks the overlay while the file is open; none where another has it, or there is no directory.
     pub(crate) fn try_hold(&self) -> io::Result<Option<File>> {
         let path = self.home().join(LOCK);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -226,13 +209,8 @@ impl OverlayDir {
         Ok(is_ours.then(|| file.into()))
     }
 
-    /// Removes all that belongs to this overlay; layers stay that other manifests name. A process that has it open loses
-    /// it.
-    ///
-    /// # Errors
-    /// When it can't be removed. [`OverlayDir::sweep`] goes on with what was begun.
+    /// Removes the overlay, also one that is open; layers that other manifests name stay.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        // Nobody begins with it meanwhile.
         let _held = self.try_hold()?;
         self.remove_held()
     }
@@ -258,8 +236,8 @@ impl OverlayDir {
         })
     }
 
-    /// Removes what interrupted processes have left of overlays and of their layers, where `within` is the place of each
-    /// in its directory. Gives what could not be.
+    /// Removes what interrupted processes left of overlays and layers, each overlay `within` its directory. Gives the
+    /// failures.
     pub(crate) fn sweep(all: &Path, within: &str) -> Vec<io::Error> {
         let Ok(directory) = open_in(CWD, all.join(".").as_path(), OFlags::RDONLY | OFlags::DIRECTORY) else {
             return Vec::new();
@@ -277,13 +255,12 @@ impl OverlayDir {
     fn finish_removal(&self) -> io::Result<()> {
         let is_gone = || access(self.root().join(OLD_GONE), Access::EXISTS).is_ok();
         match if is_gone() { self.try_hold()? } else { None } {
-            // It may have been somebody's in between.
+            // Another process may have used it in between.
             Some(_held) if is_gone() => self.remove_held(),
             _ => Ok(()),
         }
     }
 
-    /// Removes the directory with everything in it.
     fn clear(&self) -> io::Result<()> {
         let home = self.home();
         let handle = match open_in(CWD, home.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
@@ -298,13 +275,13 @@ impl OverlayDir {
                 removed.map_err(failed("remove", &shown))?;
             }
         }
-        // Last, or a killed process would leave what nobody knows the owner of, and somebody could begin in the rest.
+        // Last: without them a killed process would leave files of no known owner, in which others could begin.
         for name in [NOTE, LOCK] {
             let removed = step().and_then(|()| vanished(unlinkat(&handle, name, AtFlags::empty())));
             removed.map_err(failed("remove", &home.join(name)))?;
         }
         match rustix::fs::rmdir(&home) {
-            // Somebody has begun there.
+            // Another process has begun there.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(error) => Err(failed("remove", &home)(error)),
         }

@@ -27,31 +27,25 @@ use crate::backends::disk::workspace_disk::{SealError, WorkspaceDisk};
 use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 
-/// The place of an overlay, and its limits.
 #[derive(Debug, Clone)]
 pub(crate) struct OverlayOptions {
-    /// Named in errors.
     pub(crate) backend: &'static str,
     pub(crate) dir: OverlayDir,
     /// The user and group of the entries that are made through [`DirTree`].
     pub(crate) owner: Option<(u32, u32)>,
-    /// Entries of the upper layer above which it is sealed.
     pub(crate) seal_above: usize,
     /// Layers above which they are made one. The kernel takes 500.
     pub(crate) flatten_above: usize,
 }
 
 impl OverlayOptions {
-    /// Gives the options that fit most sessions.
     pub(crate) fn new(backend: &'static str, dir: OverlayDir) -> Self {
         Self { backend, dir, owner: None, seal_above: 64, flatten_above: 50 }
     }
 }
 
-/// An overlay, mounted where only this process reaches it, and wherever it was attached. Until something is done in it, a
-/// fork has nothing of its own but its manifest.
-///
-/// Nothing in it is synced: after the machine has gone down it has to be made again from the journal.
+/// An overlay, mounted where only this process reaches it, and where it was attached. A fork has only its manifest
+/// until something is done in it. Nothing is synced: after a crash of the machine the journal fills it again.
 #[derive(Debug)]
 pub(crate) struct OverlayDisk {
     pub(in crate::backends::disk) options: OverlayOptions,
@@ -69,7 +63,6 @@ pub(crate) struct OverlayDisk {
     removing: Option<JoinHandle<()>>,
 }
 
-/// The mount and layers that a seal has replaced.
 struct Replaced {
     dir: OverlayDir,
     mounted: Option<Mounted>,
@@ -77,8 +70,8 @@ struct Replaced {
 }
 
 impl OverlayDisk {
-    /// Makes an overlay anew. What was in its directory is removed. `fill` puts the first files into the lowest layer,
-    /// which is a plain directory as yet; they are known.
+    /// Makes an overlay anew. `fill` puts the first files, which are known, into the lowest layer, a plain directory as
+    /// yet.
     pub(crate) fn create(
         options: OverlayOptions,
         fill: impl FnOnce(&DirTree) -> Result<(), BackendError>,
@@ -104,10 +97,8 @@ impl OverlayDisk {
         Ok(Self::of(options, vec![base.id], Vec::new()))
     }
 
-    /// Opens an overlay that an earlier process has left; everything counts as dirty. Or one that another overlay was
-    /// forked to: then only that counts as dirty that did there.
-    ///
-    /// None when there is none, or when the machine has been started since: it may not have all on its disk then.
+    /// Opens an overlay: an earlier process's, all dirty, or a fork, as dirty as its parent was. None when there is
+    /// none, or when the machine has started since: its disk may lack something.
     pub(crate) fn open(options: OverlayOptions) -> io::Result<Option<Self>> {
         let dir = &options.dir;
         let Some(manifest) = dir.manifest()? else { return Ok(None) };
@@ -168,9 +159,6 @@ impl OverlayDisk {
     }
 
     /// Makes the upper layer a lower one; where the layers are many, makes one of them. No command may run meanwhile.
-    ///
-    /// # Errors
-    /// [`SealError`].
     pub(crate) fn seal(&mut self) -> Result<(), SealError> {
         let (replaced, placed) = self.put_layer_on()?;
         replaced.remove();
@@ -223,7 +211,6 @@ impl OverlayDisk {
 
     fn wait_for_removal(&mut self) {
         if let Some(removing) = self.removing.take() {
-            // A panic there has been printed.
             drop(removing.join());
         }
     }
@@ -329,14 +316,6 @@ impl WorkspaceDisk for OverlayDisk {
             self.carried.clear();
         }
         Ok(())
-    }
-
-    fn adopt(&mut self) -> io::Result<()> {
-        self.dirty()?;
-        if let Some(pending) = &mut self.pending {
-            pending.index_mut().trust();
-        }
-        self.mark_clean()
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {

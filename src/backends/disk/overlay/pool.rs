@@ -35,7 +35,6 @@ pub(super) struct LayerPool {
     directory: OwnedFd,
 }
 
-/// One layer's directory.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) id: LayerId,
@@ -53,7 +52,6 @@ impl LayerPool {
         self.path.join(id)
     }
 
-    /// Opens a layer; none where there is no such layer.
     pub(super) fn layer(&self, id: &LayerId) -> io::Result<Option<OwnedFd>> {
         match open_in(&self.directory, id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY) {
             Err(Errno::NOENT) => Ok(None),
@@ -74,8 +72,7 @@ impl LayerPool {
         Ok(file.into())
     }
 
-    /// Makes an empty layer for the overlay `name`, which has used the numbers before `from`. The caller keeps it until
-    /// its manifest names it.
+    /// Makes an empty layer for `name`, which has used the numbers before `from`. Keep it until a manifest names it.
     pub(super) fn add(&self, name: &str, from: u32, notes: Notes) -> io::Result<Layer> {
         let mut number = from;
         step()?;
@@ -90,7 +87,7 @@ impl LayerPool {
         let made = || {
             step()?;
             let directory = open_in(&self.directory, id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY)?;
-            // What is aside in the layers below is over: nobody has to look there, or copy the directory up.
+            // Hides what is aside in the layers below, which is over and need not be copied up.
             let aside = subdirectory(&directory, ASIDE)?;
             fsetxattr(&aside, notes.opaque(), b"y", XattrFlags::empty())?;
             Ok(directory)
@@ -151,7 +148,6 @@ impl LayerPool {
     }
 }
 
-/// Opens a directory in another one, made where there is none.
 pub(super) fn subdirectory(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     make_directory(directory, name, PRIVATE)?;
     open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)

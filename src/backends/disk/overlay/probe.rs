@@ -32,8 +32,7 @@ pub(crate) fn is_supported(directory: &Path) -> bool {
     works
 }
 
-/// Tries whether overlays can be mounted with layers in this directory, and attached to containers. Says
-/// why not.
+/// Tries to mount an overlay with layers in this directory, and to attach it. Says why not.
 pub(crate) fn supported(directory: &Path) -> Result<(), String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@ mod sharing;
 mod state;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, Once, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
 use state::ContainerState;
@@ -13,16 +13,17 @@ use super::container_plan::{ContainerPlan, RUN, WORKSPACE};
 use super::engine::{Engine, EngineError};
 use super::files::Files;
 use super::launch::{self, LiveContainer, now};
-use super::options::PodmanOptions;
 use super::paths::{self, Paths};
-use super::{NAME, locked, warm};
+use super::{NAME, warm};
 use crate::backends::commands::CommandHost;
+use crate::backends::containers::PodmanOptions;
 use crate::backends::runner::Runner;
 use crate::backends::running_commands::RunningCommands;
 use crate::backends::shell::ShellError;
 use crate::backends::{Container, MachineNews, ProgressWatch};
 use crate::engine::event::{ContainerStarted, ContainerStopped};
 use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 
 /// The pause between two looks for an idle container, and one that fills the disk.
 const WATCHING: Duration = Duration::from_millis(100);
@@ -31,7 +32,6 @@ const WATCHING: Duration = Duration::from_millis(100);
 pub(in crate::backends::podman) struct SessionContainer {
     own: Weak<Self>,
     session: SessionId,
-    /// The name of the container that runs, or of the next.
     name: Mutex<String>,
     pub(in crate::backends::podman) options: PodmanOptions,
     pub(in crate::backends::podman) paths: Paths,
@@ -45,7 +45,6 @@ pub(in crate::backends::podman) struct SessionContainer {
 }
 
 impl SessionContainer {
-    /// None is made yet, and no engine is asked.
     pub(in crate::backends::podman) fn new(
         session: SessionId,
         options: PodmanOptions,
@@ -67,22 +66,16 @@ impl SessionContainer {
         })
     }
 
-    /// Takes what has happened to it since the last time.
     pub(in crate::backends::podman) fn news(&self) -> Vec<MachineNews> {
         // The files may be shown anew only where nothing runs.
         if self.under_way.is_empty() && !self.files.tidy() {
             self.tear_down("its files could not be shown");
         }
-        std::mem::take(&mut *locked(&self.news))
+        std::mem::take(&mut *lock(&self.news))
     }
 
-    /// Shows what the engine says while it gets an image.
     pub(in crate::backends::podman) fn watch_progress(&self, watch: ProgressWatch) {
-        *locked(&self.progress) = Some(watch);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ContainerState> {
-        locked(&self.state)
+        *lock(&self.progress) = Some(watch);
     }
 
     /// Gives the runner of a container that runs, whatever has to be done for it.
@@ -100,14 +93,13 @@ impl SessionContainer {
             Some(adopted) => adopted,
             None => self.bring_up(state).inspect_err(|error| state.note(error))?,
         };
-        locked(&self.name).clone_from(&event.name);
-        locked(&self.news).push(MachineNews::Started(event));
+        lock(&self.name).clone_from(&event.name);
+        lock(&self.news).push(MachineNews::Started(event));
         let runner = live.runner.clone();
         *state = ContainerState::Running(live);
         Ok(runner)
     }
 
-    /// Takes a container that was made before any session needed it.
     fn adopt(&self, state: &ContainerState) -> Option<(LiveContainer, ContainerStarted)> {
         if let ContainerState::Stopped { .. } = state {
             return None;
@@ -129,7 +121,6 @@ impl SessionContainer {
         Ok(engine)
     }
 
-    /// Starts the container that was stopped, or makes a new one.
     fn bring_up(&self, state: &mut ContainerState) -> Result<(LiveContainer, ContainerStarted), EngineError> {
         let engine = self.engine(state)?;
         self.provide_image(&engine)?;
@@ -191,13 +182,12 @@ impl SessionContainer {
         }
     }
 
-    /// Gets the image, in sight of the progress watch.
     fn provide_image(&self, engine: &Engine) -> Result<(), EngineError> {
         let image = &self.options.image;
         if !self.options.pull || engine.has_image(image)? {
             return Ok(());
         }
-        let watch = locked(&self.progress).clone();
+        let watch = lock(&self.progress).clone();
         let mut tell = |line: &str| {
             tracing::info!(image, "{line}");
             if let Some(watch) = &watch {
@@ -208,12 +198,11 @@ impl SessionContainer {
         engine.pull(image, &mut tell)
     }
 
-    /// Notes that the container that ran does not run any more.
     fn leave(&self, state: &mut ContainerState, next: ContainerState, reason: &str) {
         if let ContainerState::Running(live) = std::mem::replace(state, next) {
             self.files.detach(live.pid);
-            let event = ContainerStopped { name: locked(&self.name).clone(), reason: reason.to_owned() };
-            locked(&self.news).push(MachineNews::Stopped(event));
+            let event = ContainerStopped { name: lock(&self.name).clone(), reason: reason.to_owned() };
+            lock(&self.news).push(MachineNews::Stopped(event));
         }
     }
 
@@ -254,7 +243,6 @@ impl SessionContainer {
         }
     }
 
-    /// Bytes that are free on the disk of the files.
     fn free(&self) -> Option<u64> {
         let files = if self.files.is_overlay() { &self.paths.layers } else { &self.paths.files };
         let stat = rustix::fs::statvfs(files).ok()?;
@@ -263,7 +251,7 @@ impl SessionContainer {
 
     /// Removes the container, running or not. Gives false when it may still be there.
     pub(in crate::backends::podman) fn tear_down(&self, reason: &str) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         self.tear_down_held(&mut state, reason)
     }
 
@@ -279,12 +267,10 @@ impl SessionContainer {
     }
 }
 
-/// Names the container that is made for a session.
 fn own_name(session: SessionId) -> String {
     format!("foldspace-{session}")
 }
 
-/// Looks after the container now and then, until it is dropped.
 fn keep_watch(container: Weak<SessionContainer>) {
     let watch = move || {
         while let Some(container) = Weak::upgrade(&container) {
@@ -305,11 +291,11 @@ fn unavailable(error: &EngineError) -> ShellError {
 
 impl Container for SessionContainer {
     fn name(&self) -> String {
-        locked(&self.name).clone()
+        lock(&self.name).clone()
     }
 
     fn fetch(&self) -> Result<(), ShellError> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let fetched = self.engine(&mut state).and_then(|engine| self.provide_image(&engine));
         fetched.map_err(|error| unavailable(&error))
     }
@@ -331,7 +317,7 @@ impl Container for SessionContainer {
 
 impl CommandHost for SessionContainer {
     fn runner(&self) -> Result<Runner, ShellError> {
-        let ensured = self.ensure(&mut self.lock());
+        let ensured = self.ensure(&mut lock(&self.state));
         ensured.map_err(|error| unavailable(&error))
     }
 
@@ -353,7 +339,7 @@ impl CommandHost for SessionContainer {
     }
 
     fn lost(&self, runner: &Runner) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         // Another command may have met the same, and brought the next container up.
         if matches!(&*state, ContainerState::Running(live) if live.runner.is_same(runner)) {
             self.tear_down_held(&mut state, "vanished");

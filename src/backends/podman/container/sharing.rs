@@ -4,12 +4,12 @@ use super::{ContainerState, SessionContainer};
 use crate::backends::disk::SealError;
 use crate::backends::podman::{owners, paths};
 use crate::engine::id::SessionId;
+use crate::engine::lock::lock;
 
 impl SessionContainer {
-    /// Shares the files as they are with a session that has none yet. Gives false where they can't be, or where a command
-    /// runs or may run.
+    /// Shares the files with a session that has none yet. Gives false where that can't be, or a command may run.
     pub(in crate::backends::podman) fn share_files(&self, child: SessionId) -> std::io::Result<bool> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let (own, child) = (self.paths.overlay.home(), paths::overlay(child)?);
         if !self.under_way.is_empty() || !self.files.is_overlay() || own.parent() != child.home().parent() {
             return Ok(false);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::backends::podman::engine::{Engine, EngineError};
 use crate::backends::podman::launch::LiveContainer;
 
-/// The container that the engine has of a session.
 pub(super) enum ContainerState {
     /// No container. The engine is there once it was asked.
     None(Option<Arc<Engine>>),
@@ -34,7 +33,6 @@ impl Default for ContainerState {
 }
 
 impl ContainerState {
-    /// Returns the engine that is connected.
     pub(super) fn engine(&self) -> Option<&Arc<Engine>> {
         match self {
             Self::None(engine) => engine.as_ref(),

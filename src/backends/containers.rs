@@ -1,4 +1,4 @@
-//! Options of a container.
+//! Options of containers, and the report on those that are left over. Every build knows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +18,8 @@ pub struct PodmanOptions {
     pub pids: u32,
     /// Bytes of the memory file system at `/tmp`.
     pub tmp_bytes: u64,
-    /// Bytes that stay free on the disk of the workspace's files: a command that leaves less is ended. Where
-    /// less than twice that is free when it begins, it may use half.
+    /// Bytes that stay free on the disk of the files: a command that leaves less is ended. Where less than twice that
+    /// is free when it begins, it may use half.
     pub reserve_bytes: u64,
     /// Lets commands reach the network.
     pub network: bool,
@@ -31,8 +31,7 @@ pub struct PodmanOptions {
     pub connection: Option<String>,
 }
 
-/// Use of an overlay for a session's files, where what a command changed is found without looking at
-/// everything. The files are the same either way.
+/// Use of an overlay for a session's files, which finds changes without looking at every file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlayUse {
@@ -68,4 +67,28 @@ impl Default for PodmanOptions {
             connection: None,
         }
     }
+}
+
+/// A container of foldspace's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Leftover {
+    /// Its name.
+    pub name: String,
+    /// The session that it was made for; `warm` of one that was made for whichever needs one.
+    pub session: String,
+    /// It runs.
+    pub running: bool,
+}
+
+/// The containers of an engine that were looked through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Leftovers {
+    /// Their process has ended, and they are removed, or would be.
+    pub removed: Vec<Leftover>,
+    /// Their process is one of another machine or container. They are left.
+    pub elsewhere: Vec<Leftover>,
+    /// The containers that could not be removed, and the reasons.
+    pub failed: Vec<String>,
+    /// The reason that no engine was asked.
+    pub unasked: Option<String>,
 }

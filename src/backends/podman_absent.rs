@@ -1,0 +1,44 @@
+//! The Podman backend of a program that was built without it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::containers::{Leftovers, PodmanOptions};
+use super::doctor::Finding;
+use super::{BackendError, Workspace};
+use crate::engine::id::SessionId;
+
+const ABSENT: &str = "this program was built without containers; build it with the feature podman";
+
+fn absent() -> BackendError {
+    BackendError { backend: "podman", reason: ABSENT.to_owned() }
+}
+
+/// Fails: there are no containers.
+pub(crate) fn open(_: SessionId, _: &PodmanOptions, _: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
+    Err(absent())
+}
+
+/// Fails: a program with containers removes the files.
+pub(crate) fn remove_files(_: SessionId) -> Result<(), BackendError> {
+    Err(absent())
+}
+
+/// Reports that there are no containers.
+pub(crate) fn diagnose(_: &PodmanOptions) -> Vec<Finding> {
+    vec![Finding::limited("containers", "this program was built without them", "build it with the feature podman")]
+}
+
+/// Reports that no engine was asked.
+pub fn remove_leftovers(_: Option<&str>, _: bool) -> Result<Leftovers, BackendError> {
+    Ok(Leftovers { unasked: Some(ABSENT.to_owned()), ..Leftovers::default() })
+}
+
+/// Finds nothing.
+pub fn sweep_sandboxes<E: From<BackendError>>(
+    _: &Path,
+    _: bool,
+    _: impl Fn() -> Result<Vec<SessionId>, E>,
+) -> Result<Vec<PathBuf>, E> {
+    Ok(Vec::new())
+}
