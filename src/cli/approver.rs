@@ -1,4 +1,4 @@
-//! The person at the terminal, who is asked whether a command may run.
+//! Asks the person at the terminal whether a command may run.
 
 use std::sync::Arc;
 
@@ -10,17 +10,14 @@ use super::bar::{Bar, BarPause};
 use super::lines::StdinLines;
 use super::output;
 
-/// How often somebody is asked who does not answer what was asked.
 const TRIES: usize = 3;
 
-/// Asks the person at the terminal, one question at a time.
 pub(super) struct AtTerminal {
     lines: Arc<Mutex<StdinLines>>,
     bar: Option<Bar>,
 }
 
 impl AtTerminal {
-    /// The bar, if there is one, steps aside for questions.
     pub(super) fn new(bar: Option<Bar>) -> Self {
         Self { lines: Arc::default(), bar }
     }
@@ -40,7 +37,6 @@ impl Asker for AtTerminal {
     }
 }
 
-/// A question that stands on the terminal.
 struct OpenQuestion {
     is_answered: bool,
     _aside: Option<BarPause>,

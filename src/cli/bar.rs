@@ -1,18 +1,15 @@
-//! The bar that shows how far a run is, and steps aside while somebody is asked.
+//! The progress bar of a run, which is cleared for questions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often it moves by itself.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A bar on the terminal. Clones are the same one.
 #[derive(Clone)]
 pub(super) struct Bar(Arc<Mutex<ProgressBar>>);
 
-/// Keeps a bar away until it is dropped.
 pub(super) struct BarPause(Bar);
 
 impl Bar {
@@ -24,27 +21,22 @@ impl Bar {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the terminal can show it.
     pub(super) fn is_drawn(&self) -> bool {
         !self.lock().is_hidden()
     }
 
-    /// Something is under way.
     pub(super) fn tell(&self, words: String) {
         self.lock().set_message(words);
     }
 
-    /// It has ended.
     pub(super) fn advance(&self) {
         self.lock().inc(1);
     }
 
-    /// Prints above the bar.
     pub(super) fn above<T>(&self, print: impl FnOnce() -> T) -> T {
         self.lock().suspend(print)
     }
 
-    /// Takes the bar away until the value is dropped.
     pub(super) fn step_aside(&self) -> BarPause {
         let bar = self.lock();
         let position = bar.position();
@@ -55,7 +47,6 @@ impl Bar {
         BarPause(self.clone())
     }
 
-    /// Takes it away for good.
     pub(super) fn finish(&self) {
         self.lock().finish_and_clear();
     }

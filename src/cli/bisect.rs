@@ -1,5 +1,3 @@
-//! `foldspace bisect`: the first change after which a command fails, or a predicate holds.
-
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,18 +15,16 @@ use foldspace::view::Position;
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem, WorkspaceSpec, view};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::{Exit, Failure};
 use super::external_command::Home;
-use super::interrupt::Signals;
-use super::output::{self, BAD, BOLD, DIM, GOOD, ODD, Out};
-use super::{Globals, diffs, events, open, text, workspace};
+use super::{
+    BAD, BOLD, DIM, Exit, Failure, GOOD, Globals, ODD, Out, Signals, diffs, events, open, output, text, workspace,
+};
 
-/// Finds the first change of a session after which a command fails
+/// Finds the first change after which a command fails
 ///
-/// The command runs in throw-away workspaces with the files as they were; the session is not touched. As with
-/// `git bisect run`, exit code 0 means that a position is good, 125 that it can't be told, 128 and above end the
-/// search, and any other code, or taking too long, means that it is bad. What follows a bad position is taken to
-/// be bad.
+/// The command runs in throw-away workspaces with the files of that position; the session stays as it is. As with
+/// `git bisect run`, exit code 0 means a good position, 125 skips it, 128 and above end the
+/// search, and any other code, or taking too long, means a bad one. Positions after a bad one count as bad.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").args(["command", "slice"]).required(true)))]
 #[command(
@@ -59,22 +55,21 @@ pub(super) struct BisectArgs {
     /// A bad position after it [default: the last one]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     bad: Option<Position>,
-    /// How many probes run at once, each in a workspace of its own
+    /// Runs N probes at once, each in its own workspace
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// Where the probes run [default: as the session's commands; for a session in memory on the host, where nothing
-    /// is sandboxed]
+    /// Runs the probes there [default: like the session's commands; on the host, without a sandbox, for a session in
+    /// memory]
     #[arg(long, value_name = "BACKEND", conflicts_with = "slice")]
     backend: Option<ProbeBackend>,
     /// Finds the first position at which this predicate over slices holds; nothing is run
     #[arg(long, value_name = "EXPR", conflicts_with = "jobs")]
     slice: Option<String>,
-    /// How long the command may run each time, up to 600 seconds; a position where it takes longer is bad
+    /// Limits each run, to 600 seconds at most; a position where it takes longer is bad
     #[arg(long, value_name = "SECS", default_value_t = 600.0, conflicts_with = "slice")]
     timeout: f64,
 }
 
-/// Where probes run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ProbeBackend {
     /// In directories of this machine; commands are not sandboxed
@@ -85,7 +80,7 @@ enum ProbeBackend {
 
 impl BisectArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        // It may take hours: nobody else is to wait for the store.
+        // A bisection may take hours, and must not hold the store.
         let opened = open::following(globals)?;
         let session = opened.find(&self.session)?.session;
         let bad = self.bad.as_ref().map_or_else(|| session.head(), |position| position.resolve(&session))?;
@@ -127,9 +122,8 @@ impl BisectArgs {
             false => ShellCommand::args(self.command.iter().cloned()),
         };
         let timeout = Duration::try_from_secs_f64(self.timeout).ok();
-        command.timeout = Some(
-            timeout.ok_or_else(|| Failure::new(Exit::Usage, "--timeout: give a number of seconds from 0.1 to 600"))?,
-        );
+        command.timeout =
+            Some(timeout.ok_or_else(|| Failure::usage("--timeout: give a number of seconds from 0.1 to 600"))?);
         command.check()?;
         Ok(command)
     }
@@ -146,7 +140,6 @@ impl BisectArgs {
     }
 }
 
-/// Bisects until it is done or somebody wants it to end. Each probe is shown when it is done.
 async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Failure> {
     let cancel = CancellationToken::new();
     let mut signals = Signals::listen();
@@ -154,8 +147,10 @@ async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Fa
     let seen = |record: &ProbeRecord| {
         let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
         if !out.is_json() {
-            let line = out.paint(style(record.verdict), gist(record));
-            // It goes on when nobody reads.
+            let code = if record.timed_out { "took too long".to_owned() } else { format!("exit {}", record.exit_code) };
+            let ((word, style), duration) = (word(record.verdict), text::duration(record.micros));
+            let line = out.paint(style, format!("{:>6}  {word:<4}  {code} in {duration}", record.seq));
+            // The search continues without a reader.
             drop(out.line(line));
         }
     };
@@ -169,25 +164,11 @@ async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Fa
     }
 }
 
-/// A probe in a line.
-fn gist(record: &ProbeRecord) -> String {
-    let code = if record.timed_out { "took too long".to_owned() } else { format!("exit {}", record.exit_code) };
-    format!("{:>6}  {:<4}  {code} in {}", record.seq, word(record.verdict), text::duration(record.micros))
-}
-
-fn word(verdict: BisectVerdict) -> &'static str {
+fn word(verdict: BisectVerdict) -> (&'static str, Style) {
     match verdict {
-        BisectVerdict::Good => "good",
-        BisectVerdict::Bad => "bad",
-        BisectVerdict::Skip => "skip",
-    }
-}
-
-fn style(verdict: BisectVerdict) -> Style {
-    match verdict {
-        BisectVerdict::Good => GOOD,
-        BisectVerdict::Bad => BAD,
-        BisectVerdict::Skip => ODD,
+        BisectVerdict::Good => ("good", GOOD),
+        BisectVerdict::Bad => ("bad", BAD),
+        BisectVerdict::Skip => ("skip", ODD),
     }
 }
 
@@ -206,7 +187,6 @@ fn show(session: &Session, report: &BisectReport, out: &mut Out) -> Result<(), F
     out.line(out.paint(DIM, format!("\n{probes}, and {checks} of the ends, for {changes} between {good} and {bad}")))
 }
 
-/// The change, or the changes of which it is one, with what each did.
 fn show_found(session: &Session, found: &BisectFound, out: &mut Out) -> Result<(), Failure> {
     let Some((last, others)) = found.bad.split_last() else { return Ok(()) };
     match others.is_empty() {
@@ -226,7 +206,6 @@ fn show_found(session: &Session, found: &BisectFound, out: &mut Out) -> Result<(
     Ok(())
 }
 
-/// Who made a change, and what it did to the files.
 fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Result<(), Failure> {
     let event = session.event(seq)?;
     let who = match event.call {
@@ -244,7 +223,6 @@ fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Resul
     Ok(())
 }
 
-/// What probes had not though it was there then.
 fn left_out(report: &BisectReport) -> BTreeSet<&EntryPath> {
     report.checks.iter().chain(&report.probes).flat_map(|record| &record.left_out).collect()
 }
@@ -271,15 +249,11 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
     Ok(Exit::Ok)
 }
 
-/// The way to learn about predicates.
 const PREDICATES: &str =
     "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices";
-/// Checks a predicate at both ends.
 const ENDS: &str = "it must hold at the bad position and not at the good one; --good and --bad say which they are";
-/// Bytes of what a probe printed that an error is told with.
 const GIVEN: usize = 4096;
 
-/// Adds the advice for a bisection that came to nothing.
 fn failed(error: WorkspaceError) -> Failure {
     let hint = match &error {
         WorkspaceError::Order { .. } => "--good and --bad say where to search".to_owned(),
@@ -287,7 +261,7 @@ fn failed(error: WorkspaceError) -> Failure {
         WorkspaceError::GoodIsBad(record) => printed(record, "--good says where all is well"),
         WorkspaceError::BadIsGood(record) => printed(record, "--bad says where it fails"),
         WorkspaceError::NotRun(record) => printed(record, "is the program there, in the probe?"),
-        WorkspaceError::Aborted(record) => printed(record, "125 says that nobody can tell"),
+        WorkspaceError::Aborted(record) => printed(record, "exit code 125 skips a position"),
         WorkspaceError::SameAtEnd { holds: true, .. } => ENDS.to_owned(),
         WorkspaceError::SameAtEnd { .. } => format!(
             "{ENDS}; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place"
@@ -297,7 +271,6 @@ fn failed(error: WorkspaceError) -> Failure {
     Failure::from(error).with_hint(hint)
 }
 
-/// A hint, and the end of what the command printed.
 fn printed(record: &ProbeRecord, hint: &str) -> String {
     let mut text = record.stderr.text(GIVEN).0;
     if text.trim().is_empty() {

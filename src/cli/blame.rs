@@ -1,23 +1,17 @@
-//! `foldspace blame`: which call wrote each line of a file.
-
 use std::collections::BTreeSet;
 
 use foldspace::history::{Blame as Blamed, BlameLine, Cause, SessionChange, blame};
 use foldspace::{EntryPath, SessionId};
 use serde_json::{Value, json};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{self, DIM, NOTED, Out};
-use super::position::{self, AtArg};
-use super::{open, text};
+use super::{AtArg, DIM, Failure, Globals, NOTED, Out, open, output, position, text};
 
-/// Shows which call wrote each line of a file, now or at any moment; moves are followed
+/// Shows the call that wrote each line of a file; follows moves
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows the file as it was at", "Shows the file as it was before")))]
 #[command(after_help = "\
-Before each line stand the event that wrote it, its call and tool (or what else it was: a mount, drift, a \
-rewind), its agent and its time. `foldspace show SESSION CALL` tells more about a call. A line that came \
+Before each line stand the event that wrote it, its call and tool (or a mount, drift, a rewind), its agent \
+and its time. `foldspace show SESSION CALL` tells more about a call. A line that came \
 with a merge has the child's event, as CHILD@EVENT; where the child was removed, the merge.")]
 pub(super) struct BlameArgs {
     /// The session, by name or by the beginning of its id
@@ -29,22 +23,16 @@ pub(super) struct BlameArgs {
 }
 
 impl BlameArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = EntryPath::lookup(&self.path)?;
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         let seq = self.at.resolve(&found.session)?;
         let blamed = blame(&found.session, &path, seq)?;
         tell(&blamed);
-        match out.is_json() {
-            true => out.document(&as_json(&path, seq, &blamed))?,
-            false => show(found.session.id(), &path, &blamed, out)?,
-        }
-        Ok(Exit::Ok)
+        out.show(&as_json(&path, seq, &blamed), |out| show(found.session.id(), &path, &blamed, out))
     }
 }
 
-/// Says what makes the answer less than exact.
 fn tell(blamed: &Blamed) {
     if let Some(last) = blamed.unknown.last() {
         output::note(&format!(
@@ -94,7 +82,6 @@ fn show(session: SessionId, path: &EntryPath, blamed: &Blamed, out: &mut Out) ->
     Ok(())
 }
 
-/// Who wrote it, in four cells.
 fn head(asked: SessionId, path: &EntryPath, by: &SessionChange) -> [String; 4] {
     let change = &by.change;
     let what = why_of(by);
@@ -103,7 +90,6 @@ fn head(asked: SessionId, path: &EntryPath, by: &SessionChange) -> [String; 4] {
     [where_of(asked, by), text::one_line(&format!("{what}{place}"), 80), agent, text::moment(change.time)]
 }
 
-/// The position of a change; with the session's name where it is another than the one that was asked about.
 pub(super) fn where_of(asked: SessionId, by: &SessionChange) -> String {
     match by.session == asked {
         true => by.change.seq.to_string(),
@@ -111,13 +97,11 @@ pub(super) fn where_of(asked: SessionId, by: &SessionChange) -> String {
     }
 }
 
-/// Why something changed, in a few words; also that nobody can tell more.
 pub(super) fn why_of(by: &SessionChange) -> String {
     let removed = if by.child_removed { " (removed)" } else { "" };
     format!("{}{removed}", why(&by.change.cause))
 }
 
-/// Why something changed, in a few words.
 pub(super) fn why(cause: &Cause) -> String {
     match cause {
         Cause::Call { call, .. } => format!("#{call} {}", text::one_line(cause.name(), 40)),

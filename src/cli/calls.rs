@@ -1,13 +1,10 @@
 //! Calls for people.
 
-use anstyle::Style;
 use foldspace::view::{Call, CallOutcome, CallPathChange};
 
-use super::events;
-use super::output::NOTED;
-use super::text;
+use super::{events, text};
+use crate::terminal::style::Tone;
 
-/// How a call stands; who looks is told how its command ended where that did not do well.
 pub(super) fn ending(call: &Call, shared: bool) -> String {
     match &call.outcome {
         Some(CallOutcome { end, .. }) => events::ending(end.status, &end.result),
@@ -15,24 +12,19 @@ pub(super) fn ending(call: &Call, shared: bool) -> String {
     }
 }
 
-/// The style of how a call stands.
-pub(super) fn style(call: &Call) -> Style {
+pub(super) fn tone(call: &Call) -> Tone {
     match &call.outcome {
-        Some(CallOutcome { end, .. }) => events::ending_style(end.status, &end.result),
-        None => NOTED,
+        Some(CallOutcome { end, .. }) => events::ending_tone(end.status, &end.result),
+        None => Tone::Noted,
     }
 }
 
-/// How long it took; empty while that is not known.
 pub(super) fn duration(call: &Call) -> String {
     call.outcome.as_ref().map_or(String::new(), |outcome| text::duration(outcome.end.micros))
 }
 
-/// Paths that are named of what a call changed.
 const NAMED: usize = 3;
 
-/// Returns the changes, as `+2 ~1 src/a.py, src/b.py, src/c.py`: how many entries came, changed and went, and the first of
-/// them; empty when it changed nothing. A path that stands in the line already is not named again.
 pub(super) fn changes(call: &Call, subject: &str) -> String {
     let count = |which: CallPathChange, sign: char| {
         let count = call.changes.values().filter(|change| **change == which).count();

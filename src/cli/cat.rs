@@ -1,16 +1,10 @@
-//! `foldspace cat`: the contents of a file.
-
 use foldspace::view;
 use foldspace::{EntryPath, VirtualFileSystem};
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::Out;
-use super::position::{self, AtArg};
-use super::{open, tree};
+use super::{AtArg, Failure, Globals, Out, open, position, tree};
 
-/// Prints a file's contents byte for byte, now or at any moment
+/// Prints files byte for byte
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Prints the files as they were at", "Prints the files as they were before")))]
 pub(super) struct Cat {
@@ -24,16 +18,15 @@ pub(super) struct Cat {
 }
 
 impl Cat {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
         let files = VirtualFileSystem::of(&state);
         let mut list = Vec::new();
         for path in &self.paths {
             let path = EntryPath::lookup(path)?;
             let entry = match path.is_root() {
-                true => return Err(Failure::new(Exit::NotFound, "/ is a directory")),
+                true => return Err(Failure::missing("/ is a directory")),
                 false => tree::entry(&files, &path, &state)?,
             };
             let bytes = tree::contents(&found.session, &path, entry)?;
@@ -49,6 +42,6 @@ impl Cat {
         if out.is_json() {
             out.document(&list)?;
         }
-        Ok(Exit::Ok)
+        Ok(())
     }
 }

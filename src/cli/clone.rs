@@ -1,27 +1,18 @@
-//! `foldspace clone`: a child of a session.
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use foldspace::event::{ChildLimits, Isolation};
 use foldspace::hub::operations;
 use foldspace::tools::{AllowedRoots, Forker, MountSpec, mounts_of};
 use foldspace::{ForkOptions, Session, ToolRunner};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{self, BOLD, Out};
-use super::position::{self, AtArg};
 use super::run::allowed_roots;
-use super::workspace::{self, RuleArgs};
-use super::{open, text};
+use super::{AtArg, BOLD, Failure, Globals, Out, RuleArgs, open, output, position, text, workspace};
 
-/// Clones a session: the clone shares it, has its past and its files, or begins afresh from its mounts
+/// Makes a child of a session: a fork, a fresh one, or a shared one
 ///
-/// A fork costs little whatever the size of the session: it has the events and the files of the session up to
-/// the position, and keeps them when the session is removed. Nothing that either does afterwards is seen by the
-/// other; `merge` brings a fork's changes back.
+/// A fork of a session of any size is cheap: it has the session's events and files up to the position, and keeps
+/// them when the session is removed. Afterwards neither sees the other's changes; `merge` brings a fork's back.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Forks the session as it was at", "Forks the session as it was before")))]
 #[command(after_help = "\
@@ -33,9 +24,9 @@ Examples:
 pub(super) struct Clone {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// How much of the session the clone has
-    #[arg(long, value_name = "HOW", default_value = "fork")]
-    isolation: CloneIsolation,
+    /// The part of the session that the clone has
+    #[arg(long, value_name = "HOW", default_value = "fork", value_parser = workspace::isolation())]
+    isolation: Isolation,
     #[command(flatten)]
     at: AtArg,
     /// full: allows mounts below DIR to be copied again; may be given several times
@@ -47,41 +38,29 @@ pub(super) struct Clone {
     /// The clone's name [default: NAME-1, NAME-2, ...]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Who is to work in it; a shared clone needs one
+    /// The agent of the clone; a shared clone needs one
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     #[command(flatten)]
     limits: LimitArgs,
 }
 
-/// How much of a session its clone has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum CloneIsolation {
-    /// Everything: it is the same session, under another agent's name
-    Shared,
-    /// Its past, with the files as they were then
-    Fork,
-    /// Its mounts, copied afresh
-    Full,
-}
-
-/// What the clone may do.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Limits of the clone, which may never do more than the session")]
 struct LimitArgs {
-    /// How many calls it may make
+    /// Limits the number of its calls
     #[arg(long, value_name = "N")]
     max_calls: Option<u64>,
-    /// How many seconds its calls may take together
+    /// Limits the time of all its calls
     #[arg(long, value_name = "SECS")]
     max_seconds: Option<u64>,
-    /// How many bytes of files it may write
+    /// Limits the bytes of files that it writes
     #[arg(long, value_name = "N")]
     max_bytes: Option<u64>,
-    /// How many generations of clones it may have
+    /// Limits the generations of its own clones
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// A tool that it may use, and no others; may be given several times
+    /// Allows only this tool; may be given several times
     #[arg(long = "tool", value_name = "TOOL")]
     tools: Vec<String>,
     /// Denies its commands a program, or a program with its first words; may be given several times
@@ -94,8 +73,9 @@ impl LimitArgs {
         let known = foldspace::Tools::standard();
         if let Some(unknown) = self.tools.iter().find(|tool| !known.names().any(|name| name == tool.as_str())) {
             let shown = text::one_line(unknown, 80);
-            let failure = Failure::new(Exit::Usage, format!("--tool: there is no tool {shown}"));
-            return Err(failure.with_hint("`foldspace tools` lists them"));
+            return Err(
+                Failure::usage(format!("--tool: there is no tool {shown}")).with_hint("`foldspace tools` lists them")
+            );
         }
         let tools: BTreeSet<String> = self.tools.iter().cloned().collect();
         Ok(ChildLimits {
@@ -110,29 +90,25 @@ impl LimitArgs {
 }
 
 impl Clone {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let limits = self.limits.limits()?;
-        let usage = |what| Failure::new(Exit::Usage, what);
-        if self.isolation == CloneIsolation::Shared && self.agent.is_none() {
+        let usage = |what| Failure::usage(what);
+        if self.isolation == Isolation::Shared && self.agent.is_none() {
             return Err(usage("a shared clone is the same session: --agent says under which name it works"));
         }
-        if self.isolation != CloneIsolation::Fork && self.at.is_given() {
+        if self.isolation != Isolation::Fork && self.at.is_given() {
             return Err(usage("only a fork begins in the past: --at and --before are for --isolation fork"));
         }
-        if self.isolation == CloneIsolation::Shared && self.name.is_some() {
+        if self.isolation == Isolation::Shared && self.name.is_some() {
             return Err(usage("a shared clone has the session's name: leave out --name"));
         }
         let opened = open::changing(globals)?;
         let parent = opened.find(&self.session)?.session;
-        let isolation = match self.isolation {
-            CloneIsolation::Shared => Isolation::Shared,
-            CloneIsolation::Fork => Isolation::Fork,
-            CloneIsolation::Full => Isolation::Full,
-        };
+        let isolation = self.isolation;
         let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
         if at == Some(0) {
-            let failure = Failure::new(Exit::NotFound, "a fork has at least the first event of its session");
-            return Err(failure.with_hint("the earliest is --at 1"));
+            return Err(Failure::missing("a fork has at least the first event of its session")
+                .with_hint("the earliest is --at 1"));
         }
         let new = ForkOptions {
             at,
@@ -145,14 +121,13 @@ impl Clone {
         let roots = AllowedRoots::new(self.roots_for(&mounts)?)?;
         let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
         let child = super::block_on(begin(globals, &nursery, &parent, new))??;
-        show(&parent, &child, isolation, at, out)?;
-        Ok(Exit::Ok)
+        show(&parent, &child, isolation, at, out)
     }
 }
 
 impl Clone {
-    /// Below what the mounts may be copied again. The history names them, and it may be somebody else's: who is not
-    /// told beforehand is asked.
+    /// Returns the directories that may be copied again. The history names them and may be a stranger's, so the
+    /// person is asked.
     fn roots_for(&self, mounts: &[MountSpec]) -> Result<Vec<PathBuf>, Failure> {
         let directories: Vec<PathBuf> = mounts.iter().map(|mount| mount.host_path.clone()).collect();
         if let Some(roots) = allowed_roots(&self.roots)? {
@@ -165,16 +140,13 @@ impl Clone {
         let named = text::one_line(&named.join(", "), 1000);
         match output::confirmed(&format!("copy {named} into the clone?")) {
             Some(true) => Ok(directories),
-            Some(false) => Err(Failure::new(Exit::Usage, "nothing was cloned")),
-            None => {
-                let failure = Failure::new(Exit::Usage, format!("the clone would get a copy of {named}"));
-                Err(failure.with_hint("--yes copies it; --allow-root DIR allows what is below DIR"))
-            }
+            Some(false) => Err(Failure::usage("nothing was cloned")),
+            None => Err(Failure::usage(format!("the clone would get a copy of {named}"))
+                .with_hint("--yes copies it; --allow-root DIR allows what is below DIR")),
         }
     }
 }
 
-/// Begins the clone, with its files where its parent's can be had.
 async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkOptions) -> Result<Session, Failure> {
     if new.isolation == Isolation::Shared {
         return Ok(nursery.sessions.child_of(parent, new)?);
@@ -182,7 +154,6 @@ async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkO
     let dispatcher = match parent_dispatcher(globals, parent) {
         Ok(dispatcher) => dispatcher,
         Err(Failure::Told { message, .. }) if new.isolation == Isolation::Fork => {
-            // The history is enough.
             output::note(&format!(
                 "the session's workspace can't be opened ({message}); its files come from its history"
             ));

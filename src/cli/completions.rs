@@ -1,9 +1,6 @@
-//! `foldspace completions`: for the shell.
-
 use clap_complete::Shell;
 
-use super::exit::{Exit, Failure};
-use super::output::Out;
+use super::{Failure, Globals, Out};
 
 /// Prints a shell's completions
 #[derive(Debug, clap::Args)]
@@ -18,10 +15,9 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(&self, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<(), Failure> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut super::definition(), "foldspace", &mut text);
-        out.raw(&text)?;
-        Ok(Exit::Ok)
+        out.raw(&text)
     }
 }

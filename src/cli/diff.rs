@@ -1,19 +1,14 @@
-//! `foldspace diff`: what differs between two moments.
-
 use std::collections::BTreeSet;
 
+use foldspace::hub::operations;
 use foldspace::reducers::Change;
 use foldspace::view::{self, Patch};
 use foldspace::{EntryPath, VirtualFileSystem};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{BAD, GOOD, Out};
 use super::position::PositionRange;
-use super::table::{Cell, TextTable};
-use super::{diffs, open, text};
+use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, open, text};
 
-/// Shows what differs in the workspace between two moments, as patches
+/// Shows the difference between two positions, as patches
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,32 +33,24 @@ pub(super) struct DiffArgs {
 }
 
 impl DiffArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = self.path.as_deref().map(EntryPath::lookup).transpose()?;
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         let (from, until) = self.range.resolve(&found.session)?;
-        let before = VirtualFileSystem::of(&found.session.state_at(from)?);
-        let after = VirtualFileSystem::of(&found.session.state_at(until)?);
-        if let Some(path) = path.as_ref().filter(|path| !path.is_root())
-            && before.get(path).is_none()
-            && after.get(path).is_none()
+        let mut changes = operations::file_changes(&found.session, from, until, path.as_ref())?;
+        if let Some(path) = path.as_ref().filter(|path| changes.is_empty() && !path.is_root())
+            && VirtualFileSystem::of(&found.session.state_at(from)?).get(path).is_none()
         {
-            return Err(Failure::new(Exit::NotFound, format!("there is no {} at {from} or {until}", path.rooted())));
+            return Err(Failure::missing(format!("there is no {} at {from} or {until}", path.rooted())));
         }
-        let mut changes = before.diff(&after);
-        let concerned = |change: &Change, path: &EntryPath| change.path() == path || change.path().is_below(path);
-        changes.retain(|change| path.as_ref().is_none_or(|path| concerned(change, path)));
         if out.is_json() {
             let list: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&found.session, change)).collect();
-            out.document(&list?)?;
-            return Ok(Exit::Ok);
+            return out.document(&list?);
         }
         let implied = parents(&changes);
         changes.retain(|change| !(is_directory(change) && implied.contains(change.path())));
         if self.name_only {
-            changes.iter().try_for_each(|change| out.line(change.path()))?;
-            return Ok(Exit::Ok);
+            return changes.iter().try_for_each(|change| out.line(change.path()));
         }
         let mut patches = Vec::new();
         for change in &changes {
@@ -75,11 +62,10 @@ impl DiffArgs {
         if self.stat {
             show_stat(&patches, changes.len(), out)?;
         }
-        Ok(Exit::Ok)
+        Ok(())
     }
 }
 
-/// The directories above what changed: that they came or went with it needs no words.
 fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
     let mut parents = BTreeSet::new();
     for change in changes {

@@ -1,11 +1,9 @@
-//! Patches, painted.
+//! Prints patches with colours.
 
 use foldspace::view::Patch;
 
-use super::exit::Failure;
-use super::output::{BAD, BOLD, GOOD, NOTED, Out, PLAIN};
+use super::{BAD, BOLD, Failure, GOOD, NOTED, Out, PLAIN};
 
-/// Shows a patch.
 pub(super) fn show(patch: &Patch, out: &mut Out) -> Result<(), Failure> {
     let (head, lines) = patch.parts();
     for line in head {
@@ -24,7 +22,6 @@ pub(super) fn show(patch: &Patch, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lines added and removed, in a few characters.
 pub(super) fn counts(patch: &Patch, out: &Out) -> String {
     match (patch.binary, patch.added, patch.removed) {
         (true, ..) => "binary".to_owned(),

@@ -1,5 +1,3 @@
-//! `foldspace du`: what takes space.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::SessionId;
@@ -9,21 +7,15 @@ use foldspace::store::{SessionEntry, StorageUse};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::open::{self, OpenedStore};
-use super::output::{BOLD, DIM, Out};
-use super::table::{Cell, TextTable};
-use super::{events, text};
+use super::{BOLD, Cell, DIM, Failure, Globals, OpenedStore, Out, TextTable, events, open, text};
 
-/// Shows what takes space: kinds of events, sessions, contents, the files on the disk
+/// Shows the space used by events, sessions, contents and files
 #[derive(Debug, clap::Args)]
 pub(super) struct Du {
     /// The session; without one, all are counted, and the files on the disk too
     session: Option<String>,
 }
 
-/// The events of one kind.
 #[derive(Debug, Serialize)]
 struct KindUse {
     kind: String,
@@ -31,16 +23,13 @@ struct KindUse {
     bytes: u64,
 }
 
-/// One session.
 #[derive(Debug, Serialize)]
 struct SessionUse {
     session: SessionId,
     name: String,
     events: u64,
     event_bytes: u64,
-    /// Bytes of all files ever written.
     written_bytes: u64,
-    /// Bytes of those contents that differ.
     distinct_bytes: u64,
 }
 
@@ -51,7 +40,7 @@ struct UsageCount {
 }
 
 impl Du {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let opened = open::reading(globals)?;
         let mut count = UsageCount::default();
         match &self.session {
@@ -69,15 +58,14 @@ impl Du {
         let kept = kept.unwrap_or_else(|| count.sessions.iter().map(|session| session.distinct_bytes).sum());
         let ratio = (kept > 0).then(|| written as f64 / kept as f64);
         if out.is_json() {
-            out.document(&json!({
+            return out.document(&json!({
                 "kinds": kinds,
                 "sessions": count.sessions,
                 "store": store,
                 "written_bytes": written,
                 "kept_bytes": kept,
                 "dedup_ratio": ratio,
-            }))?;
-            return Ok(Exit::Ok);
+            }));
         }
         show_kinds(&kinds, out)?;
         out.line("")?;
@@ -88,8 +76,7 @@ impl Du {
         }
         let ratio = ratio.map_or(String::new(), |ratio| format!(", {ratio:.1} to 1"));
         let where_to = if store.is_empty() { "of them differ" } else { "kept on the disk" };
-        out.line(format!("\n{} of files written, {} {where_to}{ratio}", text::size(written), text::size(kept)))?;
-        Ok(Exit::Ok)
+        out.line(format!("\n{} of files written, {} {where_to}{ratio}", text::size(written), text::size(kept)))
     }
 }
 

@@ -1,5 +1,3 @@
-//! `foldspace exec`: a command in a session's workspace.
-
 use std::io::Read;
 use std::time::Duration;
 
@@ -8,23 +6,16 @@ use foldspace::store::Durability;
 use foldspace::{Session, Sessions, ToolCall, ToolOutcome};
 use serde_json::{Value, json};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
 use super::live::LiveOutput;
-use super::local_server::LocalServer;
-use super::output::{self, Out};
-use super::workspace::{self, RuleArgs};
-use super::{interrupt, open};
+use super::{Exit, Failure, Globals, LocalServer, Out, RuleArgs, interrupt, open, output, workspace};
 
-/// Characters that a command reads on its standard input at most.
 const STDIN_MAX: usize = 48_000;
-/// What the call may take: who reads the output may take their time, and the command has a limit of its own.
 const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs a command in a session's workspace, and records it with everything that it changes
+/// Runs a command in a session's workspace, and records it
 ///
-/// What it prints is shown as it comes, and its exit status is this program's: 124 when it took too long,
-/// 127 when there is no such program.
+/// The record has everything that the command changes. Its output is shown as it comes, and its exit status is
+/// this program's: 124 when it took too long, 127 when the program was not found.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(workspace::unasked))]
 #[command(after_help = "\
@@ -50,10 +41,10 @@ pub(super) struct Exec {
     /// Passes on standard input, at most 48,000 characters
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// How long it may run, 1 to 120 seconds [default: 30]
+    /// Limits its time, to 1 to 120 seconds [default: 30]
     #[arg(long, value_name = "SECS")]
     timeout: Option<f64>,
-    /// Who runs it
+    /// The agent that runs it
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     #[command(flatten)]
@@ -83,7 +74,6 @@ impl Exec {
         shown.map(|()| exit)
     }
 
-    /// Gives what came of the call, and whether all output could be shown.
     async fn call(
         &self,
         globals: &Globals,
@@ -118,7 +108,7 @@ impl Exec {
         }
         if let Some(seconds) = self.timeout {
             if Duration::try_from_secs_f64(seconds).is_err() {
-                return Err(Failure::new(Exit::Usage, "--timeout: give a number of seconds from 1 to 120"));
+                return Err(Failure::usage("--timeout: give a number of seconds from 1 to 120"));
             }
             params["timeout_seconds"] = json!(seconds);
         }
@@ -137,19 +127,18 @@ fn standard_input() -> Result<String, Failure> {
     read.map_err(|error| Failure::io("read", "standard input", &error))?;
     let too_long = || {
         let what = format!("standard input has more than {STDIN_MAX} characters");
-        Failure::new(Exit::Usage, what).with_hint("put it into a file of the workspace, and let the command read that")
+        Failure::usage(what).with_hint("put it into a file of the workspace, and let the command read that")
     };
     if input.len() == limit {
         return Err(too_long());
     }
     let input = String::from_utf8(input).map_err(|error| {
         let at = error.utf8_error().valid_up_to() + 1;
-        Failure::new(Exit::Usage, format!("standard input is no text: byte {at} of it is not UTF-8"))
+        Failure::usage(format!("standard input is no text: byte {at} of it is not UTF-8"))
     })?;
     if input.chars().count() > STDIN_MAX { Err(too_long()) } else { Ok(input) }
 }
 
-/// Tells how the program is to end after a call of `shell_execute`.
 pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failure> {
     if out.is_json() {
         out.document(&json!({
@@ -163,7 +152,7 @@ pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failu
     }
     match outcome.status {
         CallStatus::Interrupted => Ok(Exit::Interrupted),
-        CallStatus::Error => Err(Failure::new(Exit::Failed, outcome.text.clone())),
+        CallStatus::Error => Err(Failure::failed(outcome.text.clone())),
         CallStatus::Ok => {
             if outcome.result["timed_out"] == true {
                 output::note("it took too long and was ended; --timeout allows up to 120 seconds");

@@ -1,17 +1,12 @@
-//! `foldspace export`: a session as one file.
-
 use std::io::Write;
 use std::path::PathBuf;
 
 use foldspace::history::{PortableSummary, export_session};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::files::{self, AtomicFile};
-use super::output::{self, Out};
-use super::{open, text};
+use super::files::AtomicFile;
+use super::{Failure, Globals, Out, files, open, output, text};
 
-/// Writes a session with everything that belongs to it into one file
+/// Writes a session with all its contents into one file
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {
     /// The session, by name or by the beginning of its id
@@ -22,34 +17,29 @@ pub(super) struct ExportArgs {
 }
 
 impl ExportArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         if files::is_standard(&self.file) {
             let export = |pipe: &mut dyn Write| export_session(&opened.sessions, found.entry.id, pipe);
             output::note(&format!("{} written", told(&to_stdout(out, "an export", export)?)));
-            return Ok(Exit::Ok);
+            return Ok(());
         }
         let mut file = AtomicFile::begin(&self.file)?;
         let summary = export_session(&opened.sessions, found.entry.id, &mut file)?;
         file.finish()?;
-        match out.is_json() {
-            true => out.document(&summary)?,
-            false => out.line(format!("{} written to {}", told(&summary), self.file.display()))?,
-        }
-        Ok(Exit::Ok)
+        out.show(&summary, |out| out.line(format!("{} written to {}", told(&summary), self.file.display())))
     }
 }
 
-/// Lets something write bytes to standard output, which is no terminal.
 pub(super) fn to_stdout<T, E: Into<Failure>>(
     out: &mut Out,
     what: &str,
     write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
 ) -> Result<T, Failure> {
     if out.is_terminal() {
-        let failure = Failure::new(Exit::Usage, format!("{what} is no text; it is not written to a terminal"));
-        return Err(failure.with_hint("give a file, or send the output somewhere"));
+        return Err(Failure::usage(format!("{what} is no text; it is not written to a terminal"))
+            .with_hint("give a file, or send the output somewhere"));
     }
     out.go_live()?;
     let mut stdout = std::io::BufWriter::new(Piped { out, failed: None });
@@ -64,13 +54,11 @@ pub(super) fn to_stdout<T, E: Into<Failure>>(
     }
 }
 
-/// What a portable file holds, in words.
 pub(super) fn told(summary: &PortableSummary) -> String {
     let (events, contents) = (text::count(summary.events, "event"), text::count(summary.contents, "content"));
     format!("{}: {events}, {contents}, {}", text::one_line(&summary.name, 80), text::size(summary.bytes))
 }
 
-/// Writes to the program's output, and remembers what went wrong there.
 struct Piped<'a> {
     out: &'a mut Out,
     failed: Option<Failure>,

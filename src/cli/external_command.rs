@@ -1,23 +1,20 @@
-//! A prompt into a throw-away copy of a session's workspace as it was at a moment, and where such copies are made.
+//! A prompt into a throw-away copy of a workspace as it was, and the directory of such copies.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldspace::backends::{OutputWatch, ShellCommand, unwatched};
-use foldspace::session::OutputStream;
+use foldspace::backends::{ShellCommand, unwatched};
 use foldspace::tools::{CommandPolicy, Probe};
 use foldspace::{Seq, Session};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::{Exit, Failure};
-use super::interrupt::{Signals, minding};
+use super::interrupt::minding;
 use super::prompt::{LinePrompt, PromptRun, PromptTarget, Typed};
-use super::{Globals, open, output, text, workspace};
+use super::{Exit, Failure, Globals, Signals, live, open, output, text, workspace};
 
-/// Opens a prompt into the workspace as it was at a position. Nothing of what is done there is recorded, and it is
-/// gone when the prompt ends.
+/// Opens a prompt into a throw-away copy of the workspace as it was at a position.
 pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq) -> Result<Exit, Failure> {
     let (spec, home) = (workspace::spec_of(session)?, Home::of(globals)?);
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
@@ -34,8 +31,8 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq) -> Result
     super::block_on(LinePrompt::new(CopiedText { probe, title }).read_lines())?
 }
 
-/// The directory below which throw-away workspaces are made: that of the data, where `gc` finds those of a killed
-/// process. Who may only read there gets a fresh one of their own among the temporary files, which goes with this.
+/// The directory of throw-away workspaces: that of the data, where `gc` finds those of a killed process; a fresh
+/// temporary one, removed on drop, for a user who can only read the data.
 pub(super) struct Home {
     path: PathBuf,
     is_fresh: bool,
@@ -50,7 +47,7 @@ impl Home {
         }
     }
 
-    /// Anybody may make directories there: one that is there already is not ours.
+    /// Other users can create directories there, so an existing one is refused.
     #[expect(clippy::disallowed_methods, reason = "a face makes the directory of its probes")]
     fn fresh(below: &Path) -> Result<Self, Failure> {
         let mut name = [0; 16];
@@ -77,7 +74,6 @@ impl Drop for Home {
     }
 }
 
-/// A copy of what was.
 struct CopiedText {
     probe: Probe,
     title: String,
@@ -97,7 +93,9 @@ impl PromptTarget for CopiedText {
             return Ok(PromptRun::wrong(1, "nothing can run here"));
         };
         let command = ShellCommand { cwd: typed.cwd.clone(), ..ShellCommand::shell(typed.command) };
-        let watch = if typed.quiet { unwatched() } else { shown() };
+        // A closed output is no failure.
+        let shown = |stream, bytes: &[u8]| drop(live::write(stream, bytes));
+        let watch = if typed.quiet { unwatched() } else { Arc::new(shown) };
         let cancel = CancellationToken::new();
         let work = self.probe.run(command, watch, cancel.clone());
         let result = match minding(signals, &cancel, &workspace, work).await {
@@ -114,17 +112,6 @@ impl PromptTarget for CopiedText {
             _ => PromptRun { code, printed: result.stdout.kept.to_vec(), complaint: None },
         })
     }
-}
-
-/// Passes on what a command prints. Who does not read holds it up.
-fn shown() -> OutputWatch {
-    Arc::new(|stream, bytes| {
-        // Nobody may read any more, which is nobody's fault.
-        drop(match stream {
-            OutputStream::Stdout => io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().flush()),
-            OutputStream::Stderr => io::stderr().lock().write_all(bytes),
-        });
-    })
 }
 
 #[cfg(test)]

@@ -1,20 +1,17 @@
-//! The files that the program itself reads and writes, outside its data.
+//! Files that the program reads and writes outside its data.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use super::exit::{Exit, Failure};
+use super::Failure;
 
-/// What stands for standard input and output.
 const STANDARD: &str = "-";
 
-/// Whether a path stands for standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == STANDARD
 }
 
-/// Opens a file to read; `-` is standard input.
 pub(super) fn reader(path: &Path) -> Result<Box<dyn Read>, Failure> {
     if is_standard(path) {
         return Ok(Box::new(io::stdin().lock()));
@@ -22,21 +19,18 @@ pub(super) fn reader(path: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(BufReader::with_capacity(64 << 10, regular(path)?)))
 }
 
-/// A file that is read more than once.
 pub(super) struct Rereadable<'a> {
     path: &'a Path,
-    /// None for standard input.
     file: Option<File>,
 }
 
 impl<'a> Rereadable<'a> {
-    /// Opens a file to read; `-` is standard input.
     pub(super) fn open(path: &'a Path) -> Result<Self, Failure> {
         let file = if is_standard(path) { None } else { Some(regular(path)?) };
         Ok(Self { path, file })
     }
 
-    /// The file. What can be read only once, as a pipe, is copied into one without a name in `directory`.
+    /// Returns the file. Input that can be read only once is copied to an unnamed file in `directory`.
     pub(super) fn file(self, directory: &Path) -> Result<File, Failure> {
         let mut once: Box<dyn Read> = match self.file {
             Some(file) if (&file).stream_position().is_ok() => return Ok(file),
@@ -55,19 +49,19 @@ fn regular(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|error| refused("read", path, &error))?;
     // A directory can be opened, and read only in vain.
     if path.is_dir() {
-        return Err(Failure::new(Exit::NotFound, format!("{} is a directory, not a file", path.display())));
+        return Err(Failure::missing(format!("{} is a directory, not a file", path.display())));
     }
     Ok(file)
 }
 
 fn refused(action: &str, path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::NotFound => Failure::new(Exit::NotFound, format!("there is no file {}", path.display())),
+        io::ErrorKind::NotFound => Failure::missing(format!("there is no file {}", path.display())),
         _ => Failure::io(action, path.display(), error),
     }
 }
 
-/// A file that is there whole or not at all: it stands under another name until it is finished.
+/// A file written under another name and renamed when it is complete.
 pub(super) struct AtomicFile {
     file: File,
     unfinished: Option<PathBuf>,
@@ -75,7 +69,7 @@ pub(super) struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Begins a file; what is no regular file, like a pipe, is written as it stands.
+    /// Creates the file; a special file, such as a pipe, is written in place.
     #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
     pub(super) fn begin(path: &Path) -> Result<Self, Failure> {
         let special = path.exists() && !path.is_file();
@@ -91,7 +85,6 @@ impl AtomicFile {
         Ok(Self { file, unfinished, path: path.to_owned() })
     }
 
-    /// Puts the file in its place, synced.
     #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let Some(unfinished) = self.unfinished.take() else { return Ok(()) };
@@ -122,7 +115,6 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Makes a directory and those above it.
 #[expect(clippy::disallowed_methods, reason = "a face writes where it is told to")]
 pub(super) fn make_directory(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|error| Failure::io("create", path.display(), &error))

@@ -1,23 +1,18 @@
-//! `foldspace fsck`: every byte of the journal.
-
 use std::path::Path;
 
 use foldspace::store::{Durability, FsckReport, JournalProblem};
 use foldspace::{LocalStore, StoreError};
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{BAD, GOOD, ODD, Out};
-use super::{open, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, text};
 
-/// Reads every byte of the journal and shows what is damaged
+/// Checks every byte of the journal, and repairs it
 #[derive(Debug, clap::Args)]
 pub(super) struct Fsck {
-    /// Takes out what is damaged, and keeps it in files beside the journal; a session with a gap ends before it
+    /// Moves damage into files beside the journal; a session with a gap ends before it
     #[arg(long)]
     repair: bool,
-    /// With --repair: goes on without acknowledged events that are lost, which their sessions' histories then say
+    /// With --repair: continues without lost acknowledged events, and records the loss in their sessions
     #[arg(long, requires = "repair")]
     accept_loss: bool,
 }
@@ -34,19 +29,14 @@ impl Fsck {
             true => report.problems.len(),
             false => check(&directory, false)?.problems.len(),
         };
-        match out.is_json() {
-            true => {
-                let mut value = json!(report);
-                value["problems_left"] = json!(left);
-                out.document(&value)?;
-            }
-            false => show(&report, left, out)?,
-        }
+        let mut value = json!(report);
+        value["problems_left"] = json!(left);
+        out.show(&value, |out| show(&report, left, out))?;
         Ok(if left == 0 { Exit::Ok } else { Exit::Failed })
     }
 }
 
-/// The store is not opened for it, which would mend things by itself; one that a process has open is checked by that.
+/// Checks without opening the store, which would repair it; an open store is checked by its owner.
 fn check(directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
     match LocalStore::fsck(directory, repair) {
         // Not where something is to be taken out: those who have the store would go on with what they know of it.

@@ -1,5 +1,3 @@
-//! `foldspace gc`: space that nobody needs any more.
-
 use std::path::PathBuf;
 
 use foldspace::backends::{Leftovers, remove_leftovers, sweep_sandboxes, sweep_throwaways};
@@ -7,19 +5,17 @@ use foldspace::store::Durability;
 use foldspace::{SessionId, WorkspaceSpec};
 use serde_json::{Value, json};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{self, Out};
-use super::{open, text};
+use super::{Exit, Failure, Globals, Out, open, output, text};
 
-/// Frees the space of removed sessions, of contents that nothing refers to, and of old repairs; removes
-/// containers whose process has ended
+/// Frees unused space, and removes containers of ended processes
+///
+/// Unused are removed sessions, contents without a reference, and old repairs.
 #[derive(Debug, clap::Args)]
 pub(super) struct Gc {
-    /// Only tells what it would do
+    /// Shows the plan, and changes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Where the engine listens whose containers are looked at [default: as `run` finds it]
+    /// The address of the engine whose containers are checked [default: like `run`]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
 }
@@ -34,7 +30,12 @@ impl Gc {
         let probes = sweep_throwaways(&directory, self.dry_run)?;
         let sandboxes = sweep_sandboxes(&directory, self.dry_run, || sessions(globals))?;
         if out.is_json() {
-            let mut value = as_json(serde_json::to_value(&report).unwrap_or_default(), &containers, &abandoned);
+            let mut value = json!(report);
+            value["containers"] = json!(containers.removed);
+            value["containers_elsewhere"] = json!(containers.elsewhere);
+            value["containers_failed"] = json!(containers.failed);
+            value["engine_unasked"] = json!(containers.unasked);
+            value["abandoned"] = paths(&abandoned);
             value["probes"] = paths(&probes);
             value["sandboxes"] = paths(&sandboxes);
             out.document(&value)?;
@@ -67,13 +68,11 @@ impl Gc {
     }
 }
 
-/// Directories of sessions that are gone.
 fn abandoned(globals: &Globals) -> Result<Vec<PathBuf>, Failure> {
     let sessions = sessions(globals)?;
     Ok(WorkspaceSpec::abandoned(&open::directory(globals)?, |id| sessions.contains(&id))?)
 }
 
-/// The sessions that there are at this moment.
 fn sessions(globals: &Globals) -> Result<Vec<SessionId>, Failure> {
     let opened = open::reading(globals)?;
     Ok(opened.sessions.list()?.iter().map(|entry| entry.id).collect())
@@ -83,17 +82,6 @@ fn paths(paths: &[PathBuf]) -> Value {
     paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-fn as_json(mut report: Value, containers: &Leftovers, abandoned: &[PathBuf]) -> Value {
-    let Leftovers { removed, elsewhere, failed, unasked } = containers;
-    report["containers"] = json!(removed);
-    report["containers_elsewhere"] = json!(elsewhere);
-    report["containers_failed"] = json!(failed);
-    report["engine_unasked"] = json!(unasked);
-    report["abandoned"] = paths(abandoned);
-    report
-}
-
-/// Says what is left for the person to do.
 fn tell(containers: &Leftovers, abandoned: &[PathBuf]) {
     for container in &containers.elsewhere {
         output::note(&format!(
@@ -105,7 +93,7 @@ fn tell(containers: &Leftovers, abandoned: &[PathBuf]) {
     for directory in abandoned {
         let shown = directory.to_string_lossy();
         output::note(&format!(
-            "{shown} has files of a session that is not there any more; if nobody needs them, `rm -r {}`",
+            "{shown} has files of a removed session; if they are not needed, `rm -r {}`",
             text::shell_word(&shown)
         ));
     }

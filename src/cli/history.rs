@@ -1,5 +1,3 @@
-//! `foldspace history`: what became of a path.
-
 use std::sync::Arc;
 
 use foldspace::event::Node;
@@ -9,15 +7,10 @@ use foldspace::view;
 use foldspace::{EntryPath, Seq, Session, SessionId};
 use serde_json::{Value, json};
 
-use super::Globals;
 use super::blame::{where_of, why_of};
-use super::exit::{Exit, Failure};
-use super::output::{BAD, DIM, GOOD, NOTED, ODD, Out};
-use super::position::{self, AtArg};
-use super::table::{Cell, TextTable};
-use super::{diffs, open, text};
+use super::{AtArg, BAD, Cell, DIM, Failure, GOOD, Globals, NOTED, ODD, Out, TextTable, diffs, open, position, text};
 
-/// Shows every change of a file, or of everything below a directory; moves of a file are followed
+/// Shows every change of a file or directory; follows moves of a file
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows only what happened until", "Shows only what happened before")))]
 #[command(after_help = "\
@@ -35,7 +28,7 @@ pub(super) struct History {
     /// Shows what each change did, as a patch
     #[arg(short, long)]
     patch: bool,
-    /// Shows before each merge what the child had done to what it changed, as CHILD@EVENT
+    /// Shows before each merge the child's own changes, as CHILD@EVENT
     #[arg(long)]
     follow_merges: bool,
     #[command(flatten)]
@@ -43,27 +36,24 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = EntryPath::lookup(&self.path)?;
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         let until = self.at.resolve(&found.session)?;
         let changes = self.changes(&found.session, &path, until)?;
         if changes.is_empty() && !path.is_root() {
             let what = format!("there was no {} at any moment up to position {until}", path.rooted());
-            return Err(Failure::new(Exit::NotFound, what).with_hint("`foldspace ls SESSION -R` lists the files"));
+            return Err(Failure::missing(what).with_hint("`foldspace ls SESSION -R` lists the files"));
         }
         if out.is_json() {
             let list: Result<Vec<Value>, Failure> =
                 changes.iter().map(|change| self.as_json(&found.session, change)).collect();
-            out.document(&list?)?;
-            return Ok(Exit::Ok);
+            return out.document(&list?);
         }
         if !self.patch {
             let mut table = TextTable::default();
             changes.iter().for_each(|change| table.row(cells(found.session.id(), change)));
-            table.show(out)?;
-            return Ok(Exit::Ok);
+            return table.show(out);
         }
         for (number, change) in changes.iter().enumerate() {
             if number > 0 {
@@ -74,7 +64,7 @@ impl History {
             table.show(out)?;
             patches(&found.session, &change.change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;
         }
-        Ok(Exit::Ok)
+        Ok(())
     }
 
     fn changes(&self, session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<SessionChange>, Failure> {
@@ -100,7 +90,6 @@ impl History {
     }
 }
 
-/// What an event did to an entry. A file that was moved is compared with what it was.
 fn patches(session: &Session, change: &PathChange) -> Result<Vec<view::Patch>, Failure> {
     // A patch is of what stands there; the rest of an entry is no part of it.
     let entry =
@@ -139,7 +128,6 @@ fn cells(asked: SessionId, by: &SessionChange) -> [Cell; 7] {
     ]
 }
 
-/// The sizes before and after, or what it is that has none.
 fn sizes(change: &PathChange) -> String {
     let size = |node: &Node| match node {
         Node::File { size, .. } => text::size(*size),
@@ -154,7 +142,6 @@ fn sizes(change: &PathChange) -> String {
     }
 }
 
-/// The entry, where it came from or went, and what else is worth knowing.
 fn place(change: &PathChange) -> String {
     let mut words = change.path.rooted();
     if let Some(from) = &change.moved_from {

@@ -1,5 +1,3 @@
-//! `foldspace import`: a session out of one file.
-
 use std::path::PathBuf;
 
 use foldspace::WorkspaceSpec;
@@ -7,15 +5,12 @@ use foldspace::event::SessionStarted;
 use foldspace::history::{HistoryError, import_session_if};
 use foldspace::store::Durability;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{self, Out};
-use super::{export, files, open, text};
+use super::{Failure, Globals, Out, export, files, open, output, text};
 
-/// Takes a session out of a file that `export` wrote; everything in it is checked first
+/// Reads a session from a file that `export` wrote
 ///
-/// A session that is here already must have the history with which the file's begins; the rest of the file is added. So
-/// an import that was killed is completed by importing the file again.
+/// Everything in the file is checked first. The file must continue the history of a session that is here already;
+/// the rest is added. So importing the file again completes an import that was killed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
     /// The file; - is standard input
@@ -24,13 +19,13 @@ pub(super) struct Import {
     /// Gives the session another name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Takes a session whose workspace is a directory of this machine, or reaches an engine or the network
+    /// Accepts a session whose workspace is a directory of this machine, or reaches an engine or the network
     #[arg(long)]
     trust_workspace: bool,
 }
 
 impl Import {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let file = files::Rereadable::open(&self.file)?;
         let opened = open::writing(globals, Durability::Synced)?;
         let mut file = file.file(&open::directory(globals)?)?;
@@ -45,15 +40,12 @@ impl Import {
         if self.name.as_ref().is_some_and(|name| *name != summary.name) {
             output::note(&format!("the session was here already and is called {}", summary.name));
         }
-        match out.is_json() {
-            true => out.document(&summary)?,
-            false => out.line(format!("{} read, {} events were new", export::told(&summary), summary.added))?,
-        }
-        Ok(Exit::Ok)
+        out.show(&summary, |out| {
+            out.line(format!("{} read, {} events were new", export::told(&summary), summary.added))
+        })
     }
 }
 
-/// Whether opening the workspace gives whoever wrote the file nothing of this machine.
 fn harmless(started: &SessionStarted) -> Result<(), String> {
     // One that makes no sense can't be opened.
     let reached = WorkspaceSpec::of_session(started).map(|spec| spec.reaches()).unwrap_or_default();

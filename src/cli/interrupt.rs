@@ -8,21 +8,16 @@ use foldspace::Workspace;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::Exit;
+use super::Exit;
 
-/// How long a workspace may take to close when the program is to end at once.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// What somebody wants of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interruption {
-    /// That it stops what it is doing: Ctrl-C.
     Stop,
-    /// That it ends: it was told so, or its terminal is gone.
     End,
 }
 
-/// The signals that end a program.
 pub(super) struct Signals {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
@@ -31,7 +26,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on they do not end the program by themselves. It must be called within a runtime.
+    /// Listens, from now on instead of ending the program. Needs a runtime.
     pub(super) fn listen() -> Self {
         let listen = |kind| signal(kind).ok();
         Self {
@@ -43,12 +38,11 @@ impl Signals {
         }
     }
 
-    /// Whether the program was told to end.
     pub(super) fn is_to_end(&self) -> bool {
         self.is_to_end
     }
 
-    /// The next one. Nothing is lost when this is dropped while it waits.
+    /// Waits for the next signal. It is cancel-safe.
     pub(super) async fn next(&mut self) -> Interruption {
         let wish = tokio::select! {
             () = received(&mut self.interrupt) => Interruption::Stop,
@@ -78,9 +72,8 @@ fn hang_up_is_ignored() -> bool {
     mask >> (SignalKind::hangup().as_raw_value() - 1) & 1 == 1
 }
 
-/// Cancels the token at the first signal: the call under way is recorded as interrupted. A second one
-/// ends the program at once; the next run records the interruption, unless the end of the container was
-/// quick enough for this one.
+/// Cancels the token at the first signal, so that the call is recorded as interrupted. A second signal ends the
+/// program at once; the next run records the interruption.
 pub(super) fn watch(token: CancellationToken, workspace: &Arc<dyn Workspace>) {
     let (mut signals, workspace) = (Signals::listen(), Arc::downgrade(workspace));
     tokio::spawn(async move {
@@ -91,7 +84,6 @@ pub(super) fn watch(token: CancellationToken, workspace: &Arc<dyn Workspace>) {
     });
 }
 
-/// Does some work, whose token the first signal cancels; a second one ends the program at once.
 pub(super) async fn minding<T>(
     signals: &mut Signals,
     token: &CancellationToken,
@@ -112,13 +104,13 @@ pub(super) async fn minding<T>(
     }
 }
 
-/// Ends the program, whatever else it does. The workspace is given a moment to let go of its container.
+/// Ends the program at once, after a moment in which the workspace may release its container.
 pub(super) fn end_now(workspace: &Weak<dyn Workspace>) -> ! {
     if let Some(workspace) = workspace.upgrade() {
         let (done, closed) = std::sync::mpsc::channel();
         let closing = std::thread::Builder::new().spawn(move || {
             workspace.close();
-            // Nobody may wait any more.
+            // The receiver may have timed out.
             let _ = done.send(());
         });
         if closing.is_ok() {

@@ -1,5 +1,3 @@
-//! `foldspace tree`: which session is whose child.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::SessionId;
@@ -8,23 +6,17 @@ use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
 use serde_json::{Value, json};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::open;
-use super::output::{BOLD, DIM, Out};
-use super::text;
+use super::{BOLD, DIM, Failure, Globals, Out, open, text};
 
-/// Shows which session is whose child, and where it was forked
+/// Shows the sessions as a tree of parents and children
 #[derive(Debug, clap::Args)]
 pub(super) struct LineageArgs {
     /// Shows only this session and its descendants
     session: Option<String>,
 }
 
-/// What looks at the sessions of a tree: for every generation above whether more of it follow, and which it is.
 type Visit<'a> = dyn FnMut(&[bool], SessionId) -> Result<(), Failure> + 'a;
 
-/// A session among its relatives.
 struct Member {
     entry: SessionEntry,
     name: String,
@@ -32,28 +24,21 @@ struct Member {
     origin: Option<Origin>,
 }
 
-/// All sessions by their parents.
 struct Forest {
     members: BTreeMap<SessionId, Member>,
-    /// Children in the order in which they began.
     children: BTreeMap<SessionId, Vec<SessionId>>,
-    /// Those without a parent, and parents that are not here: removed, or of another store.
     roots: Vec<SessionId>,
     absent: BTreeMap<SessionId, String>,
 }
 
 impl LineageArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let opened = open::reading(globals)?;
         let mut forest = Forest::of(opened.sessions.list()?);
         if let Some(wanted) = &self.session {
             forest.roots = vec![opened.sessions.find(wanted)?.id];
         }
-        match out.is_json() {
-            true => out.document(&forest.as_json())?,
-            false => forest.show(out)?,
-        }
-        Ok(Exit::Ok)
+        out.show(&forest.as_json(), |out| forest.show(out))
     }
 }
 
@@ -80,7 +65,7 @@ impl Forest {
         forest
     }
 
-    /// Of sessions whose origins go round in a circle, which only a forged file can tell, the oldest is a root.
+    /// Makes the oldest session of a circle a root; only a forged file has circles.
     fn root_circles(&mut self) {
         let mut reached = BTreeSet::new();
         // Nothing in it can fail.
@@ -99,8 +84,8 @@ impl Forest {
         }
     }
 
-    /// Each session with how it is related to the one above it, in the order of the tree; without recursion, as
-    /// generations have no limit.
+    /// Visits each session in the order of the tree; without recursion, because generations have no limit. `visit`
+    /// gets, for every generation above, whether more of it follow.
     fn walk(&self, visit: &mut Visit<'_>) -> Result<(), Failure> {
         // For every generation whether more of it follow.
         let mut waiting: Vec<(Vec<bool>, SessionId)> = self.roots.iter().rev().map(|id| (Vec::new(), *id)).collect();

@@ -1,12 +1,10 @@
-//! Lines of standard input, read by a thread of their own, so that nothing has to wait for a person who
-//! does not answer.
+//! Lines of standard input, read by a thread, so that waiting for a person blocks nothing.
 
 use std::io::{self, BufRead};
 use std::sync::mpsc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// The lines of standard input. Only what is asked for is read.
 #[derive(Default)]
 pub(super) struct StdinLines {
     reader: Option<StdinReader>,
@@ -15,13 +13,11 @@ pub(super) struct StdinLines {
 struct StdinReader {
     wanted: mpsc::Sender<()>,
     read: UnboundedReceiver<io::Result<Vec<u8>>>,
-    /// Whether a line was asked for and has not come yet.
     is_reading: bool,
 }
 
 impl StdinLines {
-    /// The next line with its end; empty at the end of the input. Dropped while it waits, it leaves the line
-    /// to who asks next.
+    /// Returns the next line with its end; empty at the end of the input. It is cancel-safe.
     pub(super) async fn next(&mut self) -> io::Result<Vec<u8>> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
@@ -30,7 +26,7 @@ impl StdinLines {
         reader.next().await
     }
 
-    /// Forgets what was typed until now: nobody can have meant it as an answer to what is asked next.
+    /// Discards earlier input, which can't be an answer to the next question.
     pub(super) fn forget(&mut self) {
         if let Some(reader) = &mut self.reader
             && reader.read.try_recv().is_ok()

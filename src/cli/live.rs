@@ -1,24 +1,21 @@
-//! What commands print, passed on while they run.
+//! Passes on the output of commands while they run.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use foldspace::session::{CommandOutput, OutputStream, OutputSubscription};
+use foldspace::session::{OutputStream, OutputSubscription};
 use foldspace::{Seq, Session};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::exit::{Exit, Failure};
-use super::output;
+use super::{Exit, Failure, output};
 
-/// How often the thread looks whether it is to end.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How long a reader who takes nothing is waited for once the call is taken back.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Passes on what a call's command prints, all of it: it waits for who reads it, until the call is taken back.
+/// Passes on all output of a call's command. A slow reader holds it up until the call is cancelled.
 pub(super) struct LiveOutput {
     subscription: Arc<OutputSubscription>,
     done: Arc<AtomicBool>,
@@ -28,14 +25,14 @@ pub(super) struct LiveOutput {
 }
 
 impl LiveOutput {
-    /// Of a call that has just begun, which `cancel` takes back. It must be called within a runtime.
+    /// Watches a call that has just begun. Needs a runtime.
     pub(super) fn begin(session: &Session, call: Seq, cancel: &CancellationToken) -> Result<Self, Failure> {
         let (subscription, done) = (Arc::new(session.watch_all_output_of(call)), Arc::new(AtomicBool::new(false)));
         let (tell, passed) = oneshot::channel();
         let (printed, ended) = (Arc::clone(&subscription), Arc::clone(&done));
         let thread = std::thread::Builder::new().name("foldspace-output".to_owned());
         let thread = thread.spawn(move || {
-            // Nobody may wait for it any more.
+            // The receiver may be gone.
             drop(tell.send(pass_on(&printed, &ended)));
         });
         thread.map_err(|error| Failure::io("start", "the thread that shows output", &error))?;
@@ -50,10 +47,7 @@ impl LiveOutput {
         Ok(Self { subscription, done, passed, cancel: cancel.clone(), _watched: watched.drop_guard() })
     }
 
-    /// Waits until everything is passed on; after the call was taken back not for long.
-    ///
-    /// # Errors
-    /// When it could not be written. That nobody reads it any more is no error.
+    /// Waits until everything is passed on; for a moment only after the call was cancelled.
     pub(super) async fn end(mut self) -> Result<(), Failure> {
         self.done.store(true, Ordering::Release);
         let taken_back = async {
@@ -69,8 +63,8 @@ impl LiveOutput {
             output::note(&format!("{missed} of what it printed were not shown; `foldspace show` has what was kept"));
         }
         passed.map_err(|error| {
-            let failure = Failure::new(Exit::Io, format!("can't write what the command printed: {error}"));
-            failure.with_hint("the command has run and is recorded; `foldspace show` has what was kept of its output")
+            Failure::new(Exit::Io, format!("can't write what the command printed: {error}"))
+                .with_hint("the command has run and is recorded; `foldspace show` has what was kept of its output")
         })
     }
 }
@@ -82,33 +76,33 @@ impl Drop for LiveOutput {
     }
 }
 
-/// Gives the first error of writing; what comes after it is taken all the same, so that no command waits.
+/// Returns the first write error, and reads on after it, so that no command waits.
 fn pass_on(subscription: &OutputSubscription, done: &AtomicBool) -> io::Result<()> {
     let mut passed = Ok(());
     loop {
         // Looked at first: what was printed before the end is there by then.
         let last = done.load(Ordering::Acquire);
         match subscription.next_within(if last { Duration::ZERO } else { PATIENCE }) {
-            Some(output) if passed.is_ok() => passed = show(&output),
+            Some(output) if passed.is_ok() => passed = write(output.stream, &output.bytes),
             Some(_) => {}
             None if last => break,
             None => {}
         }
     }
     match passed {
-        // Nobody reads any more; the command goes on all the same.
+        // A closed output does not stop the command.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
 }
 
-/// As it is: the command was asked for by the person who looks.
-fn show(output: &CommandOutput) -> io::Result<()> {
-    match output.stream {
+/// Writes output as it is: the person asked for the command.
+pub(super) fn write(stream: OutputStream, bytes: &[u8]) -> io::Result<()> {
+    match stream {
         OutputStream::Stdout => {
             let mut stdout = io::stdout().lock();
-            stdout.write_all(&output.bytes).and_then(|()| stdout.flush())
+            stdout.write_all(bytes).and_then(|()| stdout.flush())
         }
-        OutputStream::Stderr => io::stderr().lock().write_all(&output.bytes),
+        OutputStream::Stderr => io::stderr().lock().write_all(bytes),
     }
 }

@@ -1,4 +1,4 @@
-//! Where this process takes calls from others, for the sessions whose workspaces it has.
+//! Accepts calls from other processes for the sessions whose workspaces this process has open.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -13,40 +13,35 @@ use foldspace::hub::{HubOptions, OpenSession};
 use foldspace::tools::ShellRules;
 use foldspace::{Hub, MemoryWorkspace, Sessions, Workspace};
 
-use super::exit::Failure;
-use super::interrupt::Signals;
-use super::{Globals, open, output, text};
+use super::{Failure, Globals, Signals, open, output, text};
 
-/// The sockets of processes, in the data directory.
 const DESKS: &str = "run";
-/// How old a socket is that certainly is listened on, if anybody is there.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// A hub whose sessions other processes can call, too, while this lives.
+/// A hub whose sessions other processes can call, until it is dropped.
 pub(super) struct LocalServer {
     hub: Hub,
     socket: Option<PathBuf>,
 }
 
 impl LocalServer {
-    /// It must be called within a runtime. Where there can be no socket, others are only told who has a session.
+    /// Opens a hub and its socket. Without a socket other processes can't call here. Needs a runtime.
     pub(super) fn open(sessions: &Sessions, options: HubOptions) -> Self {
         let home = options.home.clone();
         let hub = Hub::new(sessions.clone(), HubOptions { forward: Some(Arc::new(OverHttp)), ..options });
-        let socket = listen(&home, &hub).inspect_err(|error| tracing::warn!(%error, "no other process can call here"));
+        let socket = listen(&home, &hub).inspect_err(|error| tracing::warn!(%error, "other processes can't call here"));
         let socket = socket.ok();
         sessions.take_calls_at(socket.clone());
         Self { hub, socket }
     }
 
-    /// The same for a command of a person, with its rules.
     pub(super) fn of_command(globals: &Globals, sessions: &Sessions, rules: ShellRules) -> Result<Self, Failure> {
         let progress: Option<ProgressWatch> = Some(Arc::new(output::progress));
         let home = open::directory(globals)?;
         Ok(Self::open(sessions, HubOptions { rules, progress, ..HubOptions::new(home) }))
     }
 
-    /// The workspace of a session where it is this process's; one of nothing where it is another's.
+    /// Returns the workspace if this process has it open, else an empty one.
     pub(super) fn workspace_of(open: &OpenSession) -> Arc<dyn Workspace> {
         match open.dispatcher() {
             Some(dispatcher) => Arc::clone(dispatcher.workspace()),
@@ -58,20 +53,20 @@ impl LocalServer {
         &self.hub
     }
 
-    /// Takes nothing on any more, and takes back what is under way.
+    /// Refuses new calls and cancels those in flight.
     pub(super) async fn take_back(&self) {
         self.hub.end();
         end_calls(&self.hub).await;
     }
 
-    /// Takes nothing on any more, lets end what other processes have under way here, and closes the workspaces. A
-    /// signal takes their calls back.
+    /// Refuses new calls, waits for those of other processes, then closes the workspaces. A signal cancels those
+    /// calls.
     pub(super) async fn close(&self) {
         self.hub.end();
         let others = self.hub.calls_under_way();
         if others > 0 {
             let calls = text::count(others as u64, "call");
-            output::note(&format!("{calls} of other processes under way here; Ctrl-C takes them back"));
+            output::note(&format!("{calls} of other processes in flight here; Ctrl-C cancels them"));
             let mut signals = Signals::listen();
             tokio::select! {
                 () = self.hub.calls_ended() => {}
@@ -82,14 +77,12 @@ impl LocalServer {
     }
 }
 
-/// How long calls may take to end that were taken back: killing a command and recording that takes a moment.
 const KILLING: Duration = Duration::from_secs(15);
 
-/// Takes back all calls that are under way, and waits until that is recorded.
 pub(super) async fn end_calls(hub: &Hub) {
     hub.cancel_calls();
     if tokio::time::timeout(KILLING, hub.calls_ended()).await.is_err() {
-        tracing::warn!(calls = hub.calls_under_way(), "calls that were taken back have not ended");
+        tracing::warn!(calls = hub.calls_under_way(), "cancelled calls have not ended");
     }
 }
 
@@ -114,7 +107,6 @@ fn make(home: &Path) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// Takes away the sockets of processes that were killed.
 #[expect(clippy::disallowed_methods, reason = "a face makes the directory of its sockets")]
 fn sweep(place: &Path) {
     let is_left = |path: &Path| {

@@ -1,5 +1,3 @@
-//! `foldspace log`: the events or the calls of a session.
-
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -7,15 +5,8 @@ use foldspace::event::{DeleteEntry, DriftFound, EventRef, MountHydrated, WriteFi
 use foldspace::tools::PathGlob;
 use foldspace::view::{self, Call, CallViews};
 use foldspace::{Event, Filter, Seq, Session, Timestamp};
-use serde_json::{Value, json};
 
-use super::Globals;
-use super::calls;
-use super::exit::{Exit, Failure};
-use super::open::{self, FoundSession};
-use super::output::{DIM, Out};
-use super::position::{self, AtArg};
-use super::{events, text, tree};
+use super::{AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, events, open, position, text, tree};
 
 /// Shows the events of a session, or its calls
 #[derive(Debug, clap::Args)]
@@ -25,7 +16,7 @@ Examples:
   foldspace log NAME --calls --limit 20        the last twenty calls
   foldspace log NAME --kind WriteFile --path 'src/**'
   foldspace log NAME --follow --json           what happens, as it happens")]
-pub(super) struct Log {
+pub(super) struct LogArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// Shows calls, one line each, instead of events
@@ -53,14 +44,12 @@ pub(super) struct Log {
     at: AtArg,
 }
 
-/// How long to wait for an event before looking whether anybody still reads.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-impl Log {
+impl LogArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let glob = self.path.as_deref().map(tree::glob).transpose()?;
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         let until = self.at.resolve(&found.session)?;
         let view = LogView::new(&found, until, found.is_worked_in());
         let folds = !out.is_json() && self.kind.is_empty() && glob.is_none();
@@ -92,7 +81,6 @@ impl Log {
     }
 }
 
-/// Shows events as they come, until nobody reads any more.
 fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out) -> Result<Exit, Failure> {
     out.go_live()?;
     let mut subscription = session.subscribe(after + 1, Filter::all());
@@ -104,28 +92,22 @@ fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out)
     }
 }
 
-/// Turns events into lines.
 struct LogLines<'a> {
-    log: &'a Log,
+    log: &'a LogArgs,
     glob: Option<PathGlob>,
     view: LogView<'a>,
     calls: CallViews,
-    /// The files of a mount, or of what was found; none where each has its line.
     folded: Option<Folded>,
 }
 
-/// Entries that came with a mount, or were found on the disk.
 #[derive(Default)]
 struct Folded {
     is_open: bool,
-    /// The first and the last.
     positions: Option<(Seq, Seq)>,
-    /// Those that are shown if no more come.
-    lines: Vec<LogLine>,
+    lines: Vec<String>,
     count: u64,
 }
 
-/// So many entries of a mount have a line each; more have one together.
 const FOLDED_FROM: usize = 9;
 
 impl LogLines<'_> {
@@ -134,7 +116,7 @@ impl LogLines<'_> {
             if !self.log.wants(event, self.glob.as_ref()) {
                 return Ok(());
             }
-            let line = self.view.event(event, out);
+            let line = self.view.event(event, out)?;
             return match self.fold(event, line) {
                 None => Ok(()),
                 Some(line) => {
@@ -150,8 +132,7 @@ impl LogLines<'_> {
         Ok(())
     }
 
-    /// Takes the line of an entry that came with others; gives back any other line.
-    fn fold(&mut self, event: &EventRef<'_>, line: LogLine) -> Option<LogLine> {
+    fn fold(&mut self, event: &EventRef<'_>, line: String) -> Option<String> {
         let Some(folded) = &mut self.folded else { return Some(line) };
         let is_entry = event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND);
         if !is_entry || !folded.is_open {
@@ -166,20 +147,18 @@ impl LogLines<'_> {
         None
     }
 
-    /// Shows what was folded so far.
     fn unfold(&mut self, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         let Some(folded) = &mut self.folded else { return Ok(()) };
         let (lines, count) = (std::mem::take(&mut folded.lines), std::mem::take(&mut folded.count));
         match folded.positions.take() {
             Some((first, last)) if lines.len() >= FOLDED_FROM => {
                 let what = format!("{} at {first} to {last}; --path '**' shows each", text::count(count, "entry"));
-                held.add(LogLine::Text(format!("{:>1$}  {2}", "...", self.view.width, out.paint(DIM, what))), out)
+                held.add(format!("{:>1$}  {2}", "...", self.view.width, out.paint(DIM, what)), out)
             }
             _ => lines.into_iter().try_for_each(|line| held.add(line, out)),
         }
     }
 
-    /// Shows the calls that have not ended.
     fn end(&mut self, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         while let Some(call) = self.calls.next_begun() {
             self.show(&call, out, held)?;
@@ -189,25 +168,17 @@ impl LogLines<'_> {
 
     fn show(&self, call: &Call, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         match self.log.wants_call(call, self.glob.as_ref()) {
-            true => held.add(self.view.call(call, out), out),
+            true => held.add(self.view.call(call, out)?, out),
             false => Ok(()),
         }
     }
 }
 
-/// How lines look.
 struct LogView<'a> {
     session: &'a Session,
     width: usize,
-    /// Whether times need their day, because not all of it was today.
     days: bool,
     shared: bool,
-}
-
-/// A line of text, or a value that becomes one.
-enum LogLine {
-    Text(String),
-    Json(Value),
 }
 
 impl<'a> LogView<'a> {
@@ -221,26 +192,26 @@ impl<'a> LogView<'a> {
         if self.days { text::moment(time) } else { text::time_of_day(time) }
     }
 
-    fn event(&self, event: &EventRef<'_>, out: &Out) -> LogLine {
+    fn event(&self, event: &EventRef<'_>, out: &Out) -> Result<String, Failure> {
         if out.is_json() {
-            return LogLine::Json(json!(view::event(self.session, event)));
+            return out.json(&view::event(self.session, event));
         }
         let (seq, time) = (format!("{:>1$}", event.seq, self.width), self.time(event.time));
-        let kind = out.paint(events::style_of(event.kind), format!("{:<14}", text::one_line(event.kind, 100)));
+        let kind = out.paint(events::tone_of(event.kind), format!("{:<14}", text::one_line(event.kind, 100)));
         let call = event.call.map_or("-".to_owned(), |call| format!("#{call}"));
         let call = format!("{call:<0$}", self.width + 1);
         let agent = if event.agent.is_empty() { "-".to_owned() } else { text::one_line(event.agent, 40) };
         let gist = events::gist(self.session, event);
         let time = out.paint(DIM, time);
-        LogLine::Text(format!("{seq}  {time}  {kind}  {call}  {agent:<8}  {gist}").trim_end().to_owned())
+        Ok(format!("{seq}  {time}  {kind}  {call}  {agent:<8}  {gist}").trim_end().to_owned())
     }
 
-    fn call(&self, call: &Call, out: &Out) -> LogLine {
+    fn call(&self, call: &Call, out: &Out) -> Result<String, Failure> {
         if out.is_json() {
-            return LogLine::Json(json!(call.document(self.shared)));
+            return out.json(&call.document(self.shared));
         }
         let (seq, time) = (format!("{:>1$}", call.call, self.width), out.paint(DIM, self.time(call.started_at)));
-        let status = out.paint(calls::style(call), format!("{:<11}", calls::ending(call, self.shared)));
+        let status = out.paint(calls::tone(call), format!("{:<11}", calls::ending(call, self.shared)));
         let duration = format!("{:>8}", calls::duration(call));
         let agent = if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) };
         let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(self.session, &call.params));
@@ -250,23 +221,22 @@ impl<'a> LogView<'a> {
             line.push_str(&format!("  {}", out.paint(DIM, changes)));
         }
         if !call.message().is_empty() {
-            line.push_str(&format!("  {}", out.paint(calls::style(call), text::one_line(call.message(), 100))));
+            line.push_str(&format!("  {}", out.paint(calls::tone(call), text::one_line(call.message(), 100))));
         }
-        LogLine::Text(line.trim_end().to_owned())
+        Ok(line.trim_end().to_owned())
     }
 }
 
-/// Lines that can't be shown yet: only the last so many are wanted, or the last one first.
 struct HeldLines {
     limit: Option<usize>,
     reverse: bool,
-    lines: VecDeque<LogLine>,
+    lines: VecDeque<String>,
 }
 
 impl HeldLines {
-    fn add(&mut self, line: LogLine, out: &mut Out) -> Result<(), Failure> {
+    fn add(&mut self, line: String, out: &mut Out) -> Result<(), Failure> {
         if self.limit.is_none() && !self.reverse {
-            return show(&line, out);
+            return out.line(line);
         }
         self.lines.push_back(line);
         if self.limit.is_some_and(|limit| self.lines.len() > limit) {
@@ -279,13 +249,6 @@ impl HeldLines {
         if self.reverse {
             self.lines.make_contiguous().reverse();
         }
-        self.lines.drain(..).try_for_each(|line| show(&line, out))
-    }
-}
-
-fn show(line: &LogLine, out: &mut Out) -> Result<(), Failure> {
-    match line {
-        LogLine::Text(text) => out.line(text),
-        LogLine::Json(value) => out.json_line(value),
+        self.lines.drain(..).try_for_each(|line| out.line(line))
     }
 }

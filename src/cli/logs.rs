@@ -1,4 +1,4 @@
-//! What the library tells of itself, for who wants to know.
+//! Log lines on the error stream.
 
 use clap::ValueEnum;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -6,7 +6,6 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-/// How what happens is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogFormat {
     /// Lines for people
@@ -15,7 +14,6 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// What FOLDSPACE_LOG says, else what is usual.
 fn filter(usual: &str) -> EnvFilter {
     match EnvFilter::try_from_env("FOLDSPACE_LOG") {
         Ok(filter) => filter,
@@ -27,7 +25,6 @@ fn ansi() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
 
-/// Tells what happens on the error stream, when somebody wants it.
 pub(super) fn begin(verbose: u8) {
     let usual = match verbose {
         0 => "off",
@@ -37,18 +34,16 @@ pub(super) fn begin(verbose: u8) {
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter(usual)).with_writer(std::io::stderr);
     // It would say on the error stream that the error stream takes nothing, and panic.
     let subscriber = subscriber.log_internal_errors(false);
-    // Nobody else has set one.
+    // No other subscriber is set.
     drop(subscriber.with_ansi(ansi()).finish().try_init());
 }
 
-/// The layer of a server's traces, where it has any.
 pub(super) type TraceLayer = Option<Box<dyn Layer<Registry> + Send + Sync>>;
 
-/// Lines that wait for who reads a server's error stream; more are lost.
 const WAITING_MAX: usize = 4096;
 
-/// The same for a server. It never waits for who reads the error stream; what is still to be written at the end is given
-/// a second, when the guard is dropped.
+/// Logs for a server, and never waits for the reader of the error stream. The guard, when dropped, gives the rest a
+/// second.
 pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> WorkerGuard {
     let usual = match verbose {
         0 => "foldspace=info",
@@ -62,7 +57,7 @@ pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> Wor
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().with_ansi(false).boxed(),
     };
-    // Nobody else has set one.
+    // No other subscriber is set.
     drop(tracing_subscriber::registry().with(traces).with(lines.with_filter(filter(usual))).try_init());
     guard
 }

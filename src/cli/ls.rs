@@ -1,16 +1,9 @@
-//! `foldspace ls`: the entries of a directory.
-
 use foldspace::reducers::Entry;
 use foldspace::{EntryPath, VirtualFileSystem, view};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::Out;
-use super::position::{self, AtArg};
-use super::table::TextTable;
-use super::{open, tree};
+use super::{AtArg, Failure, Globals, Out, TextTable, open, position, tree};
 
-/// Lists a directory of the workspace, now or at any moment
+/// Lists a directory of the workspace
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Lists the files as they were at", "Lists the files as they were before")))]
 pub(super) struct Ls {
@@ -30,10 +23,9 @@ pub(super) struct Ls {
 }
 
 impl Ls {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = EntryPath::lookup(&self.path)?;
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
         let files = VirtualFileSystem::of(&state);
         let entries: Vec<(&EntryPath, &Entry)> = match (files.is_directory(&path), self.recursive) {
@@ -43,8 +35,7 @@ impl Ls {
         };
         if out.is_json() {
             let list: Vec<_> = entries.iter().map(|(path, entry)| view::entry(path, entry)).collect();
-            out.document(&list)?;
-            return Ok(Exit::Ok);
+            return out.document(&list);
         }
         let mut table = TextTable::default();
         for (entry_path, entry) in entries {
@@ -54,12 +45,10 @@ impl Ls {
                 false => out.line(tree::shown(out, &name, entry))?,
             }
         }
-        table.show(out)?;
-        Ok(Exit::Ok)
+        table.show(out)
     }
 }
 
-/// The path of an entry below a directory; the whole of it when it is not below it.
 fn relative(path: &EntryPath, directory: &EntryPath) -> String {
     let inner = path.relative_to(directory).and_then(|bytes| EntryPath::from_bytes(bytes).ok());
     inner.unwrap_or_else(|| path.clone()).to_string()

@@ -1,12 +1,8 @@
-//! `foldspace man`: manual pages.
-
 use std::path::PathBuf;
 
-use super::exit::{Exit, Failure};
-use super::files;
-use super::output::Out;
+use super::{Failure, Globals, Out, files};
 
-/// Writes the manual pages of all commands into a directory, or prints the first of them
+/// Writes manual pages into a directory, or prints the first one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,18 +15,16 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(&self, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<(), Failure> {
         let Some(directory) = &self.directory else {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(super::definition()).render(&mut page);
             rendered.map_err(|error| Failure::io("write", "the page", &error))?;
-            out.raw(&page)?;
-            return Ok(Exit::Ok);
+            return out.raw(&page);
         };
         files::make_directory(directory)?;
         let written = clap_mangen::generate_to(super::definition(), directory);
         written.map_err(|error| Failure::io("write", directory.display(), &error))?;
-        out.line(format!("manual pages written to {}", directory.display()))?;
-        Ok(Exit::Ok)
+        out.line(format!("manual pages written to {}", directory.display()))
     }
 }

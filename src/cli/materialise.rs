@@ -1,5 +1,3 @@
-//! `foldspace materialise`: the files of any moment, on a disk or in an archive.
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -7,22 +5,18 @@ use foldspace::tools::{materialise, write_tar};
 use foldspace::{Session, State};
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
 use super::export::to_stdout;
-use super::files::{self, AtomicFile};
-use super::output::{self, Out};
-use super::position::{self, AtArg};
-use super::{open, text};
+use super::files::AtomicFile;
+use super::{AtArg, Exit, Failure, Globals, Out, files, open, output, position, text};
 
-/// Writes the files of a session, now or at any moment, into a new or empty directory, or a tar archive
+/// Writes the files of a session into a directory or a tar archive
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Writes the files as they were at", "Writes the files as they were before")))]
 #[command(visible_alias = "materialize")]
 pub(super) struct Materialise {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The directory, which must be empty or not there
+    /// The directory, which must be new or empty
     #[arg(value_hint = clap::ValueHint::DirPath, required_unless_present = "tar", conflicts_with = "tar")]
     directory: Option<PathBuf>,
     /// Writes a tar archive instead; - is standard output
@@ -34,8 +28,7 @@ pub(super) struct Materialise {
 
 impl Materialise {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
         let Some(directory) = &self.directory else {
             let file = self.tar.as_deref().unwrap_or(Path::new("-"));
@@ -64,7 +57,6 @@ impl Materialise {
     }
 }
 
-/// Writes an archive, to a file that is there whole or not at all.
 fn archive(session: &Session, state: &State, file: &Path, out: &mut Out) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::io("write", file.display(), &error);
     if files::is_standard(file) {

@@ -1,5 +1,3 @@
-//! `foldspace merge`: a child's changes come into its parent.
-
 use foldspace::event::{MergeConflict, MergeSide, Node};
 use foldspace::http::OverHttp;
 use foldspace::hub::Forward;
@@ -8,32 +6,29 @@ use foldspace::reducers::MergeChoices;
 use foldspace::tools::{MergeOutcome, MergeReport, merge_child, preview_merge};
 use foldspace::{Session, SessionError, StoreError};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::open::{FoundSession, OpenedStore};
-use super::output::{self, BAD, GOOD, ODD, Out};
-use super::table::{Cell, TextTable};
-use super::workspace::{self, RuleArgs};
-use super::{open, text};
+use super::{
+    BAD, Cell, Exit, Failure, FoundSession, GOOD, Globals, ODD, OpenedStore, Out, RuleArgs, TextTable, open, output,
+    text, workspace,
+};
 
-/// Merges what a child changed into its parent: files that only one side changed, and texts line by line
+/// Merges a child's changes into its parent
 ///
-/// It is all recorded as one; or, where both sides changed the same lines, or one removed what the other changed,
-/// nothing is merged. Such conflicts are recorded with both sides kept; --ours and --theirs decide them. The child
-/// stays as it is.
+/// Files that only one side changed are taken, texts are merged line by line. It is all recorded as one; or, where
+/// both sides changed the same lines, or one removed a file that the other changed, nothing is merged. Such conflicts
+/// are recorded with both sides kept; --ours and --theirs decide them. The child stays as it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foldspace merge worker-1 --dry-run          what would be merged
   foldspace merge worker-1
   foldspace merge worker-1 --theirs src --ours src/config.toml")]
-pub(super) struct Merge {
+pub(super) struct MergeArgs {
     /// The child, by name or by the beginning of its id
     child: String,
     /// The session to merge into: the child's parent, or one further up [default: its parent]
     #[arg(long, value_name = "SESSION")]
     into: Option<String>,
-    /// Shows what would be merged, and changes nothing
+    /// Shows the changes to merge, and changes nothing
     #[arg(long)]
     dry_run: bool,
     /// Takes the child's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be given
@@ -49,10 +44,10 @@ pub(super) struct Merge {
     agent: Option<String>,
 }
 
-impl Merge {
+impl MergeArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let choices = MergeChoices::of_texts(&self.ours, &self.theirs)
-            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        let choices =
+            MergeChoices::of_texts(&self.ours, &self.theirs).map_err(|error| Failure::usage(error.to_string()))?;
         let opened = match self.dry_run {
             true => open::reading(globals)?,
             false => open::changing(globals)?,
@@ -83,8 +78,8 @@ impl Merge {
         }
         let name = text::one_line(&child.name, 80);
         let Some(origin) = child.session.started().and_then(|started| started.origin.as_ref()) else {
-            let failure = Failure::new(Exit::Usage, format!("session {name} began by itself: it has no parent"));
-            return Err(failure.with_hint("`foldspace clone` makes children; `foldspace tree` shows them"));
+            return Err(Failure::usage(format!("session {name} began by itself: it has no parent"))
+                .with_hint("`foldspace clone` makes children; `foldspace tree` shows them"));
         };
         opened.sessions.session(origin.parent).map_err(|error| {
             let is_gone = matches!(error, foldspace::SessionError::Store(StoreError::NoSession(_)));
@@ -94,7 +89,7 @@ impl Merge {
                     let parent = text::one_line(&origin.parent_name, 80);
                     let what = format!("the parent of {name}, {parent}, was removed");
                     let hint = "say with --into into which session further up it is to be merged";
-                    Failure::new(Exit::NotFound, what).with_hint(hint)
+                    Failure::missing(what).with_hint(hint)
                 }
             }
         })
@@ -150,7 +145,7 @@ impl Merge {
                 format!("{} to be decided; nothing was merged into {into}", text::count(open as u64, "conflict"));
             let hint = "choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` \
                         shows a file of either session";
-            return Err(Failure::new(Exit::Failed, what).with_hint(hint));
+            return Err(Failure::failed(what).with_hint(hint));
         }
         let range = format!("changes of {child} from {} to {}", report.base, report.child_at);
         match report.seq {
@@ -161,11 +156,10 @@ impl Merge {
     }
 }
 
-/// Records what somebody changed in the child's directory, so that it is merged, too.
 fn record_drift(globals: &Globals, child: &Session) {
     let recorded = || -> Result<(), Failure> {
         let workspace = workspace::spec_of(child)?.open(child.id(), &open::directory(globals)?)?;
-        // Where nothing was ever put, nobody changed anything.
+        // A workspace without files has no external changes.
         if workspace.capture().is_some() && !workspace.is_blank() {
             workspace::dispatcher(child.clone(), workspace, RuleArgs::default().typed())?.close()?;
         }
@@ -186,7 +180,7 @@ fn show_changes(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
     show_merged(report, out)
 }
 
-/// Says which conflicts are about what programs make anew, so that it matters little which side is taken.
+/// Names conflicts in files that programs generate again.
 fn hint_at_made_anew(conflicts: &[MergeConflict]) {
     let is_made = |path: &str| path.ends_with(".pyc") || path == ".git/index" || path.ends_with("/.git/index");
     let open = conflicts.iter().filter(|conflict| conflict.resolved.is_none());
@@ -232,7 +226,6 @@ fn show_conflicts(conflicts: &[MergeConflict], out: &mut Out) -> Result<(), Fail
     table.show(out)
 }
 
-/// What stands on one side.
 fn shown(node: Option<&Node>) -> String {
     match node {
         None => "nothing".to_owned(),

@@ -61,21 +61,28 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::{events, exit, text};
+use crate::terminal::style::{BAD, BOLD, DIM, DIRECTORY, GOOD, NOTED, ODD, PLAIN};
+use crate::terminal::{events, text};
+use interrupt::Signals;
+use local_server::LocalServer;
+use open::{FoundSession, OpenedStore};
 use output::Out;
+use position::AtArg;
+use table::{Cell, TextTable};
+use workspace::{RuleArgs, WorkspaceArgs};
 
 const EXAMPLES: &str = "\
 Examples:
   foldspace run script.jsonl --mount ./src      make calls, on a copy of ./src
   foldspace run script.jsonl --backend podman   the same, in a container
   foldspace exec NAME -- make test              a command, run and recorded
-  foldspace log NAME --calls                    what was called, what came of it
+  foldspace log NAME --calls                    the calls and their outcomes
   foldspace show NAME 42                        an event, or a call as a whole
   foldspace ls NAME -R --at -10                 the files ten events ago
-  foldspace diff NAME 10..                      what changed since event 10
+  foldspace diff NAME 10..                      changes since event 10
   foldspace cat NAME src/main.rs --before 42    a file before call 42
 
 A session is named by its name or by the beginning of its id.
@@ -87,9 +94,9 @@ Data: --data DIR, else FOLDSPACE_DATA, else XDG_DATA_HOME/foldspace, else
 ~/.local/share/foldspace. FOLDSPACE_PAGER or PAGER is the pager; NO_COLOR turns colour off.
 ";
 
-/// Runs scripts of tool calls in recorded sessions, and shows what happened at any moment of them.
+/// Runs tool calls in recorded sessions, and shows every moment of them.
 #[derive(Debug, Parser)]
-#[command(name = "foldspace", version, after_help = "`foldspace help` tells more, and what the exit codes mean.")]
+#[command(name = "foldspace", version, after_help = "`foldspace help` has examples, positions and exit codes.")]
 #[command(after_long_help = format!("{EXAMPLES}\nExit codes:\n{}", Exit::table()))]
 #[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
 struct Cli {
@@ -99,11 +106,10 @@ struct Cli {
     command: CliCommand,
 }
 
-/// What every command takes.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 struct Globals {
-    /// Keeps the data in DIR; else FOLDSPACE_DATA tells, else the XDG rules
+    /// Keeps the data in DIR [default: FOLDSPACE_DATA, else by the XDG rules]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     data: Option<PathBuf>,
 
@@ -111,7 +117,7 @@ struct Globals {
     #[arg(long, global = true)]
     json: bool,
 
-    /// When to use colour
+    /// Uses colour
     #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
 
@@ -119,100 +125,87 @@ struct Globals {
     #[arg(long, global = true)]
     no_pager: bool,
 
-    /// Tells on the error stream what goes on inside; twice tells more (FOLDSPACE_LOG filters)
+    /// Logs on the error stream; twice logs more (FOLDSPACE_LOG filters)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
-#[derive(Debug, Subcommand)]
-enum CliCommand {
-    Run(Box<run::RunArgs>),
-    Exec(exec::Exec),
-    Shell(shell::ShellArgs),
-    Serve(Box<serve::Serve>),
-    Sessions(sessions::SessionsArgs),
-    Clone(Box<clone::Clone>),
-    Tree(lineage::LineageArgs),
-    Log(log::Log),
-    Show(show::ShowArgs),
-    State(state::StateArgs),
-    Ls(ls::Ls),
-    Cat(cat::Cat),
-    Grep(grep::Grep),
-    Stat(stat::Stat),
-    Blame(blame::BlameArgs),
-    History(history::History),
-    Bisect(Box<bisect::BisectArgs>),
-    Diff(diff::DiffArgs),
-    #[cfg(feature = "tui")]
-    Replay(Box<replay::ReplayArgs>),
-    Materialise(materialise::Materialise),
-    Mcp(Box<mcp::Mcp>),
-    Merge(merge::Merge),
-    Export(export::ExportArgs),
-    Import(import::Import),
-    Verify(verify::Verify),
-    Fsck(fsck::Fsck),
-    Gc(gc::Gc),
-    Du(du::Du),
-    Remove(remove::Remove),
-    Rewind(rewind::Rewind),
-    Rerun(Box<rerun::RerunArgs>),
-    WhatIf(Box<what_if::WhatIfArgs>),
-    Tools(tools::ToolsArgs),
-    Doctor(doctor::Doctor),
-    Completions(completions::Completions),
-    Man(man::Man),
+macro_rules! commands {
+    ($($group:literal { $($(#[$attribute:meta])* $name:ident($arguments:ty),)* })*) => {
+        #[derive(Debug, Subcommand)]
+        enum CliCommand {
+            $($($(#[$attribute])* $name($arguments),)*)*
+        }
+
+        impl CliCommand {
+            const GROUPS: &[(&str, &[&str])] = &[$(($group, &[$(stringify!($name)),*])),*];
+
+            fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+                match self {
+                    $($($(#[$attribute])* Self::$name(command) => command.run(globals, out).map(Exit::from),)*)*
+                }
+            }
+        }
+    };
 }
 
-impl CliCommand {
-    fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        match self {
-            Self::Run(command) => command.run(globals, out),
-            Self::Exec(command) => command.run(globals, out),
-            Self::Shell(command) => command.run(globals, out),
-            Self::Serve(command) => command.run(globals, out),
-            Self::Sessions(command) => command.run(globals, out),
-            Self::Clone(command) => command.run(globals, out),
-            Self::Tree(command) => command.run(globals, out),
-            Self::Log(command) => command.run(globals, out),
-            Self::Show(command) => command.run(globals, out),
-            Self::State(command) => command.run(globals, out),
-            Self::Ls(command) => command.run(globals, out),
-            Self::Cat(command) => command.run(globals, out),
-            Self::Grep(command) => command.run(globals, out),
-            Self::Stat(command) => command.run(globals, out),
-            Self::Blame(command) => command.run(globals, out),
-            Self::History(command) => command.run(globals, out),
-            Self::Bisect(command) => command.run(globals, out),
-            Self::Diff(command) => command.run(globals, out),
-            #[cfg(feature = "tui")]
-            Self::Replay(command) => command.run(globals, out),
-            Self::Materialise(command) => command.run(globals, out),
-            Self::Mcp(command) => command.run(globals, out),
-            Self::Merge(command) => command.run(globals, out),
-            Self::Export(command) => command.run(globals, out),
-            Self::Import(command) => command.run(globals, out),
-            Self::Verify(command) => command.run(globals, out),
-            Self::Fsck(command) => command.run(globals, out),
-            Self::Gc(command) => command.run(globals, out),
-            Self::Du(command) => command.run(globals, out),
-            Self::Remove(command) => command.run(globals, out),
-            Self::Rewind(command) => command.run(globals, out),
-            Self::Rerun(command) => command.run(globals, out),
-            Self::WhatIf(command) => command.run(globals, out),
-            Self::Tools(command) => command.run(out),
-            Self::Doctor(command) => command.run(out),
-            Self::Completions(command) => command.run(out),
-            Self::Man(command) => command.run(out),
-        }
+commands! {
+    "Run" {
+        Run(Box<run::RunArgs>),
+        Exec(exec::Exec),
+        Shell(shell::ShellArgs),
+        Tools(tools::ToolsArgs),
+    }
+    "Look" {
+        Sessions(sessions::SessionsArgs),
+        Log(log::LogArgs),
+        Show(show::ShowArgs),
+        State(state::StateArgs),
+        Ls(ls::Ls),
+        Cat(cat::Cat),
+        Grep(grep::Grep),
+        Stat(stat::Stat),
+        Diff(diff::DiffArgs),
+        Blame(blame::BlameArgs),
+        History(history::History),
+    }
+    "Go back" {
+        #[cfg(feature = "tui")]
+        Replay(Box<replay::ReplayArgs>),
+        Bisect(Box<bisect::BisectArgs>),
+        Rewind(rewind::RewindArgs),
+        Rerun(Box<rerun::RerunArgs>),
+        WhatIf(Box<what_if::WhatIfArgs>),
+        Materialise(materialise::Materialise),
+    }
+    "Children" {
+        Clone(Box<clone::Clone>),
+        Tree(lineage::LineageArgs),
+        Merge(merge::MergeArgs),
+    }
+    "Serve" {
+        Serve(Box<serve::Serve>),
+        Mcp(Box<mcp::Mcp>),
+    }
+    "Store" {
+        Export(export::ExportArgs),
+        Import(import::Import),
+        Remove(remove::Remove),
+        Verify(verify::VerifyArgs),
+        Fsck(fsck::Fsck),
+        Gc(gc::Gc),
+        Du(du::Du),
+    }
+    "This program" {
+        Doctor(doctor::Doctor),
+        Completions(completions::Completions),
+        Man(man::Man),
     }
 }
 
-/// How long what nobody waits for any more may take to end.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Makes calls, on threads of which one is free while another writes what its task waits for.
+/// Runs calls on two threads, so that one is free while the other blocks on a write.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
@@ -221,14 +214,25 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     Ok(done)
 }
 
-/// The program's definition, from which help, completions and man pages come.
+/// Returns the definition of the program, with its commands in groups. Help, completions and manual pages use it.
 fn definition() -> clap::Command {
-    Cli::command()
+    let definition = Cli::command();
+    let line = |name: &&str| {
+        let is_meant = |command: &&clap::Command| command.get_name().replace('-', "").eq_ignore_ascii_case(name);
+        let command = definition.get_subcommands().find(is_meant)?;
+        Some(format!("  {:<11}  {}\n", command.get_name(), command.get_about().cloned().unwrap_or_default()))
+    };
+    let group =
+        |(title, names): &(&str, &[&str])| format!("{title}:\n{}\n", names.iter().filter_map(line).collect::<String>());
+    let groups: String = CliCommand::GROUPS.iter().map(group).collect();
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options of every command:\n{{options}}{{after-help}}"
+    );
+    definition.help_template(template)
 }
 
-/// Does what the arguments say, and tells how the program is to end.
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&definition().get_matches()).unwrap_or_else(|error| error.exit());
     let colour = match cli.globals.color {
         ColorChoice::Auto => anstream::ColorChoice::Auto,
         ColorChoice::Always => anstream::ColorChoice::Always,

@@ -3,13 +3,11 @@
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-use super::exit::Failure;
+use super::Failure;
 
-/// A pager that is running.
 pub(super) struct Pager(Child);
 
 impl Pager {
-    /// Starts the pager that the person wants; none when that is none, or it can't be started.
     #[expect(clippy::disallowed_methods, reason = "a pager is a process, and a face starts it")]
     pub(super) fn start() -> Option<Self> {
         let chosen = ["FOLDSPACE_PAGER", "PAGER"].iter().find_map(|name| std::env::var(name).ok());
@@ -39,7 +37,6 @@ impl Pager {
         }
     }
 
-    /// Waits until the person has read enough.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         drop(self.0.stdin.take());
         match self.0.wait() {

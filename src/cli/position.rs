@@ -6,8 +6,7 @@ use clap::Arg;
 use foldspace::view::Position;
 use foldspace::{Seq, Session, State};
 
-use super::exit::{Exit, Failure};
-use super::text;
+use super::{Failure, text};
 
 /// The options that choose a moment of a session. Each command says with [`meaning`] what it does there.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -19,7 +18,7 @@ pub(super) struct AtArg {
     before: Option<Seq>,
 }
 
-/// Says in a command's help what `--at` and `--before` mean there: words that go on with the place.
+/// Explains `--at` and `--before` in a command's help.
 pub(super) fn meaning(at: &'static str, before: &'static str) -> impl FnMut(Arg) -> Arg {
     move |arg| match arg.get_id().as_str() {
         "at" => arg.help(format!("{at} POSITION: {}", Position::FORMS)),
@@ -29,12 +28,10 @@ pub(super) fn meaning(at: &'static str, before: &'static str) -> impl FnMut(Arg)
 }
 
 impl AtArg {
-    /// Whether a moment was chosen.
     pub(super) fn is_given(&self) -> bool {
         self.at.is_some() || self.before.is_some()
     }
 
-    /// The position that is meant; the head when none was given.
     pub(super) fn resolve(&self, session: &Session) -> Result<Seq, Failure> {
         match (&self.at, self.before) {
             (Some(position), _) => Ok(position.resolve(session)?),
@@ -43,7 +40,6 @@ impl AtArg {
         }
     }
 
-    /// The state at that position.
     pub(super) fn state(&self, session: &Session) -> Result<State, Failure> {
         Ok(match self.is_given() {
             true => session.state_at(self.resolve(session)?)?,
@@ -59,19 +55,14 @@ fn call_number(text: &str) -> Result<Seq, String> {
     }
 }
 
-/// Where the call stood before it began; an event of a call stands for the call.
 fn before(session: &Session, seq: Seq) -> Result<Seq, Failure> {
     let event = session.event(seq)?;
     event.call.map(|call| call.saturating_sub(1)).ok_or_else(|| {
-        let failure = Failure::new(
-            Exit::NotFound,
-            format!("event {seq}, a {}, belongs to no call", text::one_line(&event.event.kind, 100)),
-        );
-        failure.with_hint("`foldspace log --calls` shows the calls")
+        Failure::missing(format!("event {seq}, a {}, belongs to no call", text::one_line(&event.event.kind, 100)))
+            .with_hint("`foldspace log --calls` shows the calls")
     })
 }
 
-/// From one position to another, as `A..B`; either may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PositionRange {
     from: Option<Position>,
@@ -94,7 +85,6 @@ impl FromStr for PositionRange {
 }
 
 impl PositionRange {
-    /// Both positions; what was left out is the beginning or the head.
     pub(super) fn resolve(&self, session: &Session) -> Result<(Seq, Seq), Failure> {
         let from = self.from.map_or(Ok(0), |position| position.resolve(session))?;
         let until = match self.until {

@@ -4,43 +4,34 @@ use std::io::Write;
 
 use foldspace::EntryPath;
 
-use super::exit::{Exit, Failure};
-use super::interrupt::{Interruption, Signals};
+use super::interrupt::Interruption;
 use super::lines::StdinLines;
-use super::output::{self, BOLD};
-use super::text;
+use super::{BOLD, Exit, Failure, Signals, output, text};
 
-/// Where a prompt's lines are run.
+/// The target of a prompt's commands.
 pub(super) trait PromptTarget {
-    /// How it is called.
     fn title(&self) -> String;
 
-    /// The directory that its commands see as the root of the workspace.
     fn root(&self) -> Option<String>;
 
-    /// Runs a command in a directory. What it prints is passed on, unless it is to be quiet; then it is given back.
-    /// The first signal ends the command, the next one the program.
+    /// Runs a command. Output is passed on, or returned when `quiet`. A signal ends the command, the next one the
+    /// program.
     async fn run(&mut self, command: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure>;
 }
 
-/// A command that was typed.
 pub(super) struct Typed<'a> {
     pub(super) command: String,
     pub(super) cwd: &'a EntryPath,
     pub(super) quiet: bool,
 }
 
-/// How a command ended.
 pub(super) struct PromptRun {
     pub(super) code: i64,
-    /// What a quiet one printed.
     pub(super) printed: Vec<u8>,
-    /// What went wrong, apart from what was passed on.
     pub(super) complaint: Option<String>,
 }
 
 impl PromptRun {
-    /// It did not come to an end of its own, or did not begin.
     pub(super) fn wrong(code: i64, words: impl Into<String>) -> Self {
         Self { code, printed: Vec::new(), complaint: Some(words.into()) }
     }
@@ -49,7 +40,6 @@ impl PromptRun {
 pub(super) struct LinePrompt<P> {
     place: P,
     cwd: EntryPath,
-    /// The exit code of the last command.
     last: u8,
 }
 
@@ -58,7 +48,6 @@ impl<P: PromptTarget> LinePrompt<P> {
         Self { place, cwd: EntryPath::root(), last: 0 }
     }
 
-    /// Runs lines until there are no more, or somebody wants it to end.
     pub(super) async fn read_lines(mut self) -> Result<Exit, Failure> {
         let interactive = output::can_ask();
         let (mut lines, mut signals) = (StdinLines::default(), Signals::listen());
@@ -108,7 +97,6 @@ impl<P: PromptTarget> LinePrompt<P> {
         Ok(())
     }
 
-    /// The shell has gone to a directory, which it names in full.
     fn moved(&mut self, printed: &[u8]) {
         let directory = printed.strip_suffix(b"\n").unwrap_or(printed);
         let root = self.place.root();
@@ -123,8 +111,7 @@ impl<P: PromptTarget> LinePrompt<P> {
     }
 }
 
-/// Says what went wrong, apart from what commands print.
 fn complain(words: &str) {
-    // Without an error stream there is nobody to tell.
+    // A closed error stream is no failure.
     drop(writeln!(anstream::stderr(), "{}", text::visible(words)));
 }

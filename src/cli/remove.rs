@@ -1,22 +1,17 @@
-//! `foldspace remove`: a session that is to go.
-
 use foldspace::event::{Isolation, SessionStarted};
 use foldspace::reducers::MergeChoices;
 use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
 use foldspace::tools::{MergeOutcome, preview_merge};
 use foldspace::{Session, SessionId};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::open::OpenedStore;
-use super::output::{self, Out};
-use super::{open, text, workspace};
+use super::{Failure, Globals, OpenedStore, Out, open, output, text, workspace};
 
-/// Removes a session with its whole history; `gc` frees its space
+/// Removes a session with its history; `gc` frees its space
 ///
-/// Its children stay and keep their past: the part of the history that they need goes with the last of them.
+/// Its children stay and keep their past; the part of the history that they need goes with the last of them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Remove {
     /// The session, by name or by the beginning of its id
@@ -27,7 +22,7 @@ pub(super) struct Remove {
 }
 
 impl Remove {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         // Not held while the person thinks.
         let (id, name, head, unmerged, left) = {
             let opened = open::reading(globals)?;
@@ -43,16 +38,16 @@ impl Remove {
         if !self.yes {
             match output::confirmed(&question) {
                 Some(true) => {}
-                Some(false) => return Err(Failure::new(Exit::Usage, "nothing was removed")),
+                Some(false) => return Err(Failure::usage("nothing was removed")),
                 None => {
-                    let failure = Failure::new(Exit::Usage, format!("there is no terminal to ask on: {question}"));
-                    return Err(failure.with_hint("--yes removes it without asking"));
+                    return Err(Failure::usage(format!("there is no terminal to ask on: {question}"))
+                        .with_hint("--yes removes it without asking"));
                 }
             }
         }
         let opened = open::changing(globals)?;
         let _lease = opened.sessions.session(id)?.lease()?;
-        // The files first: without the session nobody could name them any more.
+        // The files first: without the session their directory is unknown.
         match workspace::spec_of(&opened.sessions.session(id)?) {
             Ok(spec) => spec.remove(id, &open::directory(globals)?)?,
             Err(Failure::Told { message, .. }) => output::note(&format!("{message}; its files are left")),
@@ -61,42 +56,31 @@ impl Remove {
         opened.sessions.remove(id)?;
         let children = children(&opened, id)?;
         if out.is_json() {
-            let list: Vec<Value> = children.iter().map(RemovedChild::as_json).collect();
-            out.document(&json!({ "removed": id, "name": name, "events": head, "children": list }))?;
-            return Ok(Exit::Ok);
+            return out.document(&json!({ "removed": id, "name": name, "events": head, "children": children }));
         }
         out.line(format!("removed {shown} ({}), {events}; `gc` frees its space", id.short()))?;
-        told(&children).map_or(Ok(()), |words| out.line(words))?;
-        Ok(Exit::Ok)
+        told(&children).map_or(Ok(()), |words| out.line(words))
     }
 }
 
-/// A session that began as a child of the one that goes.
+#[derive(Serialize)]
 struct RemovedChild {
-    id: SessionId,
+    session: SessionId,
     name: String,
     isolation: Isolation,
-}
-
-impl RemovedChild {
-    fn as_json(&self) -> Value {
-        json!({ "session": self.id, "name": self.name, "isolation": self.isolation })
-    }
 }
 
 fn children(opened: &OpenedStore, parent: SessionId) -> Result<Vec<RemovedChild>, Failure> {
     let child = |entry: &SessionEntry| {
         let origin = entry.origin.typed::<SessionStarted>()?.ok()?.event.origin?;
         let isolation = origin.isolation;
-        (origin.parent == parent).then(|| RemovedChild { id: entry.id, name: name_of(entry), isolation })
+        (origin.parent == parent).then(|| RemovedChild { session: entry.id, name: name_of(entry), isolation })
     };
     Ok(opened.sessions.list()?.iter().filter_map(child).collect())
 }
 
-/// Children that a person is told of by name.
 const NAMED: usize = 10;
 
-/// What becomes of the children; none where there are none.
 fn told(children: &[RemovedChild]) -> Option<String> {
     let mut names: Vec<String> = children.iter().take(NAMED).map(|child| text::one_line(&child.name, 80)).collect();
     if children.len() > NAMED {
@@ -110,7 +94,6 @@ fn told(children: &[RemovedChild]) -> Option<String> {
     }
 }
 
-/// What of a clone's work its parent does not have, for the question; none when it has all.
 fn unmerged(opened: &OpenedStore, session: &Session) -> Option<String> {
     let parent = opened.sessions.session(session.origin()?.parent).ok()?;
     let report = preview_merge(&parent, session, &MergeChoices::default()).ok()?;

@@ -1,5 +1,3 @@
-//! `foldspace rewind`: the log and the files go back together.
-
 use std::sync::Arc;
 
 use foldspace::http::OverHttp;
@@ -12,46 +10,39 @@ use foldspace::view::Position;
 use foldspace::{EntryPath, Seq, Session, SessionError, StoreError};
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::open::{self, FoundSession};
-use super::output::{self, BAD, BOLD, GOOD, ODD, Out};
-use super::{text, workspace};
+use super::{BAD, BOLD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, open, output, text, workspace};
 
-/// Entries that are shown of a list.
 const SHOWN: usize = 50;
 
-/// Takes a session back to an earlier moment: its files and its state, as new events
+/// Takes a session back to an earlier position, as new events
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Nothing of the history is lost, and a rewind can be undone by another to the position before it. It \
-happens whole or not at all. What somebody changed in the workspace without foldspace is never overwritten \
-silently: the rewind is refused, and says what was changed. So it is where it would remove what was in a \
-directory of your own before the session began.
+Files and slices go back; the history stays, and a rewind to the position before it undoes it. It happens \
+whole or not at all. It is refused, with a list, where the workspace was changed outside of foldspace, and where \
+it would remove files that your own directory had before the session began.
 
-POSITION is one at which something was recorded whole; an event in the middle of what was recorded at once is \
-none, and the nearest two are named.
+POSITION must be at the end of a commit; for an event inside one the nearest two are named.
 
 Examples:
   foldspace rewind NAME --to 42             as it was after event 42
   foldspace rewind NAME --to -20 --dry-run  what would change
   foldspace rewind NAME --to 10m --force    records changes from outside first")]
-pub(super) struct Rewind {
+pub(super) struct RewindArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
     to: Position,
-    /// Records what was changed from outside and goes on; leaves what can't be brought back; removes what was there
-    /// before the session began
+    /// Records external changes first; leaves entries that can't be restored; removes files from before the
+    /// session
     #[arg(long)]
     force: bool,
-    /// Shows what would change, and changes nothing
+    /// Shows the changes, and makes none
     #[arg(long)]
     dry_run: bool,
 }
 
-impl Rewind {
+impl RewindArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::changing(globals)?;
         let found = opened.find(&self.session)?;
@@ -118,7 +109,7 @@ impl Rewind {
     }
 }
 
-/// Rewinds here, without a dispatcher, which would record what was changed from outside.
+/// Rewinds without a tool runner, which would record external changes.
 fn here(
     globals: &Globals,
     session: &Session,
@@ -132,7 +123,6 @@ fn here(
     Ok(rewound)
 }
 
-/// Tells what was recorded first, and what was left.
 fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.drift.iter().take(SHOWN) {
         out.line(format!("outside  {path}"))?;
@@ -143,7 +133,6 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reports what stands against it. Nothing was recorded and nothing touched.
 fn refused(
     found: &FoundSession,
     why: &str,
@@ -185,6 +174,6 @@ fn refused(
         lines.push(format!("  and {} below", text::count((count - paths.len()) as u64, "entry")));
     }
     let told = format!("{} {what}:\n{}", text::count(count as u64, "entry"), lines.join("\n"));
-    output::tell(&Failure::new(Exit::Failed, told).with_hint(hint));
+    output::tell(&Failure::failed(told).with_hint(hint));
     Ok(Exit::Failed)
 }

@@ -1,26 +1,16 @@
-//! `foldspace sessions`: all sessions.
-
 use foldspace::hub::operations::{SessionDocument, listed};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{BOLD, DIM, Out};
-use super::table::{Cell, TextTable};
-use super::{open, text};
+use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, open, text};
 
 /// Lists the sessions, the oldest first
 #[derive(Debug, clap::Args)]
 pub(super) struct SessionsArgs {}
 
 impl SessionsArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let opened = open::reading(globals)?;
         let rows = listed(&opened.sessions, &opened.sessions.list()?);
-        match out.is_json() {
-            true => out.document(&rows)?,
-            false => show(&rows, out)?,
-        }
-        Ok(Exit::Ok)
+        out.show(&rows, |out| show(&rows, out))
     }
 }
 

@@ -1,5 +1,3 @@
-//! `foldspace shell`: a person's prompt into a session's workspace.
-
 use std::sync::Arc;
 
 use foldspace::event::{CallStatus, CommandResult};
@@ -9,27 +7,23 @@ use foldspace::view::Position;
 use foldspace::{Session, Sessions, ToolCall, ToolOutcome, Workspace};
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::interrupt::{Signals, minding};
+use super::interrupt::minding;
 use super::live::LiveOutput;
-use super::local_server::LocalServer;
-use super::output::Out;
 use super::prompt::{LinePrompt, PromptRun, PromptTarget, Typed};
-use super::workspace::{self, RuleArgs};
-use super::{events, external_command, open, text};
+use super::{
+    Exit, Failure, Globals, LocalServer, Out, RuleArgs, Signals, events, external_command, open, text, workspace,
+};
 
-/// Opens a prompt in a session's workspace; each line is recorded as a call
+/// Opens a prompt in a session's workspace, and records each line
 ///
-/// Each line is run by /bin/sh. `cd` moves the prompt; other changes of a shell's own state, such as
-/// variables, last for one line. `exit`, or Ctrl-D, ends it; Ctrl-C ends the command under way, and a
-/// second one the prompt.
+/// /bin/sh runs each line as a call. `cd` moves the prompt; other shell state, such as variables, lasts for one
+/// line. `exit` or Ctrl-D ends the prompt; Ctrl-C cancels the command, and a second one ends the prompt.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(workspace::unasked))]
 pub(super) struct ShellArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// Who types
+    /// The agent of the calls
     #[arg(long, value_name = "NAME", default_value = "person", value_parser = workspace::agent_name)]
     agent: String,
     /// Opens a throw-away copy of the workspace as it was at POSITION instead; nothing is recorded there
@@ -42,7 +36,7 @@ pub(super) struct ShellArgs {
 impl ShellArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if let Some(at) = &self.at {
-            // It may take as long as a person likes: nobody else is to wait for the store.
+            // A prompt may stay open for hours, and must not hold the store.
             let opened = open::following(globals)?;
             let session = opened.find(&self.session)?.session;
             out.go_live_for_good()?;
@@ -61,7 +55,7 @@ impl ShellArgs {
         let ended = match LocalServer::workspace_of(&open) {
             workspace if open.dispatcher().is_some() && workspace.shell().is_none() => {
                 let what = format!("the {} workspace of {} has no shell", workspace.backend_name(), session.name());
-                let failure = Failure::new(Exit::Usage, what);
+                let failure = Failure::usage(what);
                 let hint = "begin a session with `foldspace run --backend host` or `--backend podman`";
                 Err(failure.with_hint(hint))
             }
@@ -72,10 +66,8 @@ impl ShellArgs {
     }
 }
 
-/// The session's own workspace, where all is recorded.
 struct RecordedShell {
     open: OpenSession,
-    /// Where it is this process's.
     workspace: Arc<dyn Workspace>,
 }
 
@@ -117,7 +109,6 @@ impl PromptTarget for RecordedShell {
 }
 
 impl RecordedShell {
-    /// What a command printed, as it is.
     fn printed(&self, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
         let mut content = None;
         events::each(self.open.session(), outcome.call, outcome.finished, |event| {

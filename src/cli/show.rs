@@ -1,17 +1,12 @@
-//! `foldspace show`: an event, or a call with everything that belongs to it.
-
 use foldspace::event::{CallStarted, DeleteEntry, WriteFile};
 use foldspace::reducers::Change;
 use foldspace::view::{self, Call, Position};
 use foldspace::{Event, Recorded, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{BOLD, DIM, NOTED, Out};
-use super::{calls, diffs, events, open, text};
+use super::{BOLD, DIM, Failure, Globals, NOTED, Out, calls, diffs, events, open, text};
 
-/// Shows an event; or, for the number of a call, the call with its parameters, result and changes
+/// Shows an event, or a call with its parameters, result and changes
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
     /// The session, by name or by the beginning of its id
@@ -21,27 +16,22 @@ pub(super) struct ShowArgs {
     seq: Position,
 }
 
-/// What is to be shown.
 struct ShowTarget {
     event: Recorded,
-    /// The call, when the event is its intent.
     call: Option<(Call, Vec<Recorded>)>,
-    /// What the event or the call changed.
     changes: Vec<Change>,
 }
 
 impl ShowArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let found = open::session(globals, &self.session)?;
         let session = &found.session;
         let seq = self.seq.resolve(session)?;
         let sight = ShowTarget::of(session, session.event(seq)?)?;
         match out.is_json() {
-            true => out.document(&sight.as_json(session, found.is_worked_in())?)?,
-            false => sight.show(session, found.is_worked_in(), out)?,
+            true => out.document(&sight.as_json(session, found.is_worked_in())?),
+            false => sight.show(session, found.is_worked_in(), out),
         }
-        Ok(Exit::Ok)
     }
 }
 
@@ -81,7 +71,6 @@ impl ShowTarget {
     }
 }
 
-/// What these events alone changed in the files.
 fn changes(session: &Session, events: &[Recorded]) -> Result<Vec<Change>, Failure> {
     let is_change = |event: &&Recorded| [WriteFile::KIND, DeleteEntry::KIND].contains(&&*event.event.kind);
     let Some(first) = events.iter().find(is_change) else { return Ok(Vec::new()) };
@@ -116,7 +105,7 @@ fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), 
 fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, out: &mut Out) -> Result<(), Failure> {
     let title = out.paint(BOLD, format!("call {}", call.call));
     out.line(format!("{title}  {}", out.paint(NOTED, text::one_line(&call.tool, 100))))?;
-    let status = out.paint(calls::style(call), calls::ending(call, shared));
+    let status = out.paint(calls::tone(call), calls::ending(call, shared));
     let lasted = call.outcome.as_ref().map_or(String::new(), |_| format!(" in {}", calls::duration(call)));
     field(out, "status", &format!("{status}{lasted}"))?;
     field(out, "time", &text::exact_moment(call.started_at))?;
@@ -137,7 +126,7 @@ fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, 
     out.line(out.paint(BOLD, "\nevents"))?;
     for event in events {
         let view = event.view();
-        let kind = out.paint(events::style_of(view.kind), format!("{:<14}", text::one_line(view.kind, 100)));
+        let kind = out.paint(events::tone_of(view.kind), format!("{:<14}", text::one_line(view.kind, 100)));
         out.line(format!("  {:>4}  {kind}  {}", event.seq, events::gist(session, &view)).trim_end())?;
     }
     Ok(())
@@ -147,7 +136,6 @@ fn field(out: &mut Out, name: &str, value: &str) -> Result<(), Failure> {
     out.line(format!("  {}  {value}", out.paint(DIM, format!("{name:<6}"))))
 }
 
-/// Shows a value: the fields of an object one by one, texts of several lines as they are.
 fn show_value(out: &mut Out, value: &Value) -> Result<(), Failure> {
     let Value::Object(fields) = value else { return block(out, &plain(value)) };
     if fields.is_empty() {
@@ -179,7 +167,6 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Shows a text of several lines, moved in.
 fn block(out: &mut Out, text: &str) -> Result<(), Failure> {
     text.lines().try_for_each(|line| out.line(format!("    {}", out.content(line))))
 }

@@ -1,19 +1,13 @@
-//! `foldspace stat`: everything that is known of an entry.
-
 use foldspace::event::{Node, WriteFile};
 use foldspace::reducers::Entry;
 use foldspace::view;
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{BOLD, Out};
-use super::position::{self, AtArg};
-use super::table::{Cell, TextTable};
-use super::{events, open, text, tree};
+use super::{AtArg, BOLD, Cell, Failure, Globals, Out, TextTable, events, open, position, text, tree};
 
-/// Shows everything that is known of a file, directory or link
+/// Shows all that is known of a file, directory or link
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows the entry as it was at", "Shows the entry as it was before")))]
 pub(super) struct Stat {
@@ -25,7 +19,7 @@ pub(super) struct Stat {
     at: AtArg,
 }
 
-/// The event that last wrote an entry.
+#[derive(Serialize)]
 struct LastWrite {
     seq: Seq,
     call: Option<Seq>,
@@ -33,27 +27,20 @@ struct LastWrite {
 }
 
 impl Stat {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = EntryPath::lookup(&self.path)?;
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
         if path.is_root() {
-            return Err(Failure::new(Exit::NotFound, "/ is the workspace itself; name an entry in it"));
+            return Err(Failure::missing("/ is the workspace itself; name an entry in it"));
         }
         let files = VirtualFileSystem::of(&state);
         let entry = tree::entry(&files, &path, &state)?;
         let writing = last_writing(&found.session, state.seq(), &path)?;
-        if out.is_json() {
-            out.document(&as_json(&path, entry, writing.as_ref()))?;
-        } else {
-            show(&path, entry, writing.as_ref(), out)?;
-        }
-        Ok(Exit::Ok)
+        out.show(&as_json(&path, entry, writing.as_ref()), |out| show(&path, entry, writing.as_ref(), out))
     }
 }
 
-/// The last event up to a position that wrote the entry; none for a directory that came with a file.
 fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Option<LastWrite>, Failure> {
     let mut last = None;
     events::each(session, 1, until, |event| {
@@ -69,8 +56,7 @@ fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Optio
 
 fn as_json(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>) -> Value {
     let mut value = json!(view::entry(path, entry));
-    let written = |w: &LastWrite| json!({ "seq": w.seq, "call": w.call, "agent": w.agent });
-    value["written_by"] = json!(writing.map(written));
+    value["written_by"] = json!(writing);
     value
 }
 

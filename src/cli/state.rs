@@ -1,5 +1,3 @@
-//! `foldspace state`: the slices of a session.
-
 use foldspace::event::CallFinished;
 use foldspace::hub::operations::{self, SliceDocument};
 use foldspace::reducers::{Mounts, ToolCalls, Usage};
@@ -7,12 +5,8 @@ use foldspace::view;
 use foldspace::{Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{BOLD, DIM, NOTED, ODD, Out};
-use super::position::{self, AtArg};
-use super::table::{Cell, TextTable};
-use super::{events, open, text, tree};
+use super::{AtArg, BOLD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, events, open, position, text, tree};
+use crate::terminal::style::Tone;
 
 /// Shows the slices of a session's state, or one of them
 #[derive(Debug, clap::Args)]
@@ -27,9 +21,8 @@ pub(super) struct StateArgs {
 }
 
 impl StateArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
         match &self.slice {
             None => list(&found.name, &state, out)?,
@@ -41,15 +34,14 @@ impl StateArgs {
                 }
             }
         }
-        Ok(Exit::Ok)
+        Ok(())
     }
 }
 
-fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'static str, Failure> {
+pub(super) fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'static str, Failure> {
     view::slice_named(state, wanted).ok_or_else(|| {
         let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
-        let failure = Failure::new(Exit::NotFound, format!("there is no slice {wanted:?}"));
-        failure.with_hint(format!("there are {}", names.join(", ")))
+        Failure::missing(format!("there is no slice {wanted:?}")).with_hint(format!("there are {}", names.join(", ")))
     })
 }
 
@@ -80,7 +72,6 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[SliceDocument], ou
     table.show(out)
 }
 
-/// A slice for people: as it deserves where it is built in, else as JSON.
 fn show(session: &Session, state: &foldspace::State, name: &str, shared: bool, out: &mut Out) -> Result<(), Failure> {
     match name {
         "VirtualFileSystem" => show_files(&VirtualFileSystem::of(state), out),
@@ -102,7 +93,6 @@ fn show_files(files: &VirtualFileSystem, out: &mut Out) -> Result<(), Failure> {
     table.show(out)
 }
 
-/// The result of a call, which the slice does not have.
 fn result_of(session: &Session, finished: Seq) -> Value {
     let end = session.event(finished).ok().and_then(|event| event.typed::<CallFinished>()?.ok());
     end.map_or(Value::Null, |end| end.event.result)
@@ -117,10 +107,10 @@ fn show_calls(session: &Session, state: &foldspace::State, shared: bool, out: &m
         let (status, style) = match call.status {
             Some(status) => {
                 let result = result_of(session, call.finished);
-                (events::ending(status, &result), events::ending_style(status, &result))
+                (events::ending(status, &result), events::ending_tone(status, &result))
             }
-            None if shared => ("running".to_owned(), NOTED),
-            None => ("interrupted".to_owned(), ODD),
+            None if shared => ("running".to_owned(), Tone::Noted),
+            None => ("interrupted".to_owned(), Tone::Odd),
         };
         let duration = call.status.map_or(String::new(), |_| text::duration(call.micros));
         table.row([

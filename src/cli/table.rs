@@ -2,10 +2,8 @@
 
 use anstyle::Style;
 
-use super::exit::Failure;
-use super::output::{BOLD, Out, PLAIN};
+use super::{BOLD, Failure, Out, PLAIN};
 
-/// One cell of a table.
 pub(super) struct Cell {
     text: String,
     style: Style,
@@ -22,8 +20,8 @@ impl Cell {
     }
 
     #[must_use]
-    pub(super) fn styled(mut self, style: Style) -> Self {
-        self.style = style;
+    pub(super) fn styled(mut self, style: impl Into<Style>) -> Self {
+        self.style = style.into();
         self
     }
 
@@ -32,14 +30,13 @@ impl Cell {
     }
 }
 
-/// Rows whose columns are aligned when they are shown.
 #[derive(Default)]
 pub(super) struct TextTable {
     rows: Vec<Vec<Cell>>,
 }
 
 impl TextTable {
-    /// A table with a line of titles; one that begins with `>` stands on the right.
+    /// Creates a table with titles; `>` before a title aligns its column right.
     pub(super) fn with_titles(titles: &[&str]) -> Self {
         let title = |text: &&str| match text.strip_prefix('>') {
             Some(text) => Cell::right(text).styled(BOLD),

@@ -1,14 +1,9 @@
-//! `foldspace tools`: what an agent can call.
-
 use foldspace::tools::{Effect, ToolDescription};
 use serde_json::Value;
 
-use super::exit::{Exit, Failure};
-use super::output::{BOLD, DIM, Out};
-use super::table::{Cell, TextTable};
-use super::text;
+use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, text};
 
-/// Shows the tools that a script can call, with the schemas of their parameters and results
+/// Shows the tools, with schemas of parameters and results
 #[derive(Debug, clap::Args)]
 pub(super) struct ToolsArgs {
     /// The tool; without one, all are listed
@@ -16,25 +11,15 @@ pub(super) struct ToolsArgs {
 }
 
 impl ToolsArgs {
-    pub(super) fn run(&self, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<(), Failure> {
         let all = foldspace::Tools::standard().describe();
-        let Some(wanted) = &self.name else {
-            match out.is_json() {
-                true => out.document(&all)?,
-                false => list(&all, out)?,
-            }
-            return Ok(Exit::Ok);
-        };
-        let Some(tool) = all.iter().find(|tool| tool.name == wanted) else {
+        let Some(wanted) = &self.name else { return out.show(&all, |out| list(&all, out)) };
+        let tool = all.iter().find(|tool| tool.name == wanted).ok_or_else(|| {
             let names: Vec<_> = all.iter().map(|tool| tool.name).collect();
-            let failure = Failure::new(Exit::NotFound, format!("there is no tool {wanted:?}"));
-            return Err(failure.with_hint(format!("there are {}", names.join(", "))));
-        };
-        match out.is_json() {
-            true => out.document(tool)?,
-            false => show(tool, out)?,
-        }
-        Ok(Exit::Ok)
+            Failure::missing(format!("there is no tool {wanted:?}"))
+                .with_hint(format!("there are {}", names.join(", ")))
+        })?;
+        out.show(tool, |out| show(tool, out))
     }
 }
 

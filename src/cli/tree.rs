@@ -7,45 +7,38 @@ use foldspace::reducers::Entry;
 use foldspace::tools::PathGlob;
 use foldspace::{EntryPath, Session, State, VirtualFileSystem};
 
-use super::exit::{Exit, Failure};
-use super::output::{DIM, DIRECTORY, GOOD, NOTED, ODD, Out};
-use super::table::Cell;
-use super::text;
+use super::{Cell, DIM, DIRECTORY, Failure, GOOD, NOTED, ODD, Out, text};
 
-/// The entry at a path; a path without one is a failure.
 pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
     files.get(path).ok_or_else(|| missing(path, state))
 }
 
-/// The failure that nothing is at a path.
 pub(super) fn missing(path: &EntryPath, state: &State) -> Failure {
-    let failure = Failure::new(Exit::NotFound, format!("there is no {} at position {}", path.rooted(), state.seq()));
-    failure.with_hint("`foldspace ls SESSION -R` lists the files; --at shows another moment")
+    Failure::missing(format!("there is no {} at position {}", path.rooted(), state.seq()))
+        .with_hint("`foldspace ls SESSION -R` lists the files; --at shows another moment")
 }
 
-/// The contents of a file; anything else is a failure.
 pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Result<bytes::Bytes, Failure> {
     match &entry.node {
         Node::File { size, incomplete: true, .. } => {
             let what =
                 format!("the contents of {} were not kept: {} were over a budget", path.rooted(), text::size(*size));
-            let failure = Failure::new(Exit::NotFound, what);
-            Err(failure.with_hint("`foldspace stat` shows what is known of it; --keep-file-bytes raises the budget"))
+            Err(Failure::missing(what)
+                .with_hint("`foldspace stat` shows what is known of it; --keep-file-bytes raises the budget"))
         }
         Node::File { content, .. } => Ok(session.content(content)?),
         Node::Special { special } => {
-            Err(Failure::new(Exit::NotFound, format!("{} is a {}; it has no contents", path.rooted(), special.name())))
+            Err(Failure::missing(format!("{} is a {}; it has no contents", path.rooted(), special.name())))
         }
-        Node::Directory => Err(Failure::new(Exit::NotFound, format!("{} is a directory", path.rooted()))),
+        Node::Directory => Err(Failure::missing(format!("{} is a directory", path.rooted()))),
         Node::Symlink { target } => {
             let target = text::one_line(&String::from_utf8_lossy(target), 200);
-            let failure = Failure::new(Exit::NotFound, format!("{} is a symbolic link", path.rooted()));
-            Err(failure.with_hint(format!("it points to {target}")))
+            Err(Failure::missing(format!("{} is a symbolic link", path.rooted()))
+                .with_hint(format!("it points to {target}")))
         }
     }
 }
 
-/// What an entry is, in a word.
 pub(super) fn kind(entry: &Entry) -> &'static str {
     match entry.node {
         Node::File { executable: true, .. } => "exec",
@@ -56,7 +49,6 @@ pub(super) fn kind(entry: &Entry) -> &'static str {
     }
 }
 
-/// An entry's name as a listing shows it, with a sign of what it is.
 pub(super) fn shown(out: &Out, name: &str, entry: &Entry) -> String {
     match &entry.node {
         Node::Directory => format!("{}/", out.paint(DIRECTORY, name)),
@@ -69,7 +61,6 @@ pub(super) fn shown(out: &Out, name: &str, entry: &Entry) -> String {
     }
 }
 
-/// The cells of a long listing, the name last.
 pub(super) fn cells(out: &Out, name: &str, entry: &Entry) -> [Cell; 5] {
     let size = if entry.is_directory() { String::new() } else { text::size(entry.size()) };
     [
@@ -81,17 +72,14 @@ pub(super) fn cells(out: &Out, name: &str, entry: &Entry) -> [Cell; 5] {
     ]
 }
 
-/// Wraps an error of a pattern that a person gave.
 pub(super) fn bad_pattern(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::new(Exit::Usage, format!("the {what} can't be understood: {error}"))
+    Failure::usage(format!("the {what} can't be understood: {error}"))
 }
 
-/// The glob that a person gave.
 pub(super) fn glob(pattern: &str) -> Result<PathGlob, Failure> {
     PathGlob::new(pattern).map_err(|error| bad_pattern("glob", error.kind()))
 }
 
-/// An I/O error of something that is in memory, which has none.
 pub(super) fn searching(error: &io::Error) -> Failure {
     Failure::io("search", "a file", error)
 }

@@ -1,5 +1,3 @@
-//! `foldspace verify`: fold it all again and compare.
-
 use foldspace::SessionId;
 use foldspace::event::{Clock, SystemClock};
 use foldspace::history::{VerifyDifference, VerifyReport};
@@ -7,23 +5,18 @@ use foldspace::store::Loss;
 
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::open::OpenedStore;
-use super::output::{BAD, GOOD, ODD, Out};
-use super::{open, output, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, OpenedStore, Out, open, output, text};
 
-/// Time that a session may be ahead of the clock before `verify` reports it: a day.
 const AHEAD_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
-/// Folds sessions again from their events, and compares with everything that is stored
+/// Folds sessions again, and compares with everything stored
 #[derive(Debug, clap::Args)]
-pub(super) struct Verify {
+pub(super) struct VerifyArgs {
     /// The session; without one, all are verified
     session: Option<String>,
 }
 
-impl Verify {
+impl VerifyArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
         let wanted = self.session.as_deref().map(|wanted| opened.find(wanted)).transpose()?;
@@ -32,20 +25,14 @@ impl Verify {
             add(&mut report, loss, wanted.map(|found| found.entry.id));
         }
         tell_of_times(&opened)?;
-        match out.is_json() {
-            true => {
-                let mut value = json!(report);
-                value["loss"] = json!(opened.loss);
-                out.document(&value)?;
-            }
-            false => show(&report, opened.loss.is_some(), out)?,
-        }
+        let mut value = json!(report);
+        value["loss"] = json!(opened.loss);
+        out.show(&value, |out| show(&report, opened.loss.is_some(), out))?;
         let is_whole = report.differences.is_empty() && opened.loss.is_none();
         Ok(if is_whole { Exit::Ok } else { Exit::Failed })
     }
 }
 
-/// Tells of sessions whose time is ahead of this machine's: it does not go back.
 fn tell_of_times(opened: &OpenedStore) -> Result<(), Failure> {
     let tomorrow = SystemClock::default().now().0.saturating_add(AHEAD_MILLIS);
     for entry in opened.sessions.list()?.iter().filter(|entry| entry.updated.0 > tomorrow) {
@@ -58,7 +45,6 @@ fn tell_of_times(opened: &OpenedStore) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds what is lost; of one session where that is the one that was asked about.
 fn add(report: &mut VerifyReport, loss: &Loss, wanted: Option<SessionId>) {
     let lost = loss.sessions.iter().filter(|lost| wanted.is_none_or(|wanted| wanted == lost.session));
     report.differences.extend(lost.map(|lost| VerifyDifference {

@@ -1,5 +1,3 @@
-//! `foldspace what-if`: other calls in the place of recorded ones, and what would have come of it.
-
 use std::path::PathBuf;
 
 use foldspace::event::CallStatus;
@@ -7,21 +5,17 @@ use foldspace::tools::{CallVerdict, RerunReport, ScriptedCall};
 use foldspace::view::Position;
 use foldspace::{Seq, Session};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{self, BOLD, Out};
-use super::rerun::{RerunTarget, RuleFileArgs, asked, opened, roots_of};
-use super::run::{CallScript, Expect, ScriptStep};
-use super::workspace::{self, RuleArgs, WorkspaceArgs};
+use super::rerun::{AgainArgs, RerunTarget, roots_of};
+use super::run::{CallScript, ScriptStep};
+use super::{BOLD, Exit, Failure, Globals, Out, output, workspace};
 
-/// Runs other calls at a moment of a session, then the recorded ones that followed, and compares the ends
+/// Runs other calls in place of recorded ones, and compares
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("start").args(["at", "replace"]).multiple(true).required(true)))]
 #[command(after_help = "\
-The session itself is only read. In a session that is thrown away, or with --keep is kept as a fork of this \
-one, and that begins with the files as they were at that moment, first the calls of the script run (written \
-as for `foldspace run`), then the recorded calls that followed. Exits with 1 only when a call of the script \
-does not end as the script says it should.
+The session itself is only read. In a throw-away session, or with --keep in a fork of this one, which begins \
+with the files of that position, first the calls of the script run (written as for `foldspace run`), then the \
+recorded calls that followed. Exits with 1 only when a call of the script does not end as its `expect` says.
 
 Examples:
   foldspace what-if NAME --at 42 --script more.jsonl
@@ -42,28 +36,21 @@ pub(super) struct WhatIfArgs {
     /// first of them
     #[arg(long, value_name = "CALL")]
     replace: Vec<Seq>,
-    /// Leaves out no call, which is the default without --replace
+    /// Leaves out no call; the default without --replace
     #[arg(long, conflicts_with = "replace")]
     insert: bool,
     #[command(flatten)]
-    rules: RuleFileArgs,
-    /// Keeps the session under that name, as a fork of SESSION, instead of throwing it away
-    #[arg(long, value_name = "NAME")]
-    keep: Option<String>,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
-    #[command(flatten)]
-    commands: RuleArgs,
+    options: AgainArgs,
 }
 
 impl WhatIfArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let (rules, asked) = (self.rules.rules()?, asked(&self.workspace)?);
+        let (rules, asked) = (self.options.rules.rules()?, self.options.workspace()?);
         let script = CallScript::read(&self.script)?;
-        let opened = opened(globals, self.keep.as_deref())?;
+        let opened = self.options.open(globals)?;
         let found = opened.find(&self.session)?;
         let mut at = self.at(&found.session)?;
-        let place = match self.keep.as_deref() {
+        let place = match self.options.keep.as_deref() {
             None => RerunTarget::open(globals, &opened, &found.session, asked, None)?,
             Some(name) => {
                 // A fork has at least the beginning of its parent.
@@ -79,7 +66,7 @@ impl WhatIfArgs {
         let calls = script.steps.iter().map(scripted).collect();
         let what_if = foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
         let what_if = what_if.with_rules(rules.with_roots(roots_of(globals, &found.session)?));
-        let rules = self.commands.asking(None);
+        let rules = self.options.commands.asking(None);
         let done = place.report(&found.session, rules, out, async |fresh, watch| what_if.run(fresh, watch).await)?;
         let wrong = wrong(&script, &done);
         if !out.is_json() {
@@ -96,7 +83,6 @@ impl WhatIfArgs {
         })
     }
 
-    /// Where it begins.
     fn at(&self, session: &Session) -> Result<Seq, Failure> {
         match (&self.at, self.replace.iter().min()) {
             (Some(at), _) => Ok(at.resolve(session)?),
@@ -115,15 +101,11 @@ fn scripted(step: &ScriptStep) -> ScriptedCall {
     ScriptedCall { tool: step.tool.clone(), params: step.params.clone(), agent }
 }
 
-/// The calls of the script that did not end as it says.
 fn wrong<'a>(script: &'a CallScript, report: &RerunReport) -> Vec<&'a ScriptStep> {
     let made = report.calls.iter().filter_map(|call| match &call.verdict {
         CallVerdict::Made { outcome } => Some(outcome.status),
         _ => None,
     });
-    let is_wrong = |(step, status): &(&ScriptStep, CallStatus)| match step.expect {
-        Expect::Ok => *status != CallStatus::Ok,
-        Expect::Error => *status != CallStatus::Error,
-    };
+    let is_wrong = |(step, status): &(&ScriptStep, CallStatus)| !step.expect.is_met(*status);
     script.steps.iter().zip(made).filter(is_wrong).map(|(step, _)| step).collect()
 }

@@ -1,25 +1,24 @@
-//! The options about a session's workspace and its commands, and the way to it.
+//! The options about a session's workspace and its commands.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ValueEnum};
 use foldspace::backends::{HostOptions, MockOptions, MockRule, OverlayUse, PodmanOptions};
+use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
 use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, ShellRules};
 use foldspace::{Session, ToolRunner, Tools, Workspace, WorkspaceSpec};
 
 use super::approver::AtTerminal;
 use super::bar::Bar;
-use super::exit::{Exit, Failure};
-use super::{Globals, files, open, output, text};
+use super::{Exit, Failure, Globals, files, open, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
 
-/// MiB that can be asked for: a PiB.
 const MIB_MAX: u64 = 1 << 30;
 
-/// Checks an agent's name on the command line.
 pub(super) fn agent_name(name: &str) -> Result<String, String> {
     match name.len() {
         0 => Err("a name is needed".to_owned()),
@@ -28,11 +27,24 @@ pub(super) fn agent_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// What a new session's workspace is to be.
+pub(super) fn isolation() -> impl TypedValueParser<Value = Isolation> {
+    let help = [
+        ("shared", "The session itself, under another agent's name"),
+        ("fork", "Its past, with the files as they were then"),
+        ("full", "Its mounts, copied afresh"),
+    ];
+    let values = help.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).map(|name| match name.as_str() {
+        "shared" => Isolation::Shared,
+        "full" => Isolation::Full,
+        _ => Isolation::Fork,
+    })
+}
+
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = NEW_WORKSPACE)]
 pub(super) struct WorkspaceArgs {
-    /// Where its files are and its commands run [default: memory, where nothing can run]
+    /// The place of its files and commands [default: memory, where nothing can run]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
     /// host: works in DIR, with what is in it; else in a directory of its own
@@ -59,9 +71,9 @@ pub(super) struct WorkspaceArgs {
     /// podman: stops the container after SECS without a call; 0 for never [default: 600]
     #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
     idle_seconds: Option<u64>,
-    /// podman: whether the files lie in an overlay [default: auto]
-    #[arg(long, value_name = "WHEN")]
-    overlay: Option<OverlayArg>,
+    /// podman: puts the files in an overlay, auto where the user can mount one [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"])]
+    overlay: Option<String>,
     /// podman: lets commands reach the network
     #[arg(long)]
     network: bool,
@@ -86,10 +98,9 @@ enum BackendArg {
     Mock,
 }
 
-/// Whether a container's files lie in an overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OverlayArg {
-    /// Where one can be mounted: by root
+    /// If the user can mount one: root can
     Auto,
     /// Never: in a plain directory
     Never,
@@ -106,14 +117,13 @@ fn whole_seconds(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "give a number of whole seconds, or 0 for never".to_owned())
 }
 
-/// What commands may do, and how much of it is kept.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Commands")]
 pub(super) struct RuleArgs {
     /// Allows a program, or a program with its first words; may be given several times
     #[arg(long, value_name = "PROGRAM")]
     allow: Vec<String>,
-    /// Answers every question about a command with yes; what the policy denies stays denied
+    /// Answers every question about a command with yes; denied commands stay denied
     #[arg(short, long)]
     yes: bool,
     /// Keeps at most N bytes of a file that a command wrote [default: 64 MiB]
@@ -124,18 +134,18 @@ pub(super) struct RuleArgs {
     keep_step_bytes: Option<u64>,
 }
 
-/// Says in the help of a command that runs recorded calls again what the options of a workspace mean there.
+/// Adapts the help of workspace options for commands that run calls again.
 pub(super) fn again(arg: Arg) -> Arg {
     let about_workspace = arg.get_help_heading() == Some(NEW_WORKSPACE);
     let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
     match arg.get_id().as_str() {
-        "backend" => arg.help("Where its files are and its commands run [default: as of the recorded session]"),
+        "backend" => arg.help("The place of its files and commands [default: like the recorded session]"),
         "dir" => arg.hide(true),
         _ => arg,
     }
 }
 
-/// Leaves out of the help of a command that asks nobody the options about questions.
+/// Hides the options about questions in commands that ask none.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "allow" | "yes" => arg.hide(true),
@@ -144,12 +154,11 @@ pub(super) fn unasked(arg: Arg) -> Arg {
 }
 
 impl WorkspaceArgs {
-    /// What was asked for; none when nothing was.
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         for (backend, is_given, option) in self.given() {
             if is_given && self.backend != Some(backend) {
                 let name = format!("{backend:?}").to_lowercase();
-                return Err(Failure::new(Exit::Usage, format!("{option} is for --backend {name}")));
+                return Err(Failure::usage(format!("{option} is for --backend {name}")));
             }
         }
         Ok(match self.backend {
@@ -161,7 +170,6 @@ impl WorkspaceArgs {
         })
     }
 
-    /// The options that are for one backend, and whether they were given.
     fn given(&self) -> [(BackendArg, bool, &'static str); 12] {
         let podman = |is_given, option| (BackendArg::Podman, is_given, option);
         [
@@ -184,7 +192,7 @@ impl WorkspaceArgs {
         let Some(directory) = &self.dir else { return Ok(None) };
         if !directory.is_dir() {
             let shown = text::one_line(&directory.display().to_string(), 300);
-            return Err(Failure::new(Exit::NotFound, format!("--dir: {shown} is not a directory")));
+            return Err(Failure::missing(format!("--dir: {shown} is not a directory")));
         }
         let absolute = directory.canonicalize();
         absolute.map(Some).map_err(|error| Failure::io("open", directory.display(), &error))
@@ -205,7 +213,7 @@ impl WorkspaceArgs {
         for (asked, bytes) in [(self.memory, &mut options.memory_bytes), (self.tmp, &mut options.tmp_bytes)] {
             *bytes = asked.map_or(*bytes, |mib| mib << 20);
         }
-        if self.overlay == Some(OverlayArg::Never) {
+        if self.overlay.as_deref() == Some("never") {
             options.overlay = OverlayUse::Never;
         }
         options
@@ -215,26 +223,25 @@ impl WorkspaceArgs {
         let Some(path) = &self.answers else { return Ok(MockOptions::default()) };
         let answers: Vec<MockRule> = serde_json::from_reader(files::reader(path)?).map_err(|error| {
             let shown = text::one_line(&path.display().to_string(), 300);
-            Failure::new(Exit::Usage, format!("{shown} is no list of answers: {error}"))
+            Failure::usage(format!("{shown} is no list of answers: {error}"))
         })?;
         Ok(MockOptions { answers })
     }
 }
 
 impl RuleArgs {
-    /// The rules for commands that somebody else thought of. The person at the terminal is asked; the bar, if
-    /// there is one, steps aside for that.
+    /// Returns the rules for commands of agents: the person at the terminal is asked.
     pub(super) fn asking(&self, bar: Option<Bar>) -> ShellRules {
         let asker = output::can_ask().then(|| Arc::new(AtTerminal::new(bar)) as Arc<dyn Asker>);
         self.rules(self.yes, asker)
     }
 
-    /// The rules for commands that a person typed, which is answer enough to a question.
+    /// Returns the rules for typed commands, which need no question.
     pub(super) fn typed(&self) -> ShellRules {
         self.rules(true, None)
     }
 
-    /// The rules for commands where nobody at this terminal is asked.
+    /// Returns the rules for commands where no terminal can ask.
     pub(super) fn unasked(&self) -> ShellRules {
         self.rules(self.yes, None)
     }
@@ -251,26 +258,23 @@ impl RuleArgs {
     }
 }
 
-/// What the first event of a session says of its workspace.
 pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
     match session.started() {
         Some(started) => Ok(WorkspaceSpec::of_session(started)?),
         None => {
             let name = text::one_line(session.name(), 80);
             let what = format!("how session {name} began can't be read, so neither can what its workspace is");
-            let failure = Failure::new(Exit::Damaged, what);
-            Err(failure.with_hint("a newer foldspace may have begun it: use that one; `foldspace fsck` finds damage"))
+            Err(Failure::new(Exit::Damaged, what)
+                .with_hint("a newer foldspace may have begun it: use that one; `foldspace fsck` finds damage"))
         }
     }
 }
 
-/// Opens the workspace of a session as its first event describes it; what it waits for is shown.
 pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn Workspace>, Failure> {
     let home = open::directory(globals)?;
     Ok(spec_of(session)?.open_ready(session.id(), &home, Some(Arc::new(output::progress)))?)
 }
 
-/// A dispatcher of the standard tools on a session's workspace.
 pub(super) fn dispatcher(
     session: Session,
     workspace: Arc<dyn Workspace>,

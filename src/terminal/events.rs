@@ -1,30 +1,26 @@
-//! Events for people and as JSON.
+//! Describes events for people.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use anstyle::Style;
 use foldspace::event::{
-    CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
-    DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef, EventsLost, MountHydrated, Node, PolicyDecision,
-    SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, ChildStarted, CommandDecided, CommandResult, ContainerStarted,
+    ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef, EventsLost, MountHydrated, Node,
+    PolicyDecision, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile,
+    WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
 use serde_json::Value;
 
 use super::exit::Failure;
-use super::style::{BAD, DIM, GOOD, NOTED, ODD, PLAIN};
+use super::style::Tone;
 use super::text;
 
-/// Characters of a gist.
 const GIST_MAX: usize = 100;
-/// Characters of what a call is about.
 const SUBJECT_MAX: usize = 60;
-/// Bytes of a text that is read to show how it begins.
 const TEXT_MAX: u64 = 1 << 20;
 
-/// Shows a session's events from one position to another, both included.
 pub(crate) fn each(
     session: &Session,
     from: Seq,
@@ -43,23 +39,19 @@ pub(crate) fn each(
     outcome
 }
 
-/// The style of an event's kind.
-pub(crate) fn style_of(kind: &str) -> Style {
+pub(crate) fn tone_of(kind: &str) -> Tone {
     match kind {
-        WriteFile::KIND => GOOD,
-        DeleteEntry::KIND | EventsLost::KIND => BAD,
-        CallStarted::KIND => NOTED,
-        CallFinished::KIND => DIM,
-        CommandResult::KIND | EvalResult::KIND => NOTED,
-        WorkspaceTouched::KIND | CommandDecided::KIND => DIM,
-        SessionStarted::KIND | MountHydrated::KIND | DriftFound::KIND => ODD,
-        ContainerStarted::KIND | ContainerStopped::KIND | SessionAllow::KIND => ODD,
-        SessionRewound::KIND | SliceRestored::KIND => ODD,
-        _ => PLAIN,
+        WriteFile::KIND => Tone::Good,
+        DeleteEntry::KIND | EventsLost::KIND => Tone::Bad,
+        CallStarted::KIND | CommandResult::KIND | EvalResult::KIND => Tone::Noted,
+        CallFinished::KIND | WorkspaceTouched::KIND | CommandDecided::KIND => Tone::Dim,
+        SessionStarted::KIND | MountHydrated::KIND | DriftFound::KIND | ChildStarted::KIND => Tone::Odd,
+        ContainerStarted::KIND | ContainerStopped::KIND | SessionAllow::KIND => Tone::Odd,
+        SessionRewound::KIND | SliceRestored::KIND => Tone::Odd,
+        _ => Tone::Plain,
     }
 }
 
-/// Returns the gist of an event in one line.
 pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
     let known = match event.kind {
         SessionStarted::KIND => typed(event).map(|e: SessionStarted| format!("{} on {}", e.name, e.backend)),
@@ -192,7 +184,7 @@ fn written(event: &WriteFile) -> String {
     }
 }
 
-/// Returns the end of a call in a word or two: a call did well whatever its command did, so that one's end is told in its place.
+/// Returns the end of a call in a word or two: a failed command's end counts for an ok call.
 pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     let exit_code = result.get("exit_code").and_then(Value::as_i64);
     let timed_out = result.get("timed_out").and_then(Value::as_bool).unwrap_or(false);
@@ -203,21 +195,18 @@ pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     }
 }
 
-/// Tells whether a call did well, and its command too, if it ran one.
 pub(crate) fn did_well(status: CallStatus, result: &Value) -> bool {
     ending(status, result) == CallStatus::Ok.word()
 }
 
-/// The style of how a call ended.
-pub(crate) fn ending_style(status: CallStatus, result: &Value) -> Style {
+pub(crate) fn ending_tone(status: CallStatus, result: &Value) -> Tone {
     match status {
-        CallStatus::Ok if did_well(status, result) => GOOD,
-        CallStatus::Ok | CallStatus::Interrupted => ODD,
-        CallStatus::Error => BAD,
+        CallStatus::Ok if did_well(status, result) => Tone::Good,
+        CallStatus::Ok | CallStatus::Interrupted => Tone::Odd,
+        CallStatus::Error => Tone::Bad,
     }
 }
 
-/// Returns the subject of a call, from its parameters: a path, a pattern, or else its first text.
 pub(crate) fn subject(session: &Session, params: &Value) -> String {
     let named = |name: &str| {
         params.get(name).and_then(|value| text_of(session, value)).map(|text| text::one_line(&text, SUBJECT_MAX))
@@ -240,13 +229,12 @@ pub(crate) fn subject(session: &Session, params: &Value) -> String {
     }
 }
 
-/// The words that begin a list of arguments.
 fn command_line(session: &Session, words: &[Value]) -> String {
     let words: Vec<_> = words.iter().take(SUBJECT_MAX).filter_map(|word| text_of(session, word)).collect();
     text::one_line(&words.join(" "), SUBJECT_MAX)
 }
 
-/// A text, or the one that was kept as a content in its place; of a huge one, or one that is gone, how long it is.
+/// Returns a text, or the stored content in its place; its length where that is huge or gone.
 fn text_of<'a>(session: &Session, value: &'a Value) -> Option<Cow<'a, str>> {
     if let Value::String(text) = value {
         return Some(Cow::Borrowed(text));

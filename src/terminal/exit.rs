@@ -12,7 +12,6 @@ use foldspace::{ErrorKind, SessionError, StoreError};
 
 use super::text;
 
-/// An end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok,
@@ -23,12 +22,17 @@ pub(crate) enum Exit {
     Damaged,
     Io,
     Interrupted,
-    /// As a command that was run did.
     Command(u8),
 }
 
+impl From<()> for Exit {
+    fn from((): ()) -> Self {
+        Self::Ok
+    }
+}
+
 impl Exit {
-    /// Every way to end: its code and what it means. The only table of them.
+    /// The exit codes and their meanings.
     const TABLE: [(Self, u8, &'static str); 8] = [
         (Self::Ok, 0, "all went well"),
         (
@@ -52,25 +56,33 @@ impl Exit {
         row.map_or(1, |(_, code, _)| *code)
     }
 
-    /// The table as text for the help.
     pub(crate) fn table() -> String {
         let line = |(_, code, meaning): &(Self, u8, &str)| format!("  {code:>3}  {meaning}\n");
         Self::TABLE.iter().map(line).collect()
     }
 }
 
-/// The failure that stops a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something to tell, and how to end.
     Told { exit: Exit, message: String, hint: Option<String> },
-    /// Nobody reads the output any more, which is nobody's fault.
     Closed,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self::Told { exit, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn missing(message: impl Into<String>) -> Self {
+        Self::new(Exit::NotFound, message)
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
     }
 
     #[must_use]
@@ -81,7 +93,6 @@ impl Failure {
         self
     }
 
-    /// The same, with where it happened before it.
     #[must_use]
     pub(crate) fn at(mut self, place: &str) -> Self {
         if let Self::Told { message, .. } = &mut self {
@@ -90,7 +101,6 @@ impl Failure {
         self
     }
 
-    /// An I/O error with what was tried on what.
     pub(crate) fn io(action: &str, place: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::new(Exit::Io, format!("can't {action} {}: {error}", text::one_line(&place.to_string(), 300)))
     }
@@ -110,7 +120,7 @@ impl<E: Diagnostic> From<E> for Failure {
     }
 }
 
-/// The table from kinds of errors; [`finer`] has the exceptions.
+/// Maps kinds of errors; [`finer`] has the exceptions.
 impl From<ErrorKind> for Exit {
     fn from(kind: ErrorKind) -> Self {
         match kind {
@@ -125,7 +135,7 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// The exits that are finer than the kind of their error.
+/// Returns the exit of an error whose kind is too coarse.
 fn finer(error: &dyn Diagnostic) -> Option<Exit> {
     let store = |error: &StoreError| matches!(error, StoreError::NoContent(_)).then_some(Exit::Damaged);
     let session = |error: &SessionError| match error {
@@ -155,7 +165,7 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
     found.or_else(|| error.downcast_ref().map(|_: &CommitError| Exit::Failed))
 }
 
-/// Returns the advice that is another on the command line.
+/// Returns the hint that differs on the command line.
 fn hint(error: &dyn Diagnostic) -> Option<String> {
     let workspace = |error: &WorkspaceError| match error {
         WorkspaceError::Mounts { name, .. } => {

@@ -10,3 +10,29 @@ pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 pub(crate) const NOTED: Style = AnsiColor::Cyan.on_default();
 pub(crate) const DIRECTORY: Style = AnsiColor::Blue.on_default();
 pub(crate) const PLAIN: Style = Style::new();
+
+/// The meaning of a line; colour may be off, so the text's own signs carry it too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Dim,
+    Bold,
+    Good,
+    Bad,
+    Odd,
+    Noted,
+}
+
+impl From<Tone> for Style {
+    fn from(tone: Tone) -> Self {
+        match tone {
+            Tone::Plain => PLAIN,
+            Tone::Dim => DIM,
+            Tone::Bold => BOLD,
+            Tone::Good => GOOD,
+            Tone::Bad => BAD,
+            Tone::Odd => ODD,
+            Tone::Noted => NOTED,
+        }
+    }
+}

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use foldspace::{Timestamp, view};
 
-/// Bytes in the unit that fits.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -20,7 +19,6 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A duration in the unit that fits.
 pub(crate) fn duration(micros: u64) -> String {
     let millis = micros as f64 / 1000.0;
     match micros {
@@ -31,22 +29,18 @@ pub(crate) fn duration(micros: u64) -> String {
     }
 }
 
-/// A moment in this machine's time zone, to the second.
 pub(crate) fn moment(time: Timestamp) -> String {
     formatted(time, "%Y-%m-%d %H:%M:%S")
 }
 
-/// The same to the millisecond.
 pub(crate) fn exact_moment(time: Timestamp) -> String {
     formatted(time, "%Y-%m-%d %H:%M:%S%.3f")
 }
 
-/// The time of day only.
 pub(crate) fn time_of_day(time: Timestamp) -> String {
     formatted(time, "%H:%M:%S%.3f")
 }
 
-/// The day, to tell days apart.
 pub(crate) fn day(time: Timestamp) -> String {
     formatted(time, "%Y-%m-%d")
 }
@@ -58,7 +52,6 @@ fn formatted(time: Timestamp, format: &str) -> String {
     }
 }
 
-/// Returns a number with its noun: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, one: &str) -> String {
     match (number, one.strip_suffix('y')) {
         (1, _) => format!("1 {one}"),
@@ -67,7 +60,6 @@ pub(crate) fn count(number: u64, one: &str) -> String {
     }
 }
 
-/// Names in a sentence: `a`, `a and b`, `a, b and c`.
 pub(crate) fn list(names: &[String]) -> String {
     match names.split_last() {
         Some((last, [])) => last.clone(),
@@ -76,20 +68,19 @@ pub(crate) fn list(names: &[String]) -> String {
     }
 }
 
-/// Returns the fault of a regular expression: the last of several lines, the others of which draw a picture of where.
+/// Returns the fault of a regular expression: the last line, below the picture of the others.
 pub(crate) fn regex_error(error: impl std::fmt::Display) -> String {
     let error = error.to_string();
     let last = error.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-/// Text with what a terminal would obey, and what is not seen, escaped, line ends and tabs apart: safe to show on a
-/// terminal.
+/// Escapes terminal controls and invisible characters, except for line ends and tabs.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     view::visible_lines(text)
 }
 
-/// The first line of a text, escaped, and cut when it has more than `max` characters.
+/// Returns the first line of a text, escaped, and cut to `max` characters.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let more = text.trim_end().len() > line.len() && !text.trim().eq(line.trim());
@@ -100,7 +91,6 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
     view::visible(&shown).into_owned()
 }
 
-/// A word that a shell reads back as it is.
 pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

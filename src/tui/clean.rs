@@ -1,15 +1,14 @@
-//! Texts of a journal, made safe for a terminal.
+//! Makes recorded text safe for a terminal.
 
 use foldspace::view;
 use unicode_width::UnicodeWidthChar;
 
-/// Columns of a tab.
 const TAB: usize = 4;
-/// Marks on one letter that are shown; a text may pile up thousands.
+/// Marks shown on one letter; a text may have thousands.
 const MARKS_MAX: usize = 2;
 
-/// A text in one line that a terminal shows as it is meant: no control characters, nothing that turns the direction of
-/// the text or is invisible, tabs as spaces. Of it `width` columns are given, after leaving out `skipped`.
+/// Returns columns `skipped..skipped + width` of a text as one safe line: without control, direction or invisible
+/// characters, with tabs as spaces.
 pub(crate) fn clean(text: &str, skipped: usize, width: usize) -> String {
     let mut shown = String::new();
     let (mut column, mut marks) = (0, 0);
@@ -43,7 +42,6 @@ pub(crate) fn clean(text: &str, skipped: usize, width: usize) -> String {
     shown
 }
 
-/// The same from its beginning; what had to be cut ends with an ellipsis.
 pub(crate) fn fitted(text: &str, width: usize) -> String {
     match columns(&clean(text, 0, width.saturating_add(1))) > width {
         true => format!("{}…", clean(text, 0, width.saturating_sub(1))),
@@ -51,12 +49,10 @@ pub(crate) fn fitted(text: &str, width: usize) -> String {
     }
 }
 
-/// How many columns a cleaned text takes.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// A mark on the letter before it.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
 }

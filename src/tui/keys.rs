@@ -1,4 +1,4 @@
-//! Keys, and what they mean.
+//! The key bindings.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tui_input::InputRequest;
@@ -7,7 +7,6 @@ use super::model::{Ask, DebuggerAction, Direction, Model, Tab};
 
 use Direction::{Back, Forward};
 
-/// The keys for people: what to press, and what it does.
 pub(crate) const HELP: &[(&str, &str)] = &[
     ("", "Moving"),
     ("j k, Down Up", "next, previous row; a folded call is one row"),
@@ -51,13 +50,12 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("q", "quit"),
 ];
 
-/// What a key asks for; none when it means nothing.
 pub(crate) fn action(key: KeyEvent, model: &Model) -> Option<DebuggerAction> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-        // Whoever presses it in a prompt wants out of the prompt.
+        // In a prompt it leaves the prompt.
         return Some(if model.prompt.is_some() || model.seeking().is_some() {
             DebuggerAction::Escape
         } else {
@@ -152,7 +150,6 @@ fn asking(c: char) -> Option<Ask> {
     })
 }
 
-/// A key in a prompt.
 fn typed(key: KeyEvent, ask: Ask) -> Option<DebuggerAction> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(match key.code {

@@ -1,7 +1,5 @@
-//! The terminal debugger: a face over a history, which it can only look at.
-//!
-//! [`model`] is the debugger without a terminal, [`draw`](mod@draw) makes screens of it, [`keys`] actions of keys, and
-//! [`screen`] is the loop between them.
+//! The terminal debugger: [`model`] without a terminal, [`draw`](mod@draw) and [`keys`] for one, [`screen`] as the
+//! loop.
 
 mod clean;
 mod draw;

@@ -1,4 +1,4 @@
-//! The loop between a terminal and the debugger.
+//! The event loop of the debugger.
 
 use std::io::{self, Stdout};
 use std::sync::Once;
@@ -20,34 +20,28 @@ use tui_input::InputRequest;
 
 use super::draw::{Styles, draw, heights};
 use super::keys;
-use super::model::{DebuggerAction, Model, OutsideRequest, Tone};
+use super::model::{DebuggerAction, Model, OutsideRequest};
 use super::worker::Worker;
+use crate::terminal::style::Tone;
 
-/// How long to wait for a key while something is under way, and while nothing is.
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(200);
-/// Keys that are taken before the screen is drawn again.
 const KEYS_MAX: usize = 64;
 
-/// What the debugger wants done that is more than looking. Whoever implements it acts outside of the debugger.
+/// Acts outside of the debugger, which only reads.
 pub(crate) trait DebuggerHost {
-    /// Forks a session at a position; gives words for the person.
     fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, String>;
 
-    /// Opens a shell in a throw-away copy of the files at a position, and waits for its end. The terminal is the
-    /// shell's meanwhile.
+    /// Opens a shell in a throw-away copy and waits for its end.
     fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, String>;
 }
 
-/// How the debugger ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScreenEnd {
     Quit,
-    /// It was told to end.
     Told,
 }
 
-/// A terminal that is the debugger's until this is dropped.
 struct RawTerminal {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
@@ -77,14 +71,14 @@ fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste).inspect_err(|_| restore())
 }
 
-/// Gives the terminal back; more than once does no harm.
+/// Restores the terminal; it is idempotent.
 fn restore() {
     // Without a terminal there is nothing to restore.
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
 }
 
-/// What a panic tells has to be readable, on whatever thread it happens.
+/// Restores the terminal before a panic's message is printed.
 fn restore_at_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -96,10 +90,6 @@ fn restore_at_panic() {
     });
 }
 
-/// Shows the debugger on this terminal until the person quits, or `told` says that it is to end.
-///
-/// # Errors
-/// What the terminal says. It is restored in any case.
 pub(crate) fn run(
     mut model: Model,
     colour: bool,
@@ -137,8 +127,8 @@ pub(crate) fn run(
     }
 }
 
-/// What there is to read from the terminal. Asked first, and crossterm only when something waits, because that reads on
-/// for ever from a terminal that is gone.
+/// The state of the terminal's input. It is polled before crossterm, which never stops reading from a closed
+/// terminal.
 enum Input {
     Waiting,
     Silent,
@@ -161,7 +151,6 @@ impl Input {
     }
 }
 
-/// Tells the model how much room there is.
 fn fit(model: &mut Model, terminal: &Terminal<CrosstermBackend<Stdout>>) -> io::Result<()> {
     let size = terminal.size()?;
     let heights = heights(model, size.width, size.height);
@@ -171,7 +160,6 @@ fn fit(model: &mut Model, terminal: &Terminal<CrosstermBackend<Stdout>>) -> io::
     Ok(())
 }
 
-/// Gives whether more has been read than was taken.
 fn take_keys(model: &mut Model) -> io::Result<bool> {
     for _ in 0..KEYS_MAX {
         if !event::poll(Duration::ZERO)? {
@@ -289,7 +277,7 @@ mod tests {
         assert!(left < shown.find("panicked at").unwrap(), "{shown}");
         let modes = tcgetattr(&side).unwrap().local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
-        // Whoever writes to a terminal that nobody reads may wait.
+        // A writer to a terminal without a reader may block.
         std::thread::spawn(move || while let Ok(1..) = keys.read(&mut buffer) {});
         assert!(!child.wait().unwrap().success());
     }

@@ -1,11 +1,11 @@
-//! The thread that looks, so that the one that reads keys never waits.
+//! The thread that reads histories, so that the thread of keys never waits.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use super::model::{BackgroundTask, TaskDone};
 
-/// A thread that does errands, one after another. It ends with this, once its errand is done or cancelled.
+/// A thread that runs tasks in order. It ends with this value, after its task.
 pub(super) struct Worker {
     errands: Sender<BackgroundTask>,
     done: Receiver<TaskDone>,
@@ -25,12 +25,10 @@ impl Worker {
         Ok(Self { errands, done })
     }
 
-    /// Hands an errand over.
     pub(super) fn send(&self, errand: BackgroundTask) -> io::Result<()> {
         self.errands.send(errand).map_err(|_| gone())
     }
 
-    /// What is done by now.
     pub(super) fn take(&self) -> io::Result<Option<TaskDone>> {
         match self.done.try_recv() {
             Ok(done) => Ok(Some(done)),
@@ -40,7 +38,6 @@ impl Worker {
     }
 }
 
-/// It ends before its time only by a panic, which has been told.
 fn gone() -> io::Error {
     io::Error::other("the thread that looks has ended")
 }

@@ -1,5 +1,3 @@
-//! `foldspace grep --all-history`: what matched at any moment.
-
 use std::collections::BTreeSet;
 
 use foldspace::history::{HistoryHit, HistorySearch, search_history};
@@ -8,11 +6,8 @@ use foldspace::{EntryPath, Seq, Session};
 
 use super::{marked, search};
 use crate::cli::blame::why;
-use crate::cli::exit::{Exit, Failure};
-use crate::cli::output::{DIM, NOTED, Out};
-use crate::cli::text;
+use crate::cli::{DIM, Exit, Failure, NOTED, Out, text};
 
-/// What is searched, and how it is shown.
 pub(super) struct EverQuery<'a> {
     pub(super) until: Seq,
     pub(super) wanted: &'a dyn Fn(&EntryPath) -> bool,
@@ -20,7 +15,6 @@ pub(super) struct EverQuery<'a> {
     pub(super) names_only: bool,
 }
 
-/// Shows what matches in a whole history.
 pub(super) fn search_all(
     session: &Session,
     lines: &mut LineSearch,

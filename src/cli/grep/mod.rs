@@ -1,5 +1,3 @@
-//! `foldspace grep`: lines of the workspace that match.
-
 mod ever;
 
 use foldspace::event::Node;
@@ -8,13 +6,9 @@ use foldspace::tools::LineSearch;
 use foldspace::{EntryPath, VirtualFileSystem};
 use serde_json::json;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::output::{BAD, NOTED, Out};
-use super::position::{self, AtArg};
-use super::{open, text, tree};
+use super::{AtArg, BAD, Exit, Failure, Globals, NOTED, Out, open, position, text, tree};
 
-/// Finds the lines that match a regular expression, now or at any moment
+/// Finds lines that match a regular expression
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning(
     "Searches the files as they were at",
@@ -25,27 +19,26 @@ pub(super) struct Grep {
     session: String,
     /// The regular expression
     pattern: String,
-    /// Where to look: a directory or a file
+    /// The directory or file to search
     #[arg(default_value = "/")]
     path: String,
-    /// Looks only in files that fit: by their names where GLOB has no slash, else by their paths in the workspace
+    /// Searches only files that match: by name where GLOB has no slash, else by path
     #[arg(short, long, value_name = "GLOB")]
     glob: Option<String>,
-    /// Makes no difference between upper and lower case
+    /// Ignores case
     #[arg(short, long)]
     ignore_case: bool,
     /// Names the files that match, not the lines
     #[arg(short = 'l', long)]
     files_with_matches: bool,
-    /// Searches everything that was ever there, up to --at: all versions of all files, what events say and what
-    /// commands printed; shows when it came and went
+    /// Searches the whole history up to --at: all versions of all files, events and the output of commands; shows
+    /// the positions between which a line was there
     #[arg(long)]
     all_history: bool,
     #[command(flatten)]
     at: AtArg,
 }
 
-/// A line that matches.
 struct Hit {
     number: u64,
     line: String,
@@ -56,8 +49,7 @@ impl Grep {
         let path = EntryPath::lookup(&self.path)?;
         let mut lines = self.lines()?;
         let glob = self.glob.as_deref().map(tree::glob).transpose()?;
-        let opened = open::reading(globals)?;
-        let found = opened.find(&self.session)?;
+        let found = open::session(globals, &self.session)?;
         if self.all_history {
             let wanted = |other: &EntryPath| {
                 let is_inside = *other == path || other.is_below(&path);
@@ -135,7 +127,6 @@ fn search(lines: &mut LineSearch, bytes: &[u8]) -> Result<Vec<Hit>, Failure> {
     Ok(hits)
 }
 
-/// The line with its matches in colour.
 fn marked(line: &str, lines: &LineSearch, out: &Out) -> String {
     let mut shown = String::new();
     let mut at = 0;

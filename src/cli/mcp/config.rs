@@ -1,4 +1,4 @@
-//! What clients have to be told, so that they start the server.
+//! The configuration with which clients start the server.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,19 +6,14 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use super::super::exit::{Exit, Failure};
-use super::super::output::{self, Out};
-use super::super::{Globals, open, text};
+use crate::cli::{Failure, Globals, Out, open, output, text};
 
-/// The server's name in a client's configuration.
 const NAME: &str = "foldspace";
 
-/// Options whose values are places of this machine; `--mount DIR:PATH` begins with one.
 const PLACES: [&str; 5] = ["--data", "--dir", "--answers", "--allow-root", "--mount"];
-/// Other options with a value that may stand before the subcommand.
 const VALUED: [&str; 1] = ["--color"];
 
-/// What may be set where the configuration is printed, and is not where the client starts the server.
+/// Variables that a client that starts the server may lack.
 const PASSED_ON: [&str; 10] = [
     "CONTAINER_HOST",
     "CONTAINER_SSHKEY",
@@ -55,7 +50,6 @@ pub(super) enum McpClientKind {
 }
 
 impl McpClientKind {
-    /// Where it belongs.
     fn place(self) -> &'static str {
         match self {
             Self::Claude => ".mcp.json of a project (Claude Code), or claude_desktop_config.json (Claude Desktop)",
@@ -98,7 +92,6 @@ impl McpClientKind {
     }
 }
 
-/// How the server is started.
 struct ServerCommand {
     program: String,
     args: Vec<String>,
@@ -120,13 +113,12 @@ impl ServerCommand {
     }
 }
 
-/// A text as TOML writes it: as JSON does, but for one character that JSON leaves as it is.
+/// Quotes a text for TOML: as JSON, except for one character.
 fn toml_text(text: &str) -> String {
     json!(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// Prints what to write into a client's configuration.
-pub(super) fn print(client: McpClientKind, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn print(client: McpClientKind, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
     let mut args = arguments(std::env::args_os().skip(1))?;
     if globals.data.is_none() {
@@ -140,11 +132,10 @@ pub(super) fn print(client: McpClientKind, globals: &Globals, out: &mut Out) -> 
     }
     let start = ServerCommand { program: told(program.into_os_string())?, args, env };
     output::note(&format!("this belongs into {}", client.place()));
-    out.line(client.snippet(&start))?;
-    Ok(Exit::Ok)
+    out.line(client.snippet(&start))
 }
 
-/// The arguments as they were given, from the subcommand on, with whole paths: a client may start it anywhere.
+/// Returns the given arguments after the subcommand, with absolute paths: a client may start it anywhere.
 fn arguments(given: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failure> {
     let (mut args, mut is_named) = (vec!["mcp".to_owned()], false);
     let mut given = given.map(told);
@@ -176,11 +167,10 @@ fn whole(path: &str) -> Result<String, Failure> {
     told(absolute.into_os_string())
 }
 
-/// A text of the operating system that can stand in a configuration.
 fn told(text: OsString) -> Result<String, Failure> {
     text.into_string().map_err(|text| {
         let shown = text::one_line(&text.to_string_lossy(), 300);
-        Failure::new(Exit::Usage, format!("{shown} is not UTF-8, so it can't stand in a client's configuration"))
+        Failure::usage(format!("{shown} is not UTF-8, so it can't stand in a client's configuration"))
     })
 }
 

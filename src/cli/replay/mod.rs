@@ -1,5 +1,3 @@
-//! `foldspace replay`: the debugger, on a terminal or for scripts.
-
 mod outside;
 mod script;
 
@@ -10,16 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::NonEmptyStringValueParser;
 use foldspace::{Registry, Session, State};
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::interrupt::{Interruption, Signals};
-use super::output::Out;
-use super::position::{self, AtArg};
-use super::{block_on, open};
+use super::interrupt::Interruption;
+use super::{AtArg, Exit, Failure, Globals, Out, Signals, block_on, open, position};
 use crate::tui::model::{DebuggerAction, Model, SessionHistory, StopPredicate};
 use crate::tui::{self, ScreenEnd};
 
-/// Debugs a session: goes through its events on the terminal, or by options in a script
+/// Debugs a session, on the terminal or by options in a script
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Begins at", "Begins right before")))]
 #[command(after_help = "\
@@ -36,7 +30,7 @@ Conditions: path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a p
 `foldspace bisect --help`). Searches: a regular expression over events, paths and contents; path:REGEX, \
 content:REGEX and event:REGEX look only there.
 
-Going on begins before the first event, and going back after the last, unless --at or --before says where. \
+Forward options begin before the first event, backward ones after the last, unless --at or --before is given. \
 Exits with 1 when nothing is found.")]
 pub(super) struct ReplayArgs {
     /// The session, by name or by the beginning of its id
@@ -45,13 +39,13 @@ pub(super) struct ReplayArgs {
     at: AtArg,
     #[command(flatten)]
     verb: Verb,
-    /// Goes the other way: towards earlier events
+    /// Goes towards earlier events
     #[arg(long)]
     backward: bool,
     /// Shows every place, not only the first
     #[arg(long)]
     all: bool,
-    /// What to show there: event, files, file PATH, slices, slice NAME, output or diff
+    /// Shows that place: event, files, file PATH, slices, slice NAME, output or diff
     #[arg(long, num_args = 1..=2, value_names = ["WHAT", "NAME"])]
     show: Vec<String>,
     /// Shows the whole file, with a sign before each changed line
@@ -59,8 +53,7 @@ pub(super) struct ReplayArgs {
     whole: bool,
 }
 
-/// What to do; one thing.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Default, PartialEq, clap::Args)]
 #[group(multiple = false)]
 struct Verb {
     /// Goes on by N events
@@ -88,17 +81,9 @@ struct Verb {
 
 impl Verb {
     fn is_given(&self) -> bool {
-        let Self { step, back, step_call, until, search, changes, diff } = self;
-        step.is_some()
-            || back.is_some()
-            || step_call.is_some()
-            || !until.is_empty()
-            || search.is_some()
-            || changes.is_some()
-            || diff.is_some()
+        *self != Self::default()
     }
 
-    /// Whether it leads anywhere else.
     fn goes(&self) -> bool {
         self.is_given() && self.diff.is_none()
     }
@@ -108,9 +93,8 @@ impl ReplayArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if (self.backward || self.all) && !self.verb.goes() {
             let option = if self.backward { "--backward" } else { "--all" };
-            let failure =
-                Failure::new(Exit::Usage, format!("{option} is for options that go somewhere, and there is none"));
-            return Err(failure.with_hint("add --step, --step-call, --until, --search or --changes"));
+            return Err(Failure::usage(format!("{option} is for options that go somewhere, and there is none"))
+                .with_hint("add --step, --step-call, --until, --search or --changes"));
         }
         if self.verb.is_given() || !self.show.is_empty() || out.is_json() {
             let opened = open::reading(globals)?;
@@ -122,8 +106,8 @@ impl ReplayArgs {
             return script::run(self, &found.session, past, out);
         }
         if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-            let failure = Failure::new(Exit::Usage, "the debugger needs a terminal, and there is none");
-            return Err(failure.with_hint("say what to do: --step N, --until CONDITION, --show WHAT; --help has all"));
+            return Err(Failure::usage("the debugger needs a terminal, and there is none")
+                .with_hint("say what to do: --step N, --until CONDITION, --show WHAT; --help has all"));
         }
         self.on_terminal(globals)
     }
@@ -153,18 +137,16 @@ impl ReplayArgs {
         }
     }
 
-    /// Where to begin: the head unless something else was given.
     fn position(&self, session: &Session, head: u64) -> Result<u64, Failure> {
         let at = if self.at.is_given() { self.at.resolve(session)? } else { head };
         if at == 0 {
-            let failure = Failure::new(Exit::NotFound, "there is no event before the first");
-            return Err(failure.with_hint("a step is an event: the first is --at 1"));
+            return Err(Failure::missing("there is no event before the first")
+                .with_hint("a step is an event: the first is --at 1"));
         }
         Ok(at)
     }
 }
 
-/// Says when the debugger is to end.
 async fn mind(mut signals: Signals, told: Arc<AtomicBool>, away: Arc<AtomicBool>) {
     // In raw mode Ctrl-C is a key; as a signal it means the same as any other. At a prompt it is for what runs there.
     while signals.next().await == Interruption::Stop && away.load(Ordering::Relaxed) {}
@@ -176,13 +158,12 @@ fn failure(trouble: crate::tui::model::ViewError) -> Failure {
     match trouble {
         ViewError::Session(error) => error.into(),
         ViewError::Slice(error) => error.into(),
-        ViewError::Nowhere(words) => Failure::new(Exit::NotFound, words),
-        ViewError::Words(words) => Failure::new(Exit::Usage, words),
+        ViewError::Nowhere(words) => Failure::missing(words),
+        ViewError::Words(words) => Failure::usage(words),
         ViewError::Stopped => Failure::new(Exit::Interrupted, trouble.to_string()),
     }
 }
 
-/// A predicate over slices, as the rest of the program reads it.
 struct Slices(foldspace::tools::Predicate);
 
 impl StopPredicate for Slices {

@@ -1,4 +1,4 @@
-//! What the debugger can't do by itself, done by the program.
+//! Acts for the debugger, which only reads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,15 +7,12 @@ use foldspace::hub::operations;
 use foldspace::tools::{AllowedRoots, Forker};
 use foldspace::{ForkOptions, Seq, Sessions};
 
-use crate::cli::exit::{Exit, Failure};
-use crate::cli::{Globals, external_command, open};
+use crate::cli::{Exit, Failure, Globals, external_command, open};
 use crate::tui::DebuggerHost;
 
-/// Acts for the debugger, which only looks.
 pub(super) struct PagerProgram<'a> {
     pub(super) globals: &'a Globals,
     pub(super) sessions: &'a Sessions,
-    /// Whether the terminal is a prompt's at the moment.
     pub(super) away: &'a AtomicBool,
 }
 
@@ -43,7 +40,7 @@ impl PagerProgram<'_> {
             Ok(Ok(Exit::Interrupted)) => "the prompt was interrupted".to_owned(),
             Ok(Ok(exit)) => format!("the prompt ended with {}", exit.code()),
             Ok(Err(failure)) => return Err(failure),
-            Err(_) => return Err(Failure::new(Exit::Failed, "the prompt ended by a fault of the program")),
+            Err(_) => return Err(Failure::failed("the prompt ended by a fault of the program")),
         };
         Ok(format!("{words}; the copy is gone"))
     }
@@ -62,11 +59,10 @@ impl DebuggerHost for PagerProgram<'_> {
     }
 }
 
-/// What went wrong, in one line.
 fn told(failure: Failure) -> String {
     match failure {
         Failure::Told { message, hint: Some(hint), .. } => format!("{message}; {hint}"),
         Failure::Told { message, .. } => message,
-        Failure::Closed => "nobody reads any more".to_owned(),
+        Failure::Closed => "the output is closed".to_owned(),
     }
 }

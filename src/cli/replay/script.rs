@@ -1,4 +1,4 @@
-//! The debugger without a screen: the same model, and no terminal.
+//! The debugger for scripts: the same model, without a terminal.
 
 use std::sync::Arc;
 
@@ -8,19 +8,16 @@ use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::{ReplayArgs, failure};
-use crate::cli::exit::{Exit, Failure};
-use crate::cli::output::{BAD, BOLD, DIM, GOOD, NOTED, ODD, Out, PLAIN};
-use crate::cli::{events, text};
+use crate::cli::state::slice_name;
+use crate::cli::{BOLD, Exit, Failure, Out, events, text};
 use crate::tui::clean;
 use crate::tui::model::{
     Ask, DebuggerAction, Direction, HistoryPosition, JsonDifference, Model, SessionHistory, Sheet, ShownStep, Tab,
-    Tone, changed_slices,
+    changed_slices,
 };
 
-/// Columns of a line at most.
 const COLUMNS_MAX: usize = 16 << 10;
 
-/// What is shown of a place.
 #[derive(Clone, Copy)]
 enum Pane<'a> {
     Nothing,
@@ -36,7 +33,6 @@ struct ReplayScript<'a> {
     way: Direction,
 }
 
-/// Does what the options say.
 pub(super) fn run(
     replay: &ReplayArgs,
     session: &Session,
@@ -63,29 +59,22 @@ pub(super) fn run(
     script.run(&mut model, out)
 }
 
-/// What `--show` asks for.
 fn pane<'a>(replay: &'a ReplayArgs, session: &Session) -> Result<Pane<'a>, Failure> {
     let words: Vec<&str> = replay.show.iter().map(String::as_str).collect();
     Ok(match words[..] {
         [] if replay.verb.diff.is_some() => Pane::Tab(Tab::Diff),
         [] => Pane::Nothing,
         ["file", path] => Pane::File(path),
-        ["slice", wanted] => {
-            let registry = session.state_at(0)?.registry().slices();
-            let found = registry.iter().find(|slice| slice.name.eq_ignore_ascii_case(wanted));
-            let names: Vec<_> = registry.iter().map(|slice| slice.name).collect();
-            let missing = || Failure::new(Exit::NotFound, format!("there is no slice {wanted:?}"));
-            Pane::Slice(found.ok_or_else(|| missing().with_hint(format!("there are {}", names.join(", "))))?.name)
-        }
+        ["slice", wanted] => Pane::Slice(slice_name(&session.state_at(0)?, wanted)?),
         [what] if let Some(tab) = Tab::ALL.into_iter().find(|tab| tab.name() == what) => Pane::Tab(tab),
         _ => {
-            let failure = Failure::new(Exit::Usage, format!("--show can't show {:?}", words.join(" ")));
-            return Err(failure.with_hint("it shows event, files, file PATH, slices, slice NAME, output or diff"));
+            return Err(Failure::usage(format!("--show can't show {:?}", words.join(" ")))
+                .with_hint("it shows event, files, file PATH, slices, slice NAME, output or diff"));
         }
     })
 }
 
-/// A path at which nothing is, and nothing was before the step, is a mistake.
+/// Refuses a path with no entry before and after the step.
 fn check_is_there(path: &str, step: &ShownStep) -> Result<(), Failure> {
     let path = EntryPath::lookup(path)?;
     let has =
@@ -94,18 +83,16 @@ fn check_is_there(path: &str, step: &ShownStep) -> Result<(), Failure> {
         true => Ok(()),
         false => {
             let what = format!("there is no {} at position {}", path.rooted(), step.after);
-            Err(Failure::new(Exit::NotFound, what).with_hint("`--show files` lists what is there"))
+            Err(Failure::missing(what).with_hint("`--show files` lists what is there"))
         }
     }
 }
 
 impl ReplayScript<'_> {
-    /// Whether a verb leads anywhere else.
     fn goes(&self) -> bool {
         self.replay.verb.goes()
     }
 
-    /// Whether it leads to something before, and not so many events back.
     fn looks_back(&self) -> bool {
         let counts = self.replay.verb.step.is_some() || self.replay.verb.back.is_some();
         self.goes() && !counts && self.way == Direction::Back
@@ -114,25 +101,16 @@ impl ReplayScript<'_> {
     fn run(&self, model: &mut Model, out: &mut Out) -> Result<Exit, Failure> {
         if let Some(places) = &self.replay.verb.diff {
             self.act(model, DebuggerAction::Answer(Ask::Compare, places.clone()))?;
-            self.show(model, out)?;
-            return Ok(Exit::Ok);
-        }
-        if !self.goes() {
-            self.show(model, out)?;
-            return Ok(Exit::Ok);
-        }
-        if self.replay.all {
+        } else if self.goes() && self.replay.all {
             return self.run_all(model, out);
-        }
-        if !self.go(model, 0)? {
+        } else if self.goes() && !self.go(model, 0)? {
             let words = match self.way {
                 Direction::Forward => "nothing found up to the end",
                 Direction::Back => "nothing found back to the beginning",
             };
-            return Err(Failure::new(Exit::Failed, words));
+            return Err(Failure::failed(words));
         }
-        self.show(model, out)?;
-        Ok(Exit::Ok)
+        self.show(model, out).map(Exit::from)
     }
 
     fn run_all(&self, model: &mut Model, out: &mut Out) -> Result<Exit, Failure> {
@@ -148,7 +126,6 @@ impl ReplayScript<'_> {
         model.attempt(action).map_err(failure)
     }
 
-    /// Goes where the verb leads; false when that is nowhere.
     fn go(&self, model: &mut Model, time: usize) -> Result<bool, Failure> {
         let (verb, way, before) = (&self.replay.verb, self.way, model.cursor);
         if let Some(count) = verb.step.or(verb.back) {
@@ -187,7 +164,7 @@ impl ReplayScript<'_> {
     }
 
     fn show(&self, model: &mut Model, out: &mut Out) -> Result<(), Failure> {
-        let because = model.because().to_owned();
+        let because = model.because.clone();
         match self.pane {
             Pane::Nothing => self.act(model, DebuggerAction::Tab(Tab::Event))?,
             Pane::Tab(tab) => self.act(model, DebuggerAction::Tab(tab))?,
@@ -215,12 +192,11 @@ impl ReplayScript<'_> {
         }
     }
 
-    /// The position in one line.
     fn headline(&self, seq: Seq, because: &str, out: &mut Out) -> Result<(), Failure> {
         let event = self.session.event(seq)?;
         let view = event.view();
         let call = event.call.map_or("-".to_owned(), |call| format!("#{call}"));
-        let kind = out.paint(events::style_of(view.kind), text::one_line(view.kind, 100));
+        let kind = out.paint(events::tone_of(view.kind), text::one_line(view.kind, 100));
         let because = if because.is_empty() { String::new() } else { format!("  ({})", text::one_line(because, 200)) };
         let gist = events::gist(self.session, &view);
         out.line(format!("{seq:>4}  {kind}  {call}  {gist}{because}"))
@@ -228,7 +204,7 @@ impl ReplayScript<'_> {
 
     fn as_json(&self, model: &Model, step: &ShownStep, because: &str) -> Result<Value, Failure> {
         let event = self.session.event(step.cursor)?;
-        let compared = model.compared();
+        let compared = model.compared.as_ref();
         let place = |at: &HistoryPosition| json!({ "session": at.past.id(), "name": at.past.name(), "seq": at.seq });
         Ok(json!({
             "session": self.session.id(),
@@ -253,7 +229,7 @@ impl ReplayScript<'_> {
             Pane::Nothing => Value::Null,
             Pane::Tab(Tab::Files) => changes(&step.changes)?,
             Pane::Tab(Tab::File) => self.file_json(model.sight.as_ref().and_then(|sight| sight.file.as_ref()), step)?,
-            Pane::File(_) => self.file_json(model.selected(), step)?,
+            Pane::File(_) => self.file_json(model.selected.as_ref(), step)?,
             Pane::Tab(Tab::Slices) => {
                 let slices = changed_slices(step).map_err(failure)?;
                 slices.iter().map(|(name, list)| json!({ "slice": name, "changes": differences(list) })).collect()
@@ -263,7 +239,7 @@ impl ReplayScript<'_> {
                 let value = step.new.slice_json(name).transpose()?.unwrap_or_default();
                 json!({ "slice": name, "changes": differences(&list), "value": value })
             }
-            Pane::Tab(Tab::Diff) => match model.compared() {
+            Pane::Tab(Tab::Diff) => match model.compared.as_ref() {
                 None => changes(&step.changes)?,
                 Some((from, to)) => {
                     let (old, new) = (from.state().map_err(failure)?, to.state().map_err(failure)?);
@@ -312,18 +288,9 @@ fn show_slice(step: &ShownStep, name: &str, out: &mut Out) -> Result<(), Failure
 fn show_sheet(sheet: &Sheet, out: &mut Out) -> Result<(), Failure> {
     out.line(out.paint(BOLD, clean(&sheet.title, 0, COLUMNS_MAX)))?;
     for line in &sheet.lines {
-        let style = match line.tone {
-            Tone::Plain => PLAIN,
-            Tone::Dim => DIM,
-            Tone::Bold => BOLD,
-            Tone::Good => GOOD,
-            Tone::Bad => BAD,
-            Tone::Odd => ODD,
-            Tone::Noted => NOTED,
-        };
         // Tabs and all else as it is, where no terminal reads it.
         let text = if out.is_terminal() { clean(&line.text, 0, COLUMNS_MAX) } else { line.text.clone() };
-        out.line(out.paint(style, text.trim_end()))?;
+        out.line(out.paint(line.tone, text.trim_end()))?;
     }
     Ok(())
 }

@@ -1,5 +1,3 @@
-//! `foldspace rerun`: recorded calls, run again and compared.
-
 mod report;
 
 use std::io::Read;
@@ -17,29 +15,24 @@ use foldspace::view::Position;
 use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, SessionId, Tools, Workspace, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::open::{self, OpenedStore};
-use super::output::Out;
-use super::workspace::{self, RuleArgs, WorkspaceArgs};
-use super::{files, interrupt, text};
+use super::{
+    Exit, Failure, Globals, OpenedStore, Out, RuleArgs, WorkspaceArgs, files, interrupt, open, text, workspace,
+};
 pub(super) use report::RerunPrinter;
 
-/// Bytes of a file of rules.
 const RULES_MAX: u64 = 1 << 20;
 
-/// Runs the recorded calls of a session again, in a fresh workspace, and shows every difference
+/// Runs a session's recorded calls again, and shows differences
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The session itself is only read. Its calls run one after another in a session that is thrown away, on a \
-workspace of the same kind; what was changed from outside in between is changed again. Exits with 1 when a \
-call or the files at the end differ.
+The session itself is only read. Its calls run in order in a throw-away session, on a fresh workspace of the \
+same kind; recorded external changes are made again. Exits with 1 when a call or the files at the end differ.
 
 Questions about commands are answered as they were recorded; but where commands are not sandboxed, a \
 recorded yes does not count: --allow and --yes allow them. On the host, commands get the environment of who \
-runs foldspace, which is not recorded: from another shell they may come out otherwise.
+runs foldspace, which is not recorded, so another shell may give other results.
 
-Rules tell what may differ, as one JSON object:
+Rules describe accepted differences, as one JSON object:
   {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
    \"ignore_fields\": [FIELD], \"ignore_paths\": [GLOB], \"text_files\": [GLOB]}
 They come on top of the built-in ones for times, durations, addresses, process numbers, names below /tmp and \
@@ -60,20 +53,44 @@ pub(super) struct RerunArgs {
     #[arg(long, alias = "at", value_name = "POSITION", allow_hyphen_values = true)]
     until: Option<Position>,
     #[command(flatten)]
-    rules: RuleFileArgs,
-    /// Keeps the fresh session under that name, instead of throwing it away
+    options: AgainArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AgainArgs {
+    #[command(flatten)]
+    pub(super) rules: RuleFileArgs,
+    /// Keeps the new session under that name, instead of throwing it away
     #[arg(long, value_name = "NAME")]
-    keep: Option<String>,
+    pub(super) keep: Option<String>,
     #[command(flatten)]
     workspace: WorkspaceArgs,
     #[command(flatten)]
-    commands: RuleArgs,
+    pub(super) commands: RuleArgs,
+}
+
+impl AgainArgs {
+    /// Opens the store, and never holds it where nothing is kept.
+    pub(super) fn open(&self, globals: &Globals) -> Result<OpenedStore, Failure> {
+        if self.keep.is_some() { open::changing(globals) } else { open::following(globals) }
+    }
+
+    /// Returns the given workspace. Calls never run again in a person's directory.
+    pub(super) fn workspace(&self) -> Result<Option<WorkspaceSpec>, Failure> {
+        match self.workspace.spec()? {
+            Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })) => {
+                let what = "--dir: calls run again in a new directory of their own, and in no other; leave it out";
+                Err(Failure::usage(what).with_hint("--keep NAME keeps what comes of it"))
+            }
+            asked => Ok(asked),
+        }
+    }
 }
 
 /// The options about what may differ.
 #[derive(Debug, clap::Args)]
 pub(super) struct RuleFileArgs {
-    /// Adds rules about what may differ, from a JSON file; - is standard input. `foldspace rerun --help` describes it
+    /// Adds rules for accepted differences, from a JSON file; - is standard input. `foldspace rerun --help` describes it
     #[arg(long = "rules", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Leaves out the built-in rules for times, durations, addresses and the like
@@ -82,7 +99,6 @@ pub(super) struct RuleFileArgs {
 }
 
 impl RuleFileArgs {
-    /// An option that was given, if one was.
     pub(super) fn given(&self) -> Option<&'static str> {
         match (&self.file, self.no_default_rules) {
             (Some(_), _) => Some("--rules"),
@@ -99,7 +115,7 @@ impl RuleFileArgs {
         let read = files::reader(path)?.take(RULES_MAX + 1).read_to_string(&mut written);
         read.map_err(|error| Failure::io("read", &place, &error))?;
         if written.len() as u64 > RULES_MAX {
-            return Err(Failure::new(Exit::Usage, format!("{place} has more than {}", text::size(RULES_MAX))));
+            return Err(Failure::usage(format!("{place} has more than {}", text::size(RULES_MAX))));
         }
         rules.with_json(&written).map_err(|error| Failure::from(error).at(&place))
     }
@@ -107,24 +123,23 @@ impl RuleFileArgs {
 
 impl RerunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let (rules, asked) = (self.rules.rules()?, asked(&self.workspace)?);
-        let opened = opened(globals, self.keep.as_deref())?;
+        let (rules, asked) = (self.options.rules.rules()?, self.options.workspace()?);
+        let opened = self.options.open(globals)?;
         let found = opened.find(&self.session)?;
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
-        let place = RerunTarget::open(globals, &opened, &found.session, asked, self.keep.as_deref())?;
+        let place = RerunTarget::open(globals, &opened, &found.session, asked, self.options.keep.as_deref())?;
         let rules = rules.with_roots(roots_of(globals, &found.session)?);
         let mut rerun = foldspace::tools::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
             rerun = rerun.until(until);
         }
-        let rules = self.commands.asking(None);
+        let rules = self.options.commands.asking(None);
         let done = place.report(&found.session, rules, out, async |fresh, watch| rerun.run(fresh, watch).await)?;
         place.tell(globals, out)?;
         Ok(exit_of(&done))
     }
 }
 
-/// How the program ends after a run again.
 fn exit_of(report: &RerunReport) -> Exit {
     match (report.interrupted, report.is_same()) {
         (true, _) => Exit::Interrupted,
@@ -133,27 +148,7 @@ fn exit_of(report: &RerunReport) -> Exit {
     }
 }
 
-/// The workspace that was asked for. Calls never run again in a directory that somebody has.
-pub(super) fn asked(workspace: &WorkspaceArgs) -> Result<Option<WorkspaceSpec>, Failure> {
-    match workspace.spec()? {
-        Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })) => {
-            let what = "--dir: calls run again in a new directory of their own, and in no other; leave it out";
-            Err(Failure::new(Exit::Usage, what).with_hint("--keep NAME keeps what comes of it"))
-        }
-        asked => Ok(asked),
-    }
-}
-
-/// The store: to add to it when something is to be kept, else never held.
-pub(super) fn opened(globals: &Globals, keep: Option<&str>) -> Result<OpenedStore, Failure> {
-    match keep {
-        Some(_) => open::changing(globals),
-        None => open::following(globals),
-    }
-}
-
-/// Where commands of a session saw the root of its workspace; of a fork also where those of its parents did, whose
-/// calls are in its past.
+/// Returns the workspace roots that the session's commands saw; for a fork, those of its ancestors, too.
 pub(super) fn roots_of(globals: &Globals, session: &Session) -> Result<Vec<String>, Failure> {
     let own_from = session.origin().map_or(0, |origin| origin.at);
     let mut started = Vec::new();
@@ -181,14 +176,15 @@ fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<Strin
     }
 }
 
-/// Where calls run again: in a session that is thrown away, or in one that is kept.
-pub(super) enum RerunTarget {
-    Scratch(Scratch),
-    Kept { session: Session, workspace: Arc<dyn Workspace> },
+/// The session in which calls run again.
+pub(super) struct RerunTarget {
+    session: Session,
+    workspace: Arc<dyn Workspace>,
+    /// The throw-away session, where nothing is kept; it is removed last.
+    scratch: Option<Scratch>,
 }
 
 impl RerunTarget {
-    /// On a workspace of its own, of the recorded session's kind or as it was asked for.
     pub(super) fn open(
         globals: &Globals,
         opened: &OpenedStore,
@@ -198,7 +194,9 @@ impl RerunTarget {
     ) -> Result<Self, Failure> {
         let spec = asked.map_or_else(|| workspace::spec_of(recorded), Ok)?;
         let Some(name) = keep else {
-            return Ok(Self::Scratch(Scratch::begin(Registry::standard(), &spec, "rerun")?));
+            let scratch = Scratch::begin(Registry::standard(), &spec, "rerun")?;
+            let (session, workspace) = (scratch.session().clone(), Arc::clone(scratch.workspace()));
+            return Ok(Self { session, workspace, scratch: Some(scratch) });
         };
         let spec = match spec {
             WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions::default()),
@@ -206,12 +204,14 @@ impl RerunTarget {
         };
         let backend = Some(spec.backend_name().to_owned());
         let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options() };
-        let session = opened.sessions.create(new)?;
-        let workspace = workspace::of_session(globals, &session)?;
-        Ok(Self::Kept { session, workspace })
+        Self::kept(globals, opened.sessions.create(new)?)
     }
 
-    /// In a fork of the recorded session at a position, which is kept under that name.
+    fn kept(globals: &Globals, session: Session) -> Result<Self, Failure> {
+        let workspace = workspace::of_session(globals, &session)?;
+        Ok(Self { session, workspace, scratch: None })
+    }
+
     pub(super) fn fork(
         globals: &Globals,
         opened: &OpenedStore,
@@ -223,36 +223,22 @@ impl RerunTarget {
         let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
         let workspace = asked.map(|spec| (spec.backend_name().to_owned(), spec.options()));
         let new = ForkOptions { name: Some(name.to_owned()), workspace, ..ForkOptions::fork_at(at) };
-        let session = nursery.begin(recorded, new)?;
-        let workspace = workspace::of_session(globals, &session)?;
-        Ok(Self::Kept { session, workspace })
+        Self::kept(globals, nursery.begin(recorded, new)?)
     }
 
-    pub(super) fn session(&self) -> &Session {
-        match self {
-            Self::Scratch(scratch) => scratch.session(),
-            Self::Kept { session, .. } => session,
-        }
-    }
-
-    /// What calls need to run there. Ctrl-C ends them; it must be called within a runtime.
+    /// Returns the surroundings of calls, which Ctrl-C cancels. Needs a runtime.
     fn fresh(&self, rules: ShellRules) -> RerunWorkspace {
-        let workspace = match self {
-            Self::Scratch(scratch) => scratch.workspace(),
-            Self::Kept { workspace, .. } => workspace,
-        };
         let cancel = CancellationToken::new();
-        interrupt::watch(cancel.clone(), workspace);
+        interrupt::watch(cancel.clone(), &self.workspace);
         RerunWorkspace {
-            session: self.session().clone(),
-            workspace: Arc::clone(workspace),
+            session: self.session.clone(),
+            workspace: Arc::clone(&self.workspace),
             tools: Tools::standard().into(),
             rules,
             cancel,
         }
     }
 
-    /// Shows what is run there call by call, and then the whole.
     pub(super) fn report(
         &self,
         recorded: &Session,
@@ -261,7 +247,7 @@ impl RerunTarget {
         run: impl AsyncFnOnce(RerunWorkspace, CallWatch<'_>) -> Result<RerunReport, WorkspaceError>,
     ) -> Result<RerunReport, Failure> {
         out.go_live_for_good()?;
-        let mut report = RerunPrinter::new(recorded, self.session());
+        let mut report = RerunPrinter::new(recorded, &self.session);
         let done = crate::cli::block_on(async {
             // The first failure to show is kept; the calls go on.
             let mut shown = Ok(());
@@ -277,15 +263,11 @@ impl RerunTarget {
         Ok(done)
     }
 
-    /// Tells where to look further at what was kept.
     pub(super) fn tell(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        match self {
-            Self::Kept { session, .. } if !out.is_json() => {
-                let program = open::same_program(globals);
-                let (name, named) = (text::one_line(session.name(), 80), open::named(session));
-                out.line(format!("kept as session {name}: {program} log {named} --calls"))
-            }
-            _ => Ok(()),
+        if self.scratch.is_some() || out.is_json() {
+            return Ok(());
         }
+        let (name, named) = (text::one_line(self.session.name(), 80), open::named(&self.session));
+        out.line(format!("kept as session {name}: {} log {named} --calls", open::same_program(globals)))
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that were run again, with every difference.
+//! Prints calls that ran again, with every difference.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,13 @@ use foldspace::view::{self, Patch};
 use foldspace::{EntryPath, Session};
 use serde_json::{Value, json};
 
-use super::super::exit::Failure;
-use super::super::output::{BAD, BOLD, DIM, GOOD, ODD, Out};
-use super::super::{diffs, events, text};
+use crate::cli::{BAD, BOLD, DIM, Failure, GOOD, ODD, Out, diffs, events, text};
 
-/// Changes of the files that are shown as patches at the end, where no call showed them.
 const SHOWN: usize = 50;
 
-/// Shows calls of one session as they came out in another.
 pub(in crate::cli) struct RerunPrinter {
     was: Session,
     is: Session,
-    /// The paths whose changes a call showed.
     shown: BTreeSet<EntryPath>,
 }
 
@@ -28,7 +23,6 @@ impl RerunPrinter {
         Self { was: was.clone(), is: is.clone(), shown: BTreeSet::new() }
     }
 
-    /// A call, the same or not.
     pub(in crate::cli) fn call(&mut self, call: &CallReport, out: &mut Out) -> Result<(), Failure> {
         if out.is_json() {
             return out.json_line(&self.as_json(call)?);
@@ -60,7 +54,6 @@ impl RerunPrinter {
         }
     }
 
-    /// A call, only where it differs.
     pub(in crate::cli) fn differing(&mut self, call: &CallReport, out: &mut Out) -> Result<(), Failure> {
         match call.verdict {
             CallVerdict::Same if !out.is_json() => Ok(()),
@@ -89,7 +82,6 @@ impl RerunPrinter {
         view::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| diffs::show(patch, out))
     }
 
-    /// Prints how the files differ at the end, but for those that a call showed already.
     fn files_at_end(&self, report: &RerunReport, out: &mut Out) -> Result<(), Failure> {
         if report.files.is_empty() {
             return Ok(());
@@ -109,7 +101,6 @@ impl RerunPrinter {
         Ok(())
     }
 
-    /// What came of all, and how the files differ at the end.
     pub(in crate::cli) fn end(&mut self, report: &RerunReport, kind: &str, out: &mut Out) -> Result<(), Failure> {
         if out.is_json() {
             return out.json_line(&self.summary(report, kind)?);
@@ -177,7 +168,6 @@ impl RerunPrinter {
     }
 }
 
-/// Two texts as a patch, or in one line each where they have no more.
 fn texts(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> {
     if was.lines().count() <= 1 && is.lines().count() <= 1 {
         return pair(name, &text::one_line(was, 300), &text::one_line(is, 300), out);

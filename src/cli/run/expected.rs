@@ -4,44 +4,37 @@ use clap::Args;
 use foldspace::Seq;
 use foldspace::tools::Expectation;
 
-use super::super::Globals;
-use super::super::exit::{Exit, Failure};
-use super::super::open::{FoundSession, OpenedStore};
-use super::super::output::Out;
 use super::super::rerun::{RerunPrinter, RuleFileArgs, roots_of};
-use super::super::text;
 use super::naming::OpenedSession;
+use crate::cli::{Failure, FoundSession, Globals, OpenedStore, Out, text};
 
 /// The options about what a run must come to.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Regression")]
 pub(super) struct ExpectArgs {
-    /// Fails when the calls, their outcomes or the files are not those of SESSION, and shows how they differ
+    /// Fails when the calls, their outcomes or the files differ from SESSION, and shows the differences
     #[arg(long, value_name = "SESSION")]
     expect: Option<String>,
     #[command(flatten)]
     rules: RuleFileArgs,
 }
 
-/// A session that is known to be right, with the rules by which another is compared.
 pub(super) struct ExpectedRun {
     found: FoundSession,
     expectation: Expectation,
 }
 
 impl ExpectArgs {
-    /// Refuses rules by which nothing is compared.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match (&self.expect, self.rules.given()) {
             (None, Some(option)) => {
                 let what = format!("{option} is about what may differ from another session: --expect names that");
-                Err(Failure::new(Exit::Usage, what))
+                Err(Failure::usage(what))
             }
             _ => Ok(()),
         }
     }
 
-    /// The session that is expected, if one is; before anything is run.
     pub(super) fn find(&self, globals: &Globals, opened: &OpenedStore) -> Result<Option<ExpectedRun>, Failure> {
         let Some(wanted) = &self.expect else { return Ok(None) };
         let found = opened.find(wanted)?;
@@ -52,7 +45,6 @@ impl ExpectArgs {
 }
 
 impl ExpectedRun {
-    /// Shows how the session differs from what is expected since a position; gives whether it does not.
     pub(super) fn compare(
         self,
         begun: &OpenedSession,

@@ -1,5 +1,3 @@
-//! `foldspace run`: makes the calls of a script in a session.
-
 mod expected;
 mod mounts;
 mod naming;
@@ -12,26 +10,23 @@ pub(in crate::cli) use mounts::{MountArgs, allowed_roots};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use foldspace::event::{CallStatus, MountHydrated};
+use foldspace::event::MountHydrated;
 use foldspace::hub::OpenSession;
 use foldspace::store::Durability;
 use foldspace::tools::{ShellRules, hydrate};
-use foldspace::{ToolCall, ToolOutcome, WorkspaceSpec};
+use foldspace::{ToolCall, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
-use super::Globals;
-use super::exit::{Exit, Failure};
-use super::local_server::LocalServer;
-use super::open::{self, OpenedStore};
-use super::output::{self, Out};
-use super::workspace::{self, RuleArgs, WorkspaceArgs};
-use super::{interrupt, text};
+use super::{
+    Exit, Failure, Globals, LocalServer, OpenedStore, Out, RuleArgs, WorkspaceArgs, interrupt, open, output, text,
+    workspace,
+};
 use naming::OpenedSession;
 use report::RunReport;
-pub(super) use script::{CallScript, Expect, ScriptStep};
+pub(super) use script::{CallScript, ScriptStep};
 use summary::Summary;
 
-/// Makes the tool calls of a script in a session, and records them
+/// Makes the tool calls of a script in a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A script has one JSON object a line; blank lines, and lines that begin with # or //, are skipped:
@@ -46,19 +41,19 @@ pub(super) struct RunArgs {
     /// The script; - is standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     script: PathBuf,
-    /// Goes on with the session of that name, or begins it; else a new one is named after the script
+    /// Continues the session of that name, or begins it; else a new one is named after the script
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// Who makes the calls for which the script names nobody
+    /// The agent of calls for which the script names none
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
-    /// Goes on after a call that went wrong
+    /// Continues after a call that went wrong
     #[arg(long)]
     keep_going: bool,
     /// Does not wait for the disk after each call: a crash may lose the last moments
     #[arg(long)]
     no_wait: bool,
-    /// How long one call may take, in seconds
+    /// Limits the time of one call
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -88,7 +83,8 @@ impl RunArgs {
         let expected = self.expected.find(globals, &opened)?;
         let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
         out.go_live_for_good()?;
-        let summary = super::block_on(self.in_workspace(globals, &opened, &begun, &script, &mounts, out))??;
+        let run = ScriptRun { args: self, globals, opened: &opened, begun: &begun, script: &script, mounts: &mounts };
+        let summary = super::block_on(run.in_workspace(out))??;
         // What was not waited for is on the disk before anything is said of it.
         opened.sessions.store().sync()?;
         let as_expected =
@@ -99,80 +95,63 @@ impl RunArgs {
             (exit, _) => Ok(exit),
         }
     }
+}
 
-    /// Makes the calls where the session's workspace is. Of a session that is new nothing is left when that can't be
-    /// made ready.
-    async fn in_workspace(
-        &self,
-        globals: &Globals,
-        opened: &OpenedStore,
-        begun: &OpenedSession,
-        script: &CallScript,
-        mounts: &mounts::Chosen,
-        out: &mut Out,
-    ) -> Result<Summary, Failure> {
-        // From now on nobody else works in a new one, so that it can be taken back.
-        let _lease = if begun.is_new { Some(begun.session.lease()?) } else { None };
-        let desk = LocalServer::of_command(globals, &opened.sessions, ShellRules::default())?;
-        let ready = self.ready(&desk, begun, mounts, out).await;
-        let summary = match ready {
-            Ok(open) => self.calls(begun, &open, script, out).await,
+/// A script with its session.
+struct ScriptRun<'a> {
+    args: &'a RunArgs,
+    globals: &'a Globals,
+    opened: &'a OpenedStore,
+    begun: &'a OpenedSession,
+    script: &'a CallScript,
+    mounts: &'a mounts::Chosen,
+}
+
+impl ScriptRun<'_> {
+    /// Makes the calls in the session's workspace. A new session is removed when its workspace can't be opened.
+    async fn in_workspace(&self, out: &mut Out) -> Result<Summary, Failure> {
+        // The lease keeps other processes out of a new session, so that it can be removed.
+        let _lease = if self.begun.is_new { Some(self.begun.session.lease()?) } else { None };
+        let desk = LocalServer::of_command(self.globals, &self.opened.sessions, ShellRules::default())?;
+        let open = match self.ready(&desk, out).await {
+            Ok(open) => open,
             Err(failure) => {
                 desk.close().await;
-                return Err(discarded(globals, opened, begun, failure));
+                return Err(self.discarded(failure));
             }
         };
+        let summary = self.calls(&open, out).await;
+        drop(open);
         desk.close().await;
         summary
     }
 
-    async fn ready(
-        &self,
-        desk: &LocalServer,
-        begun: &OpenedSession,
-        mounts: &mounts::Chosen,
-        out: &mut Out,
-    ) -> Result<OpenSession, Failure> {
-        let open = desk.hub().open(begun.session.id()).await?;
-        self.mount(begun, &open, mounts, out).await?;
-        Ok(open)
-    }
-
-    /// Copies host directories into a workspace that is empty.
-    async fn mount(
-        &self,
-        begun: &OpenedSession,
-        open: &OpenSession,
-        mounts: &mounts::Chosen,
-        out: &mut Out,
-    ) -> Result<(), Failure> {
-        let (is_here, workspace) = (open.dispatcher().is_some(), LocalServer::workspace_of(open));
-        let hydrated = match is_here {
-            true => hydrate(&begun.session, workspace.as_ref(), &mounts.specs, &mounts.roots).await?,
-            false => Vec::new(),
+    async fn ready(&self, desk: &LocalServer, out: &mut Out) -> Result<OpenSession, Failure> {
+        let open = desk.hub().open(self.begun.session.id()).await?;
+        let hydrated = match open.dispatcher() {
+            Some(runner) => {
+                let mounts::Chosen { specs, roots } = self.mounts;
+                hydrate(&self.begun.session, runner.workspace().as_ref(), specs, roots).await?
+            }
+            None => Vec::new(),
         };
-        if hydrated.is_empty() && !mounts.specs.is_empty() {
+        if hydrated.is_empty() && !self.mounts.specs.is_empty() {
             output::note("the workspace is not new; the mounts were not copied again");
         }
         if !out.is_json() {
             hydrated.iter().try_for_each(|mount| out.line(copied(mount)))?;
         }
-        Ok(())
+        Ok(open)
     }
 
-    async fn calls(
-        &self,
-        begun: &OpenedSession,
-        open: &OpenSession,
-        script: &CallScript,
-        out: &mut Out,
-    ) -> Result<Summary, Failure> {
-        let mut summary = Summary::before(begun, script)?;
+    async fn calls(&self, open: &OpenSession, out: &mut Out) -> Result<Summary, Failure> {
+        let (args, script) = (self.args, self.script);
+        let mut summary = Summary::before(self.begun, script)?;
         let mut report = RunReport::new(out, script, open.session());
         let workspace = LocalServer::workspace_of(open);
         report.watch(workspace.as_ref());
-        let open = open.ruled(self.rules.asking(report.bar()))?;
-        let open = self.agent.as_ref().map_or_else(|| open.clone(), |agent| open.by(agent));
+        let open = open.ruled(args.rules.asking(report.bar()))?;
+        let open = args.agent.as_ref().map_or_else(|| open.clone(), |agent| open.by(agent));
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), &workspace);
         for step in &script.steps {
@@ -180,13 +159,19 @@ impl RunArgs {
                 break;
             }
             report.begin(step);
-            let outcome = self.call(&open, step, &cancel).await;
-            let outcome = outcome.map_err(|failure| failure.at(&format!("line {} of {}", step.line, script.place)))?;
-            let right = is_right(step, outcome.status);
-            let agent = step.agent.as_deref().or(self.agent.as_deref()).unwrap_or_default();
+            let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
+            (call.limit, call.cancel) = (args.timeout, cancel.child_token());
+            let outcome = match &step.agent {
+                Some(agent) => open.by(agent).call(call).await,
+                None => open.call(call).await,
+            };
+            let place = || format!("line {} of {}", step.line, script.place);
+            let outcome = outcome.map_err(|error| Failure::from(error).at(&place()))?;
+            let right = step.expect.is_met(outcome.status);
+            let agent = step.agent.as_deref().or(args.agent.as_deref()).unwrap_or_default();
             report.end(step, agent, &outcome, right)?;
             summary.count(step, outcome.status, right);
-            if !right && !self.keep_going {
+            if !right && !args.keep_going {
                 break;
             }
         }
@@ -195,45 +180,21 @@ impl RunArgs {
         Ok(summary)
     }
 
-    async fn call(
-        &self,
-        open: &OpenSession,
-        step: &ScriptStep,
-        cancel: &CancellationToken,
-    ) -> Result<ToolOutcome, Failure> {
-        let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
-        call.limit = self.timeout;
-        call.cancel = cancel.child_token();
-        Ok(match &step.agent {
-            Some(agent) => open.by(agent).call(call).await?,
-            None => open.call(call).await?,
-        })
-    }
-}
-
-/// Takes back a session that was begun and can't be used; gives why it can't.
-fn discarded(globals: &Globals, opened: &OpenedStore, begun: &OpenedSession, failure: Failure) -> Failure {
-    if !begun.is_new {
-        return failure;
-    }
-    let spec = begun.session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
-    let take_back = || -> Result<(), Failure> {
-        if let Some(spec) = spec {
-            spec.remove(begun.session.id(), &open::directory(globals)?)?;
+    /// Removes a new session that can't be used; returns the failure.
+    fn discarded(&self, failure: Failure) -> Failure {
+        let session = &self.begun.session;
+        let remove = || -> Result<(), Failure> {
+            if let Some(spec) = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok()) {
+                spec.remove(session.id(), &open::directory(self.globals)?)?;
+            }
+            Ok(self.opened.sessions.remove(session.id())?)
+        };
+        if self.begun.is_new
+            && let Err(Failure::Told { message, .. }) = remove()
+        {
+            output::note(&format!("the new session could not be removed: {message}"));
         }
-        Ok(opened.sessions.remove(begun.session.id())?)
-    };
-    let removed = take_back();
-    if let Err(Failure::Told { message, .. }) = removed {
-        output::note(&format!("the session that was begun could not be taken back: {message}"));
-    }
-    failure
-}
-
-fn is_right(step: &ScriptStep, status: CallStatus) -> bool {
-    match step.expect {
-        Expect::Ok => status == CallStatus::Ok,
-        Expect::Error => status == CallStatus::Error,
+        failure
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use foldspace::tools::{AllowedRoots, MountSpec};
 
-use super::super::exit::{Exit, Failure};
+use crate::cli::Failure;
 
 /// The options about mounts.
 #[derive(Debug, clap::Args)]
@@ -23,32 +23,29 @@ pub(in crate::cli) struct MountArgs {
     max_bytes: Option<u64>,
     /// Allows mounts only below DIR; may be given several times [default: what --mount names]
     ///
-    /// Where FOLDSPACE_MOUNT_ROOTS is set (directories with colons between), only those are allowed.
+    /// FOLDSPACE_MOUNT_ROOTS (directories with colons between), where set, replaces this option.
     #[arg(long = "allow-root", value_name = "DIR")]
     roots: Vec<PathBuf>,
 }
 
-/// Below what the environment allows mounts; none where it does not say.
 fn fence() -> Option<Vec<PathBuf>> {
     let fence = std::env::var_os("FOLDSPACE_MOUNT_ROOTS").filter(|roots| !roots.is_empty())?;
     Some(std::env::split_paths(&fence).filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
-/// Below what mounts are allowed, by the environment or by options; none where neither says. Whoever set the
-/// environment decides; an option does not widen that.
+/// Returns the directories below which mounts are allowed, from the environment or from options, which can't widen
+/// it.
 pub(in crate::cli) fn allowed_roots(given: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, Failure> {
     match fence() {
         Some(_) if !given.is_empty() => {
             let what = "FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't";
-            let failure = Failure::new(Exit::Usage, what);
-            Err(failure.with_hint("leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS"))
+            Err(Failure::usage(what).with_hint("leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS"))
         }
         Some(fence) => Ok(Some(fence)),
         None => Ok((!given.is_empty()).then(|| given.to_vec())),
     }
 }
 
-/// What is to be mounted, and below which directories that is allowed.
 pub(in crate::cli) struct Chosen {
     pub(in crate::cli) specs: Vec<MountSpec>,
     pub(in crate::cli) roots: AllowedRoots,

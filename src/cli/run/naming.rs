@@ -1,25 +1,20 @@
-//! Which session a script runs in.
+//! The session in which a script runs.
 
 use std::path::Path;
 
 use foldspace::session::{MAX_NAME_CHARS, name_of};
 use foldspace::{NewSession, Session, SessionError, SessionId, Sessions, WorkspaceSpec};
 
-use super::super::exit::{Exit, Failure};
-use super::super::files;
+use crate::cli::{Failure, files};
 
-/// Characters that a number behind a name may take.
 const ROOM: usize = 8;
-/// Digits from which on a text counts as the beginning of an id rather than a name.
 const ID_DIGITS: usize = 8;
 
-/// The session that was begun or found.
 pub(super) struct OpenedSession {
     pub(super) session: Session,
     pub(super) is_new: bool,
 }
 
-/// Begins a session, or finds the one that is to go on.
 pub(super) fn begin(
     sessions: &Sessions,
     wanted: Option<&str>,
@@ -46,7 +41,6 @@ fn new(name: String, spec: Option<WorkspaceSpec>) -> NewSession {
     NewSession { name: Some(name), backend: Some(spec.backend_name().to_owned()), options: spec.options() }
 }
 
-/// A session keeps the workspace that it began with.
 fn check_same(session: &Session, spec: Option<&WorkspaceSpec>) -> Result<(), Failure> {
     let Some(spec) = spec else { return Ok(()) };
     let same = session
@@ -56,11 +50,11 @@ fn check_same(session: &Session, spec: Option<&WorkspaceSpec>) -> Result<(), Fai
         return Ok(());
     }
     let (name, backend) = (session.name(), session.backend());
-    let failure = Failure::new(Exit::Usage, format!("session {name} began with another workspace, on {backend}"));
-    Err(failure.with_hint("go on with it without --backend and what belongs to it, or begin another session"))
+    Err(Failure::usage(format!("session {name} began with another workspace, on {backend}"))
+        .with_hint("go on with it without --backend and what belongs to it, or begin another session"))
 }
 
-/// The session of that name or id; a few digits are rather the name of a new one.
+/// Finds a session by name or id; a few digits are the name of a new one.
 fn existing(sessions: &Sessions, wanted: &str) -> Result<Option<SessionId>, Failure> {
     match sessions.find(wanted) {
         Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
@@ -70,15 +64,13 @@ fn existing(sessions: &Sessions, wanted: &str) -> Result<Option<SessionId>, Fail
     }
 }
 
-/// The name, or the first of `name-2`, `name-3`, ... that nobody has.
 fn free_name(name: &str, taken: &[String]) -> String {
     let is_free = |name: &String| !taken.contains(name);
     let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
     std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
 }
 
-/// What a session is called after its script: the file's name, or its directory's where the file is
-/// called `script` and so says nothing.
+/// Names a session after its script: by the file, or by the directory of a file called `script`.
 pub(super) fn name_of_script(path: &Path) -> String {
     const SILENT: &str = "script";
     if files::is_standard(path) {
@@ -94,7 +86,6 @@ pub(super) fn name_of_script(path: &Path) -> String {
     }
 }
 
-/// The text with only the characters that a name may have.
 fn fitting(text: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let name: String = text.chars().map(allowed).collect();

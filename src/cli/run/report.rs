@@ -8,12 +8,9 @@ use foldspace::{Session, ToolOutcome, Workspace};
 use serde_json::json;
 
 use super::super::bar::Bar;
-use super::super::exit::Failure;
-use super::super::output::{BAD, DIM, GOOD, ODD, Out};
-use super::super::{events, text};
 use super::script::{CallScript, Expect, ScriptStep};
+use crate::cli::{BAD, DIM, Failure, GOOD, ODD, Out, events, text};
 
-/// Tells of calls as they are made.
 pub(super) struct RunReport<'a> {
     out: &'a mut Out,
     bar: Option<Bar>,
@@ -28,19 +25,16 @@ impl<'a> RunReport<'a> {
         Self { out, bar, place: &script.place, session: session.clone() }
     }
 
-    /// What a workspace waits for is shown beside the bar, where one can be drawn.
     pub(super) fn watch(&self, workspace: &dyn Workspace) {
         if let Some(bar) = self.bar.clone().filter(Bar::is_drawn) {
             workspace.watch_progress(Arc::new(move |line: &str| bar.tell(text::one_line(line, 200))));
         }
     }
 
-    /// The bar on the terminal, if there is one.
     pub(super) fn bar(&self) -> Option<Bar> {
         self.bar.clone()
     }
 
-    /// A call is under way.
     pub(super) fn begin(&self, step: &ScriptStep) {
         if let Some(bar) = &self.bar {
             let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&self.session, &step.params));
@@ -48,7 +42,6 @@ impl<'a> RunReport<'a> {
         }
     }
 
-    /// It has ended.
     pub(super) fn end(
         &mut self,
         step: &ScriptStep,
@@ -94,7 +87,6 @@ impl<'a> RunReport<'a> {
         self.out.line(format!("       line {} of {}", step.line, self.place))
     }
 
-    /// All calls are made.
     pub(super) fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish();

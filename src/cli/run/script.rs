@@ -3,27 +3,22 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use foldspace::event::CallStatus;
 use foldspace::store::MAX_AGENT_BYTES;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::exit::{Exit, Failure};
-use super::super::{files, text};
+use crate::cli::{Failure, files, text};
 
-/// Bytes of one line.
 const LINE_MAX: u64 = 8 << 20;
 
-/// A script, checked.
 #[derive(Debug)]
 pub(in crate::cli) struct CallScript {
-    /// What a session that runs it is called.
     pub(in crate::cli) name: String,
-    /// Where it came from, for messages.
     pub(in crate::cli) place: String,
     pub(in crate::cli) steps: Vec<ScriptStep>,
 }
 
-/// One call of a script.
 #[derive(Debug, PartialEq)]
 pub(in crate::cli) struct ScriptStep {
     pub(in crate::cli) line: u64,
@@ -33,13 +28,21 @@ pub(in crate::cli) struct ScriptStep {
     pub(in crate::cli) expect: Expect,
 }
 
-/// How a call must end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum Expect {
     #[default]
     Ok,
     Error,
+}
+
+impl Expect {
+    pub(in crate::cli) fn is_met(self, status: CallStatus) -> bool {
+        match self {
+            Self::Ok => status == CallStatus::Ok,
+            Self::Error => status == CallStatus::Error,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -54,7 +57,6 @@ struct ScriptLine {
 }
 
 impl CallScript {
-    /// Reads a whole script and checks every line of it.
     pub(in crate::cli) fn read(path: &Path) -> Result<Self, Failure> {
         let place = match files::is_standard(path) {
             true => "standard input".to_owned(),
@@ -85,11 +87,10 @@ fn steps(input: impl Read, place: &str) -> Result<Vec<ScriptStep>, Failure> {
 }
 
 fn bad_line(place: &str, number: u64, what: &str) -> Failure {
-    let failure = Failure::new(Exit::Usage, format!("line {number} of {place}: {what}"));
-    failure.with_hint("a line is one JSON object: {\"tool\": ..., \"params\": {...}}; nothing was run")
+    Failure::usage(format!("line {number} of {place}: {what}"))
+        .with_hint("a line is one JSON object: {\"tool\": ..., \"params\": {...}}; nothing was run")
 }
 
-/// The call of a line; none when the line is blank or a comment.
 fn step(line: &[u8], number: u64) -> Result<Option<ScriptStep>, String> {
     let text = std::str::from_utf8(line)
         .map_err(|error| format!("it is not UTF-8: byte {} of it makes no sense", error.valid_up_to() + 1))?;
@@ -109,7 +110,6 @@ fn step(line: &[u8], number: u64) -> Result<Option<ScriptStep>, String> {
     Ok(Some(ScriptStep { line: number, tool, params, agent, expect }))
 }
 
-/// What is wrong with a line, and in which column; that it is line 1 of itself is no news.
 fn why(error: &serde_json::Error) -> String {
     let words = error.to_string();
     let what = words.rsplit_once(" at line ").map_or(words.as_str(), |(what, _)| what);

@@ -1,21 +1,16 @@
-//! What came of a run, and where to look further.
+//! The summary of a run.
 
 use foldspace::event::CallStatus;
 use foldspace::reducers::Entry;
 use foldspace::{Seq, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::super::Globals;
-use super::super::exit::{Exit, Failure};
-use super::super::output::{BAD, BOLD, DIM, GOOD, Out};
-use super::super::{open, text};
 use super::naming::OpenedSession;
 use super::script::{CallScript, ScriptStep};
+use crate::cli::{BAD, BOLD, DIM, Exit, Failure, GOOD, Globals, Out, open, text};
 
-/// What came of a run.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
-    /// The position before the first call.
     pub(super) before: Seq,
     since: u64,
     total: u64,
@@ -26,7 +21,6 @@ pub(super) struct Summary {
     pub(super) interrupted: bool,
 }
 
-/// How the session stands at the end.
 struct RunEnd {
     head: Seq,
     files: u64,
@@ -124,7 +118,6 @@ impl Summary {
         })
     }
 
-    /// How many calls ended how, in words.
     fn calls(&self, out: &Out) -> String {
         let mut words = vec![out.paint(GOOD, format!("{} ok", self.ok))];
         if self.failed_as_expected > 0 {

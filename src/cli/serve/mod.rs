@@ -1,5 +1,3 @@
-//! `foldspace serve`: holds a store, and lets others work in it.
-
 mod notify;
 pub(crate) mod server_lock;
 mod token;
@@ -21,23 +19,19 @@ use foldspace::tools::{AllowedRoots, ShellRules};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::exit::{Exit, Failure};
-use super::interrupt::Signals;
 use super::local_server::end_calls;
-use super::logs::{self, LogFormat};
+use super::logs::LogFormat;
 use super::mcp::{OfferArgs, offered};
-use super::open::{self, OpenedStore};
-use super::output::{self, Out};
 use super::run::allowed_roots;
-use super::{Globals, text};
+use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
 use notify::Notify;
 use server_lock::ServerLock;
 
-/// Serves sessions to other programs over HTTP, on a unix socket in the data directory and, with --http, on TCP, there
-/// with MCP at /mcp
+/// Serves sessions to other programs over HTTP, and MCP at /mcp
 ///
-/// It ends on Ctrl-C or when it is told to: calls under way are given a while, then they are taken back and recorded as
-/// interrupted. A second Ctrl-C does not wait.
+/// It listens on a unix socket in the data directory and, with --http, on TCP, there with MCP. It ends on Ctrl-C or
+/// SIGTERM: calls in flight get some time, then they are cancelled and recorded as interrupted. A second Ctrl-C does
+/// not wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -65,16 +59,16 @@ pub(super) struct Serve {
     roots: Vec<PathBuf>,
     #[command(flatten)]
     offer: OfferArgs,
-    /// Closes workspaces that nobody has used for so long; their files stay
+    /// Closes workspaces after SECS without use; their files stay
     #[arg(long, value_name = "SECS", default_value_t = 600)]
     close_after: u64,
-    /// How long calls under way may take to end when the server is to end
+    /// Waits SECS for calls in flight when the server ends
     #[arg(long, value_name = "SECS", default_value_t = 10)]
     grace: u64,
-    /// How what happens is told on the error stream; -v tells of each call
+    /// The format of log lines on the error stream; -v logs each call
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// Connections at once on each way in
+    /// Limits the connections on each listener
     #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true)]
     max_connections: u32,
     /// Sends a span of each tool call to this OTLP collector, over HTTP without TLS; else OTEL_EXPORTER_OTLP_ENDPOINT says
@@ -83,9 +77,7 @@ pub(super) struct Serve {
     otlp: Option<String>,
 }
 
-/// How often it is looked what nobody uses any more.
 const SWEEP: Duration = Duration::from_secs(5);
-/// How long connections may take to end once their calls have.
 const LAST: Duration = Duration::from_secs(2);
 
 impl Serve {
@@ -110,8 +102,8 @@ impl Serve {
     fn check_address(&self) -> Result<(), Failure> {
         match self.http {
             Some(address) if !address.ip().is_loopback() && !self.allow_remote => {
-                let failure = Failure::new(Exit::Usage, format!("other machines can reach {address}"));
-                Err(failure.with_hint("serve on 127.0.0.1 with TLS before it, or say --allow-remote"))
+                Err(Failure::usage(format!("other machines can reach {address}"))
+                    .with_hint("serve on 127.0.0.1 with TLS before it, or say --allow-remote"))
             }
             _ => Ok(()),
         }
@@ -184,8 +176,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Lets the calls under way end for a while, then takes them back. A second signal does not wait for them, a third
-    /// for nothing.
+    /// Waits for calls in flight, then cancels them. A second signal skips the wait, a third ends at once.
     async fn end(&self, face: &HttpFace, (server, mcp): (&HttpServer, &CancellationToken), signals: &mut Signals) {
         let hub = face.hub();
         face.end();
@@ -197,7 +188,7 @@ impl Serve {
         let ending = async {
             let left = hub.calls_under_way();
             if left > 0 {
-                output::note(&format!("{} under way taken back", text::count(left as u64, "call")));
+                output::note(&format!("{} in flight cancelled", text::count(left as u64, "call")));
                 end_calls(hub).await;
             }
             mcp.cancel();
@@ -206,12 +197,11 @@ impl Serve {
         };
         tokio::select! {
             () = ending => {}
-            _ = signals.next() => output::note("ended at once; what was under way is recorded when it is opened next"),
+            _ = signals.next() => output::note("ended at once; calls in flight are recorded at the next start"),
         }
     }
 }
 
-/// Tells the system's manager that the server is still there.
 async fn keep_alive(notify: &Notify) {
     while let Some(pause) = notify.pause() {
         tokio::time::sleep(pause).await;
@@ -219,13 +209,12 @@ async fn keep_alive(notify: &Notify) {
     }
 }
 
-/// Closes what nobody uses.
 async fn sweep(hub: &Hub, idle: Duration) {
     loop {
         tokio::time::sleep(SWEEP).await;
         match hub.close_unused(idle).await {
             0 => {}
-            closed => tracing::info!(closed, "closed workspaces that nobody used"),
+            closed => tracing::info!(closed, "closed unused workspaces"),
         }
     }
 }

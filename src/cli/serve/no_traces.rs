@@ -2,14 +2,13 @@
 
 use tokio::runtime::Handle;
 
-use super::super::exit::{Exit, Failure};
 use super::super::logs::TraceLayer;
+use crate::cli::{Exit, Failure};
 
-/// Refuses a collector that was asked for.
 pub(super) fn begin(given: Option<&str>, _: &Handle) -> Result<(TraceLayer, Box<dyn FnOnce()>), Failure> {
     if given.is_some() {
-        let failure = Failure::new(Exit::Usage, "--otlp: this foldspace was built without traces");
-        return Err(failure.with_hint("build it with `--features otel`"));
+        return Err(Failure::usage("--otlp: this foldspace was built without traces")
+            .with_hint("build it with `--features otel`"));
     }
     Ok((None, Box::new(|| {})))
 }

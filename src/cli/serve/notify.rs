@@ -1,14 +1,12 @@
-//! What the system's manager is told, as `sd_notify` does it.
+//! Tells the service manager about the server, as `sd_notify` does.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// The way to the manager; where there is none, nothing is told.
 pub(super) struct Notify {
     way: Option<(UnixDatagram, SocketAddr)>,
-    /// Within which time it wants to hear something.
     watchdog: Option<Duration>,
 }
 
@@ -36,7 +34,6 @@ impl Notify {
         }
     }
 
-    /// How long to wait before it is told again that all is well.
     pub(super) fn pause(&self) -> Option<Duration> {
         self.watchdog.map(|within| within / 3)
     }

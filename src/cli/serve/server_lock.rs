@@ -1,4 +1,4 @@
-//! Where the server is found: a socket in the data directory, which one server has at a time.
+//! The server's socket in the data directory, and the lock that allows one server.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -9,18 +9,13 @@ use std::path::{Path, PathBuf};
 use foldspace::http::{bind_unix, connect_unix};
 use tokio::net::UnixListener;
 
-use crate::cli::exit::{Exit, Failure};
-use crate::cli::text;
+use crate::cli::{Exit, Failure, text};
 
-/// The socket, in the data directory.
 const SOCKET: &str = "http.sock";
-/// What the server holds locked.
 const LOCK: &str = "http.lock";
 
-/// The place of the one server of a data directory, until it is dropped.
 pub(super) struct ServerLock {
     socket: PathBuf,
-    /// Whether the socket is this server's, to be taken away with it.
     is_own: Cell<bool>,
     _lock: File,
 }
@@ -56,7 +51,7 @@ impl ServerLock {
         &self.socket
     }
 
-    /// Listens there. What a dead server has left is taken away; where somebody answers, it stays.
+    /// Listens on the socket. A dead server's socket is removed; one that answers stays.
     pub(super) async fn listen(&self) -> Result<UnixListener, Failure> {
         let listener = self.bind().await?;
         self.is_own.set(true);
@@ -76,15 +71,13 @@ impl ServerLock {
                 bind_unix(&self.socket).map_err(failed)
             }
             Ok(_) => Err(is_there(self.socket.parent().unwrap_or(&self.socket), "")),
-            Err(error) => {
-                let failure = failed(error);
-                Err(failure.with_hint("something else is at that path: take it away, or use another --data directory"))
-            }
+            Err(error) => Err(failed(error)
+                .with_hint("something else is at that path: take it away, or use another --data directory")),
         }
     }
 }
 
-/// Nobody answers at a plain file either, and that is somebody's.
+/// A plain file answers no connection either, and must stay.
 fn is_socket(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket())
 }
@@ -95,8 +88,8 @@ fn is_there(directory: &Path, process: &str) -> Failure {
         Ok(process) => format!("process {process}"),
         Err(_) => "another process".to_owned(),
     };
-    let failure = Failure::new(Exit::Busy, format!("{who} serves {shown} already"));
-    failure.with_hint(format!("its socket is {SOCKET} there; a directory has one server at a time"))
+    Failure::new(Exit::Busy, format!("{who} serves {shown} already"))
+        .with_hint(format!("its socket is {SOCKET} there; a directory has one server at a time"))
 }
 
 impl Drop for ServerLock {

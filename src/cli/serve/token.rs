@@ -1,4 +1,4 @@
-//! The server's token: a person's, or one that is made.
+//! The server's token: given, or generated.
 
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -6,15 +6,11 @@ use std::path::Path;
 
 use foldspace::http::Token;
 
-use super::super::exit::{Exit, Failure};
-use super::super::{output, text};
+use crate::cli::{Exit, Failure, output, text};
 
-/// Where a token is kept that was made, in the data directory.
 const KEPT: &str = "http.token";
-/// Bytes of a file with a token.
 const FILE_MAX: u64 = 4096;
 
-/// The token, and what to tell of one that was made.
 pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Option<String>), Failure> {
     if let Some(file) = file {
         return Ok((from_file(file)?, None));
@@ -35,7 +31,7 @@ pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Op
 }
 
 fn checked(token: &str, place: &str) -> Result<Token, Failure> {
-    Token::new(token).map_err(|error| Failure::new(Exit::Usage, format!("{place}: {error}")))
+    Token::new(token).map_err(|error| Failure::usage(format!("{place}: {error}")))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
@@ -58,7 +54,7 @@ fn fresh() -> Result<String, Failure> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Writes it for this user only, whoever could read what was there.
+/// Writes the token for this user only, whatever the mode of an earlier file.
 #[expect(clippy::disallowed_methods, reason = "a server writes its token down")]
 fn keep(path: &Path, token: &str) -> std::io::Result<()> {
     match std::fs::remove_file(path) {

@@ -18,18 +18,15 @@ use tokio::runtime::Handle;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 
-use super::super::exit::{Exit, Failure};
 use super::super::logs::TraceLayer;
+use crate::cli::Failure;
 
-/// Where a collector takes traces, below its address.
 const PATH: &str = "/v1/traces";
-/// How long a collector may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a collector's answer.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// Begins to send traces to the collector that is named, or that the environment names. The second sends at the end what
-/// has not been sent.
+/// Starts to send traces to the collector that the option or the environment names. The function returned sends the
+/// rest.
 pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer, Box<dyn FnOnce()>), Failure> {
     let named = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     let base = given.map(str::to_owned).or_else(|| named("OTEL_EXPORTER_OTLP_ENDPOINT"));
@@ -38,8 +35,8 @@ pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer
         return Ok((None, Box::new(|| {})));
     };
     if !url.starts_with("http://") {
-        let failure = Failure::new(Exit::Usage, format!("traces can't be sent to {url:?}"));
-        return Err(failure.with_hint("give a URL that begins with http://; a collector on this machine speaks TLS"));
+        return Err(Failure::usage(format!("traces can't be sent to {url:?}"))
+            .with_hint("give a URL that begins with http://; a collector on this machine speaks TLS"));
     }
     let exporter = SpanExporter::builder()
         .with_http()
@@ -48,7 +45,7 @@ pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(PATIENCE)
         .build();
-    let exporter = exporter.map_err(|error| Failure::new(Exit::Usage, format!("--otlp: {error}")))?;
+    let exporter = exporter.map_err(|error| Failure::usage(format!("--otlp: {error}")))?;
     let resource = Resource::builder().with_service_name("foldspace").build();
     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
     let calls = filter_fn(|metadata| metadata.is_span() && metadata.name() == "tool_call");
@@ -61,7 +58,7 @@ pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer
     Ok((Some(layer), Box::new(end)))
 }
 
-/// HTTP without TLS, on the server's own runtime: whoever sends has none.
+/// HTTP without TLS on the server's runtime; the sender's thread has none.
 #[derive(Debug)]
 struct Plain {
     runtime: Handle,

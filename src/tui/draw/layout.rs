@@ -4,13 +4,10 @@ use ratatui::layout::Rect;
 
 use crate::tui::model::{Focus, Heights, Model, Tab};
 
-/// Below these there is no room for anything.
 pub(super) const WIDTH_MIN: u16 = 40;
 pub(super) const HEIGHT_MIN: u16 = 10;
-/// From this width on the panes stand side by side.
 const WIDE: u16 = 140;
 
-/// The places of the panes; one that is not shown has no height.
 pub(super) struct Areas {
     pub(super) title: Rect,
     pub(super) timeline: Rect,
@@ -49,14 +46,12 @@ impl Areas {
         areas
     }
 
-    /// The timeline above, one pane below it.
     fn stacked(&mut self, middle: Rect) {
         let upper = (middle.height.saturating_mul(2) / 5).max(3).min(middle.height);
         self.timeline = Rect { height: upper, ..middle };
         self.lower(Rect { y: middle.y + upper, height: middle.height - upper, ..middle });
     }
 
-    /// The timeline, the files and one more pane.
     fn side_by_side(&mut self, middle: Rect) {
         let (left, between) = (middle.width * 2 / 5, middle.width / 5);
         self.timeline = Rect { width: left, ..middle };
@@ -65,13 +60,11 @@ impl Areas {
         self.lower(Rect { x, width: middle.width - left - between - 2, ..middle });
     }
 
-    /// A pane with the tabs over it.
     fn lower(&mut self, area: Rect) {
         self.tabs = Rect { height: 1.min(area.height), ..area };
         self.detail = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     }
 
-    /// The lines of the panes, without their titles.
     pub(super) fn heights(&self) -> Heights {
         let lines = |area: Rect| usize::from(area.height.saturating_sub(1));
         Heights {

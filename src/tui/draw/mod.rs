@@ -1,6 +1,4 @@
-//! Screens of the debugger.
-//!
-//! Whatever a screen tells, it tells without colour too: by signs, by reversed and bold text.
+//! Draws the debugger. Signs, reversed and bold text carry all meaning, because colour may be off.
 
 mod layout;
 mod panes;
@@ -21,12 +19,10 @@ use crate::terminal::text;
 use layout::Areas;
 pub(crate) use style::Styles;
 
-/// How many lines each pane has on a screen of that size.
 pub(crate) fn heights(model: &Model, width: u16, height: u16) -> Heights {
     Areas::of(model, Rect::new(0, 0, width, height)).heights()
 }
 
-/// Draws what the debugger shows. What lies outside of the panes is clear.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, styles: Styles) {
     let area = frame.area();
     if area.width < layout::WIDTH_MIN || area.height < layout::HEIGHT_MIN {
@@ -70,7 +66,6 @@ fn title(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     bar(frame, area, &left, &right, styles.bar());
 }
 
-/// A line with something on both sides, in one style.
 fn bar(frame: &mut Frame<'_>, area: Rect, left: &str, right: &str, style: ratatui::style::Style) {
     let width = usize::from(area.width);
     let right = fitted(right, width / 2);
@@ -129,7 +124,7 @@ fn help(frame: &mut Frame<'_>, top: usize, area: Rect, styles: Styles) {
         vec![Line::styled(format!("{:<1$}", format!(" Keys  ({more}Esc closes)"), usize::from(width)), styles.bar())];
     for (keys, words) in HELP.iter().skip(top).take(rows) {
         let line = match *keys {
-            "" => Line::styled(format!(" {words}"), styles.of(super::model::Tone::Bold)),
+            "" => Line::styled(format!(" {words}"), styles.of(crate::terminal::style::Tone::Bold)),
             keys => Line::raw(format!("   {keys:<16} {words}")),
         };
         lines.push(line);

@@ -1,4 +1,4 @@
-//! The panes of the files and of what was chosen.
+//! Draws the panes of files and details.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -22,7 +22,6 @@ pub(super) fn detail(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: S
     sheet(frame, &sight.detail, place, focused, area, styles);
 }
 
-/// Draws a sheet: its title, then lines from `top` on, the chosen one with a `>`.
 fn sheet(
     frame: &mut Frame<'_>,
     sheet: &Sheet,
@@ -49,7 +48,6 @@ fn sheet(
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// A pane's title, as wide as the pane.
 pub(super) fn title(text: &str, width: usize, style: ratatui::style::Style) -> Line<'static> {
     let text = fitted(text, width);
     let gap = " ".repeat(width.saturating_sub(columns(&text)));

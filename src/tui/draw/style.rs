@@ -2,12 +2,10 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::tui::model::Tone;
+use crate::terminal::style::Tone;
 
-/// How things look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Styles {
-    /// Whether there is colour.
     pub(crate) colour: bool,
 }
 
@@ -36,12 +34,10 @@ impl Styles {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// The title of the screen.
     pub(super) fn bar(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// The title of a pane.
     pub(super) fn title(self, focused: bool) -> Style {
         let style = self.in_colour(Color::Blue).add_modifier(Modifier::UNDERLINED);
         if focused { style.add_modifier(Modifier::BOLD) } else { style }
@@ -51,12 +47,10 @@ impl Styles {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The line under the cursor: reversed in the pane that has the focus.
     pub(super) fn chosen(self, style: Style, focused: bool) -> Style {
         if focused { style.add_modifier(Modifier::REVERSED) } else { style.add_modifier(Modifier::BOLD) }
     }
 
-    /// A lane's letter.
     pub(super) fn lane(self, lane: usize) -> Style {
         const LANES: [Color; 6] = [Color::Cyan, Color::Magenta, Color::Yellow, Color::Green, Color::Blue, Color::Red];
         self.in_colour(LANES[lane % LANES.len()]).add_modifier(Modifier::BOLD)

@@ -1,4 +1,4 @@
-//! The timeline: a row for a call or an event, with the lanes of those who acted.
+//! Draws the timeline, with a lane for each agent.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

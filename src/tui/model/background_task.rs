@@ -1,13 +1,11 @@
-//! What takes too long for the thread that reads keys.
+//! Work that takes too long for the thread that reads keys.
 
 use std::sync::Arc;
 
-use super::leash::Leash;
-use super::seek::{Seek, Sought};
+use super::seek::Sought;
 use super::view::ViewTarget;
-use super::{Direction, Model, SessionHistory, Tone, ViewContent, ViewError};
+use super::{Direction, Leash, Model, Seek, SessionHistory, Tone, ViewContent, ViewError};
 
-/// Work for another thread.
 pub(crate) struct BackgroundTask {
     number: u64,
     past: Arc<SessionHistory>,
@@ -20,7 +18,6 @@ enum TaskWork {
     Seek(Seek),
 }
 
-/// Work that is done.
 pub(crate) struct TaskDone {
     number: u64,
     way: Direction,
@@ -32,7 +29,6 @@ enum SearchHit {
     Place(Option<Sought>),
 }
 
-/// The errand that is under way.
 pub(super) struct Busy {
     number: u64,
     leash: Leash,
@@ -40,10 +36,9 @@ pub(super) struct Busy {
 }
 
 impl BackgroundTask {
-    /// Does the work.
     pub(crate) fn run(self) -> TaskDone {
         let (way, found) = match &self.work {
-            // Nobody waits for it: others were handed over since.
+            // A later task has replaced it.
             _ if self.leash.is_cancelled() => (Direction::Forward, Err(ViewError::Stopped)),
             TaskWork::Look(look) => {
                 (Direction::Forward, look.run(&self.past, &self.leash).map(|sight| SearchHit::Sight(Box::new(sight))))
@@ -55,7 +50,6 @@ impl BackgroundTask {
 }
 
 impl Model {
-    /// The next work to be done, when none is under way that has to be waited for.
     pub(crate) fn next_errand(&mut self) -> Option<BackgroundTask> {
         let is_due = self.seek_due.is_some() || self.look_due;
         if !is_due || self.busy.as_ref().is_some_and(|busy| busy.is_seek) {
@@ -76,7 +70,6 @@ impl Model {
         Some(BackgroundTask { number, past: Arc::clone(&self.past), work, leash })
     }
 
-    /// Takes into account what an errand found; one that is not waited for any more is ignored.
     pub(crate) fn take(&mut self, done: TaskDone) {
         if self.busy.as_ref().is_none_or(|busy| busy.number != done.number) {
             return;
@@ -127,7 +120,6 @@ impl Model {
         self.sight = Some(sight);
     }
 
-    /// Does all that is due at once; for who has no other thread.
     #[cfg(test)]
     pub(crate) fn settle(&mut self) {
         while let Some(errand) = self.next_errand() {
@@ -136,19 +128,18 @@ impl Model {
         }
     }
 
-    /// The same, of looks; what goes wrong is the caller's to tell.
+    /// Runs all due work at once.
     pub(crate) fn settle_or_fail(&mut self) -> Result<(), ViewError> {
-        while let Some(errand) = self.next_errand() {
-            let done = errand.run();
-            self.busy = None;
-            self.take_found(done)?;
-        }
-        Ok(())
+        self.run_while(|_| true)
     }
 
-    /// Goes the long ways that are due, and leaves looks for later.
+    /// Runs the due search, and leaves views for later.
     pub(super) fn go_long_ways(&mut self) -> Result<(), ViewError> {
-        while self.seek_due.is_some()
+        self.run_while(|model| model.seek_due.is_some())
+    }
+
+    fn run_while(&mut self, is_wanted: fn(&Self) -> bool) -> Result<(), ViewError> {
+        while is_wanted(self)
             && let Some(errand) = self.next_errand()
         {
             let done = errand.run();
@@ -158,17 +149,14 @@ impl Model {
         Ok(())
     }
 
-    /// How far a long way has led; none while there is none.
     pub(crate) fn seeking(&self) -> Option<u64> {
         self.busy.as_ref().filter(|busy| busy.is_seek).map(|busy| busy.leash.reached())
     }
 
-    /// Whether anything is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
 
-    /// Stops a long way; false when there is none.
     pub(super) fn stop_seek(&mut self) -> bool {
         let is_seek = self.busy.as_ref().is_some_and(|busy| busy.is_seek);
         if is_seek {
@@ -177,7 +165,6 @@ impl Model {
         is_seek
     }
 
-    /// Waits no more for what is under way.
     pub(super) fn stop(&mut self) {
         if let Some(busy) = self.busy.take() {
             busy.leash.cancel();

@@ -7,19 +7,15 @@ use foldspace::tools::PathGlob;
 use foldspace::view;
 use foldspace::{EntryPath, State};
 
-use super::history::SessionHistory;
-use super::search::SearchQuery;
+use super::{SearchQuery, SessionHistory};
 
-/// Something that holds of a state or does not.
+/// A predicate over states. One that fails does not hold.
 pub(crate) trait StopPredicate: Send + Sync {
-    /// Whether it holds. What can't be told does not hold.
     fn holds(&self, state: &State) -> bool;
 }
 
-/// Reads a predicate over slices, as the program writes them.
 pub(crate) type ReadPredicate = fn(&str) -> Result<Box<dyn StopPredicate>, String>;
 
-/// Where a run stops.
 pub(crate) struct StopCondition {
     text: String,
     test: Test,
@@ -35,15 +31,10 @@ enum Test {
     State(Box<dyn StopPredicate>),
 }
 
-/// What a condition may be, for people.
 pub(crate) const FORMS: &str =
     "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
 
 impl StopCondition {
-    /// Reads a condition.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words.
     pub(crate) fn read(text: &str, predicate: ReadPredicate) -> Result<Arc<Self>, String> {
         let text = text.trim();
         let (word, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()));
@@ -66,17 +57,14 @@ impl StopCondition {
         Ok(Arc::new(Self { text: text.to_owned(), test }))
     }
 
-    /// As it was given.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether states have to be folded to decide it.
     pub(crate) fn needs_state(&self) -> bool {
         matches!(self.test, Test::State(_))
     }
 
-    /// Whether it holds of a state; never for one about events.
     pub(crate) fn holds(&self, state: &State) -> bool {
         match &self.test {
             Test::State(predicate) => predicate.holds(state),
@@ -84,7 +72,6 @@ impl StopCondition {
         }
     }
 
-    /// Whether an event meets it; never for one about states.
     pub(crate) fn is_met(&self, past: &SessionHistory, event: &EventRef<'_>) -> bool {
         match &self.test {
             Test::Path(glob) => view::path_of(event).is_some_and(|path| glob.fits(&path)),
@@ -113,7 +100,6 @@ fn glob(pattern: &str) -> Result<PathGlob, String> {
     PathGlob::new(pattern).map_err(|error| format!("the glob can't be understood: {}", error.kind()))
 }
 
-/// Whether an event changes what stands at a path, or below it.
 pub(crate) fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {
     view::path_of(event).is_some_and(|changed| {
         // A removal takes what is below with it, and so does what takes a directory's place.

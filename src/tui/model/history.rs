@@ -1,42 +1,34 @@
-//! A history that can only be looked at, and what was read of it lately.
+//! A read-only history with caches.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use foldspace::event::{CallFinished, CallStarted, CallStatus, ChildStarted, Digest, EventRef};
+use foldspace::event::{CallFinished, CallStarted, ChildStarted, Digest, EventRef};
 use foldspace::reducers::{Change, ToolCalls};
 use foldspace::view;
 use foldspace::{Event, Recorded, Replay, Seq, Session, SessionId, Sessions, State};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
-use super::ViewError;
-use super::leash::Leash;
-use super::sheet::Tone;
+use super::{Leash, Tone, ViewError};
 use crate::terminal::events;
 
-/// Events that are read together.
 pub(crate) const CHUNK: u64 = 256;
-/// Chunks that are kept; together some megabytes.
 const CHUNKS: usize = 512;
-/// Gists that are kept.
 const GISTS: usize = 4096;
-/// Cursors that are kept, so that one need not fold from far each time.
+/// Replay cursors that are kept, so that states fold from nearby.
 const ANCHORS: usize = 32;
-/// Events from a kept cursor to where it serves, and from a new one to where it is wanted first.
+/// Events from a kept cursor to its use, and from a new cursor to the position first wanted.
 const NEAR: u64 = 1024;
 const BEHIND: u64 = 512;
-/// Chunks that are looked at for the outcome of a call in the list.
+/// Chunks searched for the outcome of a call in the list.
 const NEAR_END: u64 = 4;
 
-/// Tells whether a process holds the store, and so may be making calls.
 pub(crate) type IsHeld = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A session's history, read-only: it gives no way to record, and none to a workspace.
-///
-/// However long the history is, only a bounded part of it is in memory.
+/// A session's history, read-only: it can't record and reaches no workspace. Only a bounded part of it is in memory.
 pub(crate) struct SessionHistory {
     session: Session,
     sessions: Sessions,
@@ -46,13 +38,12 @@ pub(crate) struct SessionHistory {
     chunks: Cache<u64, Arc<[Brief]>>,
     gists: Cache<Seq, Arc<Gist>>,
     ends: Cache<Seq, CallEnd>,
-    /// Where calls ended, of which no more is known yet.
+    /// Positions of outcomes that were not read yet.
     finished: Cache<Seq, Seq>,
-    /// Cursors at places that were looked at. A store that is only read keeps no states itself.
+    /// A store that is only read keeps no states itself.
     anchors: Mutex<BTreeMap<Seq, Replay>>,
 }
 
-/// What is known of an event without reading what it says.
 #[derive(Debug, Clone)]
 pub(crate) struct Brief {
     pub(crate) seq: Seq,
@@ -62,45 +53,39 @@ pub(crate) struct Brief {
 }
 
 impl Brief {
-    /// Whether a call begins with it.
+    pub(crate) fn is_any(&self) -> bool {
+        true
+    }
+
     pub(crate) fn is_call(&self) -> bool {
         &*self.kind == CallStarted::KIND
     }
 
-    /// Whether a child came into being with it.
     pub(crate) fn is_child(&self) -> bool {
         &*self.kind == ChildStarted::KIND
     }
 
-    /// The call to which it belongs and which it does not begin.
     pub(crate) fn inner_of(&self) -> Option<Seq> {
         self.call.filter(|call| *call != self.seq)
     }
 }
 
-/// An event in one line.
 #[derive(Debug)]
 pub(crate) struct Gist {
     pub(crate) text: String,
     pub(crate) tone: Tone,
-    /// The child that came into being with it.
     pub(crate) child: Option<String>,
 }
 
-/// How a call ended, as far as that is known.
 #[derive(Debug, Clone)]
 pub(crate) struct CallEnd {
-    /// The last event of it that was seen.
     pub(crate) last: Seq,
     pub(crate) outcome: Option<PastOutcome>,
-    /// Whether everything that there is was looked at.
     pub(crate) is_known: bool,
 }
 
-/// What came of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct PastOutcome {
-    /// For people.
     pub(crate) ending: String,
     pub(crate) micros: u64,
     pub(crate) tone: Tone,
@@ -108,17 +93,12 @@ pub(crate) struct PastOutcome {
 
 impl PastOutcome {
     fn of(CallFinished { status, result, micros, .. }: &CallFinished) -> Self {
-        let tone = match status {
-            CallStatus::Ok if events::did_well(*status, result) => Tone::Good,
-            CallStatus::Ok | CallStatus::Interrupted => Tone::Odd,
-            CallStatus::Error => Tone::Bad,
-        };
-        Self { ending: events::ending(*status, result), micros: *micros, tone }
+        let (ending, tone) = (events::ending(*status, result), events::ending_tone(*status, result));
+        Self { ending, micros: *micros, tone }
     }
 }
 
 impl SessionHistory {
-    /// The history of a session up to its present end.
     pub(crate) fn new(sessions: &Sessions, session: &Session, is_held: IsHeld) -> Result<Self, ViewError> {
         Ok(Self {
             head: AtomicU64::new(session.head()?),
@@ -134,7 +114,6 @@ impl SessionHistory {
         })
     }
 
-    /// The history of another session of the same store.
     pub(crate) fn sibling(&self, name: &str) -> Result<Self, ViewError> {
         let entry = self.sessions.find(name)?;
         Self::new(&self.sessions, &self.sessions.session(entry.id)?, Arc::clone(&self.is_held))
@@ -148,12 +127,10 @@ impl SessionHistory {
         self.session.id()
     }
 
-    /// The position of the last event when it was last asked for.
     pub(crate) fn head(&self) -> Seq {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Looks whether there are more events by now.
     pub(crate) fn refresh(&self) -> Result<Seq, ViewError> {
         let head = self.session.head()?;
         self.head.store(head, Ordering::Relaxed);
@@ -172,7 +149,6 @@ impl SessionHistory {
         Ok(self.session.event(seq)?)
     }
 
-    /// A cursor with the state at a position.
     pub(crate) fn replay(&self, at: Seq) -> Result<Replay, ViewError> {
         let near = self.anchors().range(..=at).next_back().map(|(_, replay)| replay.clone());
         let mut replay = match near.filter(|replay| at - replay.position() <= NEAR) {
@@ -204,7 +180,6 @@ impl SessionHistory {
         self.anchors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows events from one position to another, both included, until `visit` says that it is enough.
     pub(crate) fn visit(
         &self,
         from: Seq,
@@ -221,27 +196,22 @@ impl SessionHistory {
         Ok(())
     }
 
-    /// A content, whole.
     pub(crate) fn content(&self, digest: &Digest) -> Result<bytes::Bytes, ViewError> {
         Ok(self.session.content(digest)?)
     }
 
-    /// The event as JSON, long texts in it as they were.
     pub(crate) fn json(&self, event: &EventRef<'_>) -> Value {
         view::whole(&self.session, &self.session.event_json(event))
     }
 
-    /// The event as JSON, long texts in it as marks.
     pub(crate) fn plain_json(&self, event: &EventRef<'_>) -> Value {
         self.session.event_json(event)
     }
 
-    /// A change as patches.
     pub(crate) fn patches(&self, change: &Change) -> Result<Vec<view::Patch>, ViewError> {
         Ok(view::patches(&self.session, change)?)
     }
 
-    /// What is known of the event at a position; none where there is none.
     pub(crate) fn brief(&self, seq: Seq) -> Result<Option<Brief>, ViewError> {
         if seq == 0 || seq > self.head() {
             return Ok(None);
@@ -250,7 +220,6 @@ impl SessionHistory {
         Ok(usize::try_from((seq - 1) % CHUNK).ok().and_then(|at| chunk.get(at).cloned()))
     }
 
-    /// A chunk of the history; the events of chunk `n` begin after position `n * CHUNK`.
     pub(crate) fn chunk(&self, number: u64) -> Result<Arc<[Brief]>, ViewError> {
         let from = number * CHUNK + 1;
         let until = (from + CHUNK - 1).min(self.head());
@@ -272,7 +241,6 @@ impl SessionHistory {
         Ok(chunk)
     }
 
-    /// An event in one line.
     pub(crate) fn gist(&self, seq: Seq) -> Result<Arc<Gist>, ViewError> {
         if let Some(known) = self.gists.get(&seq) {
             return Ok(known);
@@ -284,23 +252,20 @@ impl SessionHistory {
             let name = value.get("name").or_else(|| value.get("child")).and_then(Value::as_str);
             name.unwrap_or("child").to_owned()
         });
-        let gist = Gist { text: events::gist(&self.session, &view), tone: tone_of(view.kind), child };
+        let gist = Gist { text: events::gist(&self.session, &view), tone: events::tone_of(view.kind), child };
         let gist = Arc::new(gist);
         self.gists.insert(seq, Arc::clone(&gist));
         Ok(gist)
     }
 
-    /// The same of an event that is at hand.
     pub(crate) fn gist_of(&self, event: &EventRef<'_>) -> String {
         events::gist(&self.session, event)
     }
 
-    /// How a call ended.
     pub(crate) fn end_of(&self, call: Seq, leash: &Leash) -> Result<CallEnd, ViewError> {
         self.end_within(call, u64::MAX, leash)
     }
 
-    /// The same, as far as it is near enough for a row of a list.
     pub(crate) fn end_near(&self, call: Seq) -> Result<CallEnd, ViewError> {
         self.end_within(call, NEAR_END, &Leash::default())
     }
@@ -327,7 +292,6 @@ impl SessionHistory {
         Ok(end)
     }
 
-    /// The end of a call that is known to be at a position.
     fn ended(&self, call: Seq, finished: Seq) -> Result<CallEnd, ViewError> {
         let known = self.event(finished)?.typed::<CallFinished>().and_then(Result::ok);
         let end = CallEnd { last: finished, outcome: known.map(|known| PastOutcome::of(&known.event)), is_known: true };
@@ -335,7 +299,6 @@ impl SessionHistory {
         Ok(end)
     }
 
-    /// Remembers where calls ended of which a state knows.
     pub(crate) fn learn_ends(&self, state: &State) {
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::iter) {
             if call.status.is_some() && self.ends.peek(&call.call).is_none() {
@@ -344,7 +307,6 @@ impl SessionHistory {
         }
     }
 
-    /// How a call without an outcome stands.
     pub(crate) fn unfinished(&self) -> &'static str {
         if self.held.load(Ordering::Relaxed) { "running" } else { "interrupted" }
     }
@@ -352,15 +314,4 @@ impl SessionHistory {
 
 fn shared(known: &Arc<str>, text: &str) -> Arc<str> {
     if **known == *text { Arc::clone(known) } else { Arc::from(text) }
-}
-
-fn tone_of(kind: &str) -> Tone {
-    match kind {
-        "WriteFile" => Tone::Good,
-        "DeleteEntry" => Tone::Bad,
-        "CallStarted" | "CommandResult" | "EvalResult" => Tone::Noted,
-        "CallFinished" | "WorkspaceTouched" | "CommandDecided" => Tone::Dim,
-        "SessionStarted" | "MountHydrated" | "DriftFound" | ChildStarted::KIND => Tone::Odd,
-        _ => Tone::Plain,
-    }
 }

@@ -3,17 +3,14 @@
 use serde_json::Value;
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// A difference between two values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct JsonDifference {
-    /// Where, as a JSON pointer: in the later value, or in the earlier one of what is gone.
     pub(crate) pointer: String,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
 }
 
 impl JsonDifference {
-    /// `+`, `-` or `~`.
     pub(crate) fn sign(&self) -> char {
         match (&self.before, &self.after) {
             (None, _) => '+',
@@ -23,7 +20,6 @@ impl JsonDifference {
     }
 }
 
-/// What differs, down to the smallest values that do, in the order of the values.
 pub(crate) fn differences(before: &Value, after: &Value) -> Vec<JsonDifference> {
     let mut found = Vec::new();
     compare(String::new(), before, after, &mut found);
@@ -50,7 +46,7 @@ fn compare(pointer: String, before: &Value, after: &Value, found: &mut Vec<JsonD
     }
 }
 
-/// Elements that moved are not told as changed: a list that lost its first one has one difference.
+/// Aligns lists, so that one that lost its first element has one difference.
 fn compare_lists(pointer: &str, old: &[Value], new: &[Value], found: &mut Vec<JsonDifference>) {
     let texts = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>();
     let (old_texts, new_texts) = (texts(old), texts(new));

@@ -1,7 +1,5 @@
-//! The debugger without a terminal: what it shows, and what every action makes of that.
-//!
-//! Invariant: nothing here can record, run or write anything. A [`SessionHistory`] gives a history's reading side only,
-//! and what acts outside is a [`OutsideRequest`], which somebody else may fulfil.
+//! The debugger without a terminal. Nothing here can record, run or write: a [`SessionHistory`] only reads, and an
+//! [`OutsideRequest`] is for the host to fulfil.
 
 mod action;
 pub(crate) mod background_task;
@@ -27,8 +25,8 @@ use std::sync::Arc;
 
 use foldspace::{EntryPath, Seq};
 
-pub(crate) use action::Ask;
-pub(crate) use action::{DebuggerAction, Direction, OutsideRequest};
+use crate::terminal::style::Tone;
+pub(crate) use action::{Ask, DebuggerAction, Direction, OutsideRequest};
 pub(crate) use background_task::{BackgroundTask, TaskDone};
 pub(crate) use condition::{ReadPredicate, StopCondition, StopPredicate};
 pub(crate) use error::ViewError;
@@ -37,18 +35,21 @@ pub(crate) use history::IsHeld;
 pub(crate) use history::SessionHistory;
 pub(crate) use json::JsonDifference;
 pub(crate) use prompt::InputPrompt;
-pub(crate) use sheet::{Sheet, Target, Tone};
+pub(crate) use sheet::{Sheet, Target};
 pub(crate) use sheets::changed_slices;
 pub(crate) use timeline::{TimelineRow, VisibleRows};
 pub(crate) use view::{HistoryPosition, ShownStep, Tab, ViewContent};
 
 use background_task::Busy;
+use condition::touches;
+use history::{Brief, CHUNK};
+use json::differences;
+use leash::Leash;
 use search::SearchQuery;
-use seek::Seek;
-use timeline::Rows;
+use seek::{Seek, SeekTarget};
+use timeline::{Reach, Reached, Rows};
 use view::ViewTarget;
 
-/// Which pane the keys act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Focus {
     Timeline,
@@ -56,20 +57,17 @@ pub(crate) enum Focus {
     Detail,
 }
 
-/// How many lines each pane has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Heights {
     pub(crate) timeline: usize,
     pub(crate) files: usize,
     pub(crate) detail: usize,
-    /// Whether the files have a pane of their own.
     pub(crate) apart: bool,
 }
 
 /// Everything that the debugger shows, and nothing of how.
 pub(crate) struct Model {
     pub(crate) past: Arc<SessionHistory>,
-    /// The histories from which one went into a child's, with the positions there.
     visits: Vec<(Arc<SessionHistory>, Seq)>,
     read_predicate: ReadPredicate,
     pub(crate) cursor: Seq,
@@ -78,18 +76,15 @@ pub(crate) struct Model {
     pub(crate) heights: Heights,
     pub(crate) focus: Focus,
     pub(crate) tab: Tab,
-    selected: Option<EntryPath>,
+    pub(crate) selected: Option<EntryPath>,
     whole_file: bool,
     turned: BTreeSet<EntryPath>,
     slices: BTreeSet<String>,
-    compared: Option<(HistoryPosition, HistoryPosition)>,
-    /// The line of the files' sheet that is chosen, and the first that is shown.
+    pub(crate) compared: Option<(HistoryPosition, HistoryPosition)>,
     pub(crate) file_line: usize,
     pub(crate) file_top: usize,
-    /// The same of the detail's sheet.
     pub(crate) detail_line: usize,
     pub(crate) detail_top: usize,
-    /// Columns that are out of sight on the left.
     pub(crate) sideways: usize,
     pub(crate) prompt: Option<InputPrompt>,
     pub(crate) help: Option<usize>,
@@ -99,17 +94,15 @@ pub(crate) struct Model {
     pub(crate) marks: BTreeMap<char, Seq>,
     pub(crate) message: Option<(Tone, String)>,
     pub(crate) sight: Option<ViewContent>,
-    /// Whether what is shown is not of the cursor any more.
     look_due: bool,
     seek_due: Option<Seek>,
     busy: Option<Busy>,
     errands: u64,
-    because: String,
+    pub(crate) because: String,
     wishes: VecDeque<OutsideRequest>,
 }
 
 impl Model {
-    /// The debugger on a history, at a position of it: 1 or more, and no more than there are events.
     pub(crate) fn new(past: Arc<SessionHistory>, cursor: Seq, read_predicate: ReadPredicate) -> Self {
         let mut model = Self {
             cursor: cursor.clamp(1, past.head().max(1)),
@@ -150,7 +143,7 @@ impl Model {
         model
     }
 
-    /// Does what was asked for. What takes long is left to an [`BackgroundTask`], what acts outside to a [`OutsideRequest`].
+    /// Applies an action. Long work becomes a [`BackgroundTask`], external work an [`OutsideRequest`].
     pub(crate) fn apply(&mut self, action: DebuggerAction) {
         if !matches!(action, DebuggerAction::Resize(_) | DebuggerAction::Type(_)) {
             self.message = None;
@@ -161,74 +154,43 @@ impl Model {
         self.show_window();
     }
 
-    /// Does what was asked for, long ways included.
-    ///
-    /// # Errors
-    /// Why it could not be done.
+    /// Applies an action and its long work.
     pub(crate) fn attempt(&mut self, action: DebuggerAction) -> Result<(), ViewError> {
         self.because.clear();
         self.act(action)?;
         self.go_long_ways()
     }
 
-    /// Goes before the first event, from where the first is the next.
     pub(crate) fn before_first(&mut self) {
         (self.cursor, self.look_due) = (0, false);
     }
 
-    /// Goes after the last event, from where the last is the one before.
     pub(crate) fn after_last(&mut self) {
         (self.cursor, self.look_due) = (self.past.head() + 1, false);
     }
 
-    /// Whether a file is shown whole, not only its difference.
     pub(crate) fn show_whole_file(&mut self, whole: bool) {
         self.look_due |= self.whole_file != whole;
         self.whole_file = whole;
     }
 
-    /// The condition that was met where the last long way led.
-    pub(crate) fn because(&self) -> &str {
-        &self.because
-    }
-
-    /// The places that are compared, where some are.
-    pub(crate) fn compared(&self) -> Option<&(HistoryPosition, HistoryPosition)> {
-        self.compared.as_ref()
-    }
-
-    /// What was wished for and not yet taken.
     pub(crate) fn take_wish(&mut self) -> Option<OutsideRequest> {
         self.wishes.pop_front()
     }
 
-    /// Tells the person something.
     pub(crate) fn tell(&mut self, tone: Tone, words: impl Into<String>) {
         self.message = Some((tone, words.into()));
     }
 
-    /// The file that was chosen; none while the first that changed is shown.
-    pub(crate) fn selected(&self) -> Option<&EntryPath> {
-        self.selected.as_ref()
-    }
-
-    /// Where the position is named from outside.
-    pub(crate) fn position_name(&self) -> String {
-        format!("{}@{}", self.past.name(), self.cursor)
-    }
-
-    /// The last event of the step at the cursor, as far as it was looked at.
     pub(crate) fn step_end(&self) -> Seq {
         let step = self.sight.as_ref().map(|sight| &sight.step);
         step.filter(|step| step.cursor == self.cursor).map_or(self.cursor, |step| step.after)
     }
 
-    /// Whether one is in a child's history.
     pub(crate) fn is_visiting(&self) -> bool {
         !self.visits.is_empty()
     }
 
-    /// The mark of a position.
     pub(crate) fn mark_at(&self, seq: Seq) -> Option<char> {
         self.marks.iter().find(|(_, marked)| **marked == seq).map(|(mark, _)| *mark)
     }

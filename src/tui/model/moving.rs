@@ -1,12 +1,13 @@
-//! From one place to another.
+//! Moves the cursor.
 
 use std::sync::Arc;
 
 use foldspace::Seq;
 
-use super::seek::{Seek, SeekTarget};
-use super::timeline::{Reach, Reached};
-use super::{DebuggerAction, Direction, Focus, Model, OutsideRequest, Tab, Target, Tone, ViewError};
+use super::{
+    Brief, DebuggerAction, Direction, Focus, Model, OutsideRequest, Reach, Reached, SeekTarget, Tab, Target, Tone,
+    ViewError,
+};
 
 impl Model {
     pub(super) fn act(&mut self, action: DebuggerAction) -> Result<(), ViewError> {
@@ -14,7 +15,7 @@ impl Model {
             DebuggerAction::Line(way) => return self.line(way),
             DebuggerAction::Page(way) => return self.page(way),
             DebuggerAction::Event(way) => return self.by_event(way),
-            DebuggerAction::Call(way) => return self.by_row(way, true),
+            DebuggerAction::Call(way) => return self.by_row(way, Brief::is_call),
             DebuggerAction::First => return self.end(Direction::Back),
             DebuggerAction::Last => return self.end(Direction::Forward),
             DebuggerAction::Jump(seq) => return self.go_to(seq),
@@ -44,7 +45,9 @@ impl Model {
                 let session = self.past.id().to_string();
                 self.wishes.push_back(OutsideRequest::Shell { session, at: self.step_end() });
             }
-            DebuggerAction::Copy => self.wishes.push_back(OutsideRequest::Copy(self.position_name())),
+            DebuggerAction::Copy => {
+                self.wishes.push_back(OutsideRequest::Copy(format!("{}@{}", self.past.name(), self.cursor)))
+            }
             DebuggerAction::Refresh => self.refresh()?,
             DebuggerAction::Resize(heights) => {
                 self.look_due |= self.heights.apart != heights.apart;
@@ -55,7 +58,7 @@ impl Model {
         Ok(())
     }
 
-    /// Goes to an event, so that it is seen: a folded call that has it opens.
+    /// Moves to an event, and unfolds its call.
     pub(super) fn go_to(&mut self, seq: Seq) -> Result<(), ViewError> {
         let head = self.past.head();
         if seq == 0 || seq > head {
@@ -78,7 +81,7 @@ impl Model {
     fn line(&mut self, way: Direction) -> Result<(), ViewError> {
         match (&mut self.help, self.focus) {
             (Some(top), _) => *top = moved(*top, way, 1),
-            (None, Focus::Timeline) => return self.by_row(way, false),
+            (None, Focus::Timeline) => return self.by_row(way, Brief::is_any),
             (None, _) => self.scroll(way, 1),
         }
         Ok(())
@@ -91,7 +94,7 @@ impl Model {
             (None, Focus::Detail) => self.scroll(way, self.heights.detail.max(2) - 1),
             (None, Focus::Timeline) => {
                 for _ in 1..self.heights.timeline.max(2) {
-                    match self.rows.next(&self.past, self.cursor, way, Reach::Near)? {
+                    match self.rows.next(&self.past, self.cursor, way, Reach::Near, Brief::is_any)? {
                         Reached::Row(seq) => self.cursor = seq,
                         Reached::End | Reached::TooFar => break,
                     }
@@ -120,19 +123,11 @@ impl Model {
         Ok(())
     }
 
-    fn by_row(&mut self, way: Direction, calls: bool) -> Result<(), ViewError> {
-        let reached = match calls {
-            true => self.rows.next_call(&self.past, self.cursor, way, Reach::Near)?,
-            false => self.rows.next(&self.past, self.cursor, way, Reach::Near)?,
-        };
-        match reached {
+    fn by_row(&mut self, way: Direction, wanted: fn(&Brief) -> bool) -> Result<(), ViewError> {
+        match self.rows.next(&self.past, self.cursor, way, Reach::Near, wanted)? {
             Reached::Row(seq) => self.settle_on(seq),
             Reached::End => self.tell_end(way),
-            Reached::TooFar => {
-                let rows = self.rows.clone();
-                let wanted = if calls { SeekTarget::Call(rows) } else { SeekTarget::Row(rows) };
-                self.seek_due = Some(Seek { from: self.cursor, way, wanted });
-            }
+            Reached::TooFar => self.seek(way, SeekTarget::Row(self.rows.clone(), wanted)),
         }
         Ok(())
     }
@@ -178,19 +173,14 @@ impl Model {
     }
 
     fn enter(&mut self) -> Result<(), ViewError> {
-        match self.focus {
-            Focus::Timeline => self.turn_row(),
-            Focus::Files => {
-                let line = self.sight.as_ref().and_then(|sight| sight.files.lines.get(self.file_line));
-                self.turn(line.and_then(|line| line.target.clone()));
-                Ok(())
-            }
-            Focus::Detail => {
-                let line = self.detail().and_then(|sheet| sheet.lines.get(self.detail_line));
-                self.turn(line.and_then(|line| line.target.clone()));
-                Ok(())
-            }
-        }
+        let (sheet, at) = match self.focus {
+            Focus::Timeline => return self.turn_row(),
+            Focus::Files => (self.sight.as_ref().map(|sight| &sight.files), self.file_line),
+            Focus::Detail => (self.detail(), self.detail_line),
+        };
+        let target = sheet.and_then(|sheet| sheet.lines.get(at)).and_then(|line| line.target.clone());
+        self.turn(target);
+        Ok(())
     }
 
     fn turn_row(&mut self) -> Result<(), ViewError> {
@@ -309,7 +299,6 @@ impl Model {
     }
 }
 
-/// A line number moved up or down.
 fn moved(line: usize, way: Direction, by: usize) -> usize {
     match way {
         Direction::Forward => line.saturating_add(by),
@@ -318,7 +307,6 @@ fn moved(line: usize, way: Direction, by: usize) -> usize {
 }
 
 impl Model {
-    /// The sheet of the detail's pane.
     pub(crate) fn detail(&self) -> Option<&super::Sheet> {
         let sight = self.sight.as_ref()?;
         let is_files = sight.tab == Tab::Files;
@@ -346,7 +334,6 @@ impl Model {
         self.focus = shown[(at + step) % shown.len()];
     }
 
-    /// Moves the chosen line of the pane that has the focus, and the pane after it.
     fn scroll(&mut self, way: Direction, by: usize) {
         let files = self.focus == Focus::Files;
         let Some(sight) = &self.sight else { return };

@@ -11,7 +11,7 @@ fn words(text: impl Into<String>) -> ViewError {
 }
 
 impl Model {
-    /// A position: `12` or `@12`, `-5` for so many before the last, `.` for the cursor, `'a` for a mark.
+    /// Parses a position: `12` or `@12`, `-5` before the last, `.` the cursor, `'a` a mark.
     pub(super) fn position(&self, text: &str) -> Result<Seq, ViewError> {
         let head = self.past.head();
         let number = |digits: &str| digits.parse::<Seq>().ok();
@@ -30,7 +30,7 @@ impl Model {
         Ok(seq)
     }
 
-    /// `A..B`, or `A` against the cursor: positions here, `NAME` or `NAME@SEQ` of another session.
+    /// Parses `A..B`, or `A` against the cursor: positions here, `NAME` or `NAME@SEQ` of another session.
     pub(super) fn places(&self, text: &str) -> Result<(HistoryPosition, HistoryPosition), ViewError> {
         let Some((from, to)) = text.split_once("..") else {
             return Ok((self.place(text.trim())?, self.place(".")?));

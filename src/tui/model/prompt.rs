@@ -1,21 +1,18 @@
 //! Questions to the person, and their answers.
 
-use super::action::Ask;
+use super::{
+    Ask, DebuggerAction, Direction, Model, OutsideRequest, SearchQuery, Seek, SeekTarget, StopCondition, Tab, Tone,
+    ViewError,
+};
 use foldspace::EntryPath;
 use tui_input::Input;
 
-use super::search::SearchQuery;
-use super::seek::{Seek, SeekTarget};
-use super::{DebuggerAction, Direction, Model, OutsideRequest, StopCondition, Tab, Tone, ViewError};
-
-/// A question that waits for its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct InputPrompt {
     pub(crate) ask: Ask,
     pub(crate) input: Input,
 }
 
-/// Characters that an answer may have.
 const ANSWER_MAX: usize = 1000;
 
 impl Model {
@@ -88,7 +85,6 @@ impl Model {
         Ok(())
     }
 
-    /// Begins a long way from the cursor.
     pub(super) fn seek(&mut self, way: Direction, wanted: SeekTarget) {
         self.seek_due = Some(Seek { from: self.cursor, way, wanted });
     }

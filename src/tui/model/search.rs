@@ -6,15 +6,12 @@ use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
-use super::history::SessionHistory;
+use super::SessionHistory;
 use crate::terminal::text;
 
-/// Bytes of a content that are searched.
 const CONTENT_MAX: usize = 8 << 20;
 
-/// A regular expression and where it is looked for.
-///
-/// `path:RE` looks at paths, `content:RE` at what was written and printed, `event:RE` at events; else at all.
+/// A regular expression and its field: `path:RE`, `content:RE`, `event:RE`, or all of them.
 #[derive(Debug)]
 pub(crate) struct SearchQuery {
     matcher: RegexMatcher,
@@ -30,10 +27,6 @@ enum SearchField {
 }
 
 impl SearchQuery {
-    /// Reads a search; letters match in both cases where all of them are small.
-    ///
-    /// # Errors
-    /// What is wrong with the expression, in words.
     pub(crate) fn read(search: &str) -> Result<Self, String> {
         let places =
             [("path:", SearchField::Paths), ("content:", SearchField::Contents), ("event:", SearchField::Events)];
@@ -53,7 +46,6 @@ impl SearchQuery {
         self.matcher.is_match(bytes).unwrap_or(false)
     }
 
-    /// Whether an event, or what it wrote or printed, has a match.
     pub(crate) fn is_met(&self, past: &SessionHistory, event: &EventRef<'_>) -> bool {
         let wants = |place| self.place == SearchField::Anywhere || self.place == place;
         let by_path = || view::path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
@@ -67,7 +59,7 @@ impl SearchQuery {
             || wants(SearchField::Contents) && contents(event).iter().any(|digest| self.is_in(past, digest))
     }
 
-    /// Whether a text of an event matches: as it is meant, not as JSON escapes it, and long ones where they are kept.
+    /// Tells whether a text of an event matches, unescaped; long texts are read from their contents.
     fn is_said(&self, past: &SessionHistory, event: &Value) -> bool {
         let mut waiting = vec![event];
         while let Some(value) = waiting.pop() {
@@ -99,7 +91,6 @@ impl SearchQuery {
     }
 }
 
-/// What an event wrote, ran or printed.
 fn contents(event: &EventRef<'_>) -> Vec<Digest> {
     if let Some(Ok(write)) = event.typed::<WriteFile>() {
         return match write.event.node {

@@ -1,18 +1,15 @@
-//! Ways through a history that may be long: searches, runs, the next change of a file.
+//! Searches through a history.
 
 use std::sync::Arc;
 
 use foldspace::event::EventRef;
 use foldspace::{EntryPath, Replay, Seq, State};
 
-use super::condition::{StopCondition, touches};
-use super::history::{CHUNK, SessionHistory};
-use super::leash::Leash;
-use super::search::SearchQuery;
-use super::timeline::{Reach, Reached, Rows};
-use super::{Direction, ViewError};
+use super::{
+    Brief, CHUNK, Direction, Leash, Reach, Reached, Rows, SearchQuery, SessionHistory, StopCondition, ViewError,
+    touches,
+};
 
-/// A way to another position.
 #[derive(Clone)]
 pub(crate) struct Seek {
     pub(crate) from: Seq,
@@ -20,36 +17,30 @@ pub(crate) struct Seek {
     pub(crate) wanted: SeekTarget,
 }
 
-/// Where it is to lead.
 #[derive(Clone)]
 pub(crate) enum SeekTarget {
-    Row(Rows),
-    Call(Rows),
+    Row(Rows, fn(&Brief) -> bool),
     Search(Arc<SearchQuery>),
     Change(EntryPath),
-    /// The first place where one of these is met, or comes to hold.
     Any(Vec<Arc<StopCondition>>),
 }
 
-/// Where it led.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sought {
     pub(crate) seq: Seq,
-    /// The condition that was met there, where one was.
     pub(crate) because: String,
 }
 
 impl Seek {
-    /// Goes the way; none when nothing is there, or it was cancelled.
     pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<Option<Sought>, ViewError> {
-        let plain = |seq| Sought { seq, because: String::new() };
-        let reached = |reached| match reached {
-            Reached::Row(seq) => Some(plain(seq)),
-            Reached::End | Reached::TooFar => None,
-        };
         match &self.wanted {
-            SeekTarget::Row(rows) => Ok(reached(rows.next(past, self.from, self.way, Reach::Far(leash))?)),
-            SeekTarget::Call(rows) => Ok(reached(rows.next_call(past, self.from, self.way, Reach::Far(leash))?)),
+            SeekTarget::Row(rows, wanted) => {
+                let reached = rows.next(past, self.from, self.way, Reach::Far(leash), *wanted)?;
+                Ok(match reached {
+                    Reached::Row(seq) => Some(Sought { seq, because: String::new() }),
+                    Reached::End | Reached::TooFar => None,
+                })
+            }
             SeekTarget::Search(search) => {
                 self.by_event(past, leash, &|event| search.is_met(past, event).then(String::new))
             }
@@ -129,12 +120,11 @@ impl Seek {
     }
 }
 
-/// The first of the conditions that an event meets, in words.
 fn met(past: &SessionHistory, conditions: &[Arc<StopCondition>], event: &EventRef<'_>) -> Option<String> {
     conditions.iter().find(|condition| condition.is_met(past, event)).map(|condition| condition.text().to_owned())
 }
 
-/// A pass over states: a condition is met where it comes to hold.
+/// A pass over states; a condition is met at its transition to true.
 struct Pass<'a> {
     past: &'a SessionHistory,
     replay: Replay,

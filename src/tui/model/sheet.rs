@@ -2,19 +2,8 @@
 
 use foldspace::EntryPath;
 
-/// How a line is meant. It never tells more than the line's own signs: colour may be off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
-    Plain,
-    Dim,
-    Bold,
-    Good,
-    Bad,
-    Odd,
-    Noted,
-}
+use super::Tone;
 
-/// What a line stands for, so that it can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     File(EntryPath),
@@ -22,7 +11,7 @@ pub(crate) enum Target {
     Slice(String),
 }
 
-/// A line of a sheet. The text is as it was recorded: whoever shows it makes it safe first.
+/// A line of a sheet, with text as recorded: the face escapes it.
 #[derive(Debug, Clone)]
 pub(crate) struct SheetLine {
     pub(crate) tone: Tone,
@@ -30,12 +19,10 @@ pub(crate) struct SheetLine {
     pub(crate) target: Option<Target>,
 }
 
-/// What a pane shows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sheet {
     pub(crate) title: String,
     pub(crate) lines: Vec<SheetLine>,
-    /// The line that is worth seeing first.
     pub(crate) first: usize,
 }
 
@@ -49,12 +36,10 @@ impl Sheet {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Adds a line, unless the sheet is full.
     pub(crate) fn add(&mut self, tone: Tone, text: impl Into<String>) {
         self.add_for(tone, text, None);
     }
 
-    /// Adds a line that can be chosen.
     pub(crate) fn add_for(&mut self, tone: Tone, text: impl Into<String>, target: Option<Target>) {
         let mut text = text.into();
         if text.len() > LINE_MAX {
@@ -73,12 +58,10 @@ impl Sheet {
         }
     }
 
-    /// Whether more lines would be left out.
     pub(crate) fn is_full(&self) -> bool {
         self.lines.len() > LINES_MAX
     }
 
-    /// Adds each line of a text, moved in.
     pub(crate) fn block(&mut self, tone: Tone, indent: &str, text: &str) {
         for line in text.lines() {
             if self.is_full() {
@@ -88,7 +71,7 @@ impl Sheet {
         }
     }
 
-    /// Notes that the next line is worth seeing first, unless an earlier one is.
+    /// Marks the next line as the first to show, unless one is marked.
     pub(crate) fn notice(&mut self) {
         if self.first == 0 {
             self.first = self.lines.len();

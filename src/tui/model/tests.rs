@@ -173,7 +173,7 @@ fn cursor_follows_changes_of_a_file() {
     does(&mut model, [DebuggerAction::Change(Back)]);
     assert_eq!(model.cursor, 9);
     does(&mut model, [DebuggerAction::Escape]);
-    assert_eq!(model.selected(), None);
+    assert_eq!(model.selected, None);
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn background_search_ends_when_unwanted() {
         let look = ViewTarget { tab, ..model.look() };
         assert!(matches!(look.run(&model.past, &leash), Err(ViewError::Stopped)), "{tab:?}");
     }
-    let way = model.rows.next(&model.past, 1, Forward, timeline::Reach::Far(&leash));
+    let way = model.rows.next(&model.past, 1, Forward, timeline::Reach::Far(&leash), |_| true);
     assert!(matches!(way, Err(ViewError::Stopped)));
 }
 

@@ -1,25 +1,20 @@
-//! The timeline: which events are shown as rows, and how to get from one to the next.
+//! The rows of the timeline, and the ways between them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldspace::Seq;
 
-use super::history::{Brief, CHUNK, SessionHistory};
-use super::leash::Leash;
-use super::sheet::Tone;
-use super::{Direction, ViewError};
+use super::{Brief, CHUNK, Direction, Leash, SessionHistory, Tone, ViewError};
 use crate::terminal::text;
 
-/// Chunks that are looked at on the input thread for one row; more are left to the other thread.
+/// Chunks searched on the input thread for one row.
 const NEAR: u64 = 32;
-/// Lanes that are told apart; who comes later shares the last one.
+/// Lanes; later agents share the last one.
 pub(crate) const LANES: usize = 6;
 
-/// Which calls show their events.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Folds {
-    /// Whether all do but the turned ones.
     all: bool,
     turned: BTreeSet<Seq>,
 }
@@ -41,7 +36,6 @@ impl Folds {
         }
     }
 
-    /// Opens all, or closes all when all are open.
     pub(crate) fn turn_all(&mut self) {
         *self = Self { all: !self.all, turned: BTreeSet::new() };
     }
@@ -51,36 +45,27 @@ impl Folds {
     }
 }
 
-/// How far a way may lead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reach<'a> {
-    /// No further than the thread that reads keys may look.
     Near,
-    /// To the end, as long as that is wanted.
     Far(&'a Leash),
 }
 
-/// Whose events are shown as rows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
     pub(crate) folds: Folds,
-    /// Only what this agent did.
     pub(crate) agent: Option<Arc<str>>,
-    /// Only events whose kind has this in it; folded calls are then looked into.
     pub(crate) kind: Option<String>,
 }
 
-/// Where the way from a row led.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reached {
     Row(Seq),
     End,
-    /// There may be one, but not near.
     TooFar,
 }
 
 impl Rows {
-    /// Whether an event is a row.
     pub(crate) fn shows(&self, brief: &Brief) -> bool {
         let agent = self.agent.as_ref().is_none_or(|agent| **agent == *brief.agent);
         agent
@@ -90,29 +75,8 @@ impl Rows {
             }
     }
 
-    /// The next row in a direction.
+    /// Finds the next row in a direction that is `wanted`.
     pub(crate) fn next(
-        &self,
-        past: &SessionHistory,
-        from: Seq,
-        way: Direction,
-        reach: Reach<'_>,
-    ) -> Result<Reached, ViewError> {
-        self.next_where(past, from, way, reach, |_| true)
-    }
-
-    /// The next row that begins a call, or belongs to none.
-    pub(crate) fn next_call(
-        &self,
-        past: &SessionHistory,
-        from: Seq,
-        way: Direction,
-        reach: Reach<'_>,
-    ) -> Result<Reached, ViewError> {
-        self.next_where(past, from, way, reach, Brief::is_call)
-    }
-
-    fn next_where(
         &self,
         past: &SessionHistory,
         from: Seq,
@@ -157,14 +121,11 @@ impl Rows {
     }
 }
 
-/// A row of the timeline.
 #[derive(Debug, Clone)]
 pub(crate) struct TimelineRow {
     pub(crate) seq: Seq,
     pub(crate) lane: usize,
-    /// Whether a call's events are shown below it; none for what is no call.
     pub(crate) open: Option<bool>,
-    /// Whether it is an event of an open call.
     pub(crate) inner: bool,
     pub(crate) kind: Arc<str>,
     pub(crate) text: String,
@@ -172,28 +133,29 @@ pub(crate) struct TimelineRow {
     pub(crate) tone: Tone,
 }
 
-/// The rows that are on the screen.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleRows {
     pub(crate) height: usize,
     top: Seq,
     pub(crate) rows: Vec<TimelineRow>,
-    /// Whose lanes there are: agents, and children after a `+`.
     pub(crate) lanes: Vec<String>,
 }
 
 impl VisibleRows {
-    /// Shows the rows around the cursor, and as many of those that were there as possible.
+    /// Shows the rows around the cursor, and scrolls as little as possible.
     pub(crate) fn show(&mut self, past: &SessionHistory, rows: &Rows, cursor: Seq) -> Result<(), ViewError> {
         let height = self.height.max(1);
-        let mut above = Vec::new();
-        let mut at = cursor;
-        while above.len() + 1 < height
-            && let Reached::Row(seq) = rows.next(past, at, Direction::Back, Reach::Near)?
-        {
-            above.push(seq);
-            at = seq;
-        }
+        let found = |way| {
+            let (mut found, mut at) = (Vec::new(), cursor);
+            while found.len() + 1 < height
+                && let Reached::Row(seq) = rows.next(past, at, way, Reach::Near, Brief::is_any)?
+            {
+                found.push(seq);
+                at = seq;
+            }
+            Ok::<_, ViewError>(found)
+        };
+        let (above, mut below) = (found(Direction::Back)?, found(Direction::Forward)?);
         let margin = (height / 4).min(3);
         let first = match above.iter().position(|seq| *seq == self.top) {
             Some(before) if before + 1 + margin <= height => before + 1,
@@ -202,14 +164,6 @@ impl VisibleRows {
             None if self.top == cursor => 0,
             None => height.saturating_sub(margin + 1),
         };
-        let mut below = Vec::new();
-        at = cursor;
-        while below.len() + 1 < height
-            && let Reached::Row(seq) = rows.next(past, at, Direction::Forward, Reach::Near)?
-        {
-            below.push(seq);
-            at = seq;
-        }
         // Where the cursor is near the top, rows above it come into sight; no line is left empty below the last row.
         let first = first.max(margin).max(height.saturating_sub(1 + below.len())).min(above.len());
         below.truncate(height.saturating_sub(first + 1));
@@ -261,7 +215,6 @@ impl VisibleRows {
     }
 }
 
-/// How a call ended, in a few characters.
 fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), ViewError> {
     let end = past.end_near(call)?;
     Ok(match end.outcome {

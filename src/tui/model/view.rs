@@ -1,4 +1,4 @@
-//! Looking at a step: what was before, what is after, and what one pane shows of it.
+//! A step: the states before and after, and the contents of one pane.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,13 +6,8 @@ use std::sync::Arc;
 use foldspace::reducers::Change;
 use foldspace::{EntryPath, Seq, State, Timestamp, VirtualFileSystem};
 
-use super::ViewError;
-use super::history::SessionHistory;
-use super::leash::Leash;
-use super::sheet::Sheet;
-use super::sheets;
+use super::{Leash, SessionHistory, Sheet, ViewError, sheets};
 
-/// The panes of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tab {
     Files,
@@ -24,10 +19,8 @@ pub(crate) enum Tab {
 }
 
 impl Tab {
-    /// All, in order.
     pub(crate) const ALL: [Self; 6] = [Self::Files, Self::File, Self::Slices, Self::Event, Self::Output, Self::Diff];
 
-    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -40,7 +33,6 @@ impl Tab {
     }
 }
 
-/// A position of a history.
 #[derive(Clone)]
 pub(crate) struct HistoryPosition {
     pub(crate) past: Arc<SessionHistory>,
@@ -48,57 +40,44 @@ pub(crate) struct HistoryPosition {
 }
 
 impl HistoryPosition {
-    /// The state there.
     pub(crate) fn state(&self) -> Result<State, ViewError> {
         self.past.state(self.seq, &Leash::default())
     }
 }
 
-/// What is to be looked at.
 #[derive(Clone)]
 pub(crate) struct ViewTarget {
     pub(crate) cursor: Seq,
-    /// Whether the step is the whole call that begins there.
     pub(crate) whole_call: bool,
     pub(crate) tab: Tab,
-    /// The file that was chosen; else the first that changed is shown.
     pub(crate) selected: Option<EntryPath>,
-    /// Whether a file is shown whole, not only its difference.
     pub(crate) whole_file: bool,
-    /// Directories and slices that were opened or closed by hand.
     pub(crate) turned: BTreeSet<EntryPath>,
     pub(crate) slices: BTreeSet<String>,
-    /// Two places to compare, where the pane of differences is not to show the step's.
     pub(crate) compared: Option<(HistoryPosition, HistoryPosition)>,
 }
 
-/// A step: everything from one position to another.
 #[derive(Clone)]
 pub(crate) struct ShownStep {
     pub(crate) cursor: Seq,
-    /// The position before it; what changed is told against that.
     pub(crate) before: Seq,
     pub(crate) after: Seq,
-    /// Whether it is the call that begins at the cursor.
     pub(crate) call: bool,
     pub(crate) old: State,
     pub(crate) new: State,
     pub(crate) changes: Arc<[Change]>,
 }
 
-/// What was seen.
 pub(crate) struct ViewContent {
     pub(crate) step: ShownStep,
     pub(crate) time: Timestamp,
     pub(crate) tab: Tab,
-    /// The file that the file's pane is about.
     pub(crate) file: Option<EntryPath>,
     pub(crate) files: Sheet,
     pub(crate) detail: Sheet,
 }
 
 impl ViewTarget {
-    /// Looks.
     pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<ViewContent, ViewError> {
         let step = self.step(past, leash)?;
         past.learn_ends(&step.new);
@@ -117,7 +96,6 @@ impl ViewTarget {
         Ok(ViewContent { time: step.new.time(), step, tab: self.tab, file, files, detail })
     }
 
-    /// The step alone.
     fn step(&self, past: &SessionHistory, leash: &Leash) -> Result<ShownStep, ViewError> {
         let end = if self.whole_call { past.end_of(self.cursor, leash)?.last } else { self.cursor };
         let before = self.cursor.saturating_sub(1);
@@ -129,12 +107,10 @@ impl ViewTarget {
 }
 
 impl ShownStep {
-    /// What became of a path.
     pub(crate) fn change(&self, path: &EntryPath) -> Option<&Change> {
         self.changes.iter().find(|change| change.path() == path)
     }
 
-    /// The first file that changed.
     fn first_file(&self) -> Option<EntryPath> {
         let file = |change: &&Change| match change {
             Change::Added { after: entry, .. } | Change::Changed { after: entry, .. } => !entry.is_directory(),

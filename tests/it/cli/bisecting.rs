@@ -199,7 +199,7 @@ fn bisect_wrong_arguments_are_refused() {
     ");
     assert_snapshot!(told(&["--", "sh", "-c", "exit 200"]), @"
     error: the search was given up at position 1: the command ends with 200, and codes of 128 and more mean that
-    hint: 125 says that nobody can tell
+    hint: exit code 125 skips a position
     [exit 1]
     ");
     assert_snapshot!(told(&["--", "rm", "-rf", "/"]), @"

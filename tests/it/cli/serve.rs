@@ -151,7 +151,7 @@ fn serve_shutdown_cancels_calls_after_grace() {
     eventually("the call has begun", || program.printed(&["log", "demo", "--calls"]).contains("running"));
     let (code, said) = serving.end();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("1 call under way taken back"), "{said}");
+    assert!(said.contains("1 call in flight cancelled"), "{said}");
     assert_eq!(call.join().unwrap().1["status"], "interrupted");
     let calls = program.json_lines(&["log", "demo", "--calls"]);
     assert_eq!((&calls[0]["status"], calls[0]["finished"].is_u64()), (&json!("interrupted"), true));

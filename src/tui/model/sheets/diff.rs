@@ -1,17 +1,11 @@
-//! What differs between two places: the ends of a step, two positions, or two sessions.
+//! The difference between the ends of a step, two positions, or two sessions.
 
 use foldspace::{Slice, VirtualFileSystem};
 
-use super::super::json::differences;
 use super::file::patches;
 use crate::terminal::text;
-use crate::tui::model::ViewError;
-use crate::tui::model::history::SessionHistory;
-use crate::tui::model::leash::Leash;
-use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::{HistoryPosition, ShownStep};
+use crate::tui::model::{HistoryPosition, Leash, SessionHistory, Sheet, ShownStep, Tone, ViewError, differences};
 
-/// Differences as patches, then the slices that differ.
 pub(crate) fn diff(
     past: &SessionHistory,
     step: &ShownStep,

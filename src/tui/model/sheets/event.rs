@@ -5,16 +5,10 @@ use foldspace::{Recorded, Seq};
 use serde_json::Value;
 
 use crate::terminal::text;
-use crate::tui::model::ViewError;
-use crate::tui::model::history::SessionHistory;
-use crate::tui::model::leash::Leash;
-use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::ShownStep;
+use crate::tui::model::{Leash, SessionHistory, Sheet, ShownStep, Tone, ViewError};
 
-/// Events of a call that are listed.
 const EVENTS_MAX: usize = 500;
 
-/// An event: where, when and by whom it was recorded, and what it says.
 pub(crate) fn event(past: &SessionHistory, seq: Seq) -> Result<Sheet, ViewError> {
     let event = past.event(seq)?;
     let mut sheet = Sheet::new(format!("event {seq}: {}", text::one_line(&event.event.kind, 100)));
@@ -33,7 +27,6 @@ fn about(event: &Recorded, sheet: &mut Sheet) {
     }
 }
 
-/// A call: its parameters, its result, its events.
 pub(crate) fn call(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, ViewError> {
     let started = past.event(step.cursor)?;
     let end = past.end_of(step.cursor, leash)?;
@@ -70,7 +63,6 @@ pub(crate) fn call(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Re
     Ok(sheet)
 }
 
-/// Adds a value: fields one by one, texts of several lines as they are.
 fn value(value: &Value, sheet: &mut Sheet) {
     match value {
         Value::Object(fields) => {

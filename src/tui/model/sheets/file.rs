@@ -8,17 +8,12 @@ use foldspace::{EntryPath, VirtualFileSystem};
 use similar::{ChangeTag, TextDiff};
 
 use crate::terminal::text;
-use crate::tui::model::ViewError;
-use crate::tui::model::history::SessionHistory;
-use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::ShownStep;
+use crate::tui::model::{SessionHistory, Sheet, ShownStep, Tone, ViewError};
 
-/// Bytes of a file that are shown.
 const BYTES_MAX: usize = 2 << 20;
-/// How long a comparison may take; after that it is coarser.
+/// The time limit of an exact comparison.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A file: its difference, or all of it with a sign before the lines that changed.
 pub(crate) fn file(
     past: &SessionHistory,
     step: &ShownStep,
@@ -58,7 +53,6 @@ fn before(change: &Change) -> Option<&Entry> {
     }
 }
 
-/// Adds a change as patches.
 pub(super) fn patches(past: &SessionHistory, change: &Change, sheet: &mut Sheet) -> Result<(), ViewError> {
     for patch in past.patches(change)? {
         let (head, lines) = patch.parts();
@@ -120,7 +114,6 @@ fn shown_whole(
     Ok(())
 }
 
-/// The contents as text; words instead where there is none.
 fn contents(past: &SessionHistory, entry: &Entry) -> Result<Result<String, String>, ViewError> {
     Ok(match &entry.node {
         Node::File { text: true, incomplete: false, content, .. } => {

@@ -7,19 +7,16 @@ use foldspace::reducers::{Change, Entry};
 use foldspace::{EntryPath, VirtualFileSystem};
 
 use crate::terminal::text;
-use crate::tui::model::sheet::{Sheet, Target, Tone};
-use crate::tui::model::view::ShownStep;
+use crate::tui::model::{Sheet, ShownStep, Target, Tone};
 
-/// Lines of a tree at most.
 const LINES_MAX: usize = 5_000;
 
-/// Entries of a tree that is shown open.
 const SMALL: usize = 40;
 
-/// Directories within each other that are shown: a path may have thousands.
+/// Nested directories that are shown; a path may have thousands.
 const DEPTH_MAX: usize = 64;
 
-/// The tree: `+` came, `-` is gone, `~` is another, `*` has changes in it.
+/// Returns the tree: `+` added, `-` removed, `~` changed, `*` with changes inside.
 pub(crate) fn files(step: &ShownStep, turned: &BTreeSet<EntryPath>) -> Sheet {
     let tree = VirtualFileSystem::of(&step.new);
     let (mut changed, mut above) = (BTreeMap::new(), BTreeSet::new());
@@ -46,7 +43,6 @@ pub(crate) fn files(step: &ShownStep, turned: &BTreeSet<EntryPath>) -> Sheet {
     sheet
 }
 
-/// The directories that have a path in them, as far down as any are shown.
 fn directories_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> {
     let bytes = path.as_bytes();
     let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -65,9 +61,7 @@ fn sign_of(change: &Change) -> char {
 struct FileWalk<'a> {
     tree: &'a VirtualFileSystem,
     changed: &'a BTreeMap<EntryPath, &'a Change>,
-    /// Directories with changes in them.
     above: &'a BTreeSet<EntryPath>,
-    /// What is gone from each directory.
     gone: &'a BTreeMap<EntryPath, Vec<(&'a EntryPath, &'a Entry)>>,
     turned: &'a BTreeSet<EntryPath>,
     sheet: &'a mut Sheet,
@@ -94,7 +88,7 @@ impl FileWalk<'_> {
 
     fn entry(&mut self, path: &EntryPath, entry: &Entry, depth: usize) {
         let within = self.above.contains(path);
-        // Where something changed is open, and all of a small tree, until somebody closes it.
+        // Changed directories are open, and all of a small tree, until a key closes them.
         let by_itself = within || self.tree.len() <= SMALL || depth >= DEPTH_MAX;
         let open = entry.is_directory() && by_itself != self.turned.contains(path);
         let (sign, tone) = match self.changed.get(path).map(|change| sign_of(change)) {

@@ -1,4 +1,4 @@
-//! What the panes show of a step.
+//! The contents of the panes.
 
 mod diff;
 mod event;

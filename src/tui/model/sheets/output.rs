@@ -1,20 +1,14 @@
-//! What a call printed.
+//! The output of a call.
 
 use foldspace::event::{CallFinished, CommandResult, EvalResult, RecordedOutput};
 use foldspace::{Event, Recorded, Seq};
 use serde_json::Value;
 
 use crate::terminal::text;
-use crate::tui::model::ViewError;
-use crate::tui::model::history::SessionHistory;
-use crate::tui::model::leash::Leash;
-use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::ShownStep;
+use crate::tui::model::{Leash, SessionHistory, Sheet, ShownStep, Tone, ViewError};
 
-/// Bytes of one stream that are shown.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The output of the call to which the step belongs: its commands', or else its result.
 pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, ViewError> {
     let event = past.event(step.cursor)?;
     let Some(call) = event.call else {
@@ -48,7 +42,6 @@ pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> 
     Ok(sheet)
 }
 
-/// The events of a call that tell of something printed.
 fn printing(past: &SessionHistory, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Recorded>, ViewError> {
     let mut found = Vec::new();
     past.visit(call, last, &mut |event| {

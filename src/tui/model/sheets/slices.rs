@@ -5,18 +5,12 @@ use std::collections::BTreeSet;
 use foldspace::{Slice, State, VirtualFileSystem};
 use serde_json::Value;
 
-use super::super::json::{JsonDifference, differences};
 use crate::terminal::text;
-use crate::tui::model::ViewError;
-use crate::tui::model::sheet::{Sheet, Target, Tone};
-use crate::tui::model::view::ShownStep;
+use crate::tui::model::{JsonDifference, Sheet, ShownStep, Target, Tone, ViewError, differences};
 
-/// Differences of one slice that are shown.
 const SHOWN_MAX: usize = 500;
-/// Characters of a value that are shown.
 const VALUE_MAX: usize = 300;
 
-/// What changed in each slice, in the registry's order.
 pub(crate) fn changed_slices(step: &ShownStep) -> Result<Vec<(&'static str, Vec<JsonDifference>)>, ViewError> {
     let names = step.new.registry().slices();
     names.iter().map(|slice| Ok((slice.name, changes_of(step, slice.name)?))).collect()
@@ -46,7 +40,6 @@ fn of_file(change: &foldspace::reducers::Change) -> JsonDifference {
     JsonDifference { pointer, before: before.and_then(json), after: after.and_then(json) }
 }
 
-/// The slices: `*` before those that changed, and their differences; opened ones whole.
 pub(crate) fn slices(step: &ShownStep, open: &BTreeSet<String>) -> Result<Sheet, ViewError> {
     let changed = changed_slices(step)?;
     let count = changed.iter().filter(|(_, differences)| !differences.is_empty()).count() as u64;
