@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sessions = Sessions::open(directory.path(), Registry::standard())?;
     let session = sessions.create(NewSession::named("tools"))?.as_agent("clerk");
     let tools = Tools::standard().with(Inventory)?;
-    let dispatcher = ToolRunner::new(session.clone(), tools, Arc::new(MemoryWorkspace))?;
+    let tool_runner = ToolRunner::new(session.clone(), tools, Arc::new(MemoryWorkspace))?;
 
     let calls = [
         ("inventory", json!({ "directory": "/src", "target": "list.txt" })),
@@ -76,7 +76,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ("read_file", json!({ "file_path": "list.txt" })),
     ];
     for (tool, params) in calls {
-        let outcome = dispatcher.call(ToolCall::new(tool, params)).await?;
+        let outcome = tool_runner.call(ToolCall::new(tool, params)).await?;
         println!("call {:2}  {:?}  {tool}: {}", outcome.call, outcome.status, outcome.text.trim_end());
     }
 

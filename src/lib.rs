@@ -4,7 +4,7 @@
 //! reducers fold them into immutable slices, among them [`VirtualFileSystem`]: every file of the
 //! workspace, now or at any event of the past. The journal is the truth, everything else is a fold of it.
 //!
-//! What it is not: a sandbox by itself, a database for anything else, or an agent framework.
+//! It is no sandbox by itself, no database for anything else, and no agent framework.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,7 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where to go on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`],
+//! Read on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`],
 //! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
 //! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
 
@@ -424,7 +424,7 @@ pub mod session {
     pub use crate::engine::session::children::ForkOptions;
     pub use crate::engine::session::error::{MAX_NAME_CHARS, SessionError};
     pub use crate::engine::session::name_index::name_of;
-    pub use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
+    pub use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
     pub use crate::engine::session::sessions::{NewSession, Sessions};
     pub use crate::engine::session::snapshot::{Keep, SnapshotPolicy};
     pub use crate::engine::subscription::{Filter, Subscription, Watcher};

@@ -151,8 +151,8 @@ async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkO
     if new.isolation == Isolation::Shared {
         return Ok(nursery.sessions.child_of(parent, new)?);
     }
-    let dispatcher = match parent_dispatcher(globals, parent) {
-        Ok(dispatcher) => dispatcher,
+    let tool_runner = match parent_dispatcher(globals, parent) {
+        Ok(tool_runner) => tool_runner,
         Err(Failure::Told { message, .. }) if new.isolation == Isolation::Fork => {
             output::note(&format!(
                 "the session's workspace can't be opened ({message}); its files come from its history"
@@ -161,15 +161,15 @@ async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkO
         }
         Err(failure) => return Err(failure),
     };
-    let child = nursery.start(&dispatcher, new).await?;
+    let child = nursery.start(&tool_runner, new).await?;
     child.close()?;
-    dispatcher.close()?;
+    tool_runner.close()?;
     Ok(child.session().clone())
 }
 
 fn parent_dispatcher(globals: &Globals, parent: &Session) -> Result<ToolRunner, Failure> {
     let workspace = workspace::of_session(globals, parent)?;
-    workspace::dispatcher(parent.clone(), workspace, RuleArgs::default().typed())
+    workspace::tool_runner(parent.clone(), workspace, RuleArgs::default().typed())
 }
 
 fn show(

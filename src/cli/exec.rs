@@ -84,7 +84,7 @@ impl Exec {
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
         let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
         let open = desk.hub().open(session.id()).await?;
-        let open = if session.agent().is_empty() { open } else { open.by(session.agent()) };
+        let open = if session.agent().is_empty() { open } else { open.as_agent(session.agent()) };
         let mut call = ToolCall::new("shell_execute", params);
         call.limit = Some(CALL_MAX);
         interrupt::watch(call.cancel.clone(), &LocalServer::workspace_of(&open));

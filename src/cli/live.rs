@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use foldspace::session::{OutputStream, OutputSubscription};
+use foldspace::session::{OutputOptions, OutputStream, OutputSubscription};
 use foldspace::{Seq, Session};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,7 +27,10 @@ pub(super) struct LiveOutput {
 impl LiveOutput {
     /// Watches a call that has just begun. Needs a runtime.
     pub(super) fn begin(session: &Session, call: Seq, cancel: &CancellationToken) -> Result<Self, Failure> {
-        let (subscription, done) = (Arc::new(session.watch_all_output_of(call)), Arc::new(AtomicBool::new(false)));
+        let (subscription, done) = (
+            Arc::new(session.output(OutputOptions { call: Some(call), whole: true })),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (tell, passed) = oneshot::channel();
         let (printed, ended) = (Arc::clone(&subscription), Arc::clone(&done));
         let thread = std::thread::Builder::new().name("foldspace-output".to_owned());

@@ -43,8 +43,8 @@ impl LocalServer {
 
     /// Returns the workspace if this process has it open, else an empty one.
     pub(super) fn workspace_of(open: &OpenSession) -> Arc<dyn Workspace> {
-        match open.dispatcher() {
-            Some(dispatcher) => Arc::clone(dispatcher.workspace()),
+        match open.tool_runner() {
+            Some(tool_runner) => Arc::clone(tool_runner.workspace()),
             None => Arc::new(MemoryWorkspace),
         }
     }

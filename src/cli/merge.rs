@@ -118,9 +118,9 @@ impl MergeArgs {
             Err(error) => return Err(error.into()),
         };
         let workspace = workspace::of_session(globals, parent)?;
-        let dispatcher = workspace::dispatcher(session, workspace, RuleArgs::default().typed())?;
-        let merged = merge_child(&dispatcher, child, choices).await;
-        dispatcher.close()?;
+        let tool_runner = workspace::tool_runner(session, workspace, RuleArgs::default().typed())?;
+        let merged = merge_child(&tool_runner, child, choices).await;
+        tool_runner.close()?;
         Ok(merged?)
     }
 
@@ -161,7 +161,7 @@ fn record_drift(globals: &Globals, child: &Session) {
         let workspace = workspace::spec_of(child)?.open(child.id(), &open::directory(globals)?)?;
         // A workspace without files has no external changes.
         if workspace.capture().is_some() && !workspace.is_blank() {
-            workspace::dispatcher(child.clone(), workspace, RuleArgs::default().typed())?.close()?;
+            workspace::tool_runner(child.clone(), workspace, RuleArgs::default().typed())?.close()?;
         }
         Ok(())
     };

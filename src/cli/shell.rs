@@ -51,9 +51,9 @@ impl ShellArgs {
 
     async fn prompt(&self, globals: &Globals, sessions: &Sessions, session: &Session) -> Result<Exit, Failure> {
         let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
-        let open = desk.hub().open(session.id()).await?.by(&self.agent);
+        let open = desk.hub().open(session.id()).await?.as_agent(&self.agent);
         let ended = match LocalServer::workspace_of(&open) {
-            workspace if open.dispatcher().is_some() && workspace.shell().is_none() => {
+            workspace if open.tool_runner().is_some() && workspace.shell().is_none() => {
                 let what = format!("the {} workspace of {} has no shell", workspace.backend_name(), session.name());
                 let failure = Failure::usage(what);
                 let hint = "begin a session with `foldspace run --backend host` or `--backend podman`";

@@ -275,7 +275,7 @@ pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn
     Ok(spec_of(session)?.open_ready(session.id(), &home, Some(Arc::new(output::progress)))?)
 }
 
-pub(super) fn dispatcher(
+pub(super) fn tool_runner(
     session: Session,
     workspace: Arc<dyn Workspace>,
     rules: ShellRules,

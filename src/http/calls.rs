@@ -111,7 +111,7 @@ impl CallRequest {
         asker: Option<std::sync::Arc<dyn Asker>>,
     ) -> Result<OpenSession, HubError> {
         let open = match &self.agent {
-            Some(agent) => open.by(agent),
+            Some(agent) => open.as_agent(agent),
             None => open,
         };
         let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none();
@@ -128,6 +128,6 @@ impl CallRequest {
         rules.budget.file_bytes = kept(self.keep_file_bytes, rules.budget.file_bytes);
         rules.budget.step_bytes = kept(self.keep_step_bytes, rules.budget.step_bytes);
         rules.asker = asker.or(rules.asker);
-        open.ruled(rules)
+        open.with_shell_rules(rules)
     }
 }

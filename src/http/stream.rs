@@ -17,7 +17,7 @@ use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{Headers, HttpVerb, Media};
 use crate::engine::id::{Seq, SessionId};
-use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
+use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
 use crate::hub::operations::OperationRoute;
 use crate::hub::{Hub, HubError, OpenSession};
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ToolCall, ToolOutcome};
@@ -58,7 +58,7 @@ fn streamed(face: HttpFace, open: OpenSession, request: &CallRequest, call: Tool
     let ending: Ending = tokio::spawn(async move {
         let begun = move |call| {
             // Now, before its command can print anything.
-            let output = if all { session.watch_all_output_of(call) } else { session.watch_output_of(call) };
+            let output = session.output(OutputOptions { call: Some(call), whole: all });
             // The client may be gone.
             drop(tell.send((call, output)));
         };

@@ -156,8 +156,8 @@ impl Hub {
         let hub = self.clone();
         // A caller that stops waiting leaves it open for the next one.
         blocking(move || {
-            let dispatcher = hub.dispatcher_of(&hub.sessions().session(id)?)?;
-            Ok(User::of(place.kept.insert(Arc::new(KeptWorkspace::new(dispatcher, &hub.shared.under_way)))))
+            let tool_runner = hub.tool_runner_of(&hub.sessions().session(id)?)?;
+            Ok(User::of(place.kept.insert(Arc::new(KeptWorkspace::new(tool_runner, &hub.shared.under_way)))))
         })
         .await?
     }
@@ -189,8 +189,8 @@ impl Hub {
 
     async fn ready(&self, id: SessionId, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
         let user = self.user(id).await?;
-        let dispatcher = user.dispatcher();
-        hydrate(dispatcher.session(), dispatcher.workspace().as_ref(), mounts, &self.options().roots).await?;
+        let tool_runner = user.tool_runner();
+        hydrate(tool_runner.session(), tool_runner.workspace().as_ref(), mounts, &self.options().roots).await?;
         Ok(OpenSession::of(user))
     }
 
@@ -210,7 +210,7 @@ impl Hub {
             home: self.options().home.clone(),
             roots: self.options().roots.clone(),
         };
-        let Some(dispatcher) = parent.dispatcher() else {
+        let Some(tool_runner) = parent.tool_runner() else {
             if new.isolation == Isolation::Full {
                 let (session, what) = (parent.session().name().to_owned(), "another process has its workspace");
                 return Err(HubError::Busy { session, what });
@@ -218,9 +218,9 @@ impl Hub {
             let session = parent.session().clone();
             let child = blocking(move || nursery.begin(&session, new)).await??;
             let open = self.open(child.id()).await?;
-            return Ok(if is_shared { open.by(child.agent()) } else { open });
+            return Ok(if is_shared { open.as_agent(child.agent()) } else { open });
         };
-        let child = nursery.start(dispatcher, new).await?;
+        let child = nursery.start(tool_runner, new).await?;
         if is_shared {
             return Ok(parent.through(child));
         }
@@ -359,7 +359,7 @@ impl Hub {
         Arc::clone(lock(&self.shared.places).entry(id).or_default())
     }
 
-    fn dispatcher_of(&self, session: &Session) -> Result<ToolRunner, HubError> {
+    fn tool_runner_of(&self, session: &Session) -> Result<ToolRunner, HubError> {
         let Some(started) = session.started() else {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
         };

@@ -22,16 +22,16 @@ use crate::tools::{
 };
 
 pub(super) struct KeptWorkspace {
-    dispatcher: ToolRunner,
+    tool_runner: ToolRunner,
     under_way: Arc<InFlight>,
     users: AtomicUsize,
     since: Mutex<Instant>,
 }
 
 impl KeptWorkspace {
-    pub(super) fn new(dispatcher: ToolRunner, under_way: &Arc<InFlight>) -> Self {
+    pub(super) fn new(tool_runner: ToolRunner, under_way: &Arc<InFlight>) -> Self {
         let (users, since) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        Self { dispatcher, under_way: Arc::clone(under_way), users, since }
+        Self { tool_runner, under_way: Arc::clone(under_way), users, since }
     }
 
     pub(super) fn is_used(&self) -> bool {
@@ -43,7 +43,7 @@ impl KeptWorkspace {
     }
 
     pub(super) fn close(&self) {
-        if let Err(error) = self.dispatcher.close() {
+        if let Err(error) = self.tool_runner.close() {
             tracing::warn!(%error, "what became of a workspace could not be recorded");
         }
     }
@@ -59,8 +59,8 @@ impl User {
         Self(Arc::clone(kept))
     }
 
-    pub(super) fn dispatcher(&self) -> &ToolRunner {
-        &self.0.dispatcher
+    pub(super) fn tool_runner(&self) -> &ToolRunner {
+        &self.0.tool_runner
     }
 }
 
@@ -90,7 +90,7 @@ pub struct OpenSession {
 enum WorkspaceOwner {
     /// The workspace, perhaps under another agent's name or other rules.
     Here {
-        dispatcher: ToolRunner,
+        tool_runner: ToolRunner,
         user: User,
     },
     There(Box<There>),
@@ -134,11 +134,11 @@ impl Patience {
 
 /// Does work in this process or in the lock owner's, again while that one is ending or gone (an `Ok` error).
 macro_rules! where_it_is {
-    ($doer:expr, |$dispatcher:ident| $here:expr, |$there:ident, $holder:ident, $way:ident| $elsewhere:expr) => {{
+    ($doer:expr, |$tool_runner:ident| $here:expr, |$there:ident, $holder:ident, $way:ident| $elsewhere:expr) => {{
         let mut patience = Patience::default();
         loop {
             let ($there, $holder, $way) = match $doer.await? {
-                Doer::Here($dispatcher, _user) => return Ok($here),
+                Doer::Here($tool_runner, _user) => return Ok($here),
                 Doer::There(there, holder, way) => (there, holder, way),
             };
             match $elsewhere {
@@ -152,7 +152,7 @@ macro_rules! where_it_is {
 
 impl OpenSession {
     pub(super) fn of(user: User) -> Self {
-        Self { place: WorkspaceOwner::Here { dispatcher: user.dispatcher().clone(), user } }
+        Self { place: WorkspaceOwner::Here { tool_runner: user.tool_runner().clone(), user } }
     }
 
     pub(super) fn elsewhere(hub: &Hub, session: Session) -> Self {
@@ -160,10 +160,10 @@ impl OpenSession {
         Self { place: WorkspaceOwner::There(Box::new(There { hub: hub.clone(), session, rules })) }
     }
 
-    pub(super) fn through(&self, dispatcher: ToolRunner) -> Self {
+    pub(super) fn through(&self, tool_runner: ToolRunner) -> Self {
         let mut other = self.clone();
-        if let WorkspaceOwner::Here { dispatcher: own, .. } = &mut other.place {
-            *own = dispatcher;
+        if let WorkspaceOwner::Here { tool_runner: own, .. } = &mut other.place {
+            *own = tool_runner;
         }
         other
     }
@@ -171,7 +171,7 @@ impl OpenSession {
     /// The session.
     pub fn session(&self) -> &Session {
         match &self.place {
-            WorkspaceOwner::Here { dispatcher, .. } => dispatcher.session(),
+            WorkspaceOwner::Here { tool_runner, .. } => tool_runner.session(),
             WorkspaceOwner::There(there) => &there.session,
         }
     }
@@ -179,35 +179,35 @@ impl OpenSession {
     /// Returns the tools of the session. Of a session elsewhere they are this process's; that one may refuse some.
     pub fn tools(&self) -> &Tools {
         match &self.place {
-            WorkspaceOwner::Here { dispatcher, .. } => dispatcher.tools(),
+            WorkspaceOwner::Here { tool_runner, .. } => tool_runner.tools(),
             WorkspaceOwner::There(there) => &there.hub.options().tools,
         }
     }
 
     /// Returns the maker of the calls; none where another process makes them.
-    pub fn dispatcher(&self) -> Option<&ToolRunner> {
+    pub fn tool_runner(&self) -> Option<&ToolRunner> {
         match &self.place {
-            WorkspaceOwner::Here { dispatcher, .. } => Some(dispatcher),
+            WorkspaceOwner::Here { tool_runner, .. } => Some(tool_runner),
             WorkspaceOwner::There(_) => None,
         }
     }
 
     /// Returns the session for another agent.
     #[must_use]
-    pub fn by(&self, agent: &str) -> Self {
+    pub fn as_agent(&self, agent: &str) -> Self {
         let mut other = self.clone();
         match &mut other.place {
-            WorkspaceOwner::Here { dispatcher, .. } => *dispatcher = dispatcher.as_agent(agent),
+            WorkspaceOwner::Here { tool_runner, .. } => *tool_runner = tool_runner.as_agent(agent),
             WorkspaceOwner::There(there) => there.session = there.session.as_agent(agent),
         }
         other
     }
 
     /// Returns the session under other rules for commands.
-    pub fn ruled(&self, rules: ShellRules) -> Result<Self, HubError> {
+    pub fn with_shell_rules(&self, rules: ShellRules) -> Result<Self, HubError> {
         let mut other = self.clone();
         match &mut other.place {
-            WorkspaceOwner::Here { dispatcher, .. } => *dispatcher = dispatcher.ruled(rules)?,
+            WorkspaceOwner::Here { tool_runner, .. } => *tool_runner = tool_runner.with_shell_rules(rules)?,
             WorkspaceOwner::There(there) => there.rules = rules,
         }
         Ok(other)
@@ -244,7 +244,7 @@ impl OpenSession {
                 begun(seq);
             }
         };
-        where_it_is!(self.doer(), |dispatcher| dispatcher.call_telling(call, tell).await?, |there, holder, way| {
+        where_it_is!(self.doer(), |tool_runner| tool_runner.call_telling(call, tell).await?, |there, holder, way| {
             let made = way.call(&holder, &there.session, call.clone(), &there.rules, Box::new(&tell)).await;
             // A cancelled call is not tried again.
             made.map_err(|error| if call.cancel.is_cancelled() { Err(error) } else { Ok(error) })
@@ -254,23 +254,25 @@ impl OpenSession {
     /// Takes the session back to an earlier position, files and state.
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
         let _going = self.begin(CancellationToken::new())?;
-        where_it_is!(self.doer(), |dispatcher| dispatcher.rewind(to, options).await?, |there, holder, way| {
+        where_it_is!(self.doer(), |tool_runner| tool_runner.rewind(to, options).await?, |there, holder, way| {
             way.rewind(&holder, &there.session, to, options).await.map_err(Ok)
         })
     }
 
     pub(super) async fn merge(&self, child: &Session, choices: &MergeChoices) -> Result<MergeReport, HubError> {
         let _going = self.begin(CancellationToken::new())?;
-        where_it_is!(self.doer(), |dispatcher| merge_child(&dispatcher, child, choices).await?, |there, holder, way| {
-            way.merge(&holder, &there.session, child, choices).await.map_err(Ok)
-        })
+        where_it_is!(
+            self.doer(),
+            |tool_runner| merge_child(&tool_runner, child, choices).await?,
+            |there, holder, way| { way.merge(&holder, &there.session, child, choices).await.map_err(Ok) }
+        )
     }
 
     /// The text about the session's workspace for a model: what it is, its tools, its limits, what was copied into it.
     pub async fn section(&self) -> Result<String, HubError> {
         where_it_is!(
             self.doer(),
-            |dispatcher| blocking(move || dispatcher.section()).await??.text,
+            |tool_runner| blocking(move || tool_runner.section()).await??.text,
             |there, holder, way| way.section(&holder, &there.session).await.map_err(Ok)
         )
     }
@@ -285,7 +287,7 @@ impl OpenSession {
     /// Finds the process that does the work now: the workspace may have changed hands.
     async fn doer(&self) -> Result<Doer<'_>, HubError> {
         let there = match &self.place {
-            WorkspaceOwner::Here { dispatcher, user } => return Ok(Doer::Here(dispatcher.clone(), user.clone())),
+            WorkspaceOwner::Here { tool_runner, user } => return Ok(Doer::Here(tool_runner.clone(), user.clone())),
             WorkspaceOwner::There(there) => there,
         };
         there.hub.still_going()?;
@@ -303,15 +305,15 @@ impl OpenSession {
             Err(error) => return error.holder().cloned().and_then(elsewhere).ok_or(error),
         };
         let agent = there.session.agent();
-        let dispatcher = user.dispatcher().ruled(there.rules.clone())?;
-        let dispatcher = if agent.is_empty() { dispatcher } else { dispatcher.as_agent(Arc::clone(agent)) };
-        Ok(Doer::Here(dispatcher, user))
+        let tool_runner = user.tool_runner().with_shell_rules(there.rules.clone())?;
+        let tool_runner = if agent.is_empty() { tool_runner } else { tool_runner.as_agent(Arc::clone(agent)) };
+        Ok(Doer::Here(tool_runner, user))
     }
 }
 
 impl std::fmt::Debug for OpenSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let is_here = self.dispatcher().is_some();
+        let is_here = self.tool_runner().is_some();
         f.debug_struct("OpenSession").field("session", self.session()).field("is_here", &is_here).finish()
     }
 }

@@ -112,7 +112,7 @@ impl McpClient {
             .get_or_try_init(|| async {
                 let open = self.join(&name_in(context)).await?;
                 let agent = self.shared.agents.take(open.session().id(), &self.agent(context));
-                let open = open.by(agent.as_str());
+                let open = open.as_agent(agent.as_str());
                 self.watching.has_joined(open.session(), &context.peer);
                 self.arrived.notify_waiters();
                 Ok(Joined { open, _agent: agent })
@@ -241,8 +241,8 @@ impl McpClient {
         let session = self.session(wanted, context).await?;
         match self.joined.get() {
             Some(own) if own.open.session().id() == session.id() => Ok(own.open.clone()),
-            Some(own) => Ok(self.hub().open(session.id()).await?.by(own.open.session().agent())),
-            None => Ok(self.hub().open(session.id()).await?.by(&names::for_agent(&self.agent(context)))),
+            Some(own) => Ok(self.hub().open(session.id()).await?.as_agent(own.open.session().agent())),
+            None => Ok(self.hub().open(session.id()).await?.as_agent(&names::for_agent(&self.agent(context)))),
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::output_stream::OutputSubscription;
+use crate::engine::session::output_stream::{OutputOptions, OutputSubscription};
 
 /// Time between two messages.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ impl ProgressReporter {
         Self {
             peer: peer.clone(),
             token,
-            output: session.watch_output(),
+            output: session.output(OutputOptions::default()),
             call: Arc::clone(call),
             ticks,
             waiting: Vec::new(),

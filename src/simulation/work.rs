@@ -136,7 +136,7 @@ impl Run {
         Ok(())
     }
 
-    fn dispatcher(session: &Session) -> Result<ToolRunner, Refused> {
+    fn tool_runner(session: &Session) -> Result<ToolRunner, Refused> {
         Ok(ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?)
     }
 
@@ -149,8 +149,8 @@ impl Run {
                 ToolCall::new("write_file", json!({ "file_path": path, "content": content }))
             }
         };
-        let dispatcher = Self::dispatcher(session)?;
-        self.runtime.block_on(dispatcher.call(call))?;
+        let tool_runner = Self::tool_runner(session)?;
+        self.runtime.block_on(tool_runner.call(call))?;
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Run {
     fn merge(&mut self, session: &Session, live: &Live) -> Result<(), Refused> {
         let Some(origin) = session.origin() else { return Ok(()) };
         let Ok(parent) = live.sessions.session(origin.parent) else { return Ok(()) };
-        let parent = Self::dispatcher(&parent)?;
+        let parent = Self::tool_runner(&parent)?;
         let merged = self.runtime.block_on(merge_child(&parent, session, &MergeChoices::default()));
         self.figures.merges += u64::from(merged.is_ok());
         Ok(())

@@ -115,7 +115,7 @@ fn approval_for_session_allows_its_rest() {
     let step = rig.ok("touch d/b; mkdir e");
     assert_eq!(decided(&step), (PolicyDecision::Allow, DecidedBy::Session, String::new()));
     let call = ToolCall::new("shell_execute", json!({ "command": "touch d/c" }));
-    let outcome = rig.runtime.block_on(rig.dispatcher().as_agent("other").call(call)).unwrap();
+    let outcome = rig.runtime.block_on(rig.tool_runner().as_agent("other").call(call)).unwrap();
     let step = rig.recorded(outcome, "another agent's");
     assert_eq!(decided(&step).1, DecidedBy::Session);
     assert_eq!(person.asked(), []);
@@ -149,15 +149,15 @@ fn approval_unanswered_does_not_keep_a_call() {
     rig.reopen_with(ShellRules { asker: Some(silent.clone()), ..ShellRules::default() });
     let call = || ToolCall::new("shell_execute", json!({ "command": "touch a" }));
     let limited = ToolCall { limit: Some(Duration::from_millis(300)), ..call() };
-    let outcome = rig.runtime.block_on(rig.dispatcher().call(limited)).unwrap();
+    let outcome = rig.runtime.block_on(rig.tool_runner().call(limited)).unwrap();
     assert_eq!(outcome.status, CallStatus::Error, "{}", outcome.text);
     let step = rig.recorded(outcome, "over its limit");
     assert_eq!((step.of::<CommandDecided>().len(), step.of::<CommandResult>().len()), (0, 0));
     *silent.0.lock().unwrap() = false;
     let cancelled = call();
     let cancel = cancelled.cancel.clone();
-    let dispatcher = rig.dispatcher().clone();
-    let called = rig.runtime.spawn(async move { dispatcher.call(cancelled).await });
+    let tool_runner = rig.tool_runner().clone();
+    let called = rig.runtime.spawn(async move { tool_runner.call(cancelled).await });
     eventually("somebody is asked", || *silent.0.lock().unwrap());
     cancel.cancel();
     let outcome = rig.runtime.block_on(called).unwrap().unwrap();

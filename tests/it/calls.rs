@@ -181,7 +181,7 @@ impl FailingSession {
         Wrapped::open(&self.files())
     }
 
-    fn dispatcher(&self, workspace: Arc<Wrapped>) -> ToolRunner {
+    fn tool_runner(&self, workspace: Arc<Wrapped>) -> ToolRunner {
         let tools = Tools::standard().with(Twice).unwrap().with(Looks).unwrap();
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
@@ -211,7 +211,7 @@ fn sh(command: &str) -> ToolCall {
 fn call_with_failing_capture_records_its_command() {
     let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
-    let dispatcher = world.dispatcher(Arc::clone(&workspace));
+    let tool_runner = world.tool_runner(Arc::clone(&workspace));
     let running = Arc::clone(&workspace);
     let begun = world.files().join("begun");
     // It fails from the time on that the command runs.
@@ -222,7 +222,7 @@ fn call_with_failing_capture_records_its_command() {
     let command = "touch begun; while [ ! -e go ]; do sleep 0.05; done; echo said";
     let outcome = runtime().block_on(async {
         let files = world.files();
-        let call = dispatcher.call(sh(command));
+        let call = tool_runner.call(sh(command));
         let go = tokio::task::spawn_blocking(move || {
             failing.join().unwrap();
             std::fs::write(files.join("go"), "").unwrap();
@@ -237,7 +237,7 @@ fn call_with_failing_capture_records_its_command() {
 
     // What it changed is found by the next call.
     workspace.capture_fails.store(false, Ordering::Release);
-    assert!(runtime().block_on(dispatcher.call(sh("true"))).unwrap().is_ok());
+    assert!(runtime().block_on(tool_runner.call(sh("true"))).unwrap().is_ok());
     assert_eq!(world.paths(), ["begun", "go"]);
 }
 
@@ -245,10 +245,10 @@ fn call_with_failing_capture_records_its_command() {
 fn call_with_failing_write_records_its_command() {
     let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
-    let dispatcher = world.dispatcher(Arc::clone(&workspace));
+    let tool_runner = world.tool_runner(Arc::clone(&workspace));
     workspace.disk_is_full.store(true, Ordering::Release);
     let call = ToolCall::new("twice", json!({ "left": "echo x > f" }));
-    let outcome = runtime().block_on(dispatcher.call(call)).unwrap();
+    let outcome = runtime().block_on(tool_runner.call(call)).unwrap();
     assert_eq!(outcome.status, CallStatus::Error);
     assert!(outcome.text.contains("the disk is full"), "{}", outcome.text);
     assert_eq!(world.events::<CommandResult>().len(), 1);
@@ -258,9 +258,9 @@ fn call_with_failing_write_records_its_command() {
 #[test]
 fn command_given_up_ends_before_the_next_starts() {
     let world = FailingSession::new();
-    let dispatcher = world.dispatcher(Arc::new(world.workspace()));
+    let tool_runner = world.tool_runner(Arc::new(world.workspace()));
     let call = json!({ "left": "echo 1 > f; sleep 60.17; echo 2 > f", "then": "cat f; ps -e -o args | grep -c '^sleep 60[.]17' " });
-    let outcome = runtime().block_on(dispatcher.call(ToolCall::new("twice", call))).unwrap();
+    let outcome = runtime().block_on(tool_runner.call(ToolCall::new("twice", call))).unwrap();
     assert!(outcome.is_ok(), "{}", outcome.text);
     let results = world.events::<CommandResult>();
     assert_eq!(results.iter().map(|result| result.cancelled).collect::<Vec<_>>(), [true, false]);
@@ -272,8 +272,8 @@ fn command_given_up_ends_before_the_next_starts() {
 #[test]
 fn read_only_tool_has_no_shell() {
     let world = FailingSession::new();
-    let dispatcher = world.dispatcher(Arc::new(world.workspace()));
-    let outcome = runtime().block_on(dispatcher.call(ToolCall::new("looks", json!({})))).unwrap();
+    let tool_runner = world.tool_runner(Arc::new(world.workspace()));
+    let outcome = runtime().block_on(tool_runner.call(ToolCall::new("looks", json!({})))).unwrap();
     assert_eq!(outcome.result, json!(false));
 }
 
@@ -294,9 +294,9 @@ const SLEEPS: &str = "echo $$ > pid.new; mv pid.new pid; exec sleep 60";
 #[test]
 fn call_ends_with_its_runtime() {
     let world = FailingSession::new();
-    let dispatcher = world.dispatcher(Arc::new(world.workspace()));
+    let tool_runner = world.tool_runner(Arc::new(world.workspace()));
     let runtime = runtime();
-    let caller = dispatcher.clone();
+    let caller = tool_runner.clone();
     runtime.spawn(async move { caller.call(sh(SLEEPS)).await });
     let pid = process(&world);
     drop(runtime);
@@ -308,9 +308,9 @@ fn call_ends_with_its_runtime() {
 #[test]
 fn call_dropped_outside_a_runtime_kills_its_command() {
     let world = FailingSession::new();
-    let dispatcher = world.dispatcher(Arc::new(world.workspace()));
+    let tool_runner = world.tool_runner(Arc::new(world.workspace()));
     let runtime = runtime();
-    let mut call = Box::pin(dispatcher.call(sh(SLEEPS)));
+    let mut call = Box::pin(tool_runner.call(sh(SLEEPS)));
     let waited = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(300), &mut call).await });
     assert!(waited.is_err());
     let pid = process(&world);
@@ -327,29 +327,29 @@ fn unreadable_directory_keeps_its_recorded_entries() {
     for file in ["d/in", "d/e/deep", "out"] {
         std::fs::write(world.files().join(file), file).unwrap();
     }
-    drop(world.dispatcher(Arc::new(world.workspace())));
+    drop(world.tool_runner(Arc::new(world.workspace())));
     let all = ["d", "d/e", "d/e/deep", "d/in", "out"];
     assert_eq!(world.paths(), all);
 
     let mut workspace = world.workspace();
     workspace.closed = Some(EntryPath::lookup("d").unwrap());
     std::fs::remove_file(world.files().join("out")).unwrap();
-    let dispatcher = world.dispatcher(Arc::new(workspace));
+    let tool_runner = world.tool_runner(Arc::new(workspace));
     assert_eq!(world.paths(), all[..4]);
     assert_eq!(world.events::<DeleteEntry>().len(), 1);
-    drop(dispatcher);
+    drop(tool_runner);
 }
 
 #[test]
 fn shared_workspace_is_populated_once() {
     let world = FailingSession::new();
     let workspace = Arc::new(world.workspace());
-    let first = world.dispatcher(Arc::clone(&workspace));
+    let first = world.tool_runner(Arc::clone(&workspace));
     let write = ToolCall::new("write_file", json!({ "file_path": "a.txt", "content": "old" }));
     assert!(runtime().block_on(first.call(write)).unwrap().is_ok());
     std::fs::write(world.files().join("a.txt"), "somebody's").unwrap();
     // The second one finds what somebody did, and does not put back what was there.
-    let _second = world.dispatcher(workspace);
+    let _second = world.tool_runner(workspace);
     assert_eq!(std::fs::read_to_string(world.files().join("a.txt")).unwrap(), "somebody's");
     assert_eq!(world.events::<DriftFound>().iter().map(|drift| drift.entries).collect::<Vec<_>>(), [1]);
 }
@@ -357,12 +357,12 @@ fn shared_workspace_is_populated_once() {
 #[test]
 fn half_populated_workspace_is_populated_again() {
     let world = FailingSession::new();
-    let dispatcher = world.dispatcher(Arc::new(world.workspace()));
+    let tool_runner = world.tool_runner(Arc::new(world.workspace()));
     for file in ["a.txt", "b.txt"] {
         let write = ToolCall::new("write_file", json!({ "file_path": file, "content": file }));
-        assert!(runtime().block_on(dispatcher.call(write)).unwrap().is_ok());
+        assert!(runtime().block_on(tool_runner.call(write)).unwrap().is_ok());
     }
-    drop(dispatcher);
+    drop(tool_runner);
     // The files are lost, and who puts them back is killed when the first one is there.
     std::fs::remove_dir_all(world.files()).unwrap();
     let killed = HostWorkspace::open(&world.files(), &HostOptions::default()).unwrap();
@@ -370,7 +370,7 @@ fn half_populated_workspace_is_populated_again() {
     std::fs::write(world.files().join("a.txt"), "a.txt").unwrap();
     drop(killed);
 
-    drop(world.dispatcher(Arc::new(world.workspace())));
+    drop(world.tool_runner(Arc::new(world.workspace())));
     assert_eq!(std::fs::read_to_string(world.files().join("b.txt")).unwrap(), "b.txt");
     assert_eq!(world.paths(), ["a.txt", "b.txt"]);
     assert_eq!(world.events::<DeleteEntry>(), []);
@@ -387,9 +387,9 @@ fn sparse_file_is_recorded_by_its_size() {
         ..ShellRules::default()
     };
     let workspace = Arc::new(world.workspace());
-    let dispatcher = ToolRunner::with_rules(world.session.clone(), Tools::standard(), workspace, rules).unwrap();
+    let tool_runner = ToolRunner::with_rules(world.session.clone(), Tools::standard(), workspace, rules).unwrap();
     let command = "truncate -s 8T huge && truncate -s 1000 large && echo x > small";
-    assert!(runtime().block_on(dispatcher.call(sh(command))).unwrap().is_ok());
+    assert!(runtime().block_on(tool_runner.call(sh(command))).unwrap().is_ok());
     let written = world.events::<WriteFile>();
     let shown = written.iter().map(|write| match &write.node {
         Node::File { size, incomplete, content, .. } => {
@@ -405,11 +405,11 @@ fn sparse_file_is_recorded_by_its_size() {
 #[test]
 fn deleted_directory_is_one_event() {
     let world = FailingSession::new();
-    let dispatcher = world.dispatcher(Arc::new(world.workspace()));
+    let tool_runner = world.tool_runner(Arc::new(world.workspace()));
     // Between a directory and what is below it others come in order.
     let make = "mkdir -p a/d a.b && touch a/x a/d/y a.b/z a-c";
     for command in [make, "rm -r a a.b"] {
-        assert!(runtime().block_on(dispatcher.call(sh(command))).unwrap().is_ok());
+        assert!(runtime().block_on(tool_runner.call(sh(command))).unwrap().is_ok());
     }
     let deleted: Vec<_> = world.events::<DeleteEntry>().iter().map(|event| event.path.to_string()).collect();
     assert_eq!(deleted, ["a", "a.b"]);

@@ -31,7 +31,7 @@ async fn hub_shares_a_workspace_and_closes_it_unused() {
         .map(|number| {
             let hub = hub.clone();
             tokio::spawn(async move {
-                let session = hub.open(id).await.unwrap().by(&format!("agent-{number}"));
+                let session = hub.open(id).await.unwrap().as_agent(&format!("agent-{number}"));
                 session.call(write(&format!("{number}.txt"))).await.unwrap()
             })
         })

@@ -1,6 +1,4 @@
 //! The structure of the source as tests: every file is parsed, and its imports are followed to where a name is defined.
-//!
-//! `allowed.txt` lists what is not yet as it should be. It only shrinks: a line that is no longer needed fails the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -205,20 +203,8 @@ impl Tree {
     }
 }
 
-/// Lines of `allowed.txt` of one kind.
-fn allowed(kind: &str) -> BTreeSet<String> {
-    let text = include_str!("allowed.txt");
-    text.lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(": ")).map(str::to_owned).collect()
-}
-
-/// Fails for what is found and not allowed, and for what is allowed and not found any more.
-fn check(kind: &str, found: BTreeSet<String>) {
-    let allowed = allowed(kind);
-    let lines = |which: Vec<&String>| which.iter().map(|line| format!("{kind}: {line}\n")).collect::<String>();
-    let new = lines(found.difference(&allowed).collect());
-    let gone = lines(allowed.difference(&found).collect());
-    assert!(new.is_empty(), "mend these:\n{new}");
-    assert!(gone.is_empty(), "mended, so take them out of allowed.txt:\n{gone}");
+fn check(found: BTreeSet<String>) {
+    assert!(found.is_empty(), "mend these: {found:#?}");
 }
 
 #[test]
@@ -241,7 +227,7 @@ fn files_make_no_circle() {
         let names: Vec<_> = members.map(|at| tree.sources[*at].file.as_str()).collect();
         circles.insert(names.join(" "));
     }
-    check("circle", circles);
+    check(circles);
 }
 
 /// Rooms from below; one may name those before it.
@@ -273,7 +259,7 @@ fn imports_point_down() {
             upward.insert(format!("{} {}", tree.sources[at].file, tree.sources[to].file));
         }
     }
-    check("upward", upward);
+    check(upward);
 }
 
 #[derive(Default)]
@@ -305,7 +291,7 @@ fn every_type_has_a_name_of_its_own() {
         }
     }
     let twice = places.into_iter().filter(|(_, files)| files.len() > 1);
-    check("name", twice.map(|(name, files)| format!("{name} {}", files.join(" "))).collect());
+    check(twice.map(|(name, files)| format!("{name} {}", files.join(" "))).collect());
 }
 
 const ODD: [&str; 6] = ["What", "Who", "Whether", "How", "Where", "Why"];
@@ -367,5 +353,5 @@ fn documentation_begins_with_a_verb_or_a_noun() {
         docs.visit_file(&source.syntax);
         docs.odd > 0
     };
-    check("doc", sources().into_iter().filter(is_odd).map(|source| source.file).collect());
+    check(sources().into_iter().filter(is_odd).map(|source| source.file).collect());
 }

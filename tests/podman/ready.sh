@@ -24,6 +24,7 @@ fail() { say "$*"; exit 1; }
 mkdir -p "$state"
 state=$(cd "$state" && pwd -P)
 socket=$state/podman.sock
+small=$state/small
 [ ${#socket} -lt 100 ] || fail "the path of $state is too long for a socket in it"
 # Of this file, so that another recipe makes another image.
 image=localhost/foldspace-tests:$(sha256sum "$0" | cut -c1-12)
@@ -111,6 +112,8 @@ END
 
 start_service() {
     rm -f "$socket"
+    # For tests that fill a disk: the engine sees it, too, for it is mounted before.
+    mountpoint -q "$small" || { mkdir -p "$small" && mount -t tmpfs -o size=8m,mode=755 tmpfs "$small"; }
     # crun takes no cgroup tree in which version 2 stands beside version 1 and has controllers: it gets to see none.
     setsid unshare --mount --propagation private sh -c '
         mixed=/sys/fs/cgroup/unified
@@ -184,6 +187,7 @@ stop() {
     done
     [ -z "$(started "$pid")" ] || { say "the service did not end in ten seconds"; kill -9 "$pid"; }
     rm -f "$state/pid" "$socket"
+    umount -l "$small" 2>/dev/null || true
 }
 
 if [ "$mode" = stop ]; then
@@ -203,4 +207,4 @@ if ! runs; then began=1; start_service; fi
 if ! podman_there image exists "$image"; then make_image; fi
 podman_there run --rm --user 65534:65534 "$image" python3 -c '' >&2 || fail "a container can't be run on this machine"
 started "$user" >"$state/users/$user"
-printf 'export CONTAINER_HOST=%q FOLDSPACE_IMAGE=%q\n' "unix://$socket" "$image"
+printf 'export CONTAINER_HOST=%q FOLDSPACE_IMAGE=%q FOLDSPACE_SMALL_DISK=%q\n' "unix://$socket" "$image" "$small"

@@ -31,8 +31,11 @@ impl Search {
     /// When that fails.
     pub fn of(files: u64, changes: u64) -> Result<Self> {
         let mut grown = Grown::of(WorkspaceSpec::Memory, files)?;
-        let good =
-            if files == 0 { first_position(grown.dispatcher.session())? } else { grown.dispatcher.session().head()? };
+        let good = if files == 0 {
+            first_position(grown.tool_runner.session())?
+        } else {
+            grown.tool_runner.session().head()?
+        };
         for number in 1..=changes {
             match (number == changes * 7 / 10, files) {
                 (true, _) => grown.call("write_file", json!({ "file_path": "bad", "content": "" }))?,
@@ -40,7 +43,7 @@ impl Search {
                 (false, _) => grown.edit(number * 7_919 % files)?,
             }
         }
-        let session = grown.dispatcher.session().clone();
+        let session = grown.tool_runner.session().clone();
         let bisection = Bisection {
             bad: session.head()?,
             session,
@@ -61,7 +64,7 @@ impl Search {
     /// When that fails.
     pub fn once(&self) -> Result<(Duration, BisectReport)> {
         // A state in memory would be one that the program has not.
-        self.grown.dispatcher.session().forget_states();
+        self.grown.tool_runner.session().forget_states();
         let start = Instant::now();
         let report = self.runtime.block_on(bisect(&self.bisection, &|_| (), &Default::default()))?;
         Ok((start.elapsed(), report))

@@ -17,7 +17,7 @@ use crate::table::{Table, against, number};
 
 /// A session on which calls can be made.
 pub struct Bench {
-    dispatcher: ToolRunner,
+    tool_runner: ToolRunner,
     runtime: tokio::runtime::Runtime,
     made: u64,
     _scratch: Scratch,
@@ -32,9 +32,9 @@ impl Bench {
         let scratch = Scratch::new("calls")?;
         let sessions = journal::open(scratch.path(), durability, true, SnapshotPolicy::default())?;
         let session = sessions.create(NewSession::default())?.as_agent("agent-1");
-        let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+        let tool_runner = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Self { dispatcher, runtime, made: 0, _scratch: scratch })
+        Ok(Self { tool_runner, runtime, made: 0, _scratch: scratch })
     }
 
     /// Makes so many calls, and gives how long each took.
@@ -47,7 +47,7 @@ impl Bench {
             let content = Noise::new(self.made).text(1 << 10);
             let params = json!({ "file_path": journal::path(self.made), "content": content });
             let start = Instant::now();
-            let outcome = self.runtime.block_on(self.dispatcher.call(ToolCall::new("write_file", params)))?;
+            let outcome = self.runtime.block_on(self.tool_runner.call(ToolCall::new("write_file", params)))?;
             latencies.push(start.elapsed());
             ensure!(outcome.is_ok(), "{}", outcome.text);
             self.made += 1;

@@ -231,7 +231,7 @@ fn overlays(size: Size) -> Result<Table> {
         let is_podman = matches!(spec, WorkspaceSpec::Podman(_));
         let parent = Grown::of(spec, 10_000)?;
         let new = || ForkOptions::new(Isolation::Fork);
-        let fork = || parent.block_on(parent.nursery.start(&parent.dispatcher, new()));
+        let fork = || parent.block_on(parent.nursery.start(&parent.tool_runner, new()));
         let mut children: Vec<ToolRunner> = (0..10).map(|_| fork()).collect::<Result<_, _>>()?;
         let count = size.of(100, 1_000);
         let places = || -> Result<(u64, u64)> {

@@ -29,7 +29,7 @@ pub fn options() -> Result<PodmanOptions> {
 
 /// A session with a workspace on which calls can be made. With it the workspace goes.
 pub struct Bench {
-    dispatcher: ToolRunner,
+    tool_runner: ToolRunner,
     runtime: tokio::runtime::Runtime,
     spec: WorkspaceSpec,
     scratch: Scratch,
@@ -47,9 +47,9 @@ impl Bench {
         let workspace = spec.open(session.id(), scratch.path())?;
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
-        let dispatcher = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
+        let tool_runner = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Self { dispatcher, runtime, spec, scratch })
+        Ok(Self { tool_runner, runtime, spec, scratch })
     }
 
     /// One with a directory of the host.
@@ -76,7 +76,7 @@ impl Bench {
     /// When it fails.
     pub fn call(&self, tool: &str, params: Value) -> Result<Duration> {
         let start = Instant::now();
-        let outcome = self.runtime.block_on(self.dispatcher.call(ToolCall::new(tool, params)))?;
+        let outcome = self.runtime.block_on(self.tool_runner.call(ToolCall::new(tool, params)))?;
         let took = start.elapsed();
         ensure!(outcome.is_ok(), "{}", outcome.text);
         Ok(took)
@@ -111,8 +111,8 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         // What is left is seen by who looks for it; a bench has nothing better to do about it.
-        drop(self.dispatcher.close());
-        drop(self.spec.remove(self.dispatcher.session().id(), self.scratch.path()));
+        drop(self.tool_runner.close());
+        drop(self.spec.remove(self.tool_runner.session().id(), self.scratch.path()));
     }
 }
 

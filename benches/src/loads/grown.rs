@@ -35,7 +35,7 @@ pub struct Grown {
     /// Where its children begin.
     pub nursery: Forker,
     /// Makes its calls.
-    pub dispatcher: ToolRunner,
+    pub tool_runner: ToolRunner,
     runtime: tokio::runtime::Runtime,
     spec: WorkspaceSpec,
     noise: Noise,
@@ -60,16 +60,16 @@ impl Grown {
         let workspace = spec.open(session.id(), &home)?;
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
-        let dispatcher = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
+        let tool_runner = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let nursery = Forker { sessions, home, roots: AllowedRoots::default() };
-        let mut grown = Self { nursery, dispatcher, runtime, spec, noise: Noise::new(files), scratch };
+        let mut grown = Self { nursery, tool_runner, runtime, spec, noise: Noise::new(files), scratch };
         grown.fill(files)?;
         Ok(grown)
     }
 
     fn fill(&mut self, files: u64) -> Result<()> {
-        if self.dispatcher.workspace().shell().is_none() {
+        if self.tool_runner.workspace().shell().is_none() {
             return (0..files).try_for_each(|number| self.write(number).map(drop));
         }
         // Text that differs from file to file, as fast as a shell without programs makes it.
@@ -96,15 +96,15 @@ impl Grown {
     /// # Errors
     /// When it fails.
     pub fn call(&self, tool: &str, params: Value) -> Result<()> {
-        self.call_of(&self.dispatcher, tool, params)
+        self.call_of(&self.tool_runner, tool, params)
     }
 
     /// Makes a call in a child.
     ///
     /// # Errors
     /// When it fails.
-    pub fn call_of(&self, dispatcher: &ToolRunner, tool: &str, params: Value) -> Result<()> {
-        let outcome = self.block_on(dispatcher.call(ToolCall::new(tool, params)))?;
+    pub fn call_of(&self, tool_runner: &ToolRunner, tool: &str, params: Value) -> Result<()> {
+        let outcome = self.block_on(tool_runner.call(ToolCall::new(tool, params)))?;
         ensure!(outcome.is_ok(), "{tool}: {}", outcome.text);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Grown {
 
     /// Whose workspace it is.
     pub fn id(&self) -> SessionId {
-        self.dispatcher.session().id()
+        self.tool_runner.session().id()
     }
 
     /// The same files in a plain directory.
@@ -150,7 +150,7 @@ impl Grown {
     /// # Errors
     /// When they can't be written.
     pub fn plain(&self) -> Result<Plain> {
-        let session = self.dispatcher.session();
+        let session = self.tool_runner.session();
         Plain::of(|directory| {
             materialise(session, &session.state()?, directory)?;
             Ok(())
@@ -166,7 +166,7 @@ impl Grown {
 impl Drop for Grown {
     fn drop(&mut self) {
         // What is left is seen by who looks for it; a bench has nothing better to do about it.
-        drop(self.dispatcher.close());
+        drop(self.tool_runner.close());
         drop(self.spec.remove(self.id(), &self.nursery.home));
     }
 }

@@ -48,15 +48,15 @@ impl Agent {
 /// Makes calls in the session until there are so many, beside a log with a line of JSON per call.
 fn make_calls(sessions: &Sessions, agent: &mut Agent, lines: &mut impl Write, count: u64) -> Result<()> {
     let session = sessions.session(sessions.find("growing")?.id)?;
-    let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+    let tool_runner = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     for _ in 0..count {
         let (tool, params) = agent.next();
-        let outcome = runtime.block_on(dispatcher.call(ToolCall::new(tool, params.clone())))?;
+        let outcome = runtime.block_on(tool_runner.call(ToolCall::new(tool, params.clone())))?;
         ensure!(outcome.is_ok(), "{}", outcome.text);
         let line = json!({
             "call": outcome.call, "tool": tool, "params": params, "status": outcome.status, "result": outcome.result,
-            "micros": outcome.micros, "time": dispatcher.session().now(), "agent": "agent-1",
+            "micros": outcome.micros, "time": tool_runner.session().now(), "agent": "agent-1",
         });
         serde_json::to_writer(&mut *lines, &line)?;
         lines.write_all(b"\n")?;

@@ -33,7 +33,7 @@ impl Past {
     /// When that fails.
     pub fn of(files: u64) -> Result<Self> {
         let mut grown = Grown::of(WorkspaceSpec::Memory, files)?;
-        let at = grown.dispatcher.session().head()?;
+        let at = grown.tool_runner.session().head()?;
         let plain = grown.plain()?;
         for number in 0..100 {
             grown.edit(number * 7_919 % files)?;

@@ -48,10 +48,10 @@ impl Rewinds {
     /// When that fails.
     pub fn once(&mut self, work: Work) -> Result<Duration> {
         self.rounds += 1;
-        let head = self.grown.dispatcher.session().head()?;
+        let head = self.grown.tool_runner.session().head()?;
         match work {
             Work::Calls => {
-                while self.grown.dispatcher.session().head()? < head + EVENTS {
+                while self.grown.tool_runner.session().head()? < head + EVENTS {
                     self.rounds += 1;
                     self.grown.edit(self.rounds * 7_919 % self.files)?;
                 }
@@ -65,10 +65,10 @@ impl Rewinds {
                 self.grown.call("shell_execute", json!({ "command": text }))?;
             }
         }
-        let now = self.grown.dispatcher.session().head()?;
+        let now = self.grown.tool_runner.session().head()?;
         ensure!((EVENTS..EVENTS + 10).contains(&(now - head)), "{} events", now - head);
         let start = Instant::now();
-        let rewound = self.grown.block_on(self.grown.dispatcher.rewind(head, RewindOptions::default()))?;
+        let rewound = self.grown.block_on(self.grown.tool_runner.rewind(head, RewindOptions::default()))?;
         let took = start.elapsed();
         ensure!(rewound.changes.len() >= 20 && rewound.left.is_empty(), "{} changes", rewound.changes.len());
         Ok(took)

@@ -85,7 +85,7 @@ impl Foldspace {
         let mut id = [7; 16];
         id[..4].copy_from_slice(&record.writer.to_le_bytes());
         let agent = &self.agents[record.writer as usize % AGENTS];
-        let mut commit = Commit::new(SessionId::from_bytes(id), self.clock.now()).by(agent);
+        let mut commit = Commit::new(SessionId::from_bytes(id), self.clock.now()).as_agent(agent);
         commit.push_encoded(Blob::KIND, Blob::VERSION, &record.bytes)?;
         Ok(self.store.submit(commit)?)
     }

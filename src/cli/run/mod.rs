@@ -128,7 +128,7 @@ impl ScriptRun<'_> {
 
     async fn ready(&self, desk: &LocalServer, out: &mut Out) -> Result<OpenSession, Failure> {
         let open = desk.hub().open(self.begun.session.id()).await?;
-        let hydrated = match open.dispatcher() {
+        let hydrated = match open.tool_runner() {
             Some(runner) => {
                 let mounts::Chosen { specs, roots } = self.mounts;
                 hydrate(&self.begun.session, runner.workspace().as_ref(), specs, roots).await?
@@ -150,8 +150,8 @@ impl ScriptRun<'_> {
         let mut report = RunReport::new(out, script, open.session());
         let workspace = LocalServer::workspace_of(open);
         report.watch(workspace.as_ref());
-        let open = open.ruled(args.rules.asking(report.bar()))?;
-        let open = args.agent.as_ref().map_or_else(|| open.clone(), |agent| open.by(agent));
+        let open = open.with_shell_rules(args.rules.asking(report.bar()))?;
+        let open = args.agent.as_ref().map_or_else(|| open.clone(), |agent| open.as_agent(agent));
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), &workspace);
         for step in &script.steps {
@@ -162,7 +162,7 @@ impl ScriptRun<'_> {
             let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
             (call.limit, call.cancel) = (args.timeout, cancel.child_token());
             let outcome = match &step.agent {
-                Some(agent) => open.by(agent).call(call).await,
+                Some(agent) => open.as_agent(agent).call(call).await,
                 None => open.call(call).await,
             };
             let place = || format!("line {} of {}", step.line, script.place);

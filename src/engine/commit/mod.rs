@@ -141,7 +141,7 @@ impl Commit {
 
     pub(crate) fn of_recorded(event: &super::recorded::Recorded) -> Result<Self, CommitError> {
         let call = event.call.map_or(CallLink::None, CallLink::Of);
-        let mut commit = Self::new(event.session, event.time).by(&event.agent).of_call(call);
+        let mut commit = Self::new(event.session, event.time).as_agent(&event.agent).of_call(call);
         commit.push_encoded(&event.event.kind, event.event.version, &event.event.bytes)?;
         Ok(commit)
     }
@@ -213,7 +213,7 @@ impl Commit {
 
     /// Sets the acting agent.
     #[must_use]
-    pub fn by(mut self, agent: &Arc<str>) -> Self {
+    pub fn as_agent(mut self, agent: &Arc<str>) -> Self {
         self.agent = Some(Arc::clone(agent));
         self
     }

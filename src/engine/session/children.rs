@@ -138,7 +138,7 @@ impl Sessions {
             Isolation::Fork => Expected::ForkOf(ForkPoint { session: parent.id(), seq: at }),
             _ => Expected::NoSession,
         };
-        let mut commit = Commit::new(id, self.clock().now()).by(parent.agent()).expecting(expected);
+        let mut commit = Commit::new(id, self.clock().now()).as_agent(parent.agent()).expecting(expected);
         commit.push(started)?;
         let begun = self.store().submit(commit)?;
         let (name, limits) = (started.name.clone(), started.limits.clone());

@@ -23,7 +23,7 @@ use super::subscription::{Filter, Subscription, Watcher};
 use crate::engine::lock::lock;
 use error::{SessionError, SessionResult};
 use inner::Core;
-use output_stream::{CommandOutput, OutputSubscription};
+use output_stream::{CommandOutput, OutputOptions, OutputSubscription};
 use sessions::Sessions;
 
 /// Session, acting as one agent.
@@ -132,7 +132,7 @@ impl Session {
 
     /// Creates an empty commit of this session by this agent, at the current time.
     pub fn commit(&self) -> Commit {
-        Commit::new(self.core.id, self.now()).by(&self.agent)
+        Commit::new(self.core.id, self.now()).as_agent(&self.agent)
     }
 
     /// Records a commit and waits until it is as durable as the store promises. Fails with [`StoreError::Conflict`].
@@ -262,28 +262,9 @@ impl Session {
         Arc::clone(&self.core.turn).try_lock_owned().ok()
     }
 
-    /// Subscribes to the output of running commands, from now on. It is not recorded. A subscriber that is too slow
-    /// misses output, and learns how much.
-    pub fn watch_output(&self) -> OutputSubscription {
-        self.core.outputs.subscribe(None)
-    }
-
-    /// Subscribes to all output of running commands: they wait while the subscriber is behind, until it is dropped or
-    /// [lets go](OutputSubscription::let_go).
-    pub fn watch_all_output(&self) -> OutputSubscription {
-        self.core.outputs.subscribe_to_all(None)
-    }
-
-    /// Subscribes to one call's output as [`watch_output`](Session::watch_output); other calls' output takes no room
-    /// from it.
-    pub fn watch_output_of(&self, call: Seq) -> OutputSubscription {
-        self.core.outputs.subscribe(Some(call))
-    }
-
-    /// Subscribes to one call's output as [`watch_all_output`](Session::watch_all_output); other calls' commands do not
-    /// wait.
-    pub fn watch_all_output_of(&self, call: Seq) -> OutputSubscription {
-        self.core.outputs.subscribe_to_all(Some(call))
+    /// Subscribes to the output of running commands, from now on. It is not recorded.
+    pub fn output(&self, options: OutputOptions) -> OutputSubscription {
+        self.core.outputs.subscribe(options)
     }
 
     /// Sends a command's output to subscribers. Blocks while one that misses nothing is behind.

@@ -29,6 +29,16 @@ pub struct CommandOutput {
     pub bytes: Bytes,
 }
 
+/// Choice of the output that a subscriber gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutputOptions {
+    /// Only this call's output; the output of others then takes no room from it.
+    pub call: Option<Seq>,
+    /// Nothing is missed: commands wait while the subscriber is behind, until it is dropped or
+    /// [lets go](OutputSubscription::let_go). Otherwise one that is too slow misses output, and learns how much.
+    pub whole: bool,
+}
+
 /// Streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -61,11 +71,12 @@ struct OutputReader {
 /// Subscription to the output of a session's commands.
 ///
 /// ```
+/// use foldspace::session::OutputOptions;
 /// use foldspace::{NewSession, Registry, Sessions};
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;
-/// let output = session.watch_output();
+/// let output = session.output(OutputOptions::default());
 /// assert!(output.try_next().is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -75,17 +86,10 @@ pub struct OutputSubscription {
 }
 
 impl Outputs {
-    pub(crate) fn subscribe(&self, call: Option<Seq>) -> OutputSubscription {
-        self.subscriber(call, WAITING_MAX, false)
-    }
-
-    pub(crate) fn subscribe_to_all(&self, call: Option<Seq>) -> OutputSubscription {
-        self.subscriber(call, HELD_MAX, true)
-    }
-
-    fn subscriber(&self, call: Option<Seq>, pieces: usize, is_waited_for: bool) -> OutputSubscription {
-        let (sender, receiver) = bounded(pieces);
-        let waited_for = AtomicBool::new(is_waited_for);
+    pub(crate) fn subscribe(&self, options: OutputOptions) -> OutputSubscription {
+        let OutputOptions { call, whole } = options;
+        let (sender, receiver) = bounded(if whole { HELD_MAX } else { WAITING_MAX });
+        let waited_for = AtomicBool::new(whole);
         let reader = Arc::new(OutputReader { missed: AtomicU64::new(0), waited_for, woken: Notify::new() });
         lock(&self.subscribers).push(Subscriber { call, sender, reader: Arc::clone(&reader) });
         OutputSubscription { receiver, reader }
@@ -195,7 +199,8 @@ mod tests {
     #[test]
     fn output_blocks_only_for_lossless_subscriber() {
         let outputs = Outputs::default();
-        let (some, all) = (outputs.subscribe(None), outputs.subscribe_to_all(None));
+        let (some, all) =
+            (outputs.subscribe(OutputOptions::default()), outputs.subscribe(OutputOptions { call: None, whole: true }));
         std::thread::scope(|scope| {
             scope.spawn(|| (0..WAITING_MAX + 10).for_each(|n| outputs.show(|| piece(&n.to_string()))));
             for n in 0..WAITING_MAX + 10 {
@@ -210,7 +215,10 @@ mod tests {
     #[test]
     fn output_of_one_call_displaces_no_other() {
         let outputs = Outputs::default();
-        let (of_one, of_other) = (outputs.subscribe(Some(1)), outputs.subscribe_to_all(Some(2)));
+        let (of_one, of_other) = (
+            outputs.subscribe(OutputOptions { call: Some(1), whole: false }),
+            outputs.subscribe(OutputOptions { call: Some(2), whole: true }),
+        );
         (0..WAITING_MAX * 2).for_each(|_| outputs.show(|| CommandOutput { call: 7, ..piece("noise") }));
         outputs.show(|| piece("mine"));
         assert_eq!((of_one.try_next(), of_one.try_next()), (Some(piece("mine")), None));
@@ -223,7 +231,7 @@ mod tests {
     #[test]
     fn output_dropped_subscriber_is_not_awaited() {
         let outputs = Outputs::default();
-        let all = outputs.subscribe_to_all(None);
+        let all = outputs.subscribe(OutputOptions { call: None, whole: true });
         std::thread::scope(|scope| {
             let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
             while all.receiver.len() < HELD_MAX {
@@ -234,7 +242,7 @@ mod tests {
         });
         assert_eq!(all.missed_bytes(), 1);
         drop(all);
-        let gone = outputs.subscribe_to_all(None);
+        let gone = outputs.subscribe(OutputOptions { call: None, whole: true });
         std::thread::scope(|scope| {
             let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
             while gone.receiver.len() < HELD_MAX {

@@ -62,7 +62,7 @@ impl Operation for Merge {
             }
         };
         let into = context.caller.open(Some(&into)).await?;
-        let into = if agent.is_empty() { into } else { into.by(agent) };
+        let into = if agent.is_empty() { into } else { into.as_agent(agent) };
         let report = context.hub.merge(child.id(), &into, &choices, self.dry_run).await?;
         Ok(merged(report, into.session(), self.dry_run))
     }

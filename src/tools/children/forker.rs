@@ -11,7 +11,7 @@ use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
 use crate::reducers::{Mounts, VirtualFileSystem};
-use crate::tools::call::dispatcher::ToolRunner;
+use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
 use crate::tools::workspace::limits;

@@ -17,7 +17,7 @@ use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, directories_above, plan_merge};
-use crate::tools::call::dispatcher::ToolRunner;
+use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::limits::began;
 use crate::tools::workspace::plan::{NewContents, PlannedChange};

@@ -17,7 +17,7 @@ use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::session::children::ForkOptions;
 use crate::reducers::MergeChoices;
-use crate::tools::call::dispatcher::ToolRunner;
+use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 
 const PARALLEL: usize = 4;
@@ -54,7 +54,7 @@ impl Default for Subagents {
 #[derive(Debug)]
 pub struct ChildContext {
     /// Runner for calls in the child.
-    pub dispatcher: ToolRunner,
+    pub tool_runner: ToolRunner,
     /// Task of the child.
     pub task: Value,
     /// Index of the child in the batch, from 0.
@@ -137,7 +137,7 @@ impl SubagentOutcome {
 ///
 /// async fn work(child: ChildContext) -> Result<Value, String> {
 ///     let params = json!({ "file_path": child.task, "content": "done\n" });
-///     let outcome = child.dispatcher.call(ToolCall::new("write_file", params)).await.map_err(|e| e.to_string())?;
+///     let outcome = child.tool_runner.call(ToolCall::new("write_file", params)).await.map_err(|e| e.to_string())?;
 ///     if outcome.is_ok() { Ok(outcome.result) } else { Err(outcome.text) }
 /// }
 ///
@@ -174,10 +174,10 @@ where
     }
     let mut running = Vec::with_capacity(children.len());
     for (number, (begun, task, isolation)) in children.into_iter().enumerate() {
-        running.push(begun.map(|dispatcher| {
-            let context = ChildContext { dispatcher: dispatcher.clone(), task, number, cancel: cancel.clone() };
+        running.push(begun.map(|tool_runner| {
+            let context = ChildContext { tool_runner: tool_runner.clone(), task, number, cancel: cancel.clone() };
             let working = worked(Arc::clone(&work), context, Arc::clone(&places));
-            let (child, is_own) = (dispatcher.clone(), isolation != Isolation::Shared);
+            let (child, is_own) = (tool_runner.clone(), isolation != Isolation::Shared);
             let ended = tokio::spawn(async move {
                 let (outcome, place) = working.await;
                 if is_own {
@@ -186,14 +186,14 @@ where
                 drop(place);
                 outcome
             });
-            (dispatcher, is_own, ended)
+            (tool_runner, is_own, ended)
         }));
     }
     let mut results = Vec::with_capacity(running.len());
     for child in running {
         results.push(match child {
             Err(result) => (result, None),
-            Ok((dispatcher, is_own, ended)) => end(dispatcher, is_own, ended).await,
+            Ok((tool_runner, is_own, ended)) => end(tool_runner, is_own, ended).await,
         });
     }
     match &options.merge {
@@ -204,13 +204,13 @@ where
 
 /// Waits for a child's end; returns the runner of a child to merge.
 async fn end(
-    dispatcher: ToolRunner,
+    tool_runner: ToolRunner,
     is_own: bool,
     ended: JoinHandle<SubagentOutcome>,
 ) -> (SubagentResult, Option<ToolRunner>) {
     let outcome = ended.await.unwrap_or(SubagentOutcome::Cancelled);
-    let (session, name) = (Some(dispatcher.session().id()), dispatcher.session().name().to_owned());
-    let to_merge = (is_own && outcome.is_done()).then_some(dispatcher);
+    let (session, name) = (Some(tool_runner.session().id()), tool_runner.session().name().to_owned());
+    let to_merge = (is_own && outcome.is_done()).then_some(tool_runner);
     (SubagentResult { session, name, outcome, merge: None }, to_merge)
 }
 

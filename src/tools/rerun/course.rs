@@ -15,8 +15,8 @@ use crate::backends::Workspace;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::tool_call::{ToolCall, ToolOutcome};
+use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
@@ -98,7 +98,7 @@ impl Course<'_> {
         let mut place = RerunSession::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
         place.begin()?;
         let is = PastRun::of(&session);
-        let root: Vec<String> = place.dispatcher.workspace().root().into_iter().collect();
+        let root: Vec<String> = place.tool_runner.workspace().root().into_iter().collect();
         let comparison = RunComparison::between(self.past, &is, self.rules, &root);
         let mut report = RerunReport { start: self.start, end: self.end, ..RerunReport::default() };
         for step in &self.steps {
@@ -117,7 +117,7 @@ impl Course<'_> {
             watch(&made);
             report.calls.push(made);
         }
-        place.dispatcher.close()?;
+        place.tool_runner.close()?;
         if !report.interrupted {
             report.files = comparison.files(self.end, session.head()?)?;
         }
@@ -132,8 +132,8 @@ impl Course<'_> {
         cancel: &CancellationToken,
     ) -> Result<CallReport, SessionError> {
         place.answers.hold(Vec::new());
-        let dispatcher = place.under(&self.past.limits())?;
-        let outcome = make(&dispatcher, &call.tool, &call.params, &call.agent, cancel).await?;
+        let tool_runner = place.under(&self.past.limits())?;
+        let outcome = make(&tool_runner, &call.tool, &call.params, &call.agent, cancel).await?;
         Ok(CallReport {
             call: None,
             rerun: Some(outcome.call),
@@ -165,8 +165,8 @@ impl Course<'_> {
             return Ok(report(None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
         place.answers.hold(call.decisions.clone());
-        let dispatcher = place.under(&call.limits)?;
-        let outcome = make(&dispatcher, &call.tool, &call.params, &call.agent, cancel).await?;
+        let tool_runner = place.under(&call.limits)?;
+        let outcome = make(&tool_runner, &call.tool, &call.params, &call.agent, cancel).await?;
         let again = comparison.is.ended_call(outcome.call, outcome.finished)?;
         let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
         let verdict = if divergences.is_empty() { CallVerdict::Same } else { CallVerdict::Diverged { divergences } };
@@ -175,7 +175,7 @@ impl Course<'_> {
 }
 
 async fn make(
-    dispatcher: &ToolRunner,
+    tool_runner: &ToolRunner,
     tool: &str,
     params: &Value,
     agent: &str,
@@ -183,5 +183,5 @@ async fn make(
 ) -> Result<ToolOutcome, SessionError> {
     let mut call = ToolCall::new(tool, params.clone());
     call.cancel = cancel.child_token();
-    dispatcher.as_agent(agent).call(call).await
+    tool_runner.as_agent(agent).call(call).await
 }

@@ -19,7 +19,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::Slice;
 use crate::reducers::{Allowances, VirtualFileSystem, can_be_made};
-use crate::tools::call::dispatcher::ToolRunner;
+use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
@@ -29,7 +29,7 @@ const PIECE: (u64, usize) = (32 << 20, 4096);
 
 pub(super) struct RerunSession<'a> {
     pub(super) past: &'a PastRun,
-    pub(super) dispatcher: ToolRunner,
+    pub(super) tool_runner: ToolRunner,
     pub(super) answers: Arc<Answers>,
     pub(super) missing: BTreeSet<EntryPath>,
     limited: Vec<(Arc<ChildLimits>, ToolRunner)>,
@@ -63,30 +63,30 @@ impl<'a> RerunSession<'a> {
         let is_sandboxed = workspace.shell().is_none_or(|shell| shell.properties().sandboxed);
         let answers = Arc::new(Answers::new(rules.asker.clone(), is_sandboxed));
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
-        let dispatcher = ToolRunner::with_rules(session, tools, workspace, rules)?;
-        if !is_fork && !PastRun::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.is_empty() {
-            return Err(WorkspaceError::NotFresh(dispatcher.session().name().to_owned()));
+        let tool_runner = ToolRunner::with_rules(session, tools, workspace, rules)?;
+        if !is_fork && !PastRun::of(tool_runner.session()).files_at(tool_runner.session().head()?)?.is_empty() {
+            return Err(WorkspaceError::NotFresh(tool_runner.session().name().to_owned()));
         }
-        Ok(Self { past, dispatcher, answers, missing: BTreeSet::new(), limited: Vec::new(), start, is_fork })
+        Ok(Self { past, tool_runner, answers, missing: BTreeSet::new(), limited: Vec::new(), start, is_fork })
     }
 
     fn session(&self) -> &Session {
-        self.dispatcher.session()
+        self.tool_runner.session()
     }
 
     /// Returns a runner under these limits, and under those of its own session.
     pub(super) fn under(&mut self, limits: &Arc<ChildLimits>) -> Result<ToolRunner, SessionError> {
         if limits.is_unlimited() {
-            return Ok(self.dispatcher.clone());
+            return Ok(self.tool_runner.clone());
         }
         if let Some((_, known)) = self.limited.iter().find(|(known, _)| known == limits) {
             return Ok(known.clone());
         }
         let session = self.session().clone();
         let narrower = limits.within(session.limits());
-        let dispatcher = self.dispatcher.in_session(session.limited_to(narrower))?;
-        self.limited.push((Arc::clone(limits), dispatcher.clone()));
-        Ok(dispatcher)
+        let tool_runner = self.tool_runner.in_session(session.limited_to(narrower))?;
+        self.limited.push((Arc::clone(limits), tool_runner.clone()));
+        Ok(tool_runner)
     }
 
     pub(super) fn begin(&mut self) -> Result<(), WorkspaceError> {
@@ -174,7 +174,7 @@ impl<'a> RerunSession<'a> {
     }
 
     fn put(&self, piece: FileBatch) -> Result<(), WorkspaceError> {
-        self.dispatcher.workspace().apply(&piece.changes)?;
+        self.tool_runner.workspace().apply(&piece.changes)?;
         if !piece.commit.is_empty() {
             self.session().record(piece.commit)?;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::call::dispatcher::ToolRunner;
+use super::call::tool_runner::ToolRunner;
 use super::workspace::capture::{CaptureBudget, Captured, compare};
 use super::workspace::managed::{ManagedWorkspace, files_of, record_found};
 use super::workspace::plan::{ChangePlan, NewContents, PlannedChange};

@@ -55,7 +55,7 @@ impl ManagedWorkspace {
         Ok(Self { limits: Some(Arc::new(limits)), ..self.clone() })
     }
 
-    pub(crate) fn ruled(&self, session: &Session, rules: ShellRules) -> Result<Self, SessionError> {
+    pub(crate) fn with_shell_rules(&self, session: &Session, rules: ShellRules) -> Result<Self, SessionError> {
         Self { rules: Arc::new(rules), ..self.clone() }.for_agent(session)
     }
 

@@ -6,9 +6,9 @@ use crate::backends::Shell;
 use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::builtin::evaluate_python::PythonTool;
-use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::filesystem::Filesystem;
 use crate::tools::call::tool::{Tool, ToolDescription};
+use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::mounts::previews;
 
 /// Prompt section about a session's workspace, with the tools and access that belong to it.
@@ -48,8 +48,8 @@ impl ToolRunner {
     }
 }
 
-fn introduction(dispatcher: &ToolRunner, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
-    let workspace = dispatcher.workspace();
+fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
+    let workspace = tool_runner.workspace();
     let names: Vec<_> = tools.iter().map(|tool| tool.name).collect();
     let root = workspace.root().unwrap_or_else(|| "/".to_owned());
     let mut text =

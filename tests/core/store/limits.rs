@@ -22,7 +22,7 @@ fn over(outcome: Result<(), CommitError>) -> (u64, u64) {
 #[test]
 fn commit_kind_or_agent_too_long_is_refused() {
     let (_directory, store) = fresh();
-    let mut commit = Commit::new(session(1), Timestamp(0)).by(&Arc::from("a".repeat(MAX_AGENT_BYTES)));
+    let mut commit = Commit::new(session(1), Timestamp(0)).as_agent(&Arc::from("a".repeat(MAX_AGENT_BYTES)));
     commit.push_encoded(&"k".repeat(MAX_KIND_BYTES), MAX_VERSION, b"").unwrap();
     assert_eq!(over(commit.push_encoded(&"k".repeat(MAX_KIND_BYTES + 1), 1, b"")), (101, 100));
     assert_eq!(over(commit.push_encoded("k", MAX_VERSION + 1, b"")), (32_768, 32_767));
@@ -34,7 +34,7 @@ fn commit_kind_or_agent_too_long_is_refused() {
         (MAX_AGENT_BYTES, MAX_KIND_BYTES, MAX_VERSION)
     );
     for store in [&store as &dyn EventStore, &MemoryStore::default()] {
-        let commit = note(session(1), b"").by(&Arc::from("a".repeat(MAX_AGENT_BYTES + 1)));
+        let commit = note(session(1), b"").as_agent(&Arc::from("a".repeat(MAX_AGENT_BYTES + 1)));
         assert!(matches!(store.submit(commit), Err(StoreError::Commit(CommitError::TooLarge { actual: 201, .. }))));
         let empty = Commit::new(session(1), Timestamp(0));
         assert!(matches!(store.submit(empty), Err(StoreError::Commit(CommitError::Empty))));

@@ -38,7 +38,7 @@ fn exported(sessions: &Sessions, id: SessionId) -> Vec<u8> {
 /// A commit of so many events, of several agents in turn, with a content that does not compress.
 fn commit(session: &Session, random: &mut Random, count: u64, length: usize) -> Commit {
     let agents: [Arc<str>; 3] = ["".into(), "one".into(), "two".into()];
-    let mut commit = session.commit().by(&agents[random.below(3) as usize]);
+    let mut commit = session.commit().as_agent(&agents[random.below(3) as usize]);
     let content = Content::of(random.bytes(length));
     for _ in 0..count {
         commit.push_encoded("Note", 1, content.digest.as_bytes()).unwrap();
@@ -135,7 +135,7 @@ fn import_of_known_events_in_smaller_commits_adds_the_rest() {
     assert!(last > first, "it ends in the midst of a commit");
     let imported = sessions(open(there.path()));
     for event in &all[..first as usize] {
-        let mut commit = Commit::new(event.session, event.time).by(&event.agent);
+        let mut commit = Commit::new(event.session, event.time).as_agent(&event.agent);
         commit.push_encoded(&event.event.kind, event.event.version, &event.event.bytes).unwrap();
         imported.store().submit(commit).unwrap().wait().unwrap();
     }

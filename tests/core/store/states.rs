@@ -50,7 +50,7 @@ fn act(session: &Session, random: &mut Random, open_calls: &mut Vec<u64>) {
         }
         4 => commit.push(&DeleteEntry { path: path(random) }).unwrap(),
         5 | 6 => {
-            commit = commit.of_call(CallLink::Opens).by(&Arc::from(["", "one", "two"][random.below(3) as usize]));
+            commit = commit.of_call(CallLink::Opens).as_agent(&Arc::from(["", "one", "two"][random.below(3) as usize]));
             let tool = format!("tool{}", random.below(40));
             commit.push(&CallStarted { tool, params: serde_json::json!({ "n": random.below(5) }) }).unwrap();
             let pending = session.submit(commit).unwrap();

@@ -75,8 +75,8 @@ fn container_paused_is_created_again() {
 /// Does something to the container while a command runs in it.
 fn meanwhile(rig: &Rig, seconds: u64, act: impl AsyncFnOnce(Podman, String) + Send) -> Step {
     let params = json!({ "command": "echo begun > g; sleep 60", "timeout_seconds": seconds });
-    let (dispatcher, root) = (rig.dispatcher().clone(), rig.root());
-    let called = rig.runtime.spawn(async move { dispatcher.call(ToolCall::new("shell_execute", params)).await });
+    let (tool_runner, root) = (rig.tool_runner().clone(), rig.root());
+    let called = rig.runtime.spawn(async move { tool_runner.call(ToolCall::new("shell_execute", params)).await });
     eventually("the command has begun", || root.join("g").exists());
     podman(async |podman| act(podman, rig.name()).await);
     let outcome = rig.runtime.block_on(called).unwrap().unwrap();
@@ -172,7 +172,7 @@ fn container_leaves_nothing_after_its_session() {
     rig.reopen();
     rig.ok("cat f");
     assert_eq!(named(&name).len(), 1);
-    let workspace = std::sync::Arc::downgrade(rig.dispatcher().workspace());
+    let workspace = std::sync::Arc::downgrade(rig.tool_runner().workspace());
     rig.abandon();
     assert!(workspace.upgrade().is_none());
     assert_eq!(named(&name), Vec::<String>::new());
@@ -181,7 +181,7 @@ fn container_leaves_nothing_after_its_session() {
 #[test]
 fn container_is_one_per_session() {
     let Some(rig) = begun(Kind::Overlay) else { return };
-    let again = ToolRunner::new(rig.session().clone(), Tools::standard(), rig.dispatcher().workspace().clone());
+    let again = ToolRunner::new(rig.session().clone(), Tools::standard(), rig.tool_runner().workspace().clone());
     assert!(matches!(again, Err(WorkspaceError::SecondContainer(_))), "{again:?}");
     let refused = again.unwrap_err().to_string();
     assert!(refused.contains("container"), "{refused}");

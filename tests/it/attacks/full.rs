@@ -1,7 +1,8 @@
 //! A file system that is full: under the files, and under the journal.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use foldspace::backends::HostOptions;
 use foldspace::event::{CallFinished, CallStatus, CommandResult};
@@ -9,11 +10,11 @@ use foldspace::tools::CaptureBudget;
 use foldspace::{EntryPath, Recorded, ToolCall, WorkspaceSpec};
 use serde_json::json;
 
-use crate::rig::{Disk, Kind, Rig, container, process, walk};
+use crate::rig::{Disk, Kind, Rig, container, process, skip, walk};
 
 /// Leaves no byte on a disk; returns the file that fills it, to be removed again.
-fn fill(disk: &Disk) -> PathBuf {
-    let path = disk.root().join("filler");
+fn fill(disk: &Path) -> PathBuf {
+    let path = disk.join("filler");
     let mut file = std::fs::File::create(&path).unwrap();
     let mut piece = vec![b'x'; 1 << 16];
     loop {
@@ -26,18 +27,16 @@ fn fill(disk: &Disk) -> PathBuf {
     }
 }
 
-/// A session whose files lie on a small file system.
-fn on_a_small_disk(kind: Kind) -> Option<(Disk, Rig)> {
-    let mut rig = Rig::new(kind)?;
+/// A session whose files lie in a directory of the host, on a small file system.
+fn on_small_disk() -> Option<(Disk, Rig)> {
+    let mut rig = Rig::new(Kind::Host)?;
     rig.close();
-    // What an engine binds it would not find there; the layers of overlays only this process mounts.
-    let at = if kind == Kind::Host { rig.data().join("workspaces") } else { container::cache().join("layers") };
-    let disk = Disk::over(&at, 8)?;
+    let disk = Disk::over(&rig.data().join("workspaces"), 8)?;
     rig.reopen();
     Some((disk, rig))
 }
 
-fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Disk, rig: &mut Rig) {
+fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Path, rig: &mut Rig) {
     rig.ok("echo kept > f && mkdir d && seq 1000 > d/g");
     // A command fills it by itself, and then another finds it full.
     let step = rig.sh("head -c 20M /dev/zero > big; echo after");
@@ -71,44 +70,49 @@ fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Disk, rig: &mut Rig) {
 
 #[test]
 fn full_disk_on_host_fails_call_without_harm() {
-    let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
-    what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
+    let Some((disk, mut rig)) = on_small_disk() else { return };
+    what_does_not_fit_is_an_error_and_harms_nothing(disk.root(), &mut rig);
     rig.close();
     drop(disk);
 }
 
-/// Does a check in a process with a cache of its own: all overlays of a cache have their layers in one place.
-fn with_own_cache(check: &str) {
-    let cache = tempfile::tempdir().unwrap();
+/// Does a check in a process whose cache is on a small disk that the engine sees, too.
+fn with_small_cache(check: &str) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let Some(disk) = std::env::var_os("FOLDSPACE_SMALL_DISK") else {
+        return skip("there is no small disk that the engine sees; tests/podman/ready.sh makes one");
+    };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = tempfile::tempdir_in(disk).unwrap();
     let output = process("fill_overlay", check).env("FOLDSPACE_CACHE", cache.path()).output().unwrap();
     assert!(output.status.success(), "{check}: {output:?}");
 }
 
-/// Does the check that was ordered, on an overlay whose layers lie on a small disk.
+/// Does the check that was ordered, on an overlay in this process's cache.
 pub(crate) fn fill_overlay(check: &str) {
-    let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
+    let Some(mut rig) = Rig::new(Kind::Overlay) else { return };
+    let layers = container::cache().join("layers");
     match check {
-        "writes" => what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig),
+        "writes" => what_does_not_fit_is_an_error_and_harms_nothing(&layers, &mut rig),
         "command" => command_that_fills_the_disk_is_ended(&mut rig),
-        _ => files_that_can_t_come_back_come_back_later(&disk, &mut rig),
+        _ => files_that_can_t_come_back_come_back_later(&layers, &mut rig),
     }
     rig.close();
-    drop(disk);
 }
 
 #[test]
 fn full_disk_under_overlay_fails_call_without_harm() {
-    with_own_cache("writes");
+    with_small_cache("writes");
 }
 
 #[test]
 fn disk_limit_kills_only_offending_command() {
-    with_own_cache("command");
+    with_small_cache("command");
 }
 
 #[test]
 fn populate_on_full_overlay_succeeds_later() {
-    with_own_cache("populate");
+    with_small_cache("populate");
 }
 
 fn command_that_fills_the_disk_is_ended(rig: &mut Rig) {
@@ -123,15 +127,16 @@ fn command_that_fills_the_disk_is_ended(rig: &mut Rig) {
 }
 
 /// What came only halfway onto the disk is not taken for the files later.
-fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
+fn files_that_can_t_come_back_come_back_later(disk: &Path, rig: &mut Rig) {
     rig.python("import os\nfor n in range(20):\n    open(f'f{n:02}', 'wb').write(os.urandom(100_000))\n");
     let (known, head) = (rig.known(), rig.session().head().unwrap());
     rig.close();
-    for entry in std::fs::read_dir(disk.root()).unwrap() {
-        std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
+    for entry in std::fs::read_dir(disk).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        std::fs::remove_dir_all(entry).unwrap();
     }
     let filler = fill(disk);
-    std::fs::OpenOptions::new().write(true).open(&filler).unwrap().set_len((8 << 20) - 1_200_000).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&filler).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 1_200_000).unwrap();
     let error = rig.try_reopen().unwrap_err().to_string();
     assert!(error.contains("No space left"), "{error}");
     std::fs::remove_file(filler).unwrap();
@@ -145,8 +150,8 @@ fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
 
 #[test]
 fn populate_on_full_host_disk_succeeds_later() {
-    let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
-    files_that_can_t_come_back_come_back_later(&disk, &mut rig);
+    let Some((disk, mut rig)) = on_small_disk() else { return };
+    files_that_can_t_come_back_come_back_later(disk.root(), &mut rig);
     rig.close();
     drop(disk);
 }
@@ -162,7 +167,7 @@ fn full_journal_loses_only_the_record_of_its_call() {
     let (root, fill) = (rig.root(), "for n in 1 2 3; do head -c 50M /dev/urandom > $n; done; cat /dev/zero > filler");
     let params = json!({ "command": fill, "timeout_seconds": 100 });
     let call = ToolCall::new("shell_execute", params);
-    let error = rig.runtime.block_on(rig.dispatcher().call(call)).unwrap_err().to_string();
+    let error = rig.runtime.block_on(rig.tool_runner().call(call)).unwrap_err().to_string();
     assert!(error.contains("No space left"), "{error}");
     std::fs::remove_file(root.join("filler")).unwrap();
     // It is not known what was written of it, so nothing more is until the store is opened again.

@@ -61,10 +61,10 @@ fn nobody_survives(rig: &Rig) {
         rig.ok("true");
         rig.root()
     };
-    let dispatcher = rig.dispatcher().clone();
+    let tool_runner = rig.tool_runner().clone();
     let call = foldspace::ToolCall::new("shell_execute", params("touch begun; exec sleep 100"));
     let cancel = call.cancel.clone();
-    let called = rig.runtime.spawn(async move { dispatcher.call(call).await });
+    let called = rig.runtime.spawn(async move { tool_runner.call(call).await });
     crate::rig::eventually("the command has begun", || root.join("begun").exists());
     crate::rig::eventually("it is found", || !marked(&mark).is_empty());
     cancel.cancel();

@@ -54,8 +54,8 @@ fn command_cancelled_records_its_changes(rig: Rig) {
     let call = slow();
     let cancel = call.cancel.clone();
     let outcome = rig.runtime.block_on(async {
-        let dispatcher = rig.dispatcher().clone();
-        let called = tokio::spawn(async move { dispatcher.call(call).await });
+        let tool_runner = rig.tool_runner().clone();
+        let called = tokio::spawn(async move { tool_runner.call(call).await });
         until_begun(&rig);
         cancel.cancel();
         called.await.unwrap().unwrap()
@@ -74,8 +74,8 @@ fn call_dropped_records_its_changes(rig: Rig) {
     rig.ok("touch old");
     let before = rig.session().head().unwrap();
     let finished = rig.runtime.block_on(async {
-        let dispatcher = rig.dispatcher().clone();
-        let called = tokio::spawn(async move { dispatcher.call(slow()).await });
+        let tool_runner = rig.tool_runner().clone();
+        let called = tokio::spawn(async move { tool_runner.call(slow()).await });
         until_begun(&rig);
         called.abort();
         assert!(called.await.unwrap_err().is_cancelled());
@@ -123,7 +123,7 @@ fn python_failed_or_timed_out_records_its_changes(rig: Rig) {
 fn call_over_its_time_records_its_changes(rig: Rig) {
     rig.ok("true");
     let call = ToolCall { limit: Some(Duration::from_secs(2)), ..slow() };
-    let outcome = rig.runtime.block_on(rig.dispatcher().call(call)).unwrap();
+    let outcome = rig.runtime.block_on(rig.tool_runner().call(call)).unwrap();
     assert_eq!(outcome.status, CallStatus::Error);
     let step = rig.recorded(outcome, "a call over its limit");
     assert_eq!(step.paths().0, ["f"]);

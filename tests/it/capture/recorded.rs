@@ -61,9 +61,9 @@ fn concurrent_calls_take_turns(rig: Rig) {
     let add = "n=$(cat count); sleep 0.02; echo $((n + 1)) > count; echo $n > at-$n";
     let outcomes = rig.runtime.block_on(async {
         let calls = (0..8).map(|n| {
-            let dispatcher = rig.dispatcher().as_agent(format!("agent-{n}"));
+            let tool_runner = rig.tool_runner().as_agent(format!("agent-{n}"));
             let call = foldspace::ToolCall::new("shell_execute", json!({ "command": add }));
-            tokio::spawn(async move { dispatcher.call(call).await.unwrap() })
+            tokio::spawn(async move { tool_runner.call(call).await.unwrap() })
         });
         let calls: Vec<_> = calls.collect();
         let mut outcomes = Vec::new();

@@ -20,8 +20,8 @@ fn relatives_do_not_share_files() {
         let (first, second) = (family.fork(&parent), family.fork(&parent));
         let fresh = family.start(&parent, ForkOptions::new(Isolation::Full));
         let common = texts([("a", "one"), ("d/b", "two")]);
-        for dispatcher in [&parent, &first, &second] {
-            assert_eq!(family.texts(dispatcher), common);
+        for tool_runner in [&parent, &first, &second] {
+            assert_eq!(family.texts(tool_runner), common);
         }
         assert_eq!(family.texts(&fresh), texts([]));
 
@@ -92,8 +92,8 @@ fn relatives_do_not_share_events_or_approvals() {
         commit.push(&SessionAllow { programs: vec!["make".to_owned()] }).unwrap();
         parent.session().record(commit).unwrap();
         let child = family.fork(&parent);
-        let programs = |dispatcher: &foldspace::ToolRunner| {
-            dispatcher.session().state().unwrap().slice::<Allowances>().unwrap().programs.len()
+        let programs = |tool_runner: &foldspace::ToolRunner| {
+            tool_runner.session().state().unwrap().slice::<Allowances>().unwrap().programs.len()
         };
         assert_eq!((programs(&parent), programs(&child)), (1, 0));
 
@@ -102,10 +102,10 @@ fn relatives_do_not_share_events_or_approvals() {
         family.write(&child, "b", "child's");
         let first = heard.next_within(Duration::from_secs(60)).unwrap().unwrap();
         assert_eq!((first.session, &*first.event.kind), (child.session().id(), "CallStarted"));
-        let events = |dispatcher: &foldspace::ToolRunner| dispatcher.session().events(1, 1000).unwrap();
+        let events = |tool_runner: &foldspace::ToolRunner| tool_runner.session().events(1, 1000).unwrap();
         assert!(events(&child).iter().all(|event| event.session == child.session().id()));
-        let named = |dispatcher: &foldspace::ToolRunner, text: &[u8]| {
-            events(dispatcher).iter().any(|event| event.event.bytes.windows(text.len()).any(|bytes| bytes == text))
+        let named = |tool_runner: &foldspace::ToolRunner, text: &[u8]| {
+            events(tool_runner).iter().any(|event| event.event.bytes.windows(text.len()).any(|bytes| bytes == text))
         };
         assert!(named(&child, b"child's") && !named(&child, b"parent's"));
         assert!(named(&parent, b"parent's") && !named(&parent, b"child's"));

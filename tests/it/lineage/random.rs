@@ -57,19 +57,19 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// A session, and what its files are after each of its events.
 struct Relative {
-    dispatcher: Option<ToolRunner>,
+    tool_runner: Option<ToolRunner>,
     /// Of every position that there is, the first at 1.
     moments: Vec<Texts>,
 }
 
 impl Relative {
-    fn begun(dispatcher: ToolRunner, mut past: Vec<Texts>) -> Self {
+    fn begun(tool_runner: ToolRunner, mut past: Vec<Texts>) -> Self {
         past.push(past.last().cloned().unwrap_or_default());
-        Self { dispatcher: Some(dispatcher), moments: past }
+        Self { tool_runner: Some(tool_runner), moments: past }
     }
 
-    fn dispatcher(&self) -> &ToolRunner {
-        self.dispatcher.as_ref().unwrap()
+    fn tool_runner(&self) -> &ToolRunner {
+        self.tool_runner.as_ref().unwrap()
     }
 
     fn now(&self) -> Texts {
@@ -78,10 +78,10 @@ impl Relative {
 
     /// Fills up the moments to the head, where the files are these: each event of a file changes that one.
     fn went_on(&mut self, files: &Texts) {
-        let head = self.dispatcher().session().head().unwrap();
+        let head = self.tool_runner().session().head().unwrap();
         while (self.moments.len() as u64) < head {
             let seq = self.moments.len() as u64 + 1;
-            let event = self.dispatcher().session().event(seq).unwrap();
+            let event = self.tool_runner().session().event(seq).unwrap();
             let mut now = self.now();
             if let Some(written) = event.typed::<WriteFile>() {
                 let path = written.unwrap().event.path.to_string();
@@ -103,22 +103,22 @@ fn change(family: &Family, member: &mut Relative, operation: &Operation) {
         Operation::Write { file, text, .. } => {
             let (path, text) = (format!("d/{file}"), text.to_string());
             if files.remove(&path).is_some() {
-                assert!(family.call(member.dispatcher(), "rm", json!({ "path": path })).is_ok());
+                assert!(family.call(member.tool_runner(), "rm", json!({ "path": path })).is_ok());
                 member.went_on(&files);
             }
-            family.write(member.dispatcher(), &path, &text);
+            family.write(member.tool_runner(), &path, &text);
             files.insert(path, text);
         }
         Operation::Remove { file, .. } => {
             let path = format!("d/{file}");
-            let removed = family.call(member.dispatcher(), "rm", json!({ "path": path }));
+            let removed = family.call(member.tool_runner(), "rm", json!({ "path": path }));
             assert_eq!(removed.is_ok(), files.remove(&path).is_some());
         }
         Operation::Move { from, to, .. } if family.has_shell() && from != to => {
             let (from, to) = (format!("d/{from}"), format!("d/{to}"));
             let Some(text) = files.remove(&from) else { return };
             files.insert(to.clone(), text);
-            family.sh(member.dispatcher(), &format!("mv {from} {to}"));
+            family.sh(member.tool_runner(), &format!("mv {from} {to}"));
         }
         _ => return,
     }
@@ -127,9 +127,9 @@ fn change(family: &Family, member: &mut Relative, operation: &Operation) {
 
 /// Closes a member's workspace.
 fn close(member: &mut Relative) -> Session {
-    let dispatcher = member.dispatcher.take().unwrap();
-    dispatcher.close().unwrap();
-    dispatcher.session().clone()
+    let tool_runner = member.tool_runner.take().unwrap();
+    tool_runner.close().unwrap();
+    tool_runner.session().clone()
 }
 
 fn run(spec: WorkspaceSpec, operations: &[Operation]) {
@@ -155,14 +155,14 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
             Operation::Fork { back, .. } => {
                 let head = member.moments.len() as u64;
                 let seq = head.saturating_sub(back).max(1);
-                let seq = member.dispatcher().session().commit_end_before(seq).unwrap();
-                let child = family.fork_at(member.dispatcher(), seq);
+                let seq = member.tool_runner().session().commit_end_before(seq).unwrap();
+                let child = family.fork_at(member.tool_runner(), seq);
                 let past = member.moments[..usize::try_from(seq).unwrap()].to_vec();
                 member.went_on(&files);
                 members.push(Relative::begun(child, past));
             }
             Operation::Afresh { .. } => {
-                let child = family.start(member.dispatcher(), ForkOptions::new(Isolation::Full));
+                let child = family.start(member.tool_runner(), ForkOptions::new(Isolation::Full));
                 member.went_on(&files);
                 members.push(Relative::begun(child, Vec::new()));
             }
@@ -176,7 +176,7 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
             Operation::Reopen { .. } => {
                 let session = close(member);
                 session.forget_states();
-                member.dispatcher = Some(family.open(&session));
+                member.tool_runner = Some(family.open(&session));
                 member.went_on(&files);
             }
         }
@@ -188,14 +188,14 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
 /// Checks each moment of a member's history.
 fn check(family: &Family, member: &mut Relative) {
     let files = member.now();
-    assert_eq!(family.texts(member.dispatcher()), files);
+    assert_eq!(family.texts(member.tool_runner()), files);
     member.went_on(&files);
-    let session = member.dispatcher().session();
+    let session = member.tool_runner().session();
     session.forget_states();
     for (seq, moment) in (1..).zip(&member.moments) {
         assert_eq!(&texts_at(session, seq), moment, "{} at {seq}", session.name());
     }
-    member.dispatcher().close().unwrap();
+    member.tool_runner().close().unwrap();
 }
 
 proptest! {

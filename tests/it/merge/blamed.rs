@@ -17,7 +17,7 @@ use super::{files, path};
 use crate::rig::Random;
 
 struct Member {
-    dispatcher: ToolRunner,
+    tool_runner: ToolRunner,
     parent: Option<SessionId>,
     /// Whose history it begins with, each up to where.
     past: BTreeMap<SessionId, Seq>,
@@ -25,7 +25,7 @@ struct Member {
 
 impl Member {
     fn session(&self) -> &Session {
-        self.dispatcher.session()
+        self.tool_runner.session()
     }
 }
 
@@ -49,8 +49,8 @@ impl Model {
     }
 
     fn add(&mut self, session: &Session, parent: Option<SessionId>, past: BTreeMap<SessionId, Seq>) {
-        let dispatcher = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
-        self.members.push(Member { dispatcher, parent, past });
+        let tool_runner = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
+        self.members.push(Member { tool_runner, parent, past });
     }
 
     fn lines(&self, member: usize) -> Vec<String> {
@@ -95,7 +95,7 @@ impl Model {
         let Some(parent) = self.members.iter().find(|other| Some(other.session().id()) == child.parent) else { return };
         let mut choices = MergeChoices::default();
         choices.choose(path("/"), side).unwrap();
-        self.runtime.block_on(merge_child(&parent.dispatcher, child.session(), &choices)).unwrap();
+        self.runtime.block_on(merge_child(&parent.tool_runner, child.session(), &choices)).unwrap();
     }
 
     /// Asks whose each line is, of every member. Gives how many lines had other writers than their session, and of how

@@ -103,13 +103,13 @@ pub(crate) fn merge_or_rewind(orders: &str) {
     let family = Family::at(Path::new(word()).to_owned());
     let main = session(&family, "founder");
     let workspace = Arc::new(Dying { inner: family.workspace(&main), left: AtomicUsize::new(moment) });
-    let dispatcher = ToolRunner::new(main, Tools::standard(), workspace).unwrap();
+    let tool_runner = ToolRunner::new(main, Tools::standard(), workspace).unwrap();
     match way {
         "Merge" => {
             let worker = session(&family, "worker");
-            family.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
+            family.runtime.block_on(merge_child(&tool_runner, &worker, &MergeChoices::default())).unwrap();
         }
-        "Rewind" => drop(family.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap()),
+        "Rewind" => drop(family.runtime.block_on(tool_runner.rewind(to, RewindOptions::default())).unwrap()),
         _ => {}
     }
 }
@@ -199,23 +199,23 @@ fn at_every_moment(spec: &WorkspaceSpec, way: Way) {
         let family = Family::at(directory.path().to_owned());
         let main = session(&family, "founder");
         let has_happened = main.head().unwrap() > before;
-        let dispatcher = family.open(&main);
+        let tool_runner = family.open(&main);
         let after = main.head().unwrap();
         assert!(after == before || has_happened, "{way:?} {moment}: {:?}", main.events(before + 1, 100).unwrap());
         assert_eq!(recorded(&main) == old, !has_happened, "{way:?} {moment}");
-        assert_eq!(on_disk(dispatcher.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
+        assert_eq!(on_disk(tool_runner.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
         // It can be done, or done again, after that.
         if way != Way::Rewind {
             let worker = session(&family, "worker");
-            family.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
+            family.runtime.block_on(merge_child(&tool_runner, &worker, &MergeChoices::default())).unwrap();
         } else {
-            family.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap();
+            family.runtime.block_on(tool_runner.rewind(to, RewindOptions::default())).unwrap();
         }
         assert_eq!(files(&main).get(&path("e/old.txt")).is_some(), way == Way::Rewind);
-        assert_eq!(on_disk(dispatcher.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
+        assert_eq!(on_disk(tool_runner.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
         assert_eq!(drift(&main, before), Vec::<String>::new());
         let sessions = family.sessions.clone();
-        drop((dispatcher, main, family));
+        drop((tool_runner, main, family));
         sessions.close();
         if !killed {
             assert!(has_happened || way == Way::PutBack, "it came to its end");
@@ -275,8 +275,8 @@ fn rollback_keeps_changes_made_meanwhile() {
 
         let family = Family::at(directory.path().to_owned());
         let main = session(&family, "founder");
-        let dispatcher = family.open(&main);
-        let shown = on_disk(dispatcher.workspace().as_ref());
+        let tool_runner = family.open(&main);
+        let shown = on_disk(tool_runner.workspace().as_ref());
         for name in theirs {
             assert_eq!(shown[name].as_deref(), Some(&b"somebody's\n"[..]), "{way:?} {moment}: {name}");
         }
@@ -294,7 +294,7 @@ fn rollback_keeps_changes_made_meanwhile() {
             assert_eq!(node(&files(&main)), node(then), "{way:?} {moment}: {name}");
         }
         let sessions = family.sessions.clone();
-        drop((dispatcher, main, family));
+        drop((tool_runner, main, family));
         sessions.close();
     }
 }

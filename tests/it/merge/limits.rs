@@ -69,7 +69,7 @@ fn denied_commands_of_child_stay_denied() {
     let limits = ChildLimits { deny: ["sort  -r".to_owned(), "uniq".to_owned()].into(), ..ChildLimits::default() };
     let parent = family.founder();
     let child = family.child(&parent, "worker", limits);
-    let run = |dispatcher, command: &str| family.call(dispatcher, "shell_execute", json!({ "command": command }));
+    let run = |tool_runner, command: &str| family.call(tool_runner, "shell_execute", json!({ "command": command }));
     for denied in ["sort -r", "echo a | /usr/bin/sort -r -n", "sh -c 'uniq'", "env uniq"] {
         refused(&run(&child, denied), child.session(), "denies");
         assert!(run(&parent, denied).is_ok(), "{denied}");
@@ -144,7 +144,7 @@ fn agent_limits_follow_the_agent_name() {
     let shared = ForkOptions { limits, agent: "worker".to_owned(), ..ForkOptions::new(Isolation::Shared) };
     let begun = parent.as_agent("worker");
     drop(family.start(&parent, shared));
-    // In a dispatcher that is older than the child, in one that is opened for it, and in one that becomes its.
+    // In a tool_runner that is older than the child, in one that is opened for it, and in one that becomes its.
     let session = parent.session().clone();
     family.create(&begun, "a", "1234");
     let opened = family.open(&session.as_agent("worker"));

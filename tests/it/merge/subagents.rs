@@ -28,7 +28,7 @@ async fn calls(child: ChildContext) -> Result<Value, String> {
     for call in &list {
         let mut call = ToolCall::new(call[0].as_str().unwrap(), call[1].clone());
         call.cancel = child.cancel.clone();
-        let outcome = child.dispatcher.call(call).await.map_err(|error| error.to_string())?;
+        let outcome = child.tool_runner.call(call).await.map_err(|error| error.to_string())?;
         if !outcome.is_ok() {
             return Err(outcome.text);
         }
@@ -147,7 +147,7 @@ fn subagent_batch_can_be_cancelled() {
         let told = Arc::clone(&told);
         async move {
             let command = json!({ "command": "echo begun > begun; sleep 1000", "timeout_seconds": 120 });
-            let running = child.dispatcher.call(ToolCall::new("shell_execute", command));
+            let running = child.tool_runner.call(ToolCall::new("shell_execute", command));
             told.notify_one();
             running.await.map(|_| Value::Null).map_err(|error| error.to_string())
         }

@@ -30,14 +30,14 @@ impl Broken {
         let session = sessions.create(NewSession::named("broken")).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let broken = Self { directory, _sessions: sessions, session, runtime };
-        let dispatcher = broken.opened();
+        let tool_runner = broken.opened();
         let run = |command: &str| {
             let call = foldspace::ToolCall::new("shell_execute", json!({ "command": command }));
-            broken.runtime.block_on(dispatcher.call(call)).unwrap().finished
+            broken.runtime.block_on(tool_runner.call(call)).unwrap().finished
         };
         let first = run("mkdir -p d/old && for i in 1 2 3 4 5 6; do echo one > d/$i; echo gone > d/old/$i; done");
         run("rm -r d/old d/1 && for i in 2 3 4; do echo two > d/$i; done && mkdir -p new/deep && echo x > new/deep/x");
-        dispatcher.close().unwrap();
+        tool_runner.close().unwrap();
         (broken, first)
     }
 

@@ -119,11 +119,12 @@ fn rewind_of_odd_imported_session_works() {
     commit.push(&started).unwrap();
     sessions.store().submit(commit).unwrap().wait().unwrap();
     let session = sessions.session(id).unwrap();
-    let dispatcher = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(foldspace::MemoryWorkspace)).unwrap();
+    let tool_runner =
+        ToolRunner::new(session.clone(), Tools::standard(), Arc::new(foldspace::MemoryWorkspace)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let params = json!({ "file_path": "a", "content": "a" });
-    runtime.block_on(dispatcher.call(foldspace::ToolCall::new("write_file", params))).unwrap();
-    let rewound = runtime.block_on(dispatcher.rewind(1, RewindOptions::default())).unwrap();
+    runtime.block_on(tool_runner.call(foldspace::ToolCall::new("write_file", params))).unwrap();
+    let rewound = runtime.block_on(tool_runner.rewind(1, RewindOptions::default())).unwrap();
     assert_eq!(rewound.changes.len(), 1);
 }
 
@@ -220,7 +221,7 @@ fn rewind_restores_state_slices_and_keeps_logs() {
     let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
     let session = sessions.create(NewSession::named("notes")).unwrap();
     let workspace: Arc<dyn Workspace> = Arc::new(foldspace::MemoryWorkspace);
-    let dispatcher = ToolRunner::new(session.clone(), Tools::standard(), Arc::clone(&workspace)).unwrap();
+    let tool_runner = ToolRunner::new(session.clone(), Tools::standard(), Arc::clone(&workspace)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     // Large: some three hundred blocks, a megabyte together.
     let lines: Vec<String> = (0..300).map(|number| format!("{number:04}").repeat(900)).collect();
@@ -231,9 +232,9 @@ fn rewind_restores_state_slices_and_keeps_logs() {
     record(&session, &Noted { line: "late".to_owned() });
     record(&session, &SessionAllow { programs: vec!["make".to_owned()] });
     let call = foldspace::ToolCall::new("ls", json!({}));
-    runtime.block_on(dispatcher.call(call)).unwrap();
+    runtime.block_on(tool_runner.call(call)).unwrap();
 
-    let rewound = runtime.block_on(dispatcher.rewind(first, RewindOptions::default())).unwrap();
+    let rewound = runtime.block_on(tool_runner.rewind(first, RewindOptions::default())).unwrap();
     assert_eq!(rewound.slices, ["Allowances", "Notes"]);
     let state = session.state().unwrap();
     assert_eq!(state.slice::<Notes>().unwrap().lines, lines);
@@ -249,12 +250,12 @@ fn rewind_restores_state_slices_and_keeps_logs() {
     // The past is as it was, on both sides of the rewind.
     let late = session.state_at(rewound.from).unwrap();
     assert_eq!(late.slice::<Notes>().unwrap().lines.last().unwrap(), "late");
-    runtime.block_on(dispatcher.rewind(rewound.from, RewindOptions::default())).unwrap();
+    runtime.block_on(tool_runner.rewind(rewound.from, RewindOptions::default())).unwrap();
     let programs = session.state().unwrap().slice::<Allowances>().unwrap().programs.len();
     assert_eq!(programs, 1, "undone");
     // A program that does not know the slice passes over it.
     let id = session.id();
-    drop((dispatcher, session));
+    drop((tool_runner, session));
     sessions.close();
     let plain = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let state = plain.session(id).unwrap().state().unwrap();

@@ -67,7 +67,7 @@ impl Clock for Ticking {
     }
 }
 
-/// A session with its store, its workspace and a dispatcher, all of which may be closed and opened again.
+/// A session with its store, its workspace and a tool_runner, all of which may be closed and opened again.
 pub(crate) struct Rig {
     pub(crate) runtime: Runtime,
     data: tempfile::TempDir,
@@ -78,7 +78,7 @@ pub(crate) struct Rig {
 
 struct Opened {
     sessions: Sessions,
-    dispatcher: ToolRunner,
+    tool_runner: ToolRunner,
 }
 
 /// What a call did, after it was found to be recorded as it must be.
@@ -155,8 +155,8 @@ impl Rig {
         let tools = Tools::standard().with(PodmanShellTool).unwrap();
         let rules = self.rules.clone();
         match opened.and_then(|workspace| ToolRunner::with_rules(session, tools, workspace, rules)) {
-            Ok(dispatcher) => {
-                self.open = Some(Opened { sessions, dispatcher });
+            Ok(tool_runner) => {
+                self.open = Some(Opened { sessions, tool_runner });
                 Ok(())
             }
             Err(error) => {
@@ -184,9 +184,9 @@ impl Rig {
 
     /// Lets go of the store, the workspace and what runs in it.
     pub(crate) fn close(&mut self) {
-        let Some(Opened { sessions, dispatcher }) = self.open.take() else { return };
-        dispatcher.workspace().close();
-        drop(dispatcher);
+        let Some(Opened { sessions, tool_runner }) = self.open.take() else { return };
+        tool_runner.workspace().close();
+        drop(tool_runner);
         sessions.close();
     }
 
@@ -198,8 +198,8 @@ impl Rig {
         self.open.as_ref().unwrap()
     }
 
-    pub(crate) fn dispatcher(&self) -> &ToolRunner {
-        &self.opened().dispatcher
+    pub(crate) fn tool_runner(&self) -> &ToolRunner {
+        &self.opened().tool_runner
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -207,7 +207,7 @@ impl Rig {
     }
 
     pub(crate) fn session(&self) -> &Session {
-        self.dispatcher().session()
+        self.tool_runner().session()
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -242,12 +242,12 @@ impl Rig {
 
     /// Makes a call; what it gives is not looked at.
     pub(crate) fn bare(&self, tool: &str, params: Value) -> ToolOutcome {
-        self.runtime.block_on(self.dispatcher().call(ToolCall::new(tool, params))).unwrap()
+        self.runtime.block_on(self.tool_runner().call(ToolCall::new(tool, params))).unwrap()
     }
 
     /// Takes the session back.
     pub(crate) fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
-        self.runtime.block_on(self.dispatcher().rewind(to, options))
+        self.runtime.block_on(self.tool_runner().rewind(to, options))
     }
 
     /// Makes a call and checks what it recorded, and that the files are as the slice says.
@@ -311,7 +311,7 @@ impl Rig {
 
     /// Whether commands find a program.
     pub(crate) fn has(&self, program: &str) -> bool {
-        let shell = self.dispatcher().workspace().shell().unwrap();
+        let shell = self.tool_runner().workspace().shell().unwrap();
         self.runtime.block_on(shell.which(program)).unwrap().path.is_some()
     }
 

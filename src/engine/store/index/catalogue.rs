@@ -28,7 +28,7 @@ impl CatalogueRow {
         value.extend_from_slice(self.base.as_ref().map_or(&[0; 16], |base| base.session.as_bytes()));
         value.extend_from_slice(&self.base.map_or(0, |base| base.seq).to_le_bytes());
         let origin = &self.entry.origin;
-        let mut commit = Commit::new(self.entry.id, origin.time).by(&origin.agent);
+        let mut commit = Commit::new(self.entry.id, origin.time).as_agent(&origin.agent);
         commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
         commit.encode(origin.seq, origin.time, &mut value);
         Ok(value)

@@ -129,7 +129,7 @@ fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) 
 fn begin_again(store: &LocalStore, row: &CatalogueRow) -> Result<()> {
     let origin = &row.entry.origin;
     let expected = row.base.map_or(Expected::NoSession, Expected::ForkOf);
-    let mut commit = Commit::new(row.entry.id, origin.time).by(&origin.agent).expecting(expected);
+    let mut commit = Commit::new(row.entry.id, origin.time).as_agent(&origin.agent).expecting(expected);
     commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
     store.submit(commit).map(drop)
 }

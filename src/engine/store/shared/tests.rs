@@ -16,7 +16,7 @@ fn session(number: u8) -> SessionId {
 }
 
 fn commit(number: u8, text: &str) -> Commit {
-    let mut commit = Commit::new(session(number), Timestamp(1_000)).by(&Arc::from("tester"));
+    let mut commit = Commit::new(session(number), Timestamp(1_000)).as_agent(&Arc::from("tester"));
     commit.push_encoded("Noted", 1, text.as_bytes()).unwrap();
     commit
 }

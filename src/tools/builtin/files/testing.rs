@@ -17,10 +17,10 @@ use crate::engine::store::MemoryStore;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::{ToolCall, ToolOutcome, ToolRunner, Tools};
 
-/// A session whose standard tools are called through a real dispatcher.
+/// A session whose standard tools are called through a real tool_runner.
 pub(in crate::tools) struct ToolWorld {
     runtime: tokio::runtime::Runtime,
-    pub(in crate::tools) dispatcher: ToolRunner,
+    pub(in crate::tools) tool_runner: ToolRunner,
 }
 
 impl ToolWorld {
@@ -29,9 +29,9 @@ impl ToolWorld {
         let clock = Arc::new(StepClock::new(Timestamp(1_700_000_000_000), 0));
         let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
         let session = sessions.create(NewSession::default()).unwrap();
-        let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
+        let tool_runner = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Self { runtime, dispatcher }
+        Self { runtime, tool_runner }
     }
 
     /// A world with these text files.
@@ -58,7 +58,7 @@ impl ToolWorld {
 
     /// Records several entries at once.
     pub(in crate::tools) fn many(&self, paths: impl IntoIterator<Item = String>, text: &str) {
-        let mut commit = self.dispatcher.session().commit();
+        let mut commit = self.tool_runner.session().commit();
         for path in paths {
             let path = EntryPath::lookup(&path).unwrap();
             commit
@@ -66,19 +66,19 @@ impl ToolWorld {
                 .unwrap();
         }
         commit.keep(Content::of(text.to_owned()));
-        self.dispatcher.session().record(commit).unwrap();
+        self.tool_runner.session().record(commit).unwrap();
     }
 
     fn left(&self, path: &[u8], node: Node, bytes: &[u8]) {
-        let mut commit = self.dispatcher.session().commit();
+        let mut commit = self.tool_runner.session().commit();
         let path = EntryPath::from_bytes(path).unwrap();
         commit.push(&WriteFile { path, mode: WriteMode::Create, node }).unwrap();
         commit.keep(Content::of(bytes.to_vec()));
-        self.dispatcher.session().record(commit).unwrap();
+        self.tool_runner.session().record(commit).unwrap();
     }
 
     pub(in crate::tools) fn call(&self, call: ToolCall) -> ToolOutcome {
-        self.runtime.block_on(self.dispatcher.call(call)).unwrap()
+        self.runtime.block_on(self.tool_runner.call(call)).unwrap()
     }
 
     /// The result of a call that succeeds.
@@ -105,7 +105,7 @@ impl ToolWorld {
     }
 
     pub(in crate::tools) fn tree(&self) -> VirtualFileSystem {
-        self.dispatcher.session().state().unwrap().slice::<VirtualFileSystem>().unwrap().clone()
+        self.tool_runner.session().state().unwrap().slice::<VirtualFileSystem>().unwrap().clone()
     }
 
     /// The paths of all entries.
@@ -119,7 +119,7 @@ impl ToolWorld {
         let Some(Node::File { content, .. }) = tree.get(&EntryPath::lookup(path).unwrap()).map(|e| &e.node) else {
             panic!("{path} is not a file");
         };
-        self.dispatcher.session().content(content).unwrap().to_vec()
+        self.tool_runner.session().content(content).unwrap().to_vec()
     }
 
     /// A call of every tool with that path.

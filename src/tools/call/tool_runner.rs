@@ -38,9 +38,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;
-/// let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+/// let tool_runner = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
 /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
-/// let outcome = runtime.block_on(dispatcher.call(ToolCall::new("write_file", params)))?;
+/// let outcome = runtime.block_on(tool_runner.call(ToolCall::new("write_file", params)))?;
 /// assert!(outcome.is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -139,8 +139,8 @@ impl ToolRunner {
     }
 
     /// Returns the same with other rules for commands. Denials of the session's limits stay.
-    pub fn ruled(&self, rules: ShellRules) -> Result<Self, SessionError> {
-        Ok(Self { machine: self.machine.ruled(&self.session, rules)?, ..self.clone() })
+    pub fn with_shell_rules(&self, rules: ShellRules) -> Result<Self, SessionError> {
+        Ok(Self { machine: self.machine.with_shell_rules(&self.session, rules)?, ..self.clone() })
     }
 
     /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future cancels the call: its
@@ -229,7 +229,7 @@ fn json_bytes(value: &Value) -> usize {
 
 impl std::fmt::Debug for ToolRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dispatcher").field("session", &self.session).field("tools", &self.tools).finish_non_exhaustive()
+        f.debug_struct("ToolRunner").field("session", &self.session).field("tools", &self.tools).finish_non_exhaustive()
     }
 }
 
