@@ -24,9 +24,8 @@
 //! assert!(outcome.is_ok());
 //!
 //! let path = EntryPath::lookup("hello.txt")?;
-//! let files = |at| session.state_at(at).map(|state| state.slice::<VirtualFileSystem>().cloned());
-//! assert!(files(outcome.finished)?.unwrap().get(&path).is_some());
-//! assert!(files(outcome.call)?.unwrap().get(&path).is_none());
+//! let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
+//! assert!(files(outcome.finished)?.get(&path).is_some() && files(outcome.call)?.get(&path).is_none());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -128,7 +127,7 @@ pub mod mcp;
 /// use std::sync::Arc;
 /// use foldspace::backends::HostOptions;
 /// use foldspace::reducers::{
-///     CallEntry, Change, Children, CommandEntry, Commands, Entry, Merges, Mounts, PodmanWorkspace, ToolCalls, Usage,
+///     CallEntry, Change, Children, CommandEntry, Commands, Entry, Mounts, PodmanWorkspace, ToolCalls, Usage,
 /// };
 /// use foldspace::tools::{CommandPolicy, ShellRules};
 /// use foldspace::{EntryPath, HostWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools};
@@ -162,10 +161,9 @@ pub mod mcp;
 /// assert_eq!(command.exit_code, 0);
 /// assert_eq!(state.slice::<Usage>().unwrap().calls, 1);
 ///
-/// // Nothing was mounted, forked or merged, and no container ran.
-/// assert_eq!(state.slice::<Mounts>().unwrap().iter().count(), 0);
-/// assert_eq!(state.slice::<Children>().unwrap().iter().count(), 0);
-/// assert!(state.slice::<Merges>().unwrap().last_merge(session.id()).is_none());
+/// // Nothing was mounted or forked, and no container ran.
+/// let (mounts, children): (&Mounts, &Children) = (state.slice().unwrap(), state.slice().unwrap());
+/// assert_eq!((mounts.iter().count(), children.iter().count()), (0, 0));
 /// assert!(!state.slice::<PodmanWorkspace>().unwrap().running);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -258,13 +256,11 @@ pub mod view;
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::named("demo"))?;
-///
 /// // The intent of a call. Its position is the id of the call.
 /// let mut intent: Commit = session.commit().of_call(CallLink::Opens);
 /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
 /// intent.push(&CallStarted { tool: "write_file".to_owned(), params })?;
 /// let Committed { first: call, .. } = session.record(intent)?;
-///
 /// // One commit has the changes of the call, and its outcome.
 /// let mut commit = session.commit().of_call(CallLink::Of(call));
 /// let node = Node::file(b"hello", false);
@@ -317,7 +313,6 @@ pub mod event {
 ///     // A log: it keeps what a rewind takes back.
 ///     const ON_REWIND: OnRewind = OnRewind::Keep;
 /// }
-///
 /// // A reducer is a pure function.
 /// fn add(took: Took, finished: &Recorded<CallFinished>) -> Took {
 ///     Took { micros: took.micros + finished.event.micros }
@@ -409,7 +404,6 @@ pub mod history {
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::named("demo"))?;
-///
 /// // Events as they come, from the first on.
 /// let mut started: Subscription = session.subscribe(1, Filter::of::<SessionStarted>().or::<ChildStarted>());
 /// assert_eq!(started.next_within(Duration::from_secs(1))?.unwrap().seq, 1);
@@ -454,11 +448,8 @@ pub mod session {
 /// let session = sessions.create(NewSession::default())?;
 ///
 /// // A commit may say at which position it belongs.
-/// let write = WriteFile {
-///     path: EntryPath::for_creation("a.txt")?,
-///     mode: WriteMode::Create,
-///     node: Node::file(b"", false),
-/// };
+/// let (path, node) = (EntryPath::for_creation("a.txt")?, Node::file(b"", false));
+/// let write = WriteFile { path, mode: WriteMode::Create, node };
 /// let mut commit = session.commit().expecting(Expected::Exactly(1));
 /// commit.push(&write)?;
 /// let late = commit.clone();

@@ -128,7 +128,7 @@ fn remove_takes_session_and_files_or_neither() {
     assert!(!own.exists());
     std::fs::create_dir(&own).unwrap();
     let told = program.run(&["gc", "--engine", "unix:///nowhere.sock"]);
-    assert!(told.contains("has files of a session that is not there any more") && own.exists(), "{told}");
+    assert!(told.contains("has files of a removed session") && own.exists(), "{told}");
     assert!(told.contains("note: containers were not looked for: ") && told.ends_with("[exit 0]"), "{told}");
 }
 

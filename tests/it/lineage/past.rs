@@ -249,7 +249,7 @@ fn session_id_used_as_past_cannot_begin_again() {
     family.sessions.remove(parent.session().id()).unwrap();
     assert!(matches!(family.sessions.find("founder"), Err(SessionError::NotFound { .. })));
     let refused = import_session(&family.sessions, &mut Cursor::new(&file), None).unwrap_err().to_string();
-    assert!(refused.contains("was removed, and children of it"), "{refused}");
+    assert!(refused.contains("was removed and has children"), "{refused}");
     family.sessions.remove(child.session().id()).unwrap();
     import_session(&family.sessions, &mut Cursor::new(&file), None).unwrap();
     assert_eq!(family.sessions.list().unwrap().len(), 1);
