@@ -171,7 +171,8 @@ pub mod mcp;
 /// ```
 #[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 pub mod reducers;
-#[cfg(all(test, feature = "tools"))]
+#[cfg(test)]
+#[cfg(feature = "tools")]
 mod simulation;
 #[cfg(test)]
 mod testing;

@@ -38,6 +38,9 @@ pub(super) fn begin(verbose: u8) {
     drop(subscriber.with_ansi(ansi()).finish().try_init());
 }
 
+/// Sends the traces that are left.
+pub(super) type EndTraces = Box<dyn FnOnce()>;
+
 pub(super) type TraceLayer = Option<Box<dyn Layer<Registry> + Send + Sync>>;
 
 const WAITING_MAX: usize = 4096;

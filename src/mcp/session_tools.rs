@@ -32,11 +32,11 @@ pub(super) struct McpCaller<'a> {
 
 impl Caller for McpCaller<'_> {
     fn session<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<Session, OperationError>> {
-        async move { Ok(self.client.session(wanted, self.context).await?) }.boxed()
+        self.client.session(wanted, self.context).boxed()
     }
 
     fn open<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<OpenSession, OperationError>> {
-        async move { Ok(self.client.open(wanted, self.context).await?) }.boxed()
+        self.client.open(wanted, self.context).boxed()
     }
 
     fn rules(&self) -> &ShellRules {

@@ -2,10 +2,10 @@
 
 use tokio::runtime::Handle;
 
-use super::super::logs::TraceLayer;
+use super::super::logs::{EndTraces, TraceLayer};
 use crate::cli::{Exit, Failure};
 
-pub(super) fn begin(given: Option<&str>, _: &Handle) -> Result<(TraceLayer, Box<dyn FnOnce()>), Failure> {
+pub(super) fn begin(given: Option<&str>, _: &Handle) -> Result<(TraceLayer, EndTraces), Failure> {
     if given.is_some() {
         return Err(Failure::usage("--otlp: this foldspace was built without traces")
             .with_hint("build it with `--features otel`"));

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 
-use super::super::logs::TraceLayer;
+use super::super::logs::{EndTraces, TraceLayer};
 use crate::cli::Failure;
 
 const PATH: &str = "/v1/traces";
@@ -27,7 +27,7 @@ const ANSWER_MAX: usize = 1 << 20;
 
 /// Starts to send traces to the collector that the option or the environment names. The function returned sends the
 /// rest.
-pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer, Box<dyn FnOnce()>), Failure> {
+pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer, EndTraces), Failure> {
     let named = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     let base = given.map(str::to_owned).or_else(|| named("OTEL_EXPORTER_OTLP_ENDPOINT"));
     let url = named("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").filter(|_| given.is_none());
