@@ -137,6 +137,7 @@ fn files_that_can_t_come_back_come_back_later(disk: &Path, rig: &mut Rig) {
     let filler = fill(disk);
     let file = std::fs::OpenOptions::new().write(true).open(&filler).unwrap();
     file.set_len(file.metadata().unwrap().len() - 1_200_000).unwrap();
+    drop(file);
     let error = rig.try_reopen().unwrap_err().to_string();
     assert!(error.contains("No space left"), "{error}");
     std::fs::remove_file(filler).unwrap();
