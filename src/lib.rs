@@ -34,6 +34,10 @@
 //! Read on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`],
 //! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
 //! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
+#![cfg_attr(
+    not(all(feature = "mcp", feature = "podman")),
+    allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
+)]
 
 /// Workspaces and shells, and the traits for others.
 ///
@@ -72,12 +76,7 @@
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "tools")]
-#[cfg_attr(
-    not(feature = "podman"),
-    allow(dead_code, unused_imports, reason = "overlays and parts of the runner serve containers alone")
-)]
 pub mod backends;
-#[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 mod engine;
 /// The HTTP API: a server, and a client on a unix socket.
 ///
@@ -169,7 +168,6 @@ pub mod mcp;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 pub mod reducers;
 #[cfg(test)]
 #[cfg(feature = "tools")]

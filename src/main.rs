@@ -1,6 +1,7 @@
 //! The program: arguments in, exit code out.
 
 mod cli;
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "some tones are the debugger's"))]
 mod terminal;
 #[cfg(feature = "tui")]
 mod tui;

@@ -3,7 +3,7 @@
 use tokio::runtime::Handle;
 
 use super::super::logs::{EndTraces, TraceLayer};
-use crate::cli::{Exit, Failure};
+use crate::cli::Failure;
 
 pub(super) fn begin(given: Option<&str>, _: &Handle) -> Result<(TraceLayer, EndTraces), Failure> {
     if given.is_some() {
