@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
-
 use crate::backends::disk::{OverlayDir, remove_path};
 use crate::engine::id::SessionId;
 
@@ -220,17 +218,14 @@ pub(crate) fn token() -> io::Result<Vec<u8>> {
 pub(crate) fn sweep() -> Vec<String> {
     let (Ok(all), Ok(spares)) = (cache(), spares()) else { return Vec::new() };
     let mut failed = OverlayDir::sweep(&all, LAYERS);
-    let spares = names_in(&spares).map(|name| spares.join(name)).filter(|spare| is_idle(spare));
-    failed.extend(spares.filter_map(|spare| remove_path(&spare).err()));
+    let spares = names_in(&spares).map(|name| OverlayDir::new(&spares, &name, LAYERS));
+    // Held while it is removed, so that one that is being made stays.
+    failed.extend(spares.filter_map(|spare| match spare.try_hold() {
+        Ok(Some(_held)) => remove_path(&spare.home()).err(),
+        Ok(None) => None,
+        Err(error) => Some(error),
+    }));
     failed.iter().map(io::Error::to_string).collect()
-}
-
-#[expect(clippy::disallowed_methods, reason = "a backend looks for its own files")]
-fn is_idle(root: &Path) -> bool {
-    match File::open(root.join("lock")) {
-        Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
 }
 
 /// The names in a directory; none where there is no such directory.
