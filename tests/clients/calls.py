@@ -39,7 +39,7 @@ CALLS = [
     Call("session_state", {"slice": "VirtualFileSystem", "pointer": "/notes~1list.txt"}),
     Call("session_diff", {"path": "notes"}),
     Call("session_bisect", {"command": "! grep delta notes/list.txt"}),
-    Call("session_bisect", {"predicate": "count(VirtualFileSystem) > 0"}),
+    Call("session_bisect", {"slice": "count(VirtualFileSystem) > 0"}),
     Call("session_clone", {"name": "clone"}, {"name": "clone"}),
     Call("session_merge", {"child": "clone"}),
     Call("rm", {"path": "notes"}),
