@@ -59,7 +59,7 @@ pub trait Workspace: Send + Sync + 'static {
     }
 
     /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later process.
-    /// What is noted as [`unsettled`](Workspace::unsettled) stays noted.
+    /// A note of [`unsettled`](Workspace::unsettled) stays.
     fn filling(&self) -> Result<(), BackendError> {
         self.marker().map_or(Ok(()), PopulateMarker::filling)
     }

@@ -92,7 +92,7 @@ fn leaves(tree: &syn::UseTree, before: &mut Module, found: &mut Vec<(Module, Str
     }
 }
 
-/// What a file names of its own crate: paths of imports and of code, without tests.
+/// Names of its own crate in a file: paths of imports and of code, without tests.
 #[derive(Default)]
 struct Named {
     imports: Vec<(Module, String)>,

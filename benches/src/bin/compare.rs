@@ -17,7 +17,7 @@ use foldspace_benches::served::{Piped, Served};
 use foldspace_benches::table::{Table, against, number};
 use serde_json::json;
 
-/// How much slower a figure may be, beyond noise.
+/// Share by which a figure may be slower, beyond noise.
 const SLOWER: f64 = 1.05;
 
 fn main() -> Result<()> {

@@ -65,7 +65,7 @@ impl Journal {
     }
 }
 
-/// How long something took.
+/// Times of one piece of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Took {
     /// By the clock.

@@ -95,7 +95,7 @@ pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> Com
 /// Checks the files of a workspace's children, and that neither sees the other's changes.
 ///
 /// `fork` makes a child each time: of the given workspace, or of an earlier child. The caller removes what they leave.
-/// Where a workspace can't share its files the checks do not apply.
+/// The checks do not apply to a workspace that can't share its files.
 pub async fn check_forks(workspace: Arc<dyn Workspace>, fork: Fork, means: Means) -> ComplianceReport {
     let backend = workspace.backend_name();
     let mut suite = Suite::new(backend, ForkRig { files: FileRig::new(workspace, means), fork });

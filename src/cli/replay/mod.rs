@@ -23,7 +23,7 @@ Examples:
   foldspace replay NAME --step 3 --show slices   what event 3 changed in slices
   foldspace replay NAME --step-call 2 --show diff
   foldspace replay NAME --until 'path src/**' --show file src/main.rs
-  foldspace replay NAME --search 'TODO|FIXME' --all --json
+  foldspace replay NAME --search 'panicked|Traceback' --all --json
   foldspace replay NAME --changes Cargo.toml --backward
 
 Conditions: path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over slices (see \

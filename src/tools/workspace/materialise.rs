@@ -90,7 +90,7 @@ pub fn materialise_into(
 /// files, are left out. Of the contents one file's is in memory at a time.
 ///
 /// # Errors
-/// What the session says, and the failures of `out`.
+/// Failures of the session and of `out`.
 pub fn write_tar(session: &Session, state: &State, out: impl Write) -> io::Result<()> {
     let tree = VirtualFileSystem::of(state);
     let mut archive = tar::Builder::new(out);

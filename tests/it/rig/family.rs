@@ -71,7 +71,7 @@ impl Family {
         &self.directory
     }
 
-    /// Where the files of a session are that works in a directory of this machine.
+    /// Directory of a session's files on this machine.
     pub(crate) fn files_of(&self, session: &Session) -> PathBuf {
         WorkspaceSpec::directory(session.id(), &self.directory)
     }
@@ -150,7 +150,7 @@ impl Family {
         self.does(runner, "rm", json!({ "path": path }))
     }
 
-    /// What a command prints; it must succeed.
+    /// Returns the output of a command, which must succeed.
     pub(crate) fn sh(&self, runner: &ToolRunner, command: &str) -> String {
         let outcome = self.call(runner, "shell_execute", json!({ "command": command }));
         assert!(outcome.is_ok() && outcome.result["exit_code"] == 0, "{command}: {}", outcome.text);

@@ -99,7 +99,7 @@ impl Program {
         self.command(arguments).output().unwrap()
     }
 
-    /// What a command prints; it must do well.
+    /// Returns the output of a command, which must succeed.
     pub(crate) fn printed(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", told(&output));
@@ -119,13 +119,13 @@ impl Program {
         Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// What a command prints as one JSON document.
+    /// Returns the output of a command as one JSON document.
     pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let text = self.printed(&[&["--json"], arguments].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?} gives no JSON: {error}\n{text}"))
     }
 
-    /// What a command prints as JSON, one value a line.
+    /// Returns the output of a command as JSON, one value a line.
     pub(crate) fn json_lines(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
         let text = self.printed(&[&["--json"], arguments].concat());
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -142,7 +142,7 @@ impl Drop for Running {
     }
 }
 
-/// What a program printed, and how it ended.
+/// Output and exit of a program.
 pub(crate) fn told(output: &Output) -> String {
     let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
     told.push_str(&String::from_utf8_lossy(&output.stderr));

@@ -29,7 +29,7 @@ pub(crate) struct Server {
     pub(crate) address: std::net::SocketAddr,
 }
 
-/// What came back.
+/// Answer of the server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -1,4 +1,4 @@
-//! What a forked overlay is before anything is done in it.
+//! Forked overlays before anything is done in them.
 
 use std::fs;
 

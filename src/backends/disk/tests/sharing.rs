@@ -13,7 +13,7 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::testing::eventually;
 
-/// Where an overlay has its manifest in its directory.
+/// Path of an overlay's manifest in its directory.
 const WITHIN: &str = "layers/overlay";
 
 /// Overlays beside each other.
@@ -70,7 +70,7 @@ impl Family {
         self.home(name).join(WITHIN)
     }
 
-    /// What lies in the pool.
+    /// Names in the pool.
     pub(super) fn layers(&self) -> Vec<String> {
         let mut layers = in_directory(&self.all().join("layers"));
         layers.retain(|name| name != "lock");
