@@ -35,7 +35,7 @@ pub(super) fn check(run: &mut Run) -> Result<(), String> {
 /// Does some damage; gives what, and whether the journal alone must show it.
 fn damage(random: &mut Random, disk: &SimulatedDisk, path: &Path, mut bytes: Vec<u8>) -> (String, bool) {
     let name = path.display();
-    match random.below(6) {
+    match random.index(6) {
         0 => {
             disk.put(path, None);
             (format!("without {name}"), false)
@@ -47,7 +47,7 @@ fn damage(random: &mut Random, disk: &SimulatedDisk, path: &Path, mut bytes: Vec
             (format!("{length} bytes of {name}"), false)
         }
         _ => {
-            let (at, bit) = (random.below(bytes.len()), random.below(8));
+            let (at, bit) = (random.index(bytes.len()), random.index(8));
             bytes[at] ^= 1 << bit;
             disk.put(path, Some(bytes));
             (format!("bit {bit} of byte {at} of {name} flipped"), true)

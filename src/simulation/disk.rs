@@ -140,11 +140,11 @@ impl Inode {
         self.promised = 0;
         let parts: Vec<Change> = self.unsynced.drain(..).flat_map(Change::sectors).collect();
         let count = parts.len();
-        let kept: Box<dyn FnMut(usize) -> bool> = match random.below(4) {
+        let kept: Box<dyn FnMut(usize) -> bool> = match random.index(4) {
             0 => Box::new(|_| false),
             1 => Box::new(|_| true),
             2 => {
-                let cut = random.below(count + 1);
+                let cut = random.index(count + 1);
                 Box::new(move |at| at < cut)
             }
             _ => {
@@ -259,7 +259,7 @@ impl SimulatedDisk {
         state.files.iter_mut().for_each(|file| file.tear(&mut state.random));
         let changes = std::mem::take(&mut state.renamed);
         let in_order = state.random.once_in(2);
-        let cut = state.random.below(changes.len() + 1);
+        let cut = state.random.index(changes.len() + 1);
         for (at, change) in changes.into_iter().enumerate() {
             if if in_order { at < cut } else { state.random.once_in(2) } {
                 put(&mut state.durable, &change.entries);
@@ -427,7 +427,7 @@ impl SimulatedFile {
             let stepped = state.write_step(true);
             let change = match (&stepped, change) {
                 (Err(_), Change::Write(at, mut bytes)) if !state.is_off => {
-                    bytes.truncate(state.random.below(bytes.len() + 1));
+                    bytes.truncate(state.random.index(bytes.len() + 1));
                     Change::Write(at, bytes)
                 }
                 (Err(_), _) => return stepped,

@@ -13,10 +13,10 @@ const DAMAGES: usize = 30;
 
 /// Overwrites, cuts, or moves some bytes.
 fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
-    let at = random.below(bytes.len());
-    let most = random.below(600);
+    let at = random.index(bytes.len());
+    let most = random.index(600);
     let length = most.min(bytes.len() - at);
-    match random.below(6) {
+    match random.index(6) {
         0 => bytes[at..at + length].fill(0),
         1 => bytes.truncate(at),
         2 => {
@@ -27,10 +27,10 @@ fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
         4 => {
             // Never to where it would be a frame in its own right.
             let moved = bytes[at..at + length].to_vec();
-            let to = random.below(bytes.len()) | 1;
+            let to = random.index(bytes.len()) | 1;
             bytes.splice(to.min(bytes.len())..to.min(bytes.len()), moved);
         }
-        _ => bytes[at] ^= 1 << random.below(8),
+        _ => bytes[at] ^= 1 << random.index(8),
     }
 }
 
@@ -45,7 +45,7 @@ fn simulated_damage_never_shows_another_history() {
         for number in 0..DAMAGES {
             let disk = run.disk.copied();
             let (path, mut bytes) = run.random.pick(&files).clone();
-            for _ in 0..1 + run.random.below(3) {
+            for _ in 0..1 + run.random.index(3) {
                 if !bytes.is_empty() {
                     spoil(&mut run.random, &mut bytes);
                 }

@@ -1,28 +1,19 @@
-//! Random numbers that are the same for the same seed (splitmix64).
+//! Random choices of a simulation.
 
-#[derive(Clone)]
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) use crate::testing::Random;
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit.max(1) as u64).unwrap_or(0)
+    pub(crate) fn index(&mut self, limit: usize) -> usize {
+        usize::try_from(self.below(limit as u64)).unwrap_or(0)
     }
 
     /// Is true once in so many times.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
+        self.index(times) == 0
     }
 
     pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
-        &among[self.below(among.len())]
+        &among[self.index(among.len())]
     }
 
     /// Bytes of which some compress.

@@ -92,7 +92,7 @@ impl Run {
         std::fs::create_dir(&directory).unwrap();
         let options = LocalStoreOptions {
             segment_bytes: *random.pick(&[1 << 11, 1 << 12, 1 << 13, 1 << 15]),
-            raw_segments: u32::try_from(random.below(3)).unwrap(),
+            raw_segments: u32::try_from(random.index(3)).unwrap(),
             ..LocalStoreOptions::default()
         };
         let disk = SimulatedDisk::new(random.next(), &directory);
@@ -116,11 +116,11 @@ impl Run {
 
     /// Does all of it.
     pub(super) fn whole(mut self) -> Result<Figures, String> {
-        for _ in 0..2 + self.random.below(3) {
+        for _ in 0..2 + self.random.index(3) {
             let live = self.open()?;
             let live = if self.random.once_in(4) { self.collected(live)? } else { live };
             self.plan(60);
-            let operations = 3 + self.random.below(25);
+            let operations = 3 + self.random.index(25);
             let failed = self.work(&live, operations)?;
             self.figures.failures += u64::from(failed);
             let ending = *self.random.pick(&[Ending::Closed, Ending::Killed, Ending::PowerCut, Ending::PowerCut]);
@@ -132,9 +132,9 @@ impl Run {
 
     /// Plans a fault within so many operations of the disk, or none.
     pub(super) fn plan(&mut self, within: usize) {
-        let at = 1 + self.random.below(within) as u64;
-        let times = 1 + self.random.below(6) as u64;
-        self.fault = match self.random.below(8) {
+        let at = 1 + self.random.index(within) as u64;
+        let times = 1 + self.random.index(6) as u64;
+        self.fault = match self.random.index(8) {
             0..3 => Fault::PowerOff(at),
             3 => Fault::Broken(at, times),
             4 => Fault::Full(at, times * 3),
@@ -234,7 +234,7 @@ impl Run {
         self.forget_stale();
         self.disk.cut_power();
         let index = self.directory.join("index");
-        let way = self.random.below(3);
+        let way = self.random.index(3);
         self.say(|| format!("power cut, index {way}"));
         if way > 0 && index.exists() {
             std::fs::remove_dir_all(&index).unwrap();

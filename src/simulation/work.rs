@@ -26,7 +26,7 @@ impl Run {
     pub(super) fn work(&mut self, live: &Live, operations: usize) -> Result<bool, String> {
         let mut failed = false;
         for _ in 0..operations {
-            let operation = self.random.below(24);
+            let operation = self.random.index(24);
             let done = self.operation(live, operation);
             self.say(|| format!("operation {operation}: {done:?}"));
             if let Err(error) = done {
@@ -99,13 +99,13 @@ impl Run {
     }
 
     fn path(&mut self) -> EntryPath {
-        EntryPath::for_creation(&format!("d{}/f{}", self.random.below(3), self.random.below(6))).unwrap()
+        EntryPath::for_creation(&format!("d{}/f{}", self.random.index(3), self.random.index(6))).unwrap()
     }
 
     /// Records files with contents, of which some are known already and some come in chunks.
     fn record(&mut self, session: &Session, waits: bool, live: &Live) -> Result<(), Refused> {
         let mut commit = session.commit();
-        for _ in 0..1 + self.random.below(3) {
+        for _ in 0..1 + self.random.index(3) {
             let path = self.path();
             let length = *self.random.pick(&[0, 10, 300, 300, 700, 2_000, 5_000]);
             let length = if self.random.once_in(40) { 140_000 } else { length };
@@ -126,7 +126,7 @@ impl Run {
 
     /// Submits a named commit twice: the second time nothing happens.
     fn retry(&mut self, session: &Session, live: &Live) -> Result<(), Refused> {
-        let id = CommitId::from_bytes([u8::try_from(self.random.below(250)).unwrap_or(0) + 1; 16]);
+        let id = CommitId::from_bytes([u8::try_from(self.random.index(250)).unwrap_or(0) + 1; 16]);
         let mut commit = session.commit().with_id(id);
         commit.push(&DeleteEntry { path: self.path() })?;
         let (first, _) = live.witness.submit_only(commit.clone())?;
@@ -142,10 +142,10 @@ impl Run {
 
     fn call(&mut self, session: &Session) -> Result<(), Refused> {
         let path = self.path().to_string();
-        let call = match self.random.below(4) {
+        let call = match self.random.index(4) {
             0 => ToolCall::new("rm", json!({ "path": path })),
             _ => {
-                let content = "line\n".repeat(self.random.below(200));
+                let content = "line\n".repeat(self.random.index(200));
                 ToolCall::new("write_file", json!({ "file_path": path, "content": content }))
             }
         };
@@ -155,7 +155,7 @@ impl Run {
     }
 
     fn go_back(&mut self, session: &Session) -> Result<(), Refused> {
-        let to = 1 + self.random.below(usize::try_from(session.head()?)?) as u64;
+        let to = 1 + self.random.index(usize::try_from(session.head()?)?) as u64;
         let workspace: Arc<dyn Workspace> = Arc::new(MemoryWorkspace);
         let options = RewindOptions { force: true, dry_run: false, keep_earlier: false };
         let rewound = self.runtime.block_on(rewind(session, &workspace, CaptureBudget::default(), to, options));

@@ -3,14 +3,12 @@
 mod disk;
 pub(crate) mod portable;
 mod process;
-mod random;
 #[path = "../../src/testing.rs"]
 pub(crate) mod testing;
 
 pub(crate) use disk::Disk;
 pub(crate) use process::{ordered, process};
-pub(crate) use random::Random;
-pub(crate) use testing::{eventually, skip};
+pub(crate) use testing::{Random, eventually, skip};
 
 /// Multiplies a number of rounds by `FOLDSPACE_TEST_TIMES`, which `.ci/long` sets.
 pub(crate) fn rounds(usual: u64) -> u64 {

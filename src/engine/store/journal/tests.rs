@@ -25,8 +25,8 @@ fn opened(bytes: Vec<u8>) -> Segment {
 /// Makes complete frames, frames that lie with a right checksum, noise and zeros.
 fn anything(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for group in 1..2 + random.below(12) as u64 {
-        let length = random.below(400);
+    for group in 1..2 + random.index(12) as u64 {
+        let length = random.index(400);
         let payload = random.bytes(length);
         let crc = crc32c::crc32c(&payload);
         let kind = *random.pick(&[
@@ -37,7 +37,7 @@ fn anything(random: &mut Random) -> Vec<u8> {
             FrameKind::Close,
             FrameKind::Fork,
         ]);
-        match random.below(7) {
+        match random.index(7) {
             0..4 => frame::put(&mut bytes, kind, random.once_in(2), group, &payload, crc),
             4 => {
                 let mut head = random.bytes(HEADER);
@@ -53,7 +53,7 @@ fn anything(random: &mut Random) -> Vec<u8> {
             _ => bytes.resize(bytes.len() + length, 0),
         }
     }
-    bytes.truncate(bytes.len() - random.below(40).min(bytes.len()));
+    bytes.truncate(bytes.len() - random.index(40).min(bytes.len()));
     bytes
 }
 
@@ -90,8 +90,8 @@ fn segment_of_any_bytes_is_read_to_its_end() {
             Ok(())
         })
         .unwrap();
-        let at = segment::HEADER + random.below(usize::try_from(length).unwrap()) as u64;
-        if let Some(found) = scan::durable_after(&segment, at, random.below(5) as u64).unwrap() {
+        let at = segment::HEADER + random.index(usize::try_from(length).unwrap()) as u64;
+        if let Some(found) = scan::durable_after(&segment, at, random.index(5) as u64).unwrap() {
             scan::frame_at(&segment, found).unwrap();
         }
         scan::is_sealed(&segment, at).unwrap();
@@ -141,8 +141,8 @@ fn packed_segment_of_any_bytes_is_refused_or_bounded() {
         pack(&disk, &raw, raw.len().unwrap(), &target).unwrap();
         let mut bytes = super::disk::read_whole(&disk, &target).unwrap();
         let trailer = bytes.len() - TRAILER;
-        for _ in 0..random.below(3) {
-            let at = if random.once_in(2) { trailer + random.below(20) } else { random.below(bytes.len()) };
+        for _ in 0..random.index(3) {
+            let at = if random.once_in(2) { trailer + random.index(20) } else { random.index(bytes.len()) };
             bytes[at] = random.next().to_le_bytes()[0];
         }
         if random.once_in(2) {
