@@ -45,6 +45,8 @@ runs() {
 
 # shellcheck source=tests/podman/users.sh
 . "$(dirname "$0")/users.sh"
+# shellcheck source=tests/podman/conf.sh
+. "$(dirname "$0")/conf.sh"
 # shellcheck source=tests/podman/apt.sh
 . "$(dirname "$0")/apt.sh"
 
@@ -78,30 +80,7 @@ install_programs() {
 
 configure() {
     mkdir -p "$state"/{store,run,engine,volumes,networks,tmp,users}
-    # No static_dir: with one, every container waits long for a lock. exit_command_delay: else what is left of
-    # each exec lives on for minutes. The limits must be below the machine's own, which may not be raised.
-    cat >"$CONTAINERS_CONF" <<END
-[containers]
-netns = "none"
-cgroupns = "private"
-log_driver = "none"
-no_hosts = true
-pids_limit = 512
-default_sysctls = []
-default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
-[network]
-network_config_dir = "$state/networks"
-[engine]
-runtime = "crun"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-events_logfile_path = "$state/engine/events.log"
-lock_type = "file"
-exit_command_delay = 10
-tmp_dir = "$state/engine"
-volume_path = "$state/volumes"
-image_default_transport = "containers-storage:"
-END
+    containers_conf 'pids_limit = 512' >"$CONTAINERS_CONF"
     cat >"$CONTAINERS_STORAGE_CONF" <<END
 [storage]
 driver = "overlay"

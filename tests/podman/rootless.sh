@@ -37,6 +37,8 @@ runs() {
 
 # shellcheck source=tests/podman/users.sh
 . "$(dirname "$0")/users.sh"
+# shellcheck source=tests/podman/conf.sh
+. "$(dirname "$0")/conf.sh"
 
 engine() { podman --url "unix://$socket" "$@" 9>&-; }
 
@@ -61,28 +63,7 @@ as_account() { setpriv --reuid "$account" --regid "$account" --clear-groups --in
 configure() {
     mkdir -p "$state"/{store,run,engine,volumes,networks,tmp,home,users}
     mkdir -p -m 700 "$state/xdg"
-    # As in ready.sh.
-    cat >"$state/containers.conf" <<END
-[containers]
-netns = "none"
-cgroupns = "private"
-log_driver = "none"
-no_hosts = true
-default_sysctls = []
-default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
-[network]
-network_config_dir = "$state/networks"
-[engine]
-runtime = "crun"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-events_logfile_path = "$state/engine/events.log"
-lock_type = "file"
-exit_command_delay = 10
-tmp_dir = "$state/engine"
-volume_path = "$state/volumes"
-image_default_transport = "containers-storage:"
-END
+    containers_conf >"$state/containers.conf"
     # Without root Podman takes no notice of graphroot.
     cat >"$state/storage.conf" <<END
 [storage]
