@@ -7,9 +7,13 @@
 use std::error::Error;
 use std::time::Duration;
 
-use foldspace::reducers::{Keyed, UpsertByKey, upsert_by_key};
+use foldspace::event::CommitId;
+use foldspace::reducers::{
+    AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
+    upsert_by_key,
+};
 use foldspace::store::Expected;
-use foldspace::{Event, Filter, NewSession, Recorded, Registry, Sessions, Slice};
+use foldspace::{Event, Filter, NewSession, Recorded, Reducer, Registry, Sessions, Slice};
 use serde::{Deserialize, Serialize};
 
 /// Money was spent on a model.
@@ -53,13 +57,48 @@ impl Keyed for Task {
     }
 }
 
+/// A test's score was measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Score {
+    test: String,
+    points: u32,
+}
+
+impl Event for Score {
+    const KIND: &'static str = "Score";
+}
+
+impl Keyed for Score {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.test.clone()
+    }
+}
+
+/// Another model works from now on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct ModelChosen {
+    model: String,
+}
+
+impl Event for ModelChosen {
+    const KIND: &'static str = "ModelChosen";
+}
+
 fn registry() -> Result<Registry, Box<dyn Error>> {
-    let spend = |budget: Budget, spent: &Recorded<Spent>| Budget {
+    // Beside the own slice, general ones: all events of a type, the latest one, the latest for each key.
+    let registry = Registry::standard().with(append_all::<Spent>)?.slice::<Budget>()?.reducer(spend())?;
+    let registry = registry.with(replace_latest::<ModelChosen>)?.with(replace_latest_by_key::<Score>)?;
+    Ok(registry.with(upsert_by_key::<Task>)?)
+}
+
+/// Adds what was spent.
+fn spend() -> impl Reducer<Budget, Spent> {
+    |budget: Budget, spent: &Recorded<Spent>| Budget {
         cents: budget.cents + spent.event.cents,
         purchases: budget.purchases + 1,
-    };
-    let registry = Registry::standard().event::<Spent>()?.slice::<Budget>()?.reducer(spend)?;
-    Ok(registry.with(upsert_by_key::<Task>)?)
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -81,9 +120,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("a commit that comes too late: {error}");
     }
 
-    let mut commit = session.commit();
-    commit.push(&Task { title: "write the parser".to_owned(), done: true })?;
-    session.record(commit)?;
+    // An id tells a retry from a second commit: these two are recorded once.
+    let id = CommitId::from_bytes([7; 16]);
+    for _ in 0..2 {
+        let mut commit = session.commit().with_id(id);
+        commit.push(&Task { title: "write the parser".to_owned(), done: true })?;
+        commit.push(&ModelChosen { model: "large".to_owned() })?;
+        commit.push(&Score { test: "parser".to_owned(), points: 7 })?;
+        session.record(commit)?;
+    }
 
     let seen = purchases.next_typed::<Spent>(Duration::from_secs(5))?.ok_or("nothing came")??;
     println!("heard at event {}: {} cents for {}", seen.seq, seen.event.cents, seen.event.model);
@@ -98,6 +143,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("after a restart: {} cents in {} purchase(s)", budget.cents, budget.purchases);
     for task in state.slice::<UpsertByKey<Task>>().ok_or("the slice is registered")?.iter() {
         println!("  [{}] {}", if task.done { 'x' } else { ' ' }, task.title);
+    }
+    let all = state.slice::<AppendAll<Spent>>().map_or(0, AppendAll::len);
+    let chosen = state.slice::<ReplaceLatest<ModelChosen>>().and_then(|chosen| chosen.item.as_ref());
+    println!("{all} purchase(s), now with model {}", chosen.map_or("none", |chosen| &chosen.model));
+    for Score { test, points } in state.slice::<LatestByKey<Score>>().ok_or("the slice is registered")?.iter() {
+        println!("  {test}: {points} points");
     }
     let before = session.state_at(planned.last)?;
     let open = before.slice::<UpsertByKey<Task>>().map_or(0, |tasks| tasks.iter().filter(|task| !task.done).count());
