@@ -83,10 +83,10 @@ mod engine;
 /// ```
 /// use std::time::Duration;
 /// use foldspace::http::{
-///     CallRequest, CallResponse, ClientError, HttpClient, HttpFace, HttpOptions, HttpServer, ServerLimits, bind_unix,
+///     CallRequest, ClientError, HttpClient, HttpFace, HttpOptions, HttpServer, ServerLimits, bind_unix,
 /// };
 /// use foldspace::hub::HubOptions;
-/// use foldspace::{Hub, Registry, Sessions};
+/// use foldspace::{Hub, Registry, Sessions, ToolOutcome};
 /// use serde_json::{Value, json};
 ///
 /// # let directory = tempfile::tempdir()?;
@@ -103,8 +103,8 @@ mod engine;
 /// let session: Value = client.post("/v1/sessions", &json!({ "name": "demo" })).await?;
 /// let call = json!({ "tool": "write_file", "params": { "file_path": "a.txt", "content": "hi" } });
 /// let call: CallRequest = serde_json::from_value(call)?;
-/// let done: CallResponse = client.call("demo", &call, |_event| ()).await?;
-/// assert_eq!((session["name"].as_str(), &*done.status), (Some("demo"), "ok"));
+/// let done: ToolOutcome = client.call("demo", &call, |_event| ()).await?;
+/// assert_eq!((session["name"].as_str(), done.is_ok()), (Some("demo"), true));
 /// let absent = client.get::<Value>("/v1/sessions/other").await;
 /// assert!(matches!(absent, Err(ClientError::Refused(problem)) if problem.status == 404));
 ///

@@ -67,7 +67,7 @@ impl MergeArgs {
         if out.is_json() {
             let document = operations::merged(report, &parent, self.dry_run);
             out.document(&document)?;
-            return Ok(if document.outcome == MergeOutcome::Conflicted { Exit::Failed } else { Exit::Ok });
+            return Ok(if document.report.outcome == MergeOutcome::Conflicted { Exit::Failed } else { Exit::Ok });
         }
         self.show(&report, &parent, out)
     }

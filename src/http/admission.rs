@@ -19,7 +19,7 @@ pub(super) struct ConnectionShare {
     strangers: Mutex<VecDeque<Weak<Admission>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Admission {
     is_known: AtomicBool,
     /// Closes the connection, to make room.
@@ -38,15 +38,14 @@ impl ConnectionShare {
         Self { places: Arc::new(Semaphore::new(connections)), strangers_max, strangers: Mutex::default() }
     }
 
-    pub(super) async fn admit_known(&self) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
-        (Arc::default(), self.place().await)
-    }
-
-    pub(super) async fn admit_stranger(&self) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
-        let admission = Arc::new(Admission::default());
-        self.make_room(Arc::downgrade(&admission));
-        let place = self.place().await;
-        (admission, place)
+    /// Waits for room for a client, which is known or has still to show the token.
+    pub(super) async fn admit(&self, is_known: bool) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
+        let admission = Arc::new(Admission { is_known: is_known.into(), over: CancellationToken::new() });
+        if !is_known {
+            self.make_room(Arc::downgrade(&admission));
+        }
+        // The semaphore is never closed.
+        (admission, Arc::clone(&self.places).acquire_owned().await.ok())
     }
 
     fn make_room(&self, newest: Weak<Admission>) {
@@ -60,11 +59,6 @@ impl ConnectionShare {
         }
         strangers.push_back(newest);
     }
-
-    /// The semaphore is never closed.
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).acquire_owned().await.ok()
-    }
 }
 
 #[cfg(test)]
@@ -76,12 +70,12 @@ mod tests {
         let room = ConnectionShare::new(4);
         let mut all = Vec::new();
         for _ in 0..3 {
-            all.push(room.admit_stranger().await);
+            all.push(room.admit(false).await);
         }
         all[0].0.note_known();
-        all.push(room.admit_stranger().await);
+        all.push(room.admit(false).await);
         assert!(all.iter().all(|(admission, _)| !admission.over.is_cancelled()), "there is room for all");
-        let (next, _) = tokio::join!(room.admit_stranger(), async {
+        let (next, _) = tokio::join!(room.admit(false), async {
             tokio::task::yield_now().await;
             let gone = all.iter().position(|(admission, _)| admission.over.is_cancelled());
             assert_eq!(gone, Some(1), "the oldest that is not known");

@@ -8,10 +8,9 @@ use serde_json::{Map, Value};
 
 use super::HttpFace;
 use super::problem::{HttpProblem, ProblemKind};
-use crate::engine::commit::MAX_AGENT_BYTES;
-use crate::engine::id::Seq;
+use crate::hub::operations::check_agent;
 use crate::hub::{HubError, OpenSession};
-use crate::tools::{Asker, ToolCall, ToolOutcome};
+use crate::tools::{Asker, ToolCall};
 
 /// Seconds that a call may take: the least and the most.
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
@@ -20,9 +19,9 @@ pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 pub(super) const KEPT_MAX: u64 = 4 << 30;
 
 /// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events: `begun`
-/// `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only of a call that was taken
-/// back), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`,
-/// or `problem`. A client that goes away takes its call back.
+/// `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only of a cancelled call),
+/// `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or
+/// `problem`. A client that goes away cancels its call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallRequest {
@@ -59,31 +58,6 @@ pub struct CallRequest {
     pub all_output: bool,
 }
 
-/// The outcome of a call. A tool's own failure is one, too.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "CallOutcome")]
-pub struct CallResponse {
-    /// The position of the call's intent, which is its name.
-    pub call: Seq,
-    /// The position of its outcome.
-    pub finished: Seq,
-    /// `ok`, `error` or `interrupted`.
-    pub status: String,
-    /// The result of a success, else null.
-    pub result: Value,
-    /// The result, or what was wrong, as text for a model.
-    pub text: String,
-    /// Its duration in microseconds.
-    pub micros: u64,
-}
-
-impl From<ToolOutcome> for CallResponse {
-    fn from(outcome: ToolOutcome) -> Self {
-        let ToolOutcome { call, finished, status, result, text, micros } = outcome;
-        Self { call, finished, status: status.word().to_owned(), result, text, micros }
-    }
-}
-
 impl CallRequest {
     pub(super) fn call(&mut self) -> Result<ToolCall, HttpProblem> {
         let unusable = |detail: String| Err(HttpProblem::new(ProblemKind::Unusable, detail));
@@ -91,9 +65,7 @@ impl CallRequest {
         if let Some(seconds) = seconds.filter(|seconds| !SECONDS.contains(seconds)) {
             return unusable(format!("timeout_seconds is {seconds}; it must be from 0.1 to 3600"));
         }
-        if let Some(agent) = self.agent.as_ref().filter(|agent| agent.len() > MAX_AGENT_BYTES) {
-            return unusable(format!("agent has {} bytes; at most {MAX_AGENT_BYTES} are allowed", agent.len()));
-        }
+        check_agent(self.agent.as_deref().unwrap_or_default())?;
         for (name, kept) in [("keep_file_bytes", self.keep_file_bytes), ("keep_step_bytes", self.keep_step_bytes)] {
             if let Some(bytes) = kept.filter(|bytes| *bytes > KEPT_MAX) {
                 return unusable(format!("{name} is {bytes}; at most {KEPT_MAX} are allowed"));

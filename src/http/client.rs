@@ -1,6 +1,6 @@
 //! A client of the API on a unix socket.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frames::EVENTS;
 use super::server::connect_unix;
-use super::{CallRequest, CallResponse, HttpProblem};
+use super::{CallRequest, HttpProblem};
 use crate::engine::session::output_stream::OutputStream;
-use crate::tools::TraceContext;
+use crate::tools::{ToolOutcome, TraceContext};
 
 /// Bytes of an answer that is taken whole, and of one event.
 const ANSWER_MAX: usize = 256 << 20;
@@ -88,18 +88,13 @@ impl HttpClient {
         Self { trace, ..self }
     }
 
-    /// The socket.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Makes a call in a session, by its name or the beginning of its id; `seen` is given what comes of it meanwhile.
     pub async fn call(
         &self,
         session: &str,
         request: &CallRequest,
         mut seen: impl FnMut(CallEvent) + Send,
-    ) -> Result<CallResponse, ClientError> {
+    ) -> Result<ToolOutcome, ClientError> {
         let path = format!("/v1/sessions/{}/calls", encoded(session));
         let response = self.send(Method::POST, &path, Some(request), Some(EVENTS)).await?;
         let mut stream = ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 };
@@ -130,7 +125,7 @@ impl HttpClient {
         self.send(Method::POST, &path, Some(&body), None).await.map(drop)
     }
 
-    /// Takes a call back.
+    /// Cancels a call.
     pub async fn cancel(&self, session: &str, call: u64) -> Result<(), ClientError> {
         let path = format!("/v1/sessions/{}/calls/{call}", encoded(session));
         self.send(Method::DELETE, &path, None::<&()>, None).await.map(drop)

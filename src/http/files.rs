@@ -51,7 +51,7 @@ impl HttpVerb for FileAt {
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let path = EntryPath::lookup(&self.path)?;
         let as_json = head.accepts("application/json");
-        let session = face.session(head.session).await?;
+        let session = face.session(&head.session).await?;
         let answer = blocking(move || {
             let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
             let Some(entry) = files.get(&path) else {

@@ -1,5 +1,6 @@
 //! Events as they come, from any position.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -11,7 +12,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
-use super::metrics::Follower;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{Headers, HttpVerb, Media};
@@ -50,11 +50,11 @@ impl HttpVerb for FollowEvents {
         let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse::<Seq>).transpose();
         let seen = seen.map_err(|_| HttpProblem::new(ProblemKind::BadRequest, "Last-Event-ID must be a position"))?;
         let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(self.from);
-        let session = face.session(head.session).await?;
+        let session = face.session(&head.session).await?;
         let looked = session.clone();
         let next = blocking(move || from.map_or(Ok(1), |from| from.first_read(&looked))).await??;
         let (frames, response) = frames::open();
-        let follower = face.metrics().follower();
+        let follower = Arc::clone(&face.metrics().followers);
         let follow = EventFollower { session, frames, next, spoken: Instant::now(), follower };
         tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));
         Ok(response)
@@ -67,7 +67,7 @@ struct EventFollower {
     next: Seq,
     spoken: Instant,
     #[expect(dead_code, reason = "it counts the client for as long as it is there")]
-    follower: Follower,
+    follower: Arc<()>,
 }
 
 struct FollowStart {
@@ -113,22 +113,13 @@ impl EventFollower {
     }
 
     /// Takes the events at hand; without any it reads the store on a blocking thread.
-    async fn look(&mut self, mut subscription: Subscription) -> Result<FollowStart, HttpProblem> {
-        let mut text = Vec::new();
-        let mut count = 0;
-        while text.len() < PIECE
-            && let Some(event) = subscription.next_at_hand()
-        {
-            write(&self.session, &event, &mut text);
-            count += 1;
+    async fn look(&mut self, subscription: Subscription) -> Result<FollowStart, HttpProblem> {
+        let mut found = gather(&self.session, subscription, |subscription| Ok(subscription.next_at_hand()));
+        if found.count == 0 && found.subscription.is_behind() {
+            let (session, subscription) = (self.session.clone(), found.subscription);
+            let read = |subscription: &mut Subscription| subscription.next_within(Duration::ZERO);
+            found = blocking(move || gather(&session, subscription, read)).await?;
         }
-        let found = match count == 0 && subscription.is_behind() {
-            false => FollowStart { subscription, text, count, outcome: Ok(()) },
-            true => {
-                let session = self.session.clone();
-                blocking(move || read(&session, subscription)).await?
-            }
-        };
         self.next = found.subscription.position();
         Ok(found)
     }
@@ -164,24 +155,26 @@ impl EventFollower {
     }
 }
 
-fn read(session: &Session, mut subscription: Subscription) -> FollowStart {
+/// Writes events until there is none, or a piece is full.
+fn gather(
+    session: &Session,
+    mut subscription: Subscription,
+    mut next: impl FnMut(&mut Subscription) -> Result<Option<Recorded>, StoreError>,
+) -> FollowStart {
     let (mut text, mut count) = (Vec::new(), 0);
-    let outcome = loop {
-        match subscription.next_within(Duration::ZERO) {
+    let mut outcome = Ok(());
+    while text.len() < PIECE {
+        match next(&mut subscription) {
             Ok(Some(event)) => {
-                write(session, &event, &mut text);
+                frames::write(&mut text, None, Some(event.seq), &view::event(session, &event.view()));
                 count += 1;
-                if text.len() >= PIECE {
-                    break Ok(());
-                }
             }
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
+            Ok(None) => break,
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
         }
-    };
+    }
     FollowStart { subscription, text, count, outcome }
-}
-
-fn write(session: &Session, event: &Recorded, text: &mut Vec<u8>) {
-    frames::write(text, None, Some(event.seq), &view::event(session, &event.view()));
 }

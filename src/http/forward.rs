@@ -1,17 +1,18 @@
 //! Calls for sessions that other processes have, over those processes' unix sockets.
 
-use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{Fuse, FusedFuture};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{SetOnce, mpsc};
 use tokio::time::Instant;
 
-use super::calls::{CallRequest, CallResponse, KEPT_MAX, SECONDS};
+use super::calls::{CallRequest, KEPT_MAX, SECONDS};
 use super::client::{CallEvent, ClientError, HttpClient};
 use super::problem::{HttpProblem, ProblemKind};
-use crate::engine::event::{CallStatus, CommandLine};
+use crate::engine::event::CommandLine;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
@@ -34,43 +35,50 @@ impl Forward for OverHttp {
         session: &'a Session,
         call: ToolCall,
         rules: &'a ShellRules,
-        begun: Box<dyn FnOnce(Seq) + Send + 'a>,
+        begun: &'a (dyn Fn(Seq) + Send + Sync),
     ) -> Forwarding<'a, ToolOutcome> {
         Box::pin(async move {
             let (client, name, cancel) = (client_of(holder)?, session.id().to_string(), call.cancel.clone());
             let client = client.in_trace(call.trace.clone());
             let request = request_of(session, call, rules);
             let (questions, mut asked) = mpsc::unbounded_channel();
-            let (tell, mut told) = mpsc::unbounded_channel();
-            let mut shown = ForwardedOutput { session, call: None, begun: Some(begun), tell, questions };
-            let mut calling = std::pin::pin!(client.call(&name, &request, |event| shown.take(event)));
-            let (mut known, mut last) = (None, None);
+            let known = SetOnce::new();
+            let seen = |event| match event {
+                CallEvent::Begun(call) => {
+                    // It begins once.
+                    let _ = known.set(call);
+                    begun(call);
+                }
+                CallEvent::Output { stream, bytes } => {
+                    let Some(&call) = known.get() else { return };
+                    session.show_output(|| CommandOutput { call, stream, bytes });
+                }
+                // The call's end withdraws questions.
+                CallEvent::Question(question) => drop(questions.send(question)),
+                CallEvent::Missed(bytes) => tracing::debug!(bytes, "output of a call elsewhere was not shown"),
+            };
+            let mut calling = std::pin::pin!(client.call(&name, &request, seen));
+            let mut last = None;
             // A message to the other process while its call goes on: an answer, or a cancellation.
-            let mut errand: Option<ForwardTask<'_>> = None;
+            let mut errand = Fuse::terminated();
             let outcome = loop {
                 tokio::select! {
                     outcome = &mut calling => break outcome,
-                    Some(call) = told.recv() => {
-                        known = Some(call);
-                        if last.is_some() {
-                            errand = Some(Box::pin(cancel_call(&client, &name, call)));
-                        }
+                    Some(question) = asked.recv(), if errand.is_terminated() && last.is_none() => {
+                        errand = answer(&client, session, question, rules).boxed().fuse();
                     }
-                    Some(question) = asked.recv(), if errand.is_none() && last.is_none() => {
-                        errand = Some(Box::pin(answer(&client, session, question, rules)));
-                    }
-                    () = done(&mut errand) => errand = None,
+                    () = &mut errand => {}
                     () = cancel.cancelled(), if last.is_none() => {
                         last = Some(Instant::now() + LAST);
                         // An open question goes with the call.
-                        errand = known.map(|call| Box::pin(cancel_call(&client, &name, call)) as ForwardTask<'_>);
+                        errand = cancel_call(&client, &name, &known).boxed().fuse();
                     }
                     () = tokio::time::sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
                         return Err(lost(holder, "it did not end the call in time"));
                     }
                 }
             };
-            outcome.map(outcome_of).map_err(|error| match (known, error_of(holder, error)) {
+            outcome.map_err(|error| match (known.get(), error_of(holder, error)) {
                 (Some(_), HubError::Gone(_) | HubError::OwnerEnding(_)) => lost(holder, "it ended"),
                 (_, error) => error,
             })
@@ -98,48 +106,9 @@ impl Forward for OverHttp {
     }
 }
 
-type ForwardTask<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-
-async fn done(errand: &mut Option<ForwardTask<'_>>) {
-    match errand {
-        Some(errand) => errand.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn cancel_call(client: &HttpClient, session: &str, call: Seq) {
-    if let Err(error) = client.cancel(session, call).await {
+async fn cancel_call(client: &HttpClient, session: &str, call: &SetOnce<Seq>) {
+    if let Err(error) = client.cancel(session, *call.wait().await).await {
         tracing::debug!(%error, "a call elsewhere could not be cancelled");
-    }
-}
-
-struct ForwardedOutput<'a> {
-    session: &'a Session,
-    call: Option<Seq>,
-    begun: Option<Box<dyn FnOnce(Seq) + Send + 'a>>,
-    tell: mpsc::UnboundedSender<Seq>,
-    questions: mpsc::UnboundedSender<Value>,
-}
-
-impl ForwardedOutput<'_> {
-    fn take(&mut self, event: CallEvent) {
-        match event {
-            CallEvent::Begun(call) => {
-                self.call = Some(call);
-                // A cancellation needs it.
-                let _ = self.tell.send(call);
-                if let Some(begun) = self.begun.take() {
-                    begun(call);
-                }
-            }
-            CallEvent::Output { stream, bytes } => {
-                let Some(call) = self.call else { return };
-                self.session.show_output(|| CommandOutput { call, stream, bytes });
-            }
-            // The call's end takes questions back.
-            CallEvent::Question(question) => drop(self.questions.send(question)),
-            CallEvent::Missed(bytes) => tracing::debug!(bytes, "output of a call elsewhere was not shown"),
-        }
     }
 }
 
@@ -166,16 +135,6 @@ fn request_of(session: &Session, call: ToolCall, rules: &ShellRules) -> CallRequ
         keep_step_bytes: Some(rules.budget.step_bytes.min(KEPT_MAX)),
         all_output: true,
     }
-}
-
-fn outcome_of(outcome: CallResponse) -> ToolOutcome {
-    let CallResponse { call, finished, status, result, text, micros } = outcome;
-    let status = match status.as_str() {
-        "ok" => CallStatus::Ok,
-        "interrupted" => CallStatus::Interrupted,
-        _ => CallStatus::Error,
-    };
-    ToolOutcome { call, finished, status, result, text, micros }
 }
 
 fn lost(holder: &LeaseHolder, reason: &str) -> HubError {

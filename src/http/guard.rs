@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 
 use super::admission::Admission;
 use super::problem::{HttpProblem, ProblemKind};
-use super::{HttpFace, Token};
+use super::{HttpFace, HttpOptions, Token};
 
 /// The access to the API.
 #[derive(Debug, Clone)]
@@ -31,23 +31,19 @@ pub enum Access {
 
 /// Lets requests in, or not.
 #[derive(Clone)]
-pub struct Guard {
-    face: HttpFace,
-    access: Arc<Access>,
+pub(super) struct Guard {
+    pub(super) face: HttpFace,
+    pub(super) options: Arc<HttpOptions>,
 }
 
 impl Guard {
-    pub(super) fn new(face: &HttpFace, access: Access) -> Self {
-        Self { face: face.clone(), access: Arc::new(access) }
-    }
-
     fn check(&self, request: &Request) -> Result<(), HttpProblem> {
         let (uri, headers) = (request.uri(), request.headers());
         if head_bytes(request) > HEAD_MAX {
             let detail = format!("the request's head has more than {HEAD_MAX} bytes");
             return Err(HttpProblem::new(ProblemKind::HeadTooLarge, detail));
         }
-        let Access::Token { token, names } = &*self.access else { return Ok(()) };
+        let Access::Token { token, names } = &self.options.access else { return Ok(()) };
         check_host(uri, headers, names)?;
         // It reveals nothing, and monitoring needs no token.
         if uri.path() == "/healthz" {
@@ -133,11 +129,12 @@ fn is_known(name: &str, names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-pub(super) async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+pub(super) async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let checked = guard.check(&request);
     let mut response = match checked {
         Err(problem) => problem.into_response(),
         Ok(()) => {
+            request.extensions_mut().insert(Arc::clone(&guard.options));
             let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
             answered.unwrap_or_else(|_| {
                 HttpProblem::new(ProblemKind::Broken, "the request's handler panicked").into_response()

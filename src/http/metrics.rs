@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
@@ -13,28 +13,15 @@ use crate::hub::{CallFigures, Hub};
 #[derive(Default)]
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<u16, u64>>,
-    followers: Arc<AtomicI64>,
+    /// Each client that follows events has a clone.
+    pub(super) followers: Arc<()>,
     events_sent: AtomicU64,
-}
-
-/// Counts a client that follows events, until it is dropped.
-pub(super) struct Follower(Arc<AtomicI64>);
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Metrics {
     pub(super) fn answered(&self, status: StatusCode) {
         let mut requests = lock(&self.requests);
         *requests.entry(status.as_u16()).or_default() += 1;
-    }
-
-    pub(super) fn follower(&self) -> Follower {
-        self.followers.fetch_add(1, Ordering::Relaxed);
-        Follower(Arc::clone(&self.followers))
     }
 
     pub(super) fn sent(&self, events: u64) {
@@ -51,7 +38,7 @@ impl Metrics {
         one("foldspace_open_workspaces", "gauge", "Workspaces that are open.", &hub.open_count());
         one("foldspace_events", "gauge", "Events in the sessions of the store.", &events);
         one("foldspace_calls_under_way", "gauge", "Calls, rewinds and merges under way.", &hub.calls_under_way());
-        let followers = self.followers.load(Ordering::Relaxed);
+        let followers = Arc::strong_count(&self.followers) - 1;
         one("foldspace_sse_clients", "gauge", "Clients that follow events.", &followers);
         let sent = self.events_sent.load(Ordering::Relaxed);
         one("foldspace_sse_events_total", "counter", "Events sent to clients that follow.", &sent);

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -40,13 +40,13 @@ use crate::hub::operations::{Caller, OperationError};
 use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, ShellRules};
 
+use guard::Guard;
 use metrics::Metrics;
-use request::Arrival;
 
-pub use calls::{CallRequest, CallResponse};
+pub use calls::CallRequest;
 pub use client::{CallEvent, ClientError, HttpClient, exchange};
 pub use forward::OverHttp;
-pub use guard::{Access, Guard};
+pub use guard::Access;
 pub use problem::{Holder, HttpProblem};
 pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
@@ -63,18 +63,10 @@ pub struct HttpOptions {
     pub body_time: Duration,
 }
 
-/// The time for a body when nothing else is said.
-const BODY_TIME: Duration = Duration::from_secs(30);
-
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { access: Access::Owner, body_bytes: 4 << 20, body_time: BODY_TIME }
+        Self { access: Access::Owner, body_bytes: 4 << 20, body_time: Duration::from_secs(30) }
     }
-}
-
-/// Returns the API over a hub for one listener. For several listeners use one [`HttpFace`].
-pub fn router(hub: Hub, options: HttpOptions) -> Router {
-    HttpFace::new(hub).router(options)
 }
 
 /// The state that all ways in to a hub through HTTP share: rules, figures, known names.
@@ -142,10 +134,8 @@ impl HttpFace {
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
             .with_state(self.clone());
-        let guard = Guard::new(self, options.access);
-        let arrival = Arrival { bytes: options.body_bytes, time: options.body_time };
-        let all = api.merge(others).layer(Extension(arrival));
-        all.layer(axum::middleware::from_fn_with_state(guard, guard::pass))
+        let guard = Guard { face: self.clone(), options: Arc::new(options) };
+        api.merge(others).layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }
 
     /// Begins to end: streams of events end, and nothing new is called. Calls go on.
@@ -158,28 +148,27 @@ impl HttpFace {
         &self.shared.metrics
     }
 
-    async fn session(&self, wanted: String) -> Result<Session, HubError> {
-        let face = self.clone();
+    async fn session(&self, wanted: &str) -> Result<Session, HubError> {
+        let (face, wanted) = (self.clone(), wanted.to_owned());
         Ok(blocking(move || face.find(&wanted)).await??)
     }
 
     /// Opens a session. When it is open already, that costs two lookups.
-    async fn open(&self, wanted: String) -> Result<OpenSession, HubError> {
-        let known = self.known(|known| known.get(&wanted).copied());
+    async fn open(&self, wanted: &str) -> Result<OpenSession, HubError> {
+        let known = lock(&self.shared.known).get(wanted).copied();
         if let Some(id) = known {
             match self.hub().open(id).await {
                 Err(HubError::Session(SessionError::Store(StoreError::NoSession(_)))) => {}
                 other => return other,
             }
         }
-        let session = self.session(wanted).await?;
-        self.hub().open(session.id()).await
+        self.hub().open(self.session(wanted).await?.id()).await
     }
 
     /// Finds a session, first where it was found last.
     fn find(&self, wanted: &str) -> Result<Session, SessionError> {
         let sessions = self.hub().sessions();
-        let known = self.known(|known| known.get(wanted).copied());
+        let known = lock(&self.shared.known).get(wanted).copied();
         // A handle may outlive its session, whose name another one may have by now: only the store knows.
         if let Some(id) = known
             && sessions.store().entry(id)?.is_some()
@@ -187,31 +176,27 @@ impl HttpFace {
             return sessions.session(id);
         }
         let session = sessions.session(sessions.find(wanted)?.id)?;
-        self.known(|known| {
-            if known.len() >= KNOWN_MAX {
-                known.clear();
-            }
-            // The beginning of an id may be that of another, too, later.
-            match wanted == session.name() || wanted.len() == 2 * session.id().as_bytes().len() {
-                true => known.insert(wanted.to_owned(), session.id()),
-                false => known.remove(wanted),
-            }
-        });
+        let mut known = lock(&self.shared.known);
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        // The beginning of an id may be that of another, too, later.
+        match wanted == session.name() || wanted.len() == 2 * session.id().as_bytes().len() {
+            true => known.insert(wanted.to_owned(), session.id()),
+            false => known.remove(wanted),
+        };
+        drop(known);
         Ok(session)
-    }
-
-    fn known<T>(&self, look: impl FnOnce(&mut BTreeMap<String, SessionId>) -> T) -> T {
-        look(&mut lock(&self.shared.known))
     }
 }
 
 impl Caller for HttpFace {
     fn session<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<Session, OperationError>> {
-        async move { Ok(HttpFace::session(self, wanted.unwrap_or_default().to_owned()).await?) }.boxed()
+        async move { Ok(HttpFace::session(self, wanted.unwrap_or_default()).await?) }.boxed()
     }
 
     fn open<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<OpenSession, OperationError>> {
-        async move { Ok(HttpFace::open(self, wanted.unwrap_or_default().to_owned()).await?) }.boxed()
+        async move { Ok(HttpFace::open(self, wanted.unwrap_or_default()).await?) }.boxed()
     }
 
     fn rules(&self) -> &ShellRules {

@@ -121,17 +121,14 @@ fn problem() -> Value {
 
 /// Replaces Rust's widths of numbers by those of OpenAPI.
 fn with_known_width(schema: &mut Schema) {
-    let known = match schema.get("format").and_then(Value::as_str) {
-        Some("uint64") => Some("int64"),
-        Some("uint32" | "uint16") => Some("int32"),
-        Some(format) if !format.starts_with("uint") => return,
-        Some(_) => None,
+    let format = schema.get("format").and_then(Value::as_str);
+    let known = match format.and_then(|format| format.strip_prefix("uint")) {
         None => return,
+        Some("64") => "int64",
+        Some("32" | "16") => "int32",
+        Some(_) => return drop(schema.remove("format")),
     };
-    match known {
-        Some(known) => drop(schema.insert("format".to_owned(), known.into())),
-        None => drop(schema.remove("format")),
-    }
+    schema.insert("format".to_owned(), known.into());
 }
 
 /// Describes an API of these routes.

@@ -1,31 +1,20 @@
 //! The head and the body of a request, or the problem with them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::request::Parts;
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde_json::{Map, Value};
 
+use super::HttpOptions;
 use super::problem::{HttpProblem, ProblemKind};
 use crate::tools::TraceContext;
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arrival {
-    pub(super) bytes: usize,
-    pub(super) time: Duration,
-}
-
-impl Default for Arrival {
-    fn default() -> Self {
-        let super::HttpOptions { body_bytes: bytes, body_time: time, .. } = super::HttpOptions::default();
-        Self { bytes, time }
-    }
-}
 
 /// Bytes of a body that is too large which are read all the same: a client that still writes would not hear the answer.
 const PASSED_OVER: usize = 64 << 20;
@@ -60,9 +49,9 @@ pub(super) async fn json(parts: &Parts, body: Body) -> Result<Map<String, Value>
         let detail = "send the body with `Content-Type: application/json`";
         return Err(HttpProblem::new(ProblemKind::MediaType, detail));
     }
-    let Arrival { bytes, time } = parts.extensions.get().copied().unwrap_or_default();
-    let Ok(arrived) = tokio::time::timeout(time, arrived(body, bytes)).await else {
-        let detail = format!("the body took more than {} s", time.as_secs_f32());
+    let options = parts.extensions.get::<Arc<HttpOptions>>().cloned().unwrap_or_default();
+    let Ok(arrived) = tokio::time::timeout(options.body_time, arrived(body, options.body_bytes)).await else {
+        let detail = format!("the body took more than {} s", options.body_time.as_secs_f32());
         return Err(HttpProblem::new(ProblemKind::TooSlow, detail));
     };
     let unread = |error| HttpProblem::new(ProblemKind::BadRequest, format!("the body is no JSON object: {error}"));
@@ -70,19 +59,14 @@ pub(super) async fn json(parts: &Parts, body: Body) -> Result<Map<String, Value>
 }
 
 async fn arrived(mut body: Body, most: usize) -> Result<Bytes, HttpProblem> {
-    let mut read = BytesMut::new();
-    let mut is_too_large = body.size_hint().lower() > most as u64;
-    while !is_too_large && let Some(frame) = body.frame().await {
-        let frame = frame
-            .map_err(|error| HttpProblem::new(ProblemKind::BadRequest, format!("the body can't be read: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        is_too_large = read.len() + data.len() > most;
-        if !is_too_large {
-            read.extend_from_slice(&data);
+    if body.size_hint().lower() <= most as u64 {
+        match Limited::new(&mut body, most).collect().await {
+            Ok(collected) => return Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => {}
+            Err(error) => {
+                return Err(HttpProblem::new(ProblemKind::BadRequest, format!("the body can't be read: {error}")));
+            }
         }
-    }
-    if !is_too_large {
-        return Ok(read.freeze());
     }
     let mut left = PASSED_OVER;
     while let Ok(Some(Ok(frame))) = tokio::time::timeout(PAUSE, body.frame()).await

@@ -44,40 +44,22 @@ impl Default for ServerLimits {
     }
 }
 
-trait Door: Send + Sync {
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// Tells whether clients are known before they have shown a token.
-    const IS_PRIVATE: bool;
-
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
-}
-
-impl Door for UnixListener {
-    type Stream = UnixStream;
-    const IS_PRIVATE: bool = true;
-
-    async fn next(&self) -> io::Result<UnixStream> {
-        let own = rustix::process::getuid().as_raw();
-        loop {
-            let (stream, _) = self.accept().await?;
-            // The socket's mode says so, too; this also covers connections from before it was set.
-            if stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid())) {
-                return Ok(stream);
-            }
+async fn accept_unix(listener: &UnixListener) -> io::Result<UnixStream> {
+    let own = rustix::process::getuid().as_raw();
+    loop {
+        let (stream, _) = listener.accept().await?;
+        // The socket's mode says so, too; this also covers connections from before it was set.
+        if stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid())) {
+            return Ok(stream);
         }
     }
 }
 
-impl Door for TcpListener {
-    type Stream = TcpStream;
-    const IS_PRIVATE: bool = false;
-
-    async fn next(&self) -> io::Result<TcpStream> {
-        let (stream, _) = self.accept().await?;
-        // Small answers go out at once.
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
+async fn accept_tcp(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (stream, _) = listener.accept().await?;
+    // Small answers go out at once.
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Time to wait when there is no file descriptor for a connection.
@@ -101,23 +83,25 @@ impl HttpServer {
 
     /// Serves a router on a unix socket, to this process's own user and root only.
     pub async fn serve_unix(&self, listener: UnixListener, router: Router) {
-        self.serve(listener, router).await;
+        self.serve(|| accept_unix(&listener), None, router).await;
     }
 
     /// Serves a router on a TCP socket.
     pub async fn serve_tcp(&self, listener: TcpListener, router: Router) {
-        self.serve(listener, router).await;
+        self.serve(|| accept_tcp(&listener), Some(self.limits.first), router).await;
     }
 
-    async fn serve<D: Door>(&self, door: D, router: Router) {
+    /// Serves connections. With a time for their first byte, their clients are strangers until they show the token.
+    async fn serve<S, N>(&self, accept: impl Fn() -> N, first: Option<Duration>, router: Router)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        N: Future<Output = io::Result<S>>,
+    {
         let room = ConnectionShare::new(self.limits.connections);
         loop {
             let next = async {
-                let stream = door.next().await?;
-                let (admission, place) = match D::IS_PRIVATE {
-                    true => room.admit_known().await,
-                    false => room.admit_stranger().await,
-                };
+                let stream = accept().await?;
+                let (admission, place) = room.admit(first.is_none()).await;
                 io::Result::Ok((stream, admission, place))
             };
             let accepted = tokio::select! {
@@ -126,7 +110,6 @@ impl HttpServer {
             };
             match accepted {
                 Ok((stream, admission, place)) => {
-                    let first = (!D::IS_PRIVATE).then_some(self.limits.first);
                     let stream = Impatient::new(stream, first, self.limits.stall);
                     let connection = self.clone().connection(stream, router.clone(), admission);
                     self.connections.spawn(async move {

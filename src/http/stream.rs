@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::future::OptionFuture;
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -11,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::HttpFace;
-use super::calls::{CallRequest, CallResponse};
+use super::calls::CallRequest;
 use super::frames::{self, ALIVE, EVENTS, EventFrames, Gone, PIECE, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
@@ -27,7 +28,7 @@ type Ending = JoinHandle<Result<ToolOutcome, HubError>>;
 impl HttpVerb for CallRequest {
     const NAME: &'static str = "make_call";
     const ROUTE: OperationRoute = OperationRoute::at("POST", "calls", "/v1/sessions/{session}/calls", 200);
-    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<CallResponse>)), (EVENTS, None)];
+    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ToolOutcome>)), (EVENTS, None)];
     const READS: Headers = &[
         ("traceparent", "string", "The span that is the parent of the call's, as W3C Trace Context has it"),
         ("tracestate", "string", "What belongs to it"),
@@ -37,13 +38,12 @@ impl HttpVerb for CallRequest {
         let mut call = self.call()?;
         call.trace = head.trace();
         let is_streamed = head.accepts(EVENTS);
-        let open = face.open(head.session).await?;
+        let open = face.open(&head.session).await?;
         if is_streamed {
             return streamed(face, open, &self, call);
         }
         let open = self.caller(open, &face, None)?;
-        let outcome = open.call(call).await?;
-        Ok(axum::Json(CallResponse::from(outcome)).into_response())
+        Ok(axum::Json(open.call(call).await?).into_response())
     }
 }
 
@@ -79,7 +79,7 @@ struct OverStream {
 impl Asker for OverStream {
     fn ask(&self, question: CommandQuestion) -> Asking {
         let answer = self.hub.in_flight().ask(self.session, question.call);
-        // The stream's end takes the call back, and this with it.
+        // The stream's end cancels the call, and this with it.
         let _ = self.questions.send(shown(&question));
         Box::pin(async move {
             let refused = || ApprovalAnswer::Refuse("the client that was to answer is gone".to_owned());
@@ -114,11 +114,12 @@ struct StreamItem {
 impl StreamItem {
     async fn run(mut self, mut ending: Ending) {
         let ended = loop {
+            let next = OptionFuture::from(self.output.as_ref().map(OutputSubscription::next));
             let shown = tokio::select! {
                 biased;
                 () = self.frames.gone() => Err(Gone),
                 Some((call, output)) = self.told.recv() => self.begun(call, output).await,
-                piece = next_of(self.output.as_ref()) => self.show(piece).await,
+                Some(piece) = next => self.show(piece).await,
                 Some(question) = self.asked.recv() => self.event("question", &question).await,
                 ended = &mut ending => break ended,
                 () = tokio::time::sleep(ALIVE) => self.send(STILL_HERE).await,
@@ -163,7 +164,7 @@ impl StreamItem {
         let mut text = Vec::new();
         self.halves.end(&mut text);
         match ended {
-            Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &CallResponse::from(outcome)),
+            Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &outcome),
             Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &HttpProblem::from(error)),
             Err(_) => {
                 let problem = HttpProblem::new(ProblemKind::Broken, "the call's task was stopped");
@@ -189,13 +190,6 @@ impl StreamItem {
         }
         self.output.iter().for_each(OutputSubscription::let_go);
         sending.await
-    }
-}
-
-async fn next_of(output: Option<&OutputSubscription>) -> CommandOutput {
-    match output {
-        Some(output) => output.next().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -44,7 +44,7 @@ impl HttpVerb for TarRequest {
     const NEEDS_BODY: bool = false;
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
-        let session = face.session(head.session).await?;
+        let session = face.session(&head.session).await?;
         let looked = session.clone();
         let state = blocking(move || state_at(&looked, self.at)).await??;
         Ok(([(header::CONTENT_TYPE, "application/x-tar")], archive(session, state)).into_response())

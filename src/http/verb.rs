@@ -123,8 +123,8 @@ impl HttpRoute {
         let known: Vec<_> = self.fields.keys().filter(|name| !self.path_names().any(|other| other == **name)).collect();
         let known = if self.is_query() { known } else { Vec::new() };
         let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name)) else { return Ok(given) };
-        let problem =
-            HttpProblem::new(ProblemKind::BadRequest, format!("there is no query parameter {name:.100?} here"));
+        let name = format!("{name:.100}");
+        let problem = HttpProblem::new(ProblemKind::BadRequest, format!("there is no query parameter {name:?} here"));
         let known: Vec<_> = known.into_iter().map(String::as_str).collect();
         Err(problem.with_hint(match known.is_empty() {
             true => "this path takes none with this method".to_owned(),
@@ -184,7 +184,8 @@ fn typed(name: &str, schema: Option<&Value>, text: String) -> Result<Value, Http
         Some(kind) => kind == wanted,
         None => false,
     };
-    let wrong = |what| HttpProblem::new(ProblemKind::BadRequest, format!("{name} must be {what}, not {text:.100?}"));
+    let shown = format!("{text:.100}");
+    let wrong = |what| HttpProblem::new(ProblemKind::BadRequest, format!("{name} must be {what}, not {shown:?}"));
     match () {
         () if is("integer") => text.parse::<u64>().map(Value::from).map_err(|_| wrong("a whole number")),
         () if is("boolean") => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),

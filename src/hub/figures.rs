@@ -28,45 +28,28 @@ pub struct CallFigures {
 
 #[derive(Default)]
 pub(super) struct Figures {
-    calls: Mutex<BTreeMap<(String, CallStatus), Durations>>,
-}
-
-#[derive(Default)]
-struct Durations {
-    classes: [u64; ENDS.len()],
-    count: u64,
-    micros: u64,
+    calls: Mutex<BTreeMap<(String, CallStatus), CallFigures>>,
 }
 
 impl Figures {
     /// Counts a call. Clients choose names, so all that are no tool's count as one.
     pub(super) fn ended(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
-        let name = if tools.names().any(|known| known == tool) { tool } else { "unknown" };
+        let tool = if tools.names().any(|known| known == tool) { tool } else { "unknown" };
         let mut calls = lock(&self.calls);
-        let durations = calls.entry((name.to_owned(), status)).or_default();
-        durations.count += 1;
-        durations.micros = durations.micros.saturating_add(micros);
-        if let Some(class) = ENDS.iter().position(|end| micros <= *end) {
-            durations.classes[class] += 1;
-        }
+        let figures = calls.entry((tool.to_owned(), status)).or_insert_with(|| CallFigures {
+            tool: tool.to_owned(),
+            status,
+            count: 0,
+            micros: 0,
+            within: ENDS.map(|end| (end, 0)).to_vec(),
+        });
+        figures.count += 1;
+        figures.micros = figures.micros.saturating_add(micros);
+        figures.within.iter_mut().filter(|(end, _)| micros <= *end).for_each(|(_, count)| *count += 1);
     }
 
     pub(super) fn all(&self) -> Vec<CallFigures> {
-        let calls = lock(&self.calls);
-        let figures = calls.iter().map(|((tool, status), found)| {
-            let below = found.classes.iter().scan(0, |below, count| {
-                *below += count;
-                Some(*below)
-            });
-            CallFigures {
-                tool: tool.clone(),
-                status: *status,
-                count: found.count,
-                micros: found.micros,
-                within: ENDS.into_iter().zip(below).collect(),
-            }
-        });
-        figures.collect()
+        lock(&self.calls).values().cloned().collect()
     }
 }
 

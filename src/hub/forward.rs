@@ -1,8 +1,6 @@
 //! Work for sessions whose workspace another process has.
 
-use std::future::Future;
-use std::pin::Pin;
-
+use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -16,11 +14,11 @@ use crate::reducers::MergeChoices;
 use crate::tools::{MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome};
 
 /// A future of a [`Forward`].
-pub type Forwarding<'a, T> = Pin<Box<dyn Future<Output = Result<T, HubError>> + Send + 'a>>;
+pub type Forwarding<'a, T> = BoxFuture<'a, Result<T, HubError>>;
 
 /// Has work done by the process that has a session's workspace.
 ///
-/// Those who watch the session here see the output of a call's command; the asker of `rules` gets its questions.
+/// Subscribers of the session's output here get that of a call's command; the asker of `rules` gets its questions.
 pub trait Forward: Send + Sync + 'static {
     /// Makes a call; `begun` gets its position once it begins. Dropping the future cancels the call.
     fn call<'a>(
@@ -29,7 +27,7 @@ pub trait Forward: Send + Sync + 'static {
         session: &'a Session,
         call: ToolCall,
         rules: &'a ShellRules,
-        begun: Box<dyn FnOnce(Seq) + Send + 'a>,
+        begun: &'a (dyn Fn(Seq) + Send + Sync),
     ) -> Forwarding<'a, ToolOutcome>;
 
     /// Runs the [`Operation`] of that name, with parameters as JSON; returns its document.

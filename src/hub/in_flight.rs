@@ -35,7 +35,7 @@ struct InFlightEntry {
 
 /// Counts as work in flight until it is dropped.
 pub(super) struct Going {
-    under_way: Arc<InFlight>,
+    in_flight: Arc<InFlight>,
     number: u64,
 }
 
@@ -61,7 +61,7 @@ impl InFlight {
         work.last += 1;
         let number = work.last;
         work.going.insert(number, InFlightEntry { cancel, call: None, question: None });
-        Ok(Going { under_way: Arc::clone(self), number })
+        Ok(Going { in_flight: Arc::clone(self), number })
     }
 
     /// Refuses new work from now on.
@@ -120,24 +120,24 @@ impl InFlight {
 
 impl Going {
     pub(super) fn begun(&self, session: SessionId, call: Seq) {
-        if let Some(entry) = self.under_way.lock().going.get_mut(&self.number) {
+        if let Some(entry) = self.in_flight.lock().going.get_mut(&self.number) {
             entry.call = Some((session, call));
         }
     }
 
     pub(super) fn called(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
-        self.under_way.figures.ended(tool, tools, status, micros);
+        self.in_flight.figures.ended(tool, tools, status, micros);
     }
 }
 
 impl Drop for Going {
     fn drop(&mut self) {
-        let mut work = self.under_way.lock();
+        let mut work = self.in_flight.lock();
         work.going.remove(&self.number);
         let is_quiet = work.going.is_empty();
         drop(work);
         if is_quiet {
-            self.under_way.ended.notify_waiters();
+            self.in_flight.ended.notify_waiters();
         }
     }
 }

@@ -100,20 +100,17 @@ struct HubInner {
     sessions: Sessions,
     options: HubOptions,
     places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<WorkspaceSlot>>>>,
-    under_way: Arc<InFlight>,
+    in_flight: Arc<InFlight>,
 }
 
 /// The owner of the lock opens and closes the workspace.
-#[derive(Default)]
-struct WorkspaceSlot {
-    kept: Option<Arc<KeptWorkspace>>,
-}
+type WorkspaceSlot = Option<Arc<KeptWorkspace>>;
 
 impl Hub {
     /// A hub with no workspace open yet.
     pub fn new(sessions: Sessions, options: HubOptions) -> Self {
-        let (places, under_way) = (Mutex::default(), Arc::default());
-        Self { shared: Arc::new(HubInner { sessions, options, places, under_way }) }
+        let (places, in_flight) = (Mutex::default(), Arc::default());
+        Self { shared: Arc::new(HubInner { sessions, options, places, in_flight }) }
     }
 
     /// The sessions.
@@ -150,14 +147,14 @@ impl Hub {
     async fn user(&self, id: SessionId) -> Result<User, HubError> {
         let mut place = self.place(id).lock_owned().await;
         self.still_going()?;
-        if let Some(kept) = &place.kept {
+        if let Some(kept) = &*place {
             return Ok(User::of(kept));
         }
         let hub = self.clone();
         // A caller that stops waiting leaves it open for the next one.
         blocking(move || {
             let tool_runner = hub.tool_runner_of(&hub.sessions().session(id)?)?;
-            Ok(User::of(place.kept.insert(Arc::new(KeptWorkspace::new(tool_runner, &hub.shared.under_way)))))
+            Ok(User::of(place.insert(KeptWorkspace::new(tool_runner, &hub.shared.in_flight))))
         })
         .await?
     }
@@ -205,7 +202,7 @@ impl Hub {
 
     async fn start_child_of(&self, parent: OpenSession, new: ForkOptions) -> Result<OpenSession, HubError> {
         let is_shared = new.isolation == Isolation::Shared;
-        let nursery = Forker {
+        let forker = Forker {
             sessions: self.sessions().clone(),
             home: self.options().home.clone(),
             roots: self.options().roots.clone(),
@@ -216,22 +213,22 @@ impl Hub {
                 return Err(HubError::Busy { session, what });
             }
             let session = parent.session().clone();
-            let child = blocking(move || nursery.begin(&session, new)).await??;
+            let child = blocking(move || forker.begin(&session, new)).await??;
             let open = self.open(child.id()).await?;
             return Ok(if is_shared { open.as_agent(child.agent()) } else { open });
         };
-        let child = nursery.start(tool_runner, new).await?;
+        let child = forker.start(tool_runner, new).await?;
         if is_shared {
             return Ok(parent.through(child));
         }
         let mut place = self.place(child.session().id()).lock_owned().await;
-        let kept = || Arc::new(KeptWorkspace::new(child, &self.shared.under_way));
+        let kept = || KeptWorkspace::new(child, &self.shared.in_flight);
         if let Err(error) = self.still_going() {
             close_now(kept(), place).await;
             return Err(error);
         }
         // Another caller may have opened it in the meantime.
-        Ok(OpenSession::of(User::of(place.kept.get_or_insert_with(kept))))
+        Ok(OpenSession::of(User::of(place.get_or_insert_with(kept))))
     }
 
     /// Merges what a child changed into a session further up. In a dry run it only tells what would happen.
@@ -259,14 +256,14 @@ impl Hub {
     pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
         let session = self.session(id).await?;
         let mut place = self.place(id).lock_owned().await;
-        if let Some(kept) = &place.kept
+        if let Some(kept) = &*place
             && kept.is_used()
         {
             return Err(HubError::Busy { session: session.name().to_owned(), what: "it is open" });
         }
         let hub = self.clone();
         blocking(move || {
-            hub.remove_now(&session, place.kept.take())?;
+            hub.remove_now(&session, place.take())?;
             lock(&hub.shared.places).remove(&id);
             Ok(())
         })
@@ -293,46 +290,45 @@ impl Hub {
         for place in places {
             // One that is being opened or closed is in use.
             let Ok(mut place) = place.try_lock_owned() else { continue };
-            if let Some(kept) = place.kept.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
+            if let Some(kept) = place.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
                 closed += 1;
                 close_now(kept, place).await;
             }
         }
-        lock(&self.shared.places).retain(|_, place| {
-            Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|place| place.kept.is_some())
-        });
+        lock(&self.shared.places)
+            .retain(|_, place| Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|place| place.is_some()));
         closed
     }
 
     /// Returns the number of open workspaces.
     pub fn open_count(&self) -> usize {
         let places = lock(&self.shared.places);
-        places.values().filter(|place| place.try_lock().map_or(true, |place| place.kept.is_some())).count()
+        places.values().filter(|place| place.try_lock().map_or(true, |place| place.is_some())).count()
     }
 
     /// Refuses new work from now on; work in flight continues.
     pub fn end(&self) {
-        self.shared.under_way.end();
+        self.shared.in_flight.end();
     }
 
     /// Returns the number of calls, rewinds and merges in flight, here or through it in other processes.
     pub fn calls_under_way(&self) -> usize {
-        self.shared.under_way.count()
+        self.shared.in_flight.count()
     }
 
     /// Returns the numbers of calls that have ended, here or through it in other processes, by tool and status.
     pub fn call_figures(&self) -> Vec<CallFigures> {
-        self.shared.under_way.figures.all()
+        self.shared.in_flight.figures.all()
     }
 
     /// Cancels the calls in flight: they are recorded as interrupted. Rewinds and merges continue.
     pub fn cancel_calls(&self) {
-        self.shared.under_way.cancel();
+        self.shared.in_flight.cancel();
     }
 
     /// Waits until nothing is in flight.
     pub async fn calls_ended(&self) {
-        self.shared.under_way.ended().await;
+        self.shared.in_flight.ended().await;
     }
 
     /// Closes every workspace, and takes nothing on any more. Containers go, files stay.
@@ -341,18 +337,18 @@ impl Hub {
         let places = std::mem::take(&mut *lock(&self.shared.places));
         for place in places.into_values() {
             let mut place = place.lock_owned().await;
-            if let Some(kept) = place.kept.take() {
+            if let Some(kept) = place.take() {
                 close_now(kept, place).await;
             }
         }
     }
 
     pub(crate) fn in_flight(&self) -> &InFlight {
-        &self.shared.under_way
+        &self.shared.in_flight
     }
 
     fn still_going(&self) -> Result<(), HubError> {
-        self.shared.under_way.still_going()
+        self.shared.in_flight.still_going()
     }
 
     fn place(&self, id: SessionId) -> Arc<AsyncMutex<WorkspaceSlot>> {

@@ -1,6 +1,5 @@
 //! One open workspace, and its users.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,21 +20,21 @@ use crate::tools::{
     MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
 
+/// A workspace with a clone for each of its users, beside that of its slot.
 pub(super) struct KeptWorkspace {
     tool_runner: ToolRunner,
-    under_way: Arc<InFlight>,
-    users: AtomicUsize,
+    in_flight: Arc<InFlight>,
     since: Mutex<Instant>,
 }
 
 impl KeptWorkspace {
-    pub(super) fn new(tool_runner: ToolRunner, under_way: &Arc<InFlight>) -> Self {
-        let (users, since) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        Self { tool_runner, under_way: Arc::clone(under_way), users, since }
+    pub(super) fn new(tool_runner: ToolRunner, in_flight: &Arc<InFlight>) -> Arc<Self> {
+        Arc::new(Self { tool_runner, in_flight: Arc::clone(in_flight), since: Mutex::new(Instant::now()) })
     }
 
-    pub(super) fn is_used(&self) -> bool {
-        self.users.load(Ordering::Acquire) > 0
+    /// The caller has the lock of the slot, so that no user comes meanwhile.
+    pub(super) fn is_used(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
     }
 
     pub(super) fn unused_for(&self) -> Duration {
@@ -50,12 +49,12 @@ impl KeptWorkspace {
 }
 
 /// Keeps a workspace in use until it is dropped.
+#[derive(Clone)]
 pub(super) struct User(Arc<KeptWorkspace>);
 
 impl User {
     /// The caller has the lock of the slot, so that the workspace is not closed meanwhile.
     pub(super) fn of(kept: &Arc<KeptWorkspace>) -> Self {
-        kept.users.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(kept))
     }
 
@@ -64,16 +63,9 @@ impl User {
     }
 }
 
-impl Clone for User {
-    fn clone(&self) -> Self {
-        Self::of(&self.0)
-    }
-}
-
 impl Drop for User {
     fn drop(&mut self) {
         *lock(&self.0.since) = Instant::now();
-        self.0.users.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -245,7 +237,7 @@ impl OpenSession {
             }
         };
         where_it_is!(self.doer(), |tool_runner| tool_runner.call_telling(call, tell).await?, |there, holder, way| {
-            let made = way.call(&holder, &there.session, call.clone(), &there.rules, Box::new(&tell)).await;
+            let made = way.call(&holder, &there.session, call.clone(), &there.rules, &tell).await;
             // A cancelled call is not tried again.
             made.map_err(|error| if call.cancel.is_cancelled() { Err(error) } else { Ok(error) })
         })
@@ -279,8 +271,8 @@ impl OpenSession {
 
     fn begin(&self, cancel: CancellationToken) -> Result<Going, HubError> {
         match &self.place {
-            WorkspaceOwner::Here { user, .. } => user.0.under_way.begin(cancel),
-            WorkspaceOwner::There(there) => there.hub.shared.under_way.begin(cancel),
+            WorkspaceOwner::Here { user, .. } => user.0.in_flight.begin(cancel),
+            WorkspaceOwner::There(there) => there.hub.shared.in_flight.begin(cancel),
         }
     }
 

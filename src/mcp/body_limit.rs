@@ -20,10 +20,12 @@ const ARRIVAL: Duration = Duration::from_secs(30);
 
 /// Reads the whole body first, so that a stalled one does not hold a connection forever.
 pub(super) async fn whole(State(shared): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    if let Err(what) = ConnectQuery::read(request.uri(), &shared.options) {
-        return (StatusCode::BAD_REQUEST, format!("{}\n", names::shown(&what, 500))).into_response();
-    }
-    let (parts, body) = request.into_parts();
+    let asked = match ConnectQuery::read(request.uri(), &shared.options) {
+        Ok(asked) => asked,
+        Err(what) => return (StatusCode::BAD_REQUEST, format!("{}\n", names::shown(&what, 500))).into_response(),
+    };
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(asked);
     let is_end = parts.method == Method::DELETE;
     let mut response = match arrived(body, ARRIVAL).await {
         Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,

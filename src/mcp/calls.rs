@@ -10,6 +10,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::ToolGroup;
 use super::approver::{AsksClient, Question, can_ask};
@@ -57,15 +58,23 @@ async fn look(
 ) -> Result<CallToolResponse, ErrorData> {
     let call = call_of(tool, params, context);
     let cancel = call.cancel.clone();
-    let mut work = std::pin::pin!(joined.open.call(call));
-    let outcome = tokio::select! {
-        outcome = &mut work => outcome,
+    Ok(told(to_the_end(joined.open.call(call), &cancel, context).await).into())
+}
+
+/// Waits for work; a cancelled request cancels it, and waits all the same.
+pub(super) async fn to_the_end<T>(
+    work: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    context: &RequestContext<RoleServer>,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        done = &mut work => done,
         () = context.ct.cancelled() => {
             cancel.cancel();
             work.await
         }
-    };
-    Ok(told(outcome).into())
+    }
 }
 
 fn begin(
@@ -97,10 +106,17 @@ async fn follow(
     mut running: RunningCall,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let mut progress = match (context.meta.get_progress_token(), client.known()) {
+    let progress = match (context.meta.get_progress_token(), client.known()) {
         (Some(token), Some(session)) => Some(ProgressReporter::new(&context.peer, token, &session, &running.position)),
         _ => None,
     };
+    let ended = CancellationToken::new();
+    let mut progress = std::pin::pin!(async {
+        match progress {
+            Some(progress) => progress.run(ended.clone()).await,
+            None => ended.cancelled().await,
+        }
+    });
     let outcome = loop {
         tokio::select! {
             biased;
@@ -116,15 +132,14 @@ async fn follow(
                     put(client, &running, question, context).await;
                 }
             }
-            () = go_on(&mut progress) => {}
+            () = &mut progress => {}
         }
     };
-    if let Some(progress) = &mut progress {
-        tokio::select! {
-            () = progress.end() => {}
-            // The client does not wait for the result either.
-            () = context.ct.cancelled() => {}
-        }
+    ended.cancel();
+    tokio::select! {
+        () = progress => {}
+        // The client does not wait for the result either.
+        () = context.ct.cancelled() => {}
     }
     Ok(match outcome {
         Ok(outcome) => told(outcome),
@@ -143,13 +158,6 @@ async fn put(client: &McpClient, running: &RunningCall, mut question: Question, 
     match answer {
         Some(answer) => question.answer(answer),
         None => running.cancel.cancel(),
-    }
-}
-
-async fn go_on(progress: &mut Option<ProgressReporter>) {
-    match progress {
-        Some(progress) => progress.go_on().await,
-        None => std::future::pending().await,
     }
 }
 

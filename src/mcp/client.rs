@@ -14,7 +14,6 @@ use super::pending_questions::Parked;
 use super::watching::Watching;
 use super::{McpOptions, ToolGroup};
 use crate::backends::WorkspaceSpec;
-use crate::engine::error::ErrorKind;
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::session::Session;
@@ -112,7 +111,7 @@ impl McpClient {
             .get_or_try_init(|| async {
                 let open = self.join(&name_in(context)).await?;
                 let agent = self.shared.agents.take(open.session().id(), &self.agent(context));
-                let open = open.as_agent(agent.as_str());
+                let open = open.as_agent(&agent.name);
                 self.watching.has_joined(open.session(), &context.peer);
                 self.arrived.notify_waiters();
                 Ok(Joined { open, _agent: agent })
@@ -186,7 +185,7 @@ impl McpClient {
             "session {name} began with another workspace, on {backend}; go on with it without --backend and what \
              belongs to it, or name another session"
         );
-        Err(OperationError::new(ErrorKind::Refused, what))
+        Err(OperationError::refused(what))
     }
 
     /// Returns its session, or the one that it would join. Nothing is begun or opened.
@@ -219,7 +218,13 @@ impl McpClient {
         wanted: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<Session, OperationError> {
-        let Some(wanted) = wanted else { return Ok(self.joined(context).await?.open.session().clone()) };
+        match wanted {
+            Some(wanted) => self.reachable(wanted),
+            None => Ok(self.joined(context).await?.open.session().clone()),
+        }
+    }
+
+    pub(super) fn reachable(&self, wanted: &str) -> Result<Session, OperationError> {
         if let Some(own) = self.known()
             && (own.name() == wanted || own.id().to_string() == wanted)
         {

@@ -1,55 +1,34 @@
 //! Connections of clients over HTTP: the order of their calls, and the end of cancelled ones.
 
-use std::any::Any;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures_util::{FutureExt, Stream, StreamExt, future, stream};
+use futures_util::{Stream, StreamExt, stream};
+use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResult, ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions, JsonRpcMessage,
-    JsonRpcRequest, RequestId, ServerJsonRpcMessage, ServerResult,
+    CallToolResult, ClientJsonRpcMessage, ClientRequest, ErrorData, GetExtensions, JsonRpcMessage, JsonRpcRequest,
+    ServerJsonRpcMessage, ServerResult,
 };
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::common::server_side_http::ServerSseMessage;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
-use tokio::sync::{RwLock, mpsc};
-use tokio_util::sync::CancellationToken;
 
 use super::client::ServerState;
-use super::order::Order;
+use super::requests::{Awaited, ConnectionRequests};
 use super::{UNUSED_MAX, calls};
-use crate::engine::lock::lock;
+
+type LocalTransport = <LocalSessionManager as SessionManager>::Transport;
 
 /// The connections of clients over HTTP.
 ///
 /// Calls of one connection begin in order of arrival, on whichever TCP connections they arrive. A cancelled request is
 /// answered, so that its client does not resume the stream.
 pub(super) struct Connections {
-    local: Arc<LocalSessionManager>,
+    local: LocalSessionManager,
     shared: Arc<ServerState>,
-    known: Mutex<BTreeMap<SessionId, ClientConnection>>,
-}
-
-#[derive(Default)]
-struct ClientConnection {
-    turns: Arc<RwLock<()>>,
-    open: Vec<(RequestId, CancellationToken)>,
-}
-
-/// A place among the calls of a connection. Dropping the last clone frees it.
-#[derive(Clone)]
-struct CallTurn(#[expect(dead_code, reason = "it is there to be dropped")] Arc<dyn Any + Send + Sync>);
-
-impl CallTurn {
-    async fn take(turns: Arc<RwLock<()>>, order: Order) -> Self {
-        Self(match order {
-            Order::Reads => Arc::new(turns.read_owned().await),
-            Order::Changes => Arc::new(turns.write_owned().await),
-            Order::Free | Order::Resumes => Arc::new(()),
-        })
-    }
 }
 
 impl Connections {
@@ -58,36 +37,17 @@ impl Connections {
         local.session_config.keep_alive = Some(UNUSED_MAX);
         // Only streams of cancelled requests are kept, and they are not replayed.
         local.session_config.completed_cache_ttl = Duration::ZERO;
-        Self { local: Arc::new(local), shared: Arc::clone(shared), known: Mutex::default() }
-    }
-
-    fn known(&self) -> MutexGuard<'_, BTreeMap<SessionId, ClientConnection>> {
-        lock(&self.known)
-    }
-
-    fn begin(&self, id: &SessionId, request: &RequestId, cancelled: &CancellationToken) -> Arc<RwLock<()>> {
-        let mut known = self.known();
-        let Some(connection) = known.get_mut(id) else { return Arc::default() };
-        connection.open.retain(|(_, token)| !token.is_cancelled());
-        connection.open.push((request.clone(), cancelled.clone()));
-        Arc::clone(&connection.turns)
-    }
-
-    fn cancel(&self, id: &SessionId, request: &RequestId) {
-        let known = self.known();
-        let open = known.get(id).into_iter().flat_map(|connection| &connection.open);
-        open.filter(|(known, _)| known == request).for_each(|(_, token)| token.cancel());
+        Self { local, shared: Arc::clone(shared) }
     }
 }
 
 impl SessionManager for Connections {
     type Error = LocalSessionManagerError;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = OrderedTransport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let (id, transport) = self.local.create_session().await?;
-        self.known().insert(Arc::clone(&id), ClientConnection::default());
-        Ok((id, transport))
+        let (id, local) = self.local.create_session().await?;
+        Ok((id, OrderedTransport { local, requests: ConnectionRequests::new(&self.shared) }))
     }
 
     async fn initialize_session(
@@ -103,45 +63,32 @@ impl SessionManager for Connections {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.known().remove(id);
         self.local.close_session(id).await
     }
 
     async fn create_stream(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let (tell, told) = mpsc::channel(1);
-        if let JsonRpcMessage::Request(request) = message {
-            let cancelled = CancellationToken::new();
-            let turns = self.begin(id, &request.id, &cancelled);
-            let mut turn = CallTurn::take(turns, Order::of(&self.shared, &request.request)).boxed();
-            // Asked for once, it has its place in the queue.
-            let turn = match future::poll_immediate(&mut turn).await {
-                Some(turn) => future::ready(turn).boxed(),
-                None => turn,
-            };
-            let local = Arc::clone(&self.local);
-            let open =
-                OpenConnections { local, id: Arc::clone(id), cancelled, tell, is_answered: AtomicBool::new(false) };
-            tokio::spawn(open.answer(turn, request));
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let mut last = None;
+        if let JsonRpcMessage::Request(request) = &mut message {
+            request.request.extensions_mut().insert(Awaited(Arc::downgrade(&is_answered)));
+            last = Some(cancelled(request));
         }
-        Ok(stream::unfold(told, |mut told| async move { told.recv().await.map(|message| (message, told)) }))
+        let seen = Arc::clone(&is_answered);
+        let told = self.local.create_stream(id, message).await?.inspect(move |told| {
+            let is_answer =
+                matches!(told.message.as_deref(), Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
+            seen.fetch_or(is_answer, Ordering::Relaxed);
+        });
+        // A cancellation ends the stream without an answer.
+        let last = std::iter::once_with(move || last.filter(|_| !is_answered.load(Ordering::Relaxed))).flatten();
+        Ok(told.chain(stream::iter(last)))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
-        let cancelled = match &message {
-            JsonRpcMessage::Notification(notification) => match &notification.notification {
-                ClientNotification::CancelledNotification(cancelled) => cancelled.params.request_id.clone(),
-                _ => None,
-            },
-            _ => None,
-        };
-        // Before its stream is closed.
-        if let Some(request) = cancelled {
-            self.cancel(id, &request);
-        }
         self.local.accept_message(id, message).await
     }
 
@@ -161,59 +108,6 @@ impl SessionManager for Connections {
     }
 }
 
-struct OpenConnections {
-    local: Arc<LocalSessionManager>,
-    id: SessionId,
-    cancelled: CancellationToken,
-    tell: mpsc::Sender<ServerSseMessage>,
-    is_answered: AtomicBool,
-}
-
-impl OpenConnections {
-    /// Forwards a request in its turn, and its messages back. A waiting request ends with its stream.
-    async fn answer(self, turn: future::BoxFuture<'static, CallTurn>, request: JsonRpcRequest<ClientRequest>) {
-        let _ended = self.cancelled.clone().drop_guard();
-        let cancelled = cancelled(&request);
-        tokio::select! {
-            // A cancellation closes the stream that is passed back, too.
-            biased;
-            () = self.cancelled.cancelled() => {
-                if !self.is_answered.load(Ordering::Relaxed) {
-                    drop(self.tell.send(cancelled).await);
-                }
-            }
-            () = self.pass(turn, request) => {}
-            () = self.tell.closed() => {}
-        }
-    }
-
-    async fn pass(&self, turn: future::BoxFuture<'static, CallTurn>, mut request: JsonRpcRequest<ClientRequest>) {
-        // It goes with the request, so it lasts as long as the call, whether its client waits or not.
-        request.request.extensions_mut().insert(turn.await);
-        let id = request.id.clone();
-        match self.local.create_stream(&self.id, JsonRpcMessage::Request(request)).await {
-            Ok(told) => {
-                let mut told = std::pin::pin!(told);
-                while let Some(message) = told.next().await {
-                    let is_answer = matches!(
-                        message.message.as_deref(),
-                        Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
-                    );
-                    self.is_answered.fetch_or(is_answer, Ordering::Relaxed);
-                    if self.tell.send(message).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            Err(error) => {
-                let error = ErrorData::internal_error(error.to_string(), None);
-                let message = ServerJsonRpcMessage::error(error, Some(id));
-                drop(self.tell.send(ServerSseMessage::from_message(message)).await);
-            }
-        }
-    }
-}
-
 /// Returns the last message of a cancelled request. Some clients resume a stream that ends with an error.
 fn cancelled(request: &JsonRpcRequest<ClientRequest>) -> ServerSseMessage {
     let id = request.id.clone();
@@ -226,4 +120,46 @@ fn cancelled(request: &JsonRpcRequest<ClientRequest>) -> ServerSseMessage {
         }
         _ => ServerJsonRpcMessage::error(ErrorData::internal_error("the request was cancelled", None), Some(id)),
     })
+}
+
+/// The messages of one connection; its calls begin in order.
+pub(super) struct OrderedTransport {
+    local: LocalTransport,
+    requests: ConnectionRequests,
+}
+
+impl Transport<RoleServer> for OrderedTransport {
+    type Error = <LocalTransport as Transport<RoleServer>>::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.requests.in_flight().sent(&item);
+        self.local.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if let Some(message) = self.requests.next() {
+                return Some(message);
+            }
+            let message = tokio::select! {
+                message = self.local.receive() => message?,
+                () = self.requests.in_flight().fewer() => continue,
+            };
+            match message {
+                JsonRpcMessage::Request(request) => self.requests.push(request, 0),
+                message => {
+                    if let Some(message) = self.requests.pass(message) {
+                        return Some(message);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.local.close().await
+    }
 }

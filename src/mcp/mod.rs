@@ -1,10 +1,10 @@
 //! The server of the Model Context Protocol: a workspace with its tools, and all that is recorded of it, for any client.
 
-pub(crate) mod approver;
-pub(crate) mod body_limit;
+mod approver;
+mod body_limit;
 mod calls;
 mod client;
-pub(crate) mod connect_query;
+mod connect_query;
 mod connections;
 mod error;
 mod handler;
@@ -13,15 +13,16 @@ mod names;
 mod offered;
 mod options;
 mod order;
-pub(crate) mod pending_questions;
+mod pending_questions;
 mod probe_approval;
 mod progress;
+mod requests;
 mod resources;
 mod session_tools;
-pub(crate) mod sessionless;
+mod sessionless;
 mod shorten;
-pub(crate) mod stdio;
-pub(crate) mod tool_list;
+mod stdio;
+mod tool_list;
 mod watching;
 
 use std::sync::{Arc, OnceLock};
@@ -30,7 +31,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::RouterIntoService;
-use rmcp::model::ClientRequest;
 use rmcp::service::{ServerInitializeError, serve_server_with_ct};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -43,7 +43,7 @@ use connections::Connections;
 pub use error::McpError;
 use handler::Handler;
 pub use options::{McpOptions, ToolGroup};
-use order::Order;
+use requests::ConnectionRequests;
 use sessionless::Stateless;
 use stdio::LineTransport;
 
@@ -56,8 +56,8 @@ const CONNECTIONS_MAX: usize = 4096;
 
 /// Serves the sessions of a hub to clients of the Model Context Protocol, in the versions 2024-11-05 to 2026-07-28.
 ///
-/// A client's session is begun, or joined, at its first call that needs one: who only asks what there is leaves
-/// nothing. Several clients in one session are several agents in it.
+/// A client's session is begun, or joined, at its first call that needs one: a client that only lists leaves nothing.
+/// Several clients in one session are several agents in it.
 ///
 /// ```
 /// use foldspace::{Hub, Registry, Sessions, hub::HubOptions, mcp::{McpOptions, McpServer}};
@@ -113,10 +113,7 @@ impl McpServer {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let client = McpClient::new(&self.shared, &end);
-        let gone = client.gone.clone();
-        let shared = Arc::clone(&self.shared);
-        let order = move |request: &ClientRequest| Order::of(&shared, request);
-        let lines = LineTransport::new(input, output, gone.clone(), Box::new(order));
+        let lines = LineTransport::new(input, output, client.gone.clone(), ConnectionRequests::new(&self.shared));
         let handler = Handler::new(client, None);
         // The client cancels its calls in flight, so that they are answered before the connection ends.
         let served = serve_server_with_ct(handler, lines, CancellationToken::new()).await;
@@ -130,12 +127,12 @@ impl McpServer {
     }
 
     /// Serves clients over HTTP: a `tower` service that can be nested at a path, until `end` is cancelled. It takes every
-    /// `Host` and `Origin`, and asks for no token: who nests it sees to that.
+    /// `Host` and `Origin`, and asks for no token: the program that nests it checks them.
     ///
     /// With `?session=NAME` a client asks for a session, with `?agent=NAME` for its name there, with `?tools=GROUPS` for
-    /// less than is offered. Clients of versions without connections are told apart by what
-    /// they call themselves and what they ask for: two of one name that do not ask for sessions of their own are one. A
-    /// client that says nothing for an hour is forgotten; with `?session=NAME` it comes back to where it was.
+    /// less than is offered. Clients of versions without connections are told apart by their names and queries: two of
+    /// one name that do not ask for sessions of their own are one. A client that sends nothing for an hour is forgotten;
+    /// with `?session=NAME` it comes back to where it was.
     pub fn streamable_http(&self, end: CancellationToken) -> RouterIntoService<Body> {
         let (shared, stateless) = (Arc::clone(&self.shared), Stateless::new(&self.shared, &end));
         let (ending, counted) = (end.clone(), Arc::new(()));

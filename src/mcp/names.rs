@@ -65,13 +65,7 @@ impl Agents {
 pub(super) struct AgentName {
     agents: Arc<Agents>,
     session: SessionId,
-    name: String,
-}
-
-impl AgentName {
-    pub(super) fn as_str(&self) -> &str {
-        &self.name
-    }
+    pub(super) name: String,
 }
 
 impl Drop for AgentName {
@@ -111,11 +105,11 @@ mod tests {
         let (agents, session) = (Arc::new(Agents::default()), SessionId::from_bytes([1; 16]));
         let first = agents.take(session, "cursor");
         let second = agents.take(session, "cursor");
-        assert_eq!((first.as_str(), second.as_str()), ("cursor", "cursor-2"));
-        assert_eq!(agents.take(SessionId::from_bytes([2; 16]), "cursor").as_str(), "cursor");
+        assert_eq!((&*first.name, &*second.name), ("cursor", "cursor-2"));
+        assert_eq!(agents.take(SessionId::from_bytes([2; 16]), "cursor").name, "cursor");
         drop(first);
-        assert_eq!(agents.take(session, "cursor").as_str(), "cursor");
-        assert_eq!(agents.take(session, "\u{1b}[31m").as_str(), "\u{fffd}[31m");
-        assert!(agents.take(session, &"é".repeat(10_000)).as_str().len() <= MAX_AGENT_BYTES);
+        assert_eq!(agents.take(session, "cursor").name, "cursor");
+        assert_eq!(agents.take(session, "\u{1b}[31m").name, "\u{fffd}[31m");
+        assert!(agents.take(session, &"é".repeat(10_000)).name.len() <= MAX_AGENT_BYTES);
     }
 }

@@ -72,7 +72,7 @@ fn offered(entry: &'static OperationEntry, tool: OperationTool) -> Tool {
         let list = json!({ "type": "array", "items": { "type": "string" }, "description": about });
         fields.insert("shortened".to_owned(), list);
     }
-    described(tool.name, &entry.about, &params.into(), &output.into(), hints(tool.effect))
+    described(tool.name, &entry.about, params.into(), output.into(), hints(tool.effect))
 }
 
 fn root(make: fn(&mut SchemaGenerator) -> Schema, settings: SchemaSettings) -> JsonObject {
@@ -98,27 +98,23 @@ fn of_workspace(tool: ToolDescription) -> Tool {
         .destructive(tool.effect == Effect::Destructive)
         .idempotent(is_idempotent)
         .open_world(runs);
-    described(tool.name, tool.description, &tool.params, &tool.output, hints)
+    described(tool.name, tool.description, tool.params, tool.output, hints)
 }
 
 fn described(
     name: &'static str,
     description: &'static str,
-    params: &Schema,
-    output: &Schema,
+    params: Schema,
+    output: Schema,
     hints: ToolAnnotations,
 ) -> Tool {
     Tool::new(name, description, object(params)).with_raw_output_schema(object(output)).with_annotations(hints)
 }
 
-fn object(schema: &Schema) -> Arc<JsonObject> {
-    let mut schema = schema.clone();
+fn object(mut schema: Schema) -> Arc<JsonObject> {
     RecursiveTransform(without_width).transform(&mut schema);
-    match schema.as_value() {
-        Value::Object(fields) => Arc::new(fields.clone()),
-        // `true`: anything.
-        _ => Arc::default(),
-    }
+    // `true` means anything.
+    Arc::new(schema.as_object_mut().map(std::mem::take).unwrap_or_default())
 }
 
 /// Removes the widths of numbers: clients complain of unknown formats.

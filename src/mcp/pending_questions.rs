@@ -1,6 +1,6 @@
 //! Calls in flight, and those that wait for a person's answer while no request of their client is open.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -52,10 +52,6 @@ impl RunningCall {
         let taken_back = cancel.clone().drop_guard();
         Self { tool, outcome, questions, cancel, _taken_back: taken_back, position }
     }
-
-    fn has_ended(&self) -> bool {
-        self.outcome.is_finished()
-    }
 }
 
 pub(super) struct PendingQuestion {
@@ -70,15 +66,11 @@ type Calls = Vec<(String, PendingQuestion)>;
 pub(super) struct Parked(Arc<Mutex<Calls>>);
 
 impl Parked {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        lock(&self.0)
-    }
-
     /// Keeps a call for a while; returns an unguessable handle, or the call when too many wait.
     pub(super) fn keep(&self, waiting: PendingQuestion, clock: &dyn Clock) -> Result<String, Box<PendingQuestion>> {
         let handle = SessionId::from_bytes(clock.fresh_id()).to_string();
-        let mut calls = self.calls();
-        calls.retain(|(_, waiting)| !waiting.running.has_ended());
+        let mut calls = lock(&self.0);
+        calls.retain(|(_, waiting)| !waiting.running.outcome.is_finished());
         if calls.len() >= PARKED_MAX {
             return Err(Box::new(waiting));
         }
@@ -99,7 +91,7 @@ impl Parked {
     }
 
     fn remove(&self, is_it: impl Fn(&str, &PendingQuestion) -> bool) -> Option<PendingQuestion> {
-        let mut calls = self.calls();
+        let mut calls = lock(&self.0);
         let at = calls.iter().position(|(handle, waiting)| is_it(handle, waiting))?;
         Some(calls.remove(at).1)
     }

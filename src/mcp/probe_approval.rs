@@ -12,7 +12,6 @@ use super::calls::comes_back;
 use super::client::McpClient;
 use super::tool_list;
 use crate::backends::{ShellError, WorkspaceSpec};
-use crate::engine::error::ErrorKind;
 use crate::engine::event::{CommandDecided, PolicyDecision};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -34,7 +33,7 @@ pub(super) async fn allow(
 ) -> Result<Bisection, OperationError> {
     if !tool_list::has(client, SHELL) {
         let what = "commands are not offered here, so none can be bisected by; give a predicate";
-        return Err(OperationError::new(ErrorKind::Refused, what));
+        return Err(OperationError::refused(what));
     }
     let own = client.joined(context).await?.open.session().clone();
     let looked = own.clone();
@@ -46,7 +45,7 @@ fn wanted(own: &Session, mut bisection: Bisection) -> Result<WantedProbe, Operat
     let limits = limits_of(own)?;
     if limits.tools.as_ref().is_some_and(|tools| !tools.contains(SHELL)) {
         let what = format!("session {} may not use {SHELL}, so not bisect by a command either", own.name());
-        return Err(OperationError::new(ErrorKind::Refused, what));
+        return Err(OperationError::refused(what));
     }
     bisection.policy.deny.extend(denied(&limits));
     let started = own.started().ok_or_else(|| SessionError::Unreadable { name: own.name().to_owned() })?;
@@ -70,7 +69,7 @@ fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), Operati
         }
         _ => return Ok(()),
     };
-    Err(OperationError::new(ErrorKind::Refused, format!("session {} {why}", bisection.session.name())))
+    Err(OperationError::refused(format!("session {} {why}", bisection.session.name())))
 }
 
 /// Asks the policy, then the person, once for all runs. The client's own session records the decision.
@@ -94,8 +93,8 @@ async fn decided(
     let rules = rules(client, context);
     let decided = tokio::select! {
         decided = Decided::of(decision, &rules, question) => decided,
-        () = context.ct.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "the call was cancelled")),
-        () = client.gone.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "the client is gone")),
+        () = context.ct.cancelled() => return Err(OperationError::refused("the call was cancelled")),
+        () = client.gone.cancelled() => return Err(OperationError::refused("the client is gone")),
     };
     let Decided { decision, by, reason, .. } = decided;
     let why = if decision == PolicyDecision::Allow { String::new() } else { format!(": {reason}") };
@@ -117,7 +116,7 @@ async fn decided(
     .await?;
     match decision {
         PolicyDecision::Allow => Ok(bisection.allowed()),
-        PolicyDecision::Deny => Err(OperationError::new(ErrorKind::Refused, ShellError::Blocked(reason).to_string())),
+        PolicyDecision::Deny => Err(OperationError::refused(ShellError::Blocked(reason).to_string())),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
 use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
@@ -30,7 +29,6 @@ pub(super) struct ProgressReporter {
     call: Arc<OnceLock<Seq>>,
     ticks: Interval,
     waiting: Vec<u8>,
-    sending: Option<BoxFuture<'static, ()>>,
     /// Counts bytes, shown or not. It rises with every message.
     progress: u64,
     left_out: u64,
@@ -54,45 +52,27 @@ impl ProgressReporter {
             call: Arc::clone(call),
             ticks,
             waiting: Vec::new(),
-            sending: None,
             progress: 0,
             left_out: 0,
             told: 0,
         }
     }
 
-    /// Sends progress until it is dropped, which loses nothing.
-    pub(super) async fn go_on(&mut self) {
-        loop {
-            self.sent().await;
-            self.ticks.tick().await;
+    /// Sends progress until the call has ended, and then what is left.
+    pub(super) async fn run(mut self, ended: CancellationToken) {
+        while ended.run_until_cancelled(self.ticks.tick()).await.is_some() {
             self.take();
             let length = whole(&self.waiting);
-            self.send(length);
+            self.send(length).await;
         }
-    }
-
-    pub(super) async fn end(&mut self) {
-        self.sent().await;
         self.take();
-        loop {
+        while self.left_out > 0 || !self.waiting.is_empty() {
             let length = match whole(&self.waiting) {
                 // The rest of this character never comes.
                 0 => self.waiting.len(),
                 length => length,
             };
-            self.send(length);
-            if self.sending.is_none() {
-                return;
-            }
-            self.sent().await;
-        }
-    }
-
-    async fn sent(&mut self) {
-        if let Some(sending) = &mut self.sending {
-            sending.await;
-            self.sending = None;
+            self.send(length).await;
         }
     }
 
@@ -108,7 +88,7 @@ impl ProgressReporter {
         }
     }
 
-    fn send(&mut self, length: usize) {
+    async fn send(&mut self, length: usize) {
         let piece: Vec<u8> = self.waiting.drain(..length).collect();
         let mut text = String::from_utf8_lossy(&piece).into_owned();
         self.told += piece.len();
@@ -123,27 +103,19 @@ impl ProgressReporter {
             return;
         }
         let said = ProgressNotificationParam::new(self.token.clone(), f64::from(progress)).with_message(text);
-        let peer = self.peer.clone();
-        let sending = async move {
-            if let Err(error) = peer.notify_progress(said).await {
-                tracing::debug!(%error, "a client could not be told of progress");
-            }
-        };
-        self.sending = Some(sending.boxed());
+        if let Err(error) = self.peer.notify_progress(said).await {
+            tracing::debug!(%error, "a client could not be told of progress");
+        }
     }
 }
 
 /// Returns the length of the next message: it fits, and ends with a whole character.
 fn whole(waiting: &[u8]) -> usize {
     let fits = &waiting[..waiting.len().min(MESSAGE_MAX)];
-    let last = fits.iter().rposition(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
-    let length = match fits.get(last) {
-        Some(0xc2..=0xdf) => 2,
-        Some(0xe0..=0xef) => 3,
-        Some(0xf0..=0xf4) => 4,
-        _ => 0,
-    };
-    if last + length > fits.len() { last } else { fits.len() }
+    match std::str::from_utf8(fits) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => fits.len(),
+    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,12 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::calls::{failed, succeeded};
+use super::calls::{failed, succeeded, to_the_end};
 use super::client::McpClient;
 use super::error::words;
 use super::offered::operation_tools;
 use super::tool_list::has_session_tool;
 use super::{probe_approval, shorten};
-use crate::engine::error::ErrorKind;
 use crate::engine::session::Session;
 use crate::hub::OpenSession;
 use crate::hub::operations::{
@@ -100,15 +99,8 @@ async fn run(
         drop(context);
         done
     };
-    let mut work = std::pin::pin!(async { tokio::join!(work, tell(caller, records)).0 });
-    tokio::select! {
-        done = &mut work => done,
-        () = caller.context.ct.cancelled() => {
-            // Copies are removed first.
-            cancel.cancel();
-            work.await
-        }
-    }
+    // Copies of a bisection are removed before it ends.
+    to_the_end(async { tokio::join!(work, tell(caller, records)).0 }, &cancel, caller.context).await
 }
 
 async fn tell(caller: &McpCaller<'_>, mut records: mpsc::UnboundedReceiver<String>) {
@@ -124,7 +116,7 @@ async fn tell(caller: &McpCaller<'_>, mut records: mpsc::UnboundedReceiver<Strin
 }
 
 fn told(answer: &dyn OperationAnswer, too_long: TooLong) -> Result<CallToolResult, OperationError> {
-    let unwritten = |error| OperationError::new(ErrorKind::Refused, format!("the result can't be written: {error}"));
+    let unwritten = |error| OperationError::refused(format!("the result can't be written: {error}"));
     let (mut text, mut result) = (answer.text(), answer.value().map_err(unwritten)?);
     match too_long {
         TooLong::Cut(hint) => shorten::both(&mut text, &mut result, RESULT_MAX, hint),
@@ -132,7 +124,7 @@ fn told(answer: &dyn OperationAnswer, too_long: TooLong) -> Result<CallToolResul
             let bytes = result.to_string().len().max(text.len());
             if bytes > RESULT_MAX {
                 let what = format!("that has {bytes} bytes, and a result at most {RESULT_MAX}: {hint}");
-                return Err(OperationError::new(ErrorKind::Refused, what));
+                return Err(OperationError::refused(what));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Clients over HTTP without a connection: each request names its client.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -16,7 +16,7 @@ use super::client::{McpClient, ServerState};
 use super::connect_query::ConnectQuery;
 use crate::engine::lock::lock;
 
-/// Clients that are known at once; for one more that is forgotten which was longest away.
+/// Clients that are known at once; for one more, the one that was away longest is forgotten.
 const CLIENTS_MAX: usize = 1024;
 /// Time between two sweeps for clients that have been away for too long.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -46,15 +46,15 @@ impl Stateless {
         context: &RequestContext<RoleServer>,
         own: &Arc<McpClient>,
     ) -> Result<Arc<McpClient>, ErrorData> {
-        let asked = context.extensions.get::<Parts>().map(|parts| ConnectQuery::read(&parts.uri, &self.shared.options));
-        let asked = asked.transpose().map_err(|what| ErrorData::invalid_request(what, None))?.unwrap_or_default();
+        let parts = context.extensions.get::<Parts>();
+        let asked = parts.and_then(|parts| parts.extensions.get::<ConnectQuery>()).cloned().unwrap_or_default();
         if context.protocol_version().is_none_or(|version| version.has_initialize()) {
             own.ask_for(asked);
             return Ok(Arc::clone(own));
         }
         let name = context.client_info().map_or_else(String::new, |info| info.name.chars().take(200).collect());
         let key = (name, asked);
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         if let Some((client, used)) = known.clients.get_mut(&key) {
             *used = Instant::now();
             return Ok(Arc::clone(client));
@@ -67,10 +67,6 @@ impl Stateless {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
         Ok(client)
-    }
-
-    fn known(&self) -> MutexGuard<'_, KnownClients> {
-        lock(&self.known)
     }
 }
 
@@ -107,7 +103,7 @@ async fn sweep(stateless: Weak<Stateless>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         let Some(stateless) = stateless.upgrade() else { return };
-        let mut known = stateless.known();
+        let mut known = lock(&stateless.known);
         known.sweep();
         if known.clients.is_empty() {
             known.is_swept = false;

@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::resources::{ResourceUri, What};
-use crate::engine::error::ErrorKind;
 use crate::engine::event::{DeleteEntry, WriteFile, WriteMode};
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::lock::lock;
@@ -80,10 +79,16 @@ struct SharedWishes {
 
 #[derive(Default)]
 struct Wishes {
-    files: BTreeMap<EntryPath, BTreeSet<String>>,
-    slices: BTreeMap<String, (String, Option<Digest>)>,
-    logs: BTreeSet<String>,
+    watched: BTreeMap<String, Watched>,
     list: bool,
+}
+
+enum Watched {
+    File(EntryPath),
+    /// A slice with its digest when it was last looked at.
+    Slice(String, Option<Digest>),
+    /// The log, and relative positions, which move with each event. The passing of time is not notified.
+    EachEvent,
 }
 
 /// Changes without a notification yet.
@@ -104,30 +109,19 @@ impl Watching {
         if address.is_settled(session.now()) {
             return Ok(());
         }
-        let before = match &address.what {
-            What::Slice { name, at: None } => digest_of(session, name).await,
-            _ => None,
+        let watched = match &address.what {
+            What::File { path, at: None } => Watched::File(path.clone()),
+            What::Slice { name, at: None } => Watched::Slice(name.clone(), digest_of(session, name).await),
+            What::File { .. } | What::Slice { .. } | What::Log { .. } => Watched::EachEvent,
         };
         let mut inner = lock(&self.0);
-        let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes.known).count()).sum();
+        let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes.known).watched.len()).sum();
         if count >= WATCHED_MAX {
             return Err(too_many());
         }
         let shared = inner.of(session, told)?;
-        let mut wishes = lock(&shared.known);
-        match &address.what {
-            // A relative position moves with each event. The passing of time is not notified.
-            What::File { at: Some(_), .. } | What::Slice { at: Some(_), .. } | What::Log { .. } => {
-                wishes.logs.insert(uri.to_owned());
-            }
-            What::File { path, at: None } => {
-                wishes.files.entry(path.clone()).or_default().insert(uri.to_owned());
-            }
-            What::Slice { name, at: None } => {
-                wishes.slices.insert(uri.to_owned(), (name.clone(), before));
-                shared.added.notify_one();
-            }
-        }
+        lock(&shared.known).watched.insert(uri.to_owned(), watched);
+        shared.added.notify_one();
         Ok(())
     }
 
@@ -135,8 +129,8 @@ impl Watching {
         let mut inner = lock(&self.0);
         inner.sessions.retain(|_, watched| {
             let mut wishes = lock(&watched.wishes.known);
-            wishes.forget(uri);
-            wishes.count() > 0 || wishes.list
+            wishes.watched.remove(uri);
+            !wishes.watched.is_empty() || wishes.list
         });
     }
 
@@ -184,29 +178,6 @@ impl WatchingInner {
         let watched = WatchedResource { wishes: Arc::clone(&wishes), _following: ended.drop_guard() };
         self.sessions.insert(session.id(), watched);
         Ok(wishes)
-    }
-}
-
-impl Wishes {
-    fn count(&self) -> usize {
-        self.files.values().map(BTreeSet::len).sum::<usize>() + self.slices.len() + self.logs.len()
-    }
-
-    fn forget(&mut self, uri: &str) {
-        self.files.retain(|_, uris| {
-            uris.remove(uri);
-            !uris.is_empty()
-        });
-        self.slices.remove(uri);
-        self.logs.remove(uri);
-    }
-
-    /// Returns the addresses that change with an entry: itself, its directory, and after a removal all below it.
-    fn touched(&self, path: &EntryPath, removed: bool) -> Vec<String> {
-        let parent = path.parent();
-        let is_it =
-            |known: &EntryPath| known == path || parent.as_ref() == Some(known) || (removed && known.is_below(path));
-        self.files.iter().filter(|(known, _)| is_it(known)).flat_map(|(_, uris)| uris.iter().cloned()).collect()
     }
 }
 
@@ -262,14 +233,19 @@ impl SessionWatch {
     }
 
     fn compare_slices(&self, changes: &mut ResourceChanges) {
-        let names: BTreeSet<String> = lock(&self.wishes.known).slices.values().map(|(name, _)| name.clone()).collect();
+        let name = |watched: &Watched| match watched {
+            Watched::Slice(name, _) => Some(name.clone()),
+            Watched::File(_) | Watched::EachEvent => None,
+        };
+        let names: BTreeSet<String> = lock(&self.wishes.known).watched.values().filter_map(name).collect();
         if names.is_empty() {
             return;
         }
         // The lock is not held meanwhile: that may take long.
         let Ok(state) = self.session.state() else { return };
         let digests: BTreeMap<_, _> = names.iter().map(|name| (name, state.digest(name))).collect();
-        for (uri, (name, before)) in &mut lock(&self.wishes.known).slices {
+        for (uri, watched) in &mut lock(&self.wishes.known).watched {
+            let Watched::Slice(name, before) = watched else { continue };
             let now = digests.get(name).copied().flatten();
             if now.is_some() && now != *before {
                 *before = now;
@@ -293,21 +269,34 @@ impl SessionWatch {
 }
 
 impl ResourceChanges {
-    fn note(&mut self, known: &Wishes, event: &Recorded) {
-        self.uris.extend(known.logs.iter().cloned());
+    fn note(&mut self, wishes: &Wishes, event: &Recorded) {
+        let (mut changed, mut removed) = (None, false);
         if let Some(Ok(write)) = event.typed::<WriteFile>() {
-            self.uris.extend(known.touched(&write.event.path, false));
-            self.list |= known.list && write.event.mode == WriteMode::Create;
+            self.list |= wishes.list && write.event.mode == WriteMode::Create;
+            changed = Some(write.event.path);
         } else if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
-            self.uris.extend(known.touched(&delete.event.path, true));
-            self.list |= known.list;
+            self.list |= wishes.list;
+            (changed, removed) = (Some(delete.event.path), true);
         }
+        // An entry changes its directory as well, and its removal all that was below it.
+        let parent = changed.as_ref().and_then(EntryPath::parent);
+        let changes_file = |known: &EntryPath| {
+            changed.as_ref() == Some(known)
+                || parent.as_ref() == Some(known)
+                || (removed && changed.as_ref().is_some_and(|path| known.is_below(path)))
+        };
+        let touched = wishes.watched.iter().filter(|(_, watched)| match watched {
+            Watched::File(known) => changes_file(known),
+            Watched::Slice(..) => false,
+            Watched::EachEvent => true,
+        });
+        self.uris.extend(touched.map(|(uri, _)| uri.clone()));
     }
 }
 
 fn too_many() -> OperationError {
     let what = format!("at most {WATCHED_MAX} addresses in {SESSIONS_MAX} sessions can be watched at once");
-    OperationError::new(ErrorKind::Refused, what)
+    OperationError::refused(what)
 }
 
 async fn digest_of(session: &Session, name: &str) -> Option<Digest> {

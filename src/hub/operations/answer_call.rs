@@ -3,9 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cancel_call::not_under_way;
+use super::cancel_call::not_in_flight;
 use super::{Operation, OperationContext, OperationError, OperationRoute};
-use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 use crate::hub::in_flight::AnswerTaken;
 use crate::tools::ApprovalAnswer;
@@ -57,10 +56,8 @@ impl Operation for AnswerCall {
         };
         match context.hub.in_flight().answer(context.session().await?.id(), self.call, answer) {
             AnswerTaken::Yes => Ok(()),
-            AnswerTaken::NoCall => Err(not_under_way(self.call)),
-            AnswerTaken::NoQuestion => {
-                Err(OperationError::new(ErrorKind::Refused, format!("call {} waits for no answer", self.call)))
-            }
+            AnswerTaken::NoCall => Err(not_in_flight(self.call)),
+            AnswerTaken::NoQuestion => Err(OperationError::refused(format!("call {} waits for no answer", self.call))),
         }
     }
 }

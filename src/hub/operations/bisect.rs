@@ -17,9 +17,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::bisection::algorithm::BisectVerdict;
-use crate::tools::{
-    BisectFound, BisectReport, Bisection, CommandPolicy, Predicate, ProbeRecord, bisect, bisect_slices,
-};
+use crate::tools::{BisectFound, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
 use crate::view::{self, ChangeDocument, Position, changes_between, whole};
 
 /// Probes at once at most.
@@ -95,8 +93,8 @@ impl Operation for Bisect {
                 let session = context.session().await?;
                 reading(move || self.by_slice(&session, &predicate)).await
             }
-            (None, Some(_)) => {
-                let command = self.shell_command(context.caller.is_model())?;
+            (None, Some(command)) => {
+                let command = self.shell_command(command, context.caller.is_model())?;
                 self.by_command(context, command).await
             }
             _ => Err(OperationError::invalid("give either a command or a predicate (`slice`)")),
@@ -126,7 +124,7 @@ impl Bisect {
         Ok(bisected_by_slice(session, predicate, (good, bad), &found)?)
     }
 
-    fn shell_command(&self, is_models: bool) -> Result<ShellCommand, OperationError> {
+    fn shell_command(&self, command: &ProbeCommand, is_models: bool) -> Result<ShellCommand, OperationError> {
         let wrong = |what: String| Err(OperationError::invalid(what));
         if !(1..=JOBS).contains(&self.jobs) {
             return wrong(format!("jobs is {}; it must be from 1 to {JOBS}", self.jobs));
@@ -136,10 +134,9 @@ impl Bisect {
         if !SECONDS.contains(&seconds) {
             return wrong(format!("timeout_seconds is {seconds}; it must be from 0.1 to 600"));
         }
-        let mut shell = match &self.command {
-            Some(ProbeCommand::Words(words)) => ShellCommand::args(words.iter().cloned()),
-            Some(ProbeCommand::Text(text)) => ShellCommand::shell(text.clone()),
-            None => ShellCommand::shell(String::new()),
+        let mut shell = match command {
+            ProbeCommand::Words(words) => ShellCommand::args(words.iter().cloned()),
+            ProbeCommand::Text(text) => ShellCommand::shell(text.clone()),
         };
         shell.timeout = Some(Duration::from_secs_f64(seconds));
         shell.check()?;
@@ -152,14 +149,11 @@ impl Bisect {
         command: ShellCommand,
     ) -> Result<BisectDocument, OperationError> {
         let session = context.session().await?;
-        let policy = CommandPolicy {
-            auto_confirm: context.caller.rules().policy.auto_confirm || self.auto_confirm,
-            ..context.caller.rules().policy.clone()
-        };
+        let mut policy = context.caller.rules().policy.clone();
+        policy.auto_confirm |= self.auto_confirm;
+        policy.allow.extend(self.allow);
         let (home, jobs) = (context.hub.options().home.clone(), self.jobs);
         let bisection = reading(move || {
-            let mut policy = policy;
-            policy.allow.extend(self.allow);
             let end = |end: Option<Position>| end.map(|end| end.resolve(&session)).transpose();
             let ends = (end(self.good)?, end(self.bad)?);
             Ok(Bisection::of_session(session, command, policy, ends, home, jobs)?)

@@ -7,7 +7,7 @@ use super::{Operation, OperationContext, OperationError, OperationRoute};
 use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 
-/// Takes a call back that is under way: what it runs is killed, and it is recorded as interrupted.
+/// Cancels a call in flight: what it runs is killed, and it is recorded as interrupted.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelCall {
@@ -23,13 +23,13 @@ impl Operation for CancelCall {
     async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
         match context.hub.in_flight().cancel_call(context.session().await?.id(), self.call) {
             true => Ok(()),
-            false => Err(not_under_way(self.call)),
+            false => Err(not_in_flight(self.call)),
         }
     }
 }
 
-pub(super) fn not_under_way(call: Seq) -> OperationError {
+pub(super) fn not_in_flight(call: Seq) -> OperationError {
     let hint = Some("GET .../calls/{call} tells of calls that have ended".to_owned());
-    let detail = format!("no call {call} is under way through this server");
+    let detail = format!("no call {call} is in flight through this server");
     OperationError::Told { kind: ErrorKind::NotFound, detail, hint }
 }

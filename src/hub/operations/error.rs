@@ -31,12 +31,20 @@ pub enum OperationError {
 }
 
 impl OperationError {
-    pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+    fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self::Told { kind, detail: detail.into(), hint: None }
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, detail)
+    }
+
+    pub(crate) fn refused(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, detail)
     }
 }
 

@@ -1,17 +1,16 @@
 //! The events of a session, page by page.
 
-use std::ops::ControlFlow;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::log::{LogDocument, events};
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::id::Seq;
-use crate::view::{self, EventDocument, Position};
+use crate::view::{EventDocument, Position};
 
 /// Events of a page at most.
 const LIMIT: usize = 1000;
-/// Bytes of a page's payloads, after which it ends early.
+/// Bytes of a page at most, unless its one event has more.
 const BYTES: usize = 4 << 20;
 
 /// Gives a page of a session's log.
@@ -54,20 +53,11 @@ impl Operation for ListEvents {
         }
         let session = context.session().await?;
         reading(move || {
-            let head = session.head()?;
-            let (mut events, mut bytes) = (Vec::new(), 0);
             let from = from.map_or(Ok(1), |from| from.first_read(&session))?;
-            session.visit(from, &mut |event| {
-                events.push(view::event(&session, event));
-                bytes += event.payload.len();
-                match events.len() < limit && bytes < BYTES {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
-            })?;
-            let last = events.last().map(|event| event.seq);
-            let next = last.filter(|last| *last < head).map(|last| last + 1);
-            Ok(EventsPage { events, next, head: head.max(last.unwrap_or(0)) })
+            let LogDocument { head, next, events, .. } = events(&session, Some(from), (limit, BYTES))?;
+            let events = events.unwrap_or_default();
+            let head = head.max(events.last().map_or(0, |event| event.seq));
+            Ok(EventsPage { events, next, head })
         })
         .await
     }

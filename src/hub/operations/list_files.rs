@@ -5,7 +5,6 @@ use serde::Deserialize;
 
 use super::show_state::state_at;
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
-use crate::engine::error::ErrorKind;
 use crate::engine::path::EntryPath;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view::{self, EntryDocument, Position};
@@ -38,10 +37,7 @@ impl Operation for ListFiles {
         reading(move || {
             let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
             if !files.is_directory(&directory) {
-                return Err(OperationError::new(
-                    ErrorKind::NotFound,
-                    format!("there is no directory {} there", directory.rooted()),
-                ));
+                return Err(OperationError::not_found(format!("there is no directory {} there", directory.rooted())));
             }
             let document = |(path, entry): (&EntryPath, &Entry)| view::entry(path, entry);
             Ok(match self.recursive {

@@ -79,42 +79,37 @@ impl Operation for Log {
     }
 }
 
-/// Reads events; the limits are their number and their bytes.
-fn events(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
+/// Reads events, without a position the last ones; the limits are their number and their bytes.
+pub(crate) fn events(
+    session: &Session,
+    from: Option<Seq>,
+    limits: (usize, usize),
+) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
-    let from = from.unwrap_or_else(|| (head + 1).saturating_sub(limits.0 as u64)).max(1);
-    let (mut page, mut next) = (LogPage::new(limits), None);
-    session.visit(from, &mut |event| match page.take(view::event(session, event)) {
+    let first = from.unwrap_or_else(|| (head + 1).saturating_sub(limits.0 as u64)).max(1);
+    let (mut page, mut next) = (LogPage::new(limits, from.is_none()), None);
+    session.visit(first, &mut |event| match page.take(view::event(session, event)) {
         true => ControlFlow::Continue(()),
         false => {
             next = Some(event.seq);
             ControlFlow::Break(())
         }
     })?;
-    let (name, session, events) = (session.name().to_owned(), session.id(), Some(page.found));
+    let (name, session, events) = (session.name().to_owned(), session.id(), Some(page.documents()));
     Ok(LogDocument { session, name, head, next, calls: None, events })
 }
 
 fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
     let may_run = session.lease_holder().is_some();
-    let (found, next) = match from {
-        Some(from) => calls_from(session, from, limits, may_run)?,
-        None => (last_calls(session, limits, may_run)?, None),
-    };
-    let (name, session) = (session.name().to_owned(), session.id());
-    Ok(LogDocument { session, name, head, next, calls: Some(found), events: None })
-}
-
-/// Returns the calls from a position on, and the beginning of the next page.
-fn calls_from(
-    session: &Session,
-    from: Seq,
-    limits: (usize, usize),
-    may_run: bool,
-) -> Result<(Vec<CallDocument>, Option<Seq>), SessionError> {
-    let (mut page, mut next) = (LogPage::new(limits), None);
-    visit_calls(session, from.max(1), &mut |call| {
+    let (mut page, mut next, mut last) = (LogPage::new(limits, from.is_none()), None, VecDeque::new());
+    visit_calls(session, from.unwrap_or(1).max(1), &mut |call| {
+        if from.is_none() {
+            // Only of the last ones documents are made.
+            last.push_back(call);
+            last.drain(..last.len().saturating_sub(limits.0));
+            return true;
+        }
         let begun = call.call;
         let fits = page.take(call.document(may_run));
         if !fits {
@@ -122,26 +117,11 @@ fn calls_from(
         }
         fits
     })?;
-    Ok((page.found, next))
-}
-
-fn last_calls(session: &Session, limits: (usize, usize), may_run: bool) -> Result<Vec<CallDocument>, SessionError> {
-    let mut last = VecDeque::new();
-    visit_calls(session, 1, &mut |call| {
-        if last.len() >= limits.0 {
-            last.pop_front();
-        }
-        last.push_back(call);
-        true
-    })?;
-    let mut page = LogPage::new(limits);
-    while let Some(call) = last.pop_back() {
-        if !page.take(call.document(may_run)) {
-            break;
-        }
+    for call in last {
+        page.take(call.document(may_run));
     }
-    page.found.reverse();
-    Ok(page.found)
+    let (name, session, calls) = (session.name().to_owned(), session.id(), Some(page.documents()));
+    Ok(LogDocument { session, name, head, next, calls, events: None })
 }
 
 /// Visits calls in the order in which they began, for as long as `take` is true.
@@ -160,30 +140,36 @@ fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool)
     Ok(())
 }
 
-/// The documents of a page: as many as fit, at least one.
+/// The documents of a page, with their bytes: as many as fit, at least one.
 struct LogPage<D> {
-    found: Vec<D>,
+    found: VecDeque<(D, usize)>,
     bytes: usize,
-    limit: usize,
-    bytes_max: usize,
+    limits: (usize, usize),
+    /// Drops the first documents, and not the last ones.
+    keeps_last: bool,
 }
 
 impl<D: Serialize> LogPage<D> {
-    fn new((limit, bytes_max): (usize, usize)) -> Self {
-        Self { found: Vec::new(), bytes: 0, limit, bytes_max }
+    fn new(limits: (usize, usize), keeps_last: bool) -> Self {
+        Self { found: VecDeque::new(), bytes: 0, limits, keeps_last }
     }
 
     fn take(&mut self, document: D) -> bool {
-        if self.found.len() >= self.limit {
-            return false;
-        }
         let bytes = serde_json::to_string(&document).map_or(0, |text| text.len());
-        if self.bytes + bytes > self.bytes_max && !self.found.is_empty() {
-            return false;
-        }
         self.bytes += bytes;
-        self.found.push(document);
+        self.found.push_back((document, bytes));
+        while self.found.len() > 1 && (self.found.len() > self.limits.0 || self.bytes > self.limits.1) {
+            let dropped = if self.keeps_last { self.found.pop_front() } else { self.found.pop_back() };
+            self.bytes -= dropped.map_or(0, |(_, bytes)| bytes);
+            if !self.keeps_last {
+                return false;
+            }
+        }
         true
+    }
+
+    fn documents(self) -> Vec<D> {
+        self.found.into_iter().map(|(document, _)| document).collect()
     }
 }
 
@@ -265,7 +251,7 @@ mod tests {
         end(&session, later);
         assert_eq!(page(&session, Some(running[0]), 9), (vec![running[0], running[1], later], None));
         let open = calls(&session, Some(running[0]), (1, BYTES_MAX)).unwrap().calls.unwrap();
-        assert_eq!(open[0].status, "interrupted", "nobody is there to run it");
+        assert_eq!(open[0].status, "interrupted", "no process is there to run it");
     }
 
     #[test]

@@ -2,16 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::check_agent;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
-use crate::engine::event::MergeConflict;
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::path::EntryPath;
+use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
-use crate::tools::{MergeOutcome, MergeReport, MergedChange};
+use crate::tools::{MergeOutcome, MergeReport};
 
 /// Merges what a clone changed since it began, or since it was merged last, into the session that it comes from: files by
 /// paths, texts by lines. With a conflict nothing is changed, and the conflicts are told.
@@ -68,8 +65,8 @@ impl Operation for Merge {
     }
 
     fn text(merge: &MergeDocument) -> String {
-        let (child, into) = (&merge.child_name, &merge.into_name);
-        let mut text = match merge.outcome {
+        let (report, child, into) = (&merge.report, &merge.report.child_name, &merge.into_name);
+        let mut text = match report.outcome {
             MergeOutcome::Nothing => format!("{child} has changed nothing that {into} does not have"),
             MergeOutcome::Merged if merge.dry_run => format!("{child} could be merged into {into}:"),
             MergeOutcome::Merged => format!("{child} is merged into {into}:"),
@@ -77,21 +74,17 @@ impl Operation for Merge {
                 "{child} is not merged into {into}: both changed the same; choose with ours or theirs for each of these paths:"
             ),
         };
-        match merge.outcome {
-            MergeOutcome::Conflicted => {
-                merge.conflicts.iter().for_each(|conflict| text.push_str(&format!("\n  {}", conflict.path.rooted())));
-            }
-            _ => {
-                for merged in &merge.merged {
-                    text.push_str(&format!("\n  {} {}", merged.change, merged.entry.path.rooted()));
-                }
-            }
+        if report.outcome == MergeOutcome::Conflicted {
+            return text + &report.conflicts.iter().map(|one| format!("\n  {}", one.path.rooted())).collect::<String>();
+        }
+        for merged in &report.merged {
+            text.push_str(&format!("\n  {} {}", merged.change, merged.entry.path.rooted()));
         }
         text
     }
 
     fn is_well(merge: &MergeDocument) -> bool {
-        merge.outcome != MergeOutcome::Conflicted
+        merge.report.outcome != MergeOutcome::Conflicted
     }
 }
 
@@ -99,32 +92,9 @@ impl Operation for Merge {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Merge")]
 pub struct MergeDocument {
-    /// The child.
-    #[schemars(with = "String")]
-    pub child: SessionId,
-    /// Its name.
-    pub child_name: String,
-    /// The position from which its changes were counted.
-    pub base: Seq,
-    /// The child's last position that was looked at.
-    pub child_at: Seq,
-    /// `nothing`, `merged` or `conflicted`.
-    #[schemars(with = "String")]
-    pub outcome: MergeOutcome,
-    /// Its position in the history; null when nothing was recorded.
-    pub seq: Option<Seq>,
-    /// The changes that came, or would come: `path`, `from`, `both`, `change`.
-    #[schemars(with = "Vec<Map<String, Value>>")]
-    pub merged: Vec<MergedChange>,
-    /// The changes of both sides that differ: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
-    #[schemars(with = "Vec<Map<String, Value>>")]
-    pub conflicts: Vec<MergeConflict>,
-    /// Paths of what could not be made again.
-    #[schemars(with = "Vec<String>")]
-    pub left_out: Vec<EntryPath>,
-    /// Paths for which a side was chosen in vain.
-    #[schemars(with = "Vec<String>")]
-    pub unused: Vec<EntryPath>,
+    /// The merge.
+    #[serde(flatten)]
+    pub report: MergeReport,
     /// The session that it was merged into.
     #[schemars(with = "String")]
     pub into: SessionId,
@@ -136,21 +106,5 @@ pub struct MergeDocument {
 
 /// Returns a merge as a document.
 pub fn merged(report: MergeReport, into: &Session, dry_run: bool) -> MergeDocument {
-    let MergeReport { child, child_name, base, child_at, outcome, seq, merged, conflicts, left_out, unused } = report;
-    let (into, into_name) = (into.id(), into.name().to_owned());
-    MergeDocument {
-        child,
-        child_name,
-        base,
-        child_at,
-        outcome,
-        seq,
-        merged,
-        conflicts,
-        left_out,
-        unused,
-        into,
-        into_name,
-        dry_run,
-    }
+    MergeDocument { report, into: into.id(), into_name: into.name().to_owned(), dry_run }
 }

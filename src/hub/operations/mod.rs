@@ -53,7 +53,8 @@ pub use error::OperationError;
 pub use list_events::{EventsPage, ListEvents};
 pub use list_files::ListFiles;
 pub use list_sessions::{ListSessions, SessionDocument, listed};
-pub use list_tools::{ListTools, ToolBody};
+pub use list_tools::ListTools;
+pub(crate) use log::events;
 pub use log::{Log, LogDocument};
 pub use merge::{Merge, MergeDocument, merged};
 pub use remove_session::RemoveSession;
@@ -62,7 +63,7 @@ pub use section::{Section, SectionDocument};
 pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
-pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state, state_with};
+pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state};
 pub(crate) use show_state::{known_slice, state_at};
 pub use verify::{Verification, Verify};
 
@@ -233,7 +234,7 @@ fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Resul
     given.map_or(Ok(otherwise), |given| given.resolve(session))
 }
 
-fn check_agent(agent: &str) -> Result<(), OperationError> {
+pub(crate) fn check_agent(agent: &str) -> Result<(), OperationError> {
     match agent.len() <= MAX_AGENT_BYTES {
         true => Ok(()),
         false => Err(OperationError::invalid(format!("agent has more than {MAX_AGENT_BYTES} bytes"))),

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
-use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 use crate::view::{self, CallDocument, EventDocument};
 
@@ -40,10 +39,7 @@ impl Operation for ShowCall {
         let session = context.session().await?;
         reading(move || {
             let Some((known, events)) = view::call_at(&session, self.call)? else {
-                return Err(OperationError::new(
-                    ErrorKind::NotFound,
-                    format!("no call began at position {}", self.call),
-                ));
+                return Err(OperationError::not_found(format!("no call began at position {}", self.call)));
             };
             let mut call = known.document(session.lease_holder().is_some());
             call.params = view::whole(&session, &call.params);

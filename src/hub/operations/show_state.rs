@@ -9,7 +9,6 @@ use super::{Operation, OperationContext, OperationEffect, OperationError, Operat
 use crate::engine::clock::Timestamp;
 use crate::engine::error::ErrorKind;
 use crate::engine::id::{Digest, Seq, SessionId};
-use crate::engine::registry::SliceSummary;
 use crate::engine::session::Session;
 use crate::engine::slice::{OnRewind, SliceError};
 use crate::engine::state::State;
@@ -59,11 +58,11 @@ impl Operation for ShowState {
             };
             let name = known_slice(&state, wanted)?;
             let slice = slice(&state, name)?;
-            let document = state_with(session.name(), &state, (name, &slice))?;
+            let document = state_with(session.name(), &state, Some((name, &slice)))?;
             let pointer = self.pointer.as_deref().unwrap_or_default();
             let Some(value) = slice.pointer(pointer) else {
                 let shown: String = pointer.chars().take(300).collect();
-                return Err(OperationError::new(ErrorKind::NotFound, format!("there is nothing at {shown} in {name}")));
+                return Err(OperationError::not_found(format!("there is nothing at {shown} in {name}")));
             };
             Ok(ShownState { state: document, value: Some(value.clone()) })
         })
@@ -138,38 +137,29 @@ pub struct SliceDocument {
     pub digest: Digest,
 }
 
-impl SliceDocument {
-    fn of(known: &SliceSummary, digest: Digest, json: &Value) -> Self {
-        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
-        Self { slice, version, on_rewind, json_bytes: json.to_string().len(), digest }
-    }
-}
-
 /// Returns a state as a document.
 pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
+    state_with(name, state, None)
+}
+
+/// Returns a state with all of its slices, or with one of them only, which has that JSON form.
+fn state_with(name: &str, state: &State, only: Option<(&str, &Value)>) -> Result<StateDocument, SliceError> {
     let mut slices = Vec::new();
     for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {
-        let json = slice(state, known.name)?;
-        slices.push(SliceDocument::of(&known, digest, &json));
+        let json_bytes = match only {
+            None => slice(state, known.name)?.to_string().len(),
+            Some((wanted, json)) if wanted == known.name => json.to_string().len(),
+            Some(_) => continue,
+        };
+        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
+        slices.push(SliceDocument { slice, version, on_rewind, json_bytes, digest });
     }
-    Ok(document(name, state, slices))
-}
-
-/// Returns a state with one of its slices only, which has that JSON form.
-pub fn state_with(name: &str, state: &State, (wanted, json): (&str, &Value)) -> Result<StateDocument, SliceError> {
-    let all = state.registry().slices().into_iter().zip(state.digests()?);
-    let slices = all.filter(|(known, _)| known.name == wanted);
-    let slices = slices.map(|(known, (_, digest))| SliceDocument::of(&known, digest, json));
-    Ok(document(name, state, slices.collect()))
-}
-
-fn document(name: &str, state: &State, slices: Vec<SliceDocument>) -> StateDocument {
-    StateDocument {
+    Ok(StateDocument {
         session: state.session(),
         name: name.to_owned(),
         seq: state.seq(),
         time: (state.seq() > 0).then(|| state.time()),
         unreadable: state.unreadable(),
         slices,
-    }
+    })
 }

@@ -24,7 +24,11 @@ pub(in crate::mcp) async fn complete(
     match (template, argument.name.as_str()) {
         (uri::FILES | uri::SLICES | uri::LOG, "session") => fitting.take(sessions(client)),
         (uri::FILES, "path") => {
-            if let Some(session) = session(client, wanted) {
+            let session = match wanted {
+                Some(wanted) => client.reachable(wanted).ok(),
+                None => client.known(),
+            };
+            if let Some(session) = session {
                 let fitted = reading(move || Ok(fitting.with_paths(&session)));
                 fitting = fitted.await.map_err(|error| answer(&error, None))?;
             }
@@ -59,15 +63,10 @@ impl Fitting {
     fn with_paths(mut self, session: &Session) -> Self {
         let Ok(state) = session.state() else { return self };
         let files = VirtualFileSystem::of(&state);
-        let beginning = self.beginning.as_bytes();
-        let from = files.starting_at(Bound::Included(beginning.to_vec()));
-        let fitting = from.take_while(|(path, _)| path.as_bytes().starts_with(beginning));
-        for (path, _) in fitting.filter(|(_, entry)| !entry.is_directory()) {
-            self.count += 1;
-            if self.values.len() < CompletionInfo::MAX_VALUES {
-                self.values.push(path.to_string());
-            }
-        }
+        let beginning = self.beginning.clone().into_bytes();
+        let from = files.starting_at(Bound::Included(beginning.clone()));
+        let fitting = from.take_while(|(path, _)| path.as_bytes().starts_with(&beginning));
+        self.take(fitting.filter(|(_, entry)| !entry.is_directory()).map(|(path, _)| path.to_string()));
         self
     }
 }
@@ -78,17 +77,4 @@ fn sessions(client: &McpClient) -> Vec<String> {
     }
     let entries = client.hub().sessions().list().unwrap_or_default();
     entries.iter().map(name_of).collect()
-}
-
-fn session(client: &McpClient, wanted: Option<&String>) -> Option<Session> {
-    let own = client.known();
-    let Some(wanted) = wanted else { return own };
-    if own.as_ref().is_some_and(|own| own.name() == wanted) {
-        return own;
-    }
-    if !client.reaches_all() {
-        return None;
-    }
-    let entry = client.hub().sessions().find(wanted).ok()?;
-    client.hub().sessions().session(entry.id).ok()
 }

@@ -1,8 +1,5 @@
 //! Reading a resource.
 
-use std::collections::VecDeque;
-use std::ops::ControlFlow;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rmcp::RoleServer;
@@ -10,19 +7,17 @@ use rmcp::model::{ErrorData, ReadResourceResult, ResourceContents};
 use rmcp::service::RequestContext;
 
 use super::types;
-use super::uri::{ResourceUri, What, not_found};
-use crate::engine::error::ErrorKind;
+use super::uri::{ResourceUri, What};
 use crate::engine::event::Node;
-use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
-use crate::hub::operations::{OperationError, known_slice, reading, state_at};
+use crate::hub::operations::{OperationError, events, known_slice, reading, state_at};
 use crate::mcp::client::McpClient;
 use crate::mcp::error::answer;
 use crate::mcp::names::shown;
 use crate::reducers::{Entry, VirtualFileSystem};
-use crate::view::{self, Position};
+use crate::view::{self, EventDocument};
 
 /// Bytes of a resource that can be read at once.
 const RESOURCE_MAX: usize = 4 << 20;
@@ -60,14 +55,13 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
             Ok(ResourceContents::text(slice, uri).with_mime_type("application/json"))
         }
         What::Log { from, limit } => {
-            let lines = log(session, *from, *limit)?;
+            let from = from.map(|from| view::first_read(session, from)).transpose()?;
+            let events = events(session, from, (*limit, RESOURCE_MAX))?.events.unwrap_or_default();
+            let line = |event: &EventDocument| serde_json::to_string(event).unwrap_or_default() + "\n";
+            let lines = events.iter().map(line).collect::<String>();
             Ok(ResourceContents::text(lines, uri).with_mime_type("application/x-ndjson"))
         }
     }
-}
-
-fn refused(what: String) -> OperationError {
-    OperationError::new(ErrorKind::Refused, what)
 }
 
 fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result<ResourceContents, OperationError> {
@@ -81,11 +75,13 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
         return Ok(ResourceContents::text(listed, uri).with_mime_type("inode/directory"));
     }
     let Some(entry) = entry else {
-        return Err(not_found(format!("there is no {} at {}", named(path), state.seq())));
+        return Err(OperationError::not_found(format!("there is no {} at {}", named(path), state.seq())));
     };
     let kind = types::of(path, &entry.node);
     match &entry.node {
-        Node::File { incomplete: true, .. } => Err(refused(format!("the contents of {} were not kept", named(path)))),
+        Node::File { incomplete: true, .. } => {
+            Err(OperationError::refused(format!("the contents of {} were not kept", named(path))))
+        }
         Node::File { content, size, .. } => {
             check_fits(|| named(path), *size, "the tool read_file reads some of its lines")?;
             let bytes = session.content(content)?;
@@ -98,7 +94,7 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
             Ok(ResourceContents::text(String::from_utf8_lossy(target), uri).with_mime_type(kind))
         }
         Node::Directory | Node::Special { .. } => {
-            Err(refused(format!("{} is no file that could be read", named(path))))
+            Err(OperationError::refused(format!("{} is no file that could be read", named(path))))
         }
     }
 }
@@ -111,29 +107,5 @@ fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(
     if bytes <= RESOURCE_MAX as u64 {
         return Ok(());
     }
-    Err(refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
-}
-
-/// Reads events as lines: the last ones, or the first from a position on; fewer when they are long.
-fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, OperationError> {
-    let head = session.head()?;
-    let first: Seq = match from {
-        Some(position) => view::first_read(session, position)?,
-        None => (head + 1).saturating_sub(limit as u64),
-    };
-    let (mut lines, mut bytes) = (VecDeque::new(), 0);
-    session.visit(first.max(1), &mut |event| {
-        let line = serde_json::to_string(&view::event(session, event)).unwrap_or_default() + "\n";
-        bytes += line.len();
-        lines.push_back(line);
-        while bytes > RESOURCE_MAX && lines.len() > 1 {
-            let dropped = if from.is_some() { lines.pop_back() } else { lines.pop_front() };
-            bytes -= dropped.map_or(0, |line: String| line.len());
-            if from.is_some() {
-                return ControlFlow::Break(());
-            }
-        }
-        if lines.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok(lines.into_iter().collect())
+    Err(OperationError::refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
 }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use axum::extract::Query;
+use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::error::ErrorKind;
 use crate::engine::path::EntryPath;
 use crate::hub::operations::OperationError;
 use crate::mcp::names::shown;
@@ -42,37 +45,37 @@ pub(in crate::mcp) enum What {
     Log { from: Option<Position>, limit: usize },
 }
 
-pub(super) fn not_found(what: String) -> OperationError {
-    OperationError::new(ErrorKind::NotFound, what)
-}
-
 impl ResourceUri {
     pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, OperationError> {
         let cut = shown(uri, 300);
-        let wrong = |what: &str| not_found(format!("{cut}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
+        let wrong =
+            |what: &str| OperationError::not_found(format!("{cut}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
         if uri.len() > ADDRESS_MAX {
             return Err(wrong(&format!("it has {} bytes, and at most {ADDRESS_MAX} are allowed", uri.len())));
         }
         let rest = uri.strip_prefix(SCHEME).ok_or_else(|| wrong("this is no address of anything here"))?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (place, given) = rest.split_once('?').unwrap_or((rest, ""));
         let (session, below) = place.split_once('/').ok_or_else(|| wrong("after the session says what of it"))?;
         let session = decoded(session).filter(|name| !name.is_empty()).ok_or_else(|| wrong("it names no session"))?;
-        let query = UriQuery::parse(query).ok_or_else(|| wrong("what follows the question mark can't be read"))?;
         let what = match below.split_once('/').unwrap_or((below, "")) {
             ("files", path) => {
-                query.check(&["at"])?;
                 let path = decoded_bytes(path).ok_or_else(|| wrong("its path can't be read"))?;
                 let path = EntryPath::from_bytes(&path).map_err(|error| wrong(&error.to_string()))?;
-                What::File { path, at: query.position("at")? }
+                What::File { path, at: query::<StateQuery>(given)?.at }
             }
             ("state", name) => {
-                query.check(&["at"])?;
                 let name = decoded(name).filter(|name| !name.is_empty()).ok_or_else(|| wrong("it names no slice"))?;
-                What::Slice { name, at: query.position("at")? }
+                What::Slice { name, at: query::<StateQuery>(given)?.at }
             }
             ("log", "") => {
-                query.check(&["from", "limit"])?;
-                What::Log { from: query.position("from")?, limit: query.limit()? }
+                let LogQuery { from, limit } = query(given)?;
+                let limit = limit.unwrap_or(EVENTS);
+                if !(1..=EVENTS_MAX).contains(&limit) {
+                    return Err(OperationError::not_found(format!(
+                        "limit is a number of events from 1 to {EVENTS_MAX}"
+                    )));
+                }
+                What::Log { from, limit }
             }
             _ => return Err(wrong("there is nothing of that kind")),
         };
@@ -112,47 +115,28 @@ impl fmt::Display for ResourceUri {
     }
 }
 
-struct UriQuery(Vec<(String, String)>);
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateQuery {
+    at: Option<Position>,
+}
 
-impl UriQuery {
-    fn parse(text: &str) -> Option<Self> {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        let pair = |pair: &str| {
-            let (name, value) = pair.split_once('=')?;
-            Some((decoded(name)?, decoded(value)?))
-        };
-        pairs.map(pair).collect::<Option<Vec<_>>>().map(Self)
-    }
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogQuery {
+    from: Option<Position>,
+    limit: Option<usize>,
+}
 
-    /// Refuses unknown and repeated names.
-    fn check(&self, known: &[&str]) -> Result<(), OperationError> {
-        let what = known.join(" and ");
-        for (at, (name, _)) in self.0.iter().enumerate() {
-            if !known.contains(&name.as_str()) {
-                let name = shown(name, 80);
-                return Err(not_found(format!("there is no {name:?} behind the question mark here; there is {what}")));
-            }
-            if self.0[..at].iter().any(|(before, _)| before == name) {
-                return Err(not_found(format!("{name} stands twice behind the question mark")));
-            }
-        }
-        Ok(())
-    }
-
-    fn value(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
-    }
-
-    fn position(&self, name: &str) -> Result<Option<Position>, OperationError> {
-        let position = self.value(name).map(str::parse::<Position>).transpose();
-        position.map_err(|error| not_found(error.to_string()))
-    }
-
-    fn limit(&self) -> Result<usize, OperationError> {
-        let Some(text) = self.value("limit") else { return Ok(EVENTS) };
-        let wrong = || not_found(format!("limit is a number of events from 1 to {EVENTS_MAX}"));
-        text.parse().ok().filter(|limit| (1..=EVENTS_MAX).contains(limit)).ok_or_else(wrong)
-    }
+fn query<T: DeserializeOwned>(text: &str) -> Result<T, OperationError> {
+    // A template may leave values empty. A plus is no space here.
+    let given: Vec<_> = text.split('&').filter(|pair| !pair.ends_with('=')).collect();
+    let uri = format!("/?{}", given.join("&").replace('+', "%2B")).parse::<Uri>();
+    let uri = uri
+        .map_err(|error| OperationError::not_found(format!("what follows the question mark can't be read: {error}")))?;
+    let Query(read) =
+        Query::try_from_uri(&uri).map_err(|error| OperationError::not_found(shown(&error.body_text(), 300)))?;
+    Ok(read)
 }
 
 fn encoded(bytes: &[u8], is_path: bool) -> String {

@@ -2,11 +2,7 @@
 //!
 //! Memory is bounded: a number of requests is in flight, more wait, and when too much waits nothing is read. Other messages
 //! overtake requests: a cancellation or an answer may be what a request waits for.
-//!
-//! Calls begin in order of arrival. One that may change files runs alone; reads run beside reads.
 
-pub(crate) mod in_flight;
-pub(crate) mod queue;
 mod reader;
 mod writer;
 
@@ -16,8 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetExtensions, GetMeta, JsonRpcMessage,
-    ProtocolVersion, RequestId,
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, GetMeta, JsonRpcMessage, ProtocolVersion, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -27,27 +22,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_MAX;
-use super::order::Order;
-use in_flight::{InFlightRequests, RequestGuard};
-use queue::{QueuedRequest, RequestQueue};
+use super::requests::ConnectionRequests;
 use reader::{InputLine, LineReader};
 use writer::LineWriter;
 
-/// Requests in flight at once.
-const UNDER_WAY_MAX: usize = 64;
 /// Bytes of requests that wait.
 const WAITING_MAX: usize = 16 << 20;
-/// Time that calls go on after the end of the input, since the last one ended: the client may still read.
+/// Time that calls go on after the end of the input, since the last one ended: the client may still read. Also the time
+/// in which the output is closed.
 const GRACE: Duration = Duration::from_secs(1);
-
-pub(super) type Ordering = Box<dyn Fn(&ClientRequest) -> Order + Send + Sync>;
 
 pub(super) struct LineTransport<R, W> {
     reader: LineReader<R>,
     writer: LineWriter<W>,
-    under_way: InFlightRequests,
-    waiting: RequestQueue,
-    order: Ordering,
+    requests: ConnectionRequests,
     /// An answer of the transport itself. Nothing is read meanwhile, or a client could cause many.
     answering: Option<BoxFuture<'static, ()>>,
     /// True after the handshake; before it a notification is about nothing.
@@ -57,30 +45,16 @@ pub(super) struct LineTransport<R, W> {
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
-    pub(super) fn new(input: R, output: W, gone: CancellationToken, order: Ordering) -> Self {
+    pub(super) fn new(input: R, output: W, gone: CancellationToken, requests: ConnectionRequests) -> Self {
         Self {
             reader: LineReader::new(input, MESSAGE_MAX),
             writer: LineWriter::new(output, gone.clone()),
-            under_way: InFlightRequests::default(),
-            waiting: RequestQueue::default(),
-            order,
+            requests,
             answering: None,
             has_begun: false,
             ends_at: None,
             gone,
         }
-    }
-
-    fn next_waiting(&mut self) -> Option<ClientJsonRpcMessage> {
-        if self.under_way.count() >= UNDER_WAY_MAX {
-            return None;
-        }
-        let QueuedRequest { mut message, order, .. } = self.waiting.next(|order| self.under_way.admits(order))?;
-        if let JsonRpcMessage::Request(request) = &mut message {
-            let slot = self.under_way.begin(request.id.clone(), order);
-            request.request.extensions_mut().insert::<RequestGuard>(slot);
-        }
-        Some(message)
     }
 
     fn take(&mut self, line: InputLine) -> Option<ClientJsonRpcMessage> {
@@ -92,40 +66,24 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
                 return None;
             }
         };
-        let size = bytes.len();
         match serde_json::from_slice::<ClientJsonRpcMessage>(&bytes) {
             Ok(JsonRpcMessage::Request(request)) => {
-                if self.under_way.has(&request.id) || self.waiting.has(&request.id) {
-                    let what = "a request with that id is under way already";
+                if self.requests.has(&request.id) {
+                    let what = "a request with that id is in flight already";
                     self.refuse(Some(&request.id), ErrorCode::INVALID_REQUEST, what);
                     return None;
                 }
                 self.has_begun |= begins(&request.request);
-                let order = (self.order)(&request.request);
-                self.waiting.push(QueuedRequest { message: JsonRpcMessage::Request(request), order, bytes: size });
+                self.requests.push(request, bytes.len());
                 None
             }
             Ok(_) if !self.has_begun => None,
-            Ok(message) => self.pass(message),
+            Ok(message) => self.requests.pass(message),
             Err(_) => {
                 self.refuse_line(&bytes);
                 None
             }
         }
-    }
-
-    /// Passes on what is no request. A request that is cancelled before it began gets no answer.
-    fn pass(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
-        if let JsonRpcMessage::Notification(notification) = &message
-            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-            && let Some(id) = &cancelled.params.request_id
-        {
-            if self.waiting.remove(id).is_some() {
-                return None;
-            }
-            self.under_way.cancel(id);
-        }
-        Some(message)
     }
 
     fn refuse_line(&mut self, bytes: &[u8]) {
@@ -163,14 +121,14 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     /// Waits for calls in flight after the end of the input; false when it is over.
     async fn wind_up(&mut self) -> bool {
         let ends_at = *self.ends_at.get_or_insert_with(|| Instant::now() + GRACE);
-        let is_idle = self.waiting.is_empty() && self.under_way.count() == 0;
+        let is_idle = !self.requests.is_waiting() && self.requests.in_flight().count() == 0;
         if is_idle || self.gone.is_cancelled() || Instant::now() >= ends_at {
             self.gone.cancel();
             return false;
         }
         tokio::select! {
             // One that wrote many waits for them all.
-            () = self.under_way.fewer() => self.ends_at = None,
+            () = self.requests.in_flight().fewer() => self.ends_at = None,
             () = self.gone.cancelled() => {}
             () = tokio::time::sleep_until(ends_at) => {}
         }
@@ -192,17 +150,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let (writer, under_way) = (self.writer.clone(), self.under_way.clone());
+        let (writer, in_flight) = (self.writer.clone(), self.requests.in_flight().clone());
         async move {
             let written = writer.write(&item).await;
-            let answered = match &item {
-                JsonRpcMessage::Response(response) => Some(&response.id),
-                JsonRpcMessage::Error(error) => error.id.as_ref(),
-                _ => None,
-            };
-            if let Some(id) = answered {
-                under_way.end(id);
-            }
+            in_flight.sent(&item);
             written
         }
     }
@@ -213,7 +164,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 answering.await;
                 self.answering = None;
             }
-            if let Some(message) = self.next_waiting() {
+            if let Some(message) = self.requests.next() {
                 return Some(message);
             }
             if self.gone.is_cancelled() {
@@ -226,8 +177,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 }
             }
             let line = tokio::select! {
-                line = self.reader.next(), if self.waiting.bytes() < WAITING_MAX => line,
-                () = self.under_way.fewer(), if !self.waiting.is_empty() => None,
+                line = self.reader.next(), if self.requests.bytes() < WAITING_MAX => line,
+                () = self.requests.in_flight().fewer(), if self.requests.is_waiting() => None,
                 () = self.gone.cancelled() => None,
             };
             if let Some(message) = line.and_then(|line| self.take(line)) {
@@ -237,8 +188,15 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // It may be in the middle of a line, and is not gone on with any more.
-        self.answering = None;
-        self.writer.close().await
+        self.gone.cancel();
+        let (answering, writer) = (self.answering.take(), &self.writer);
+        let closing = async move {
+            // It may be in the middle of a line.
+            if let Some(answering) = answering {
+                answering.await;
+            }
+            writer.close().await
+        };
+        tokio::time::timeout(GRACE, closing).await.unwrap_or_else(|elapsed| Err(elapsed.into()))
     }
 }

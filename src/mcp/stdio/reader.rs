@@ -1,9 +1,9 @@
 //! Lines of bounded length.
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Take};
 
 pub(super) struct LineReader<R> {
-    input: BufReader<R>,
+    input: Take<BufReader<R>>,
     limit: usize,
     line: Vec<u8>,
     /// Skips the rest of a line that is too long.
@@ -19,13 +19,8 @@ pub(super) enum InputLine {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) fn new(input: R, limit: usize) -> Self {
-        Self {
-            input: BufReader::with_capacity(64 << 10, input),
-            limit,
-            line: Vec::new(),
-            skips: false,
-            has_ended: false,
-        }
+        let input = BufReader::with_capacity(64 << 10, input).take(0);
+        Self { input, limit, line: Vec::new(), skips: false, has_ended: false }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -35,37 +30,28 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Returns the next line that is not empty; `None` at the end, or when reading fails. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<InputLine> {
         loop {
-            let available = match self.input.fill_buf().await {
-                Ok(available) => available,
-                Err(error) => {
-                    tracing::warn!(%error, "what a client says can't be read");
-                    &[]
-                }
-            };
-            if available.is_empty() {
+            // The line, or one byte more than it may have.
+            self.input.set_limit((self.limit + 1 - self.line.len()) as u64);
+            let read = self.input.read_until(b'\n', &mut self.line).await;
+            if let Err(error) = &read {
+                tracing::warn!(%error, "what a client says can't be read");
+            }
+            let is_whole = self.line.last() == Some(&b'\n');
+            if !is_whole && self.line.len() <= self.limit {
                 // A piece of a line at the end is no message.
                 self.has_ended = true;
                 return None;
             }
-            let end = available.iter().position(|byte| *byte == b'\n');
-            let piece = end.map_or(available, |end| &available[..end]);
-            let fits = self.line.len() + piece.len() <= self.limit;
-            if !self.skips && fits {
-                self.line.extend_from_slice(piece);
+            let mut line = std::mem::take(&mut self.line);
+            if std::mem::replace(&mut self.skips, !is_whole) {
+                continue;
             }
-            let consumed = piece.len() + usize::from(end.is_some());
-            self.input.consume(consumed);
-            if !self.skips && !fits {
-                self.line = Vec::new();
-                self.skips = end.is_none();
+            if !is_whole {
                 return Some(InputLine::TooLong);
             }
-            if end.is_some() && !std::mem::take(&mut self.skips) {
-                let line = std::mem::take(&mut self.line);
-                let line = line.strip_suffix(b"\r").unwrap_or(&line);
-                if !line.iter().all(u8::is_ascii_whitespace) {
-                    return Some(InputLine::Whole(line.to_vec()));
-                }
+            line.truncate(line.trim_ascii_end().len());
+            if !line.is_empty() {
+                return Some(InputLine::Whole(line));
             }
         }
     }

@@ -12,52 +12,51 @@ use tokio_util::sync::CancellationToken;
 const STALL: Duration = Duration::from_secs(1);
 
 pub(super) struct LineWriter<W> {
-    output: Arc<Mutex<W>>,
+    /// None once a line may have been cut: nothing is written behind that.
+    output: Arc<Mutex<Option<W>>>,
     /// Gone, or given up. Until then the client may take its time.
     gone: CancellationToken,
-    /// Nothing more is written: a line may have been cut.
-    over: CancellationToken,
 }
 
 impl<W> Clone for LineWriter<W> {
     fn clone(&self) -> Self {
-        Self { output: Arc::clone(&self.output), gone: self.gone.clone(), over: self.over.clone() }
+        Self { output: Arc::clone(&self.output), gone: self.gone.clone() }
     }
 }
 
 impl<W: AsyncWrite + Unpin> LineWriter<W> {
     pub(super) fn new(output: W, gone: CancellationToken) -> Self {
-        Self { output: Arc::new(Mutex::new(output)), gone, over: CancellationToken::new() }
+        Self { output: Arc::new(Mutex::new(Some(output))), gone }
     }
 
     /// Writes a message. A client that can't be written to is gone.
     pub(super) async fn write(&self, message: &impl serde::Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        let written = self.write_line(&line).await;
+        let mut output = self.output.lock().await;
+        let written = match output.as_mut() {
+            Some(output) => self.write_line(output, &line).await,
+            None => Err(ErrorKind::BrokenPipe.into()),
+        };
         if written.is_err() {
+            *output = None;
             self.gone.cancel();
         }
         written
     }
 
-    async fn write_line(&self, mut line: &[u8]) -> Result<()> {
-        let mut output = self.output.lock().await;
+    async fn write_line(&self, output: &mut W, mut line: &[u8]) -> Result<()> {
         while !line.is_empty() {
-            match self.unless_over(output.write(line)).await? {
+            match self.unless_stalled(output.write(line)).await? {
                 0 => return Err(ErrorKind::WriteZero.into()),
                 written => line = &line[written..],
             }
         }
-        self.unless_over(output.flush()).await
+        self.unless_stalled(output.flush()).await
     }
 
     /// Runs a step, unless the client is given up and does not read.
-    async fn unless_over<T>(&self, step: impl Future<Output = Result<T>>) -> Result<T> {
-        let unread = || Error::new(ErrorKind::TimedOut, "the client does not read");
-        if self.over.is_cancelled() {
-            return Err(unread());
-        }
+    async fn unless_stalled<T>(&self, step: impl Future<Output = Result<T>>) -> Result<T> {
         let stalled = async {
             self.gone.cancelled().await;
             tokio::time::sleep(STALL).await;
@@ -65,19 +64,16 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
         tokio::select! {
             biased;
             done = step => done,
-            () = self.over.cancelled() => Err(unread()),
-            () = stalled => {
-                self.over.cancel();
-                Err(unread())
-            }
+            () = stalled => Err(Error::new(ErrorKind::TimedOut, "the client does not read")),
         }
     }
 
     pub(super) async fn close(&self) -> Result<()> {
         self.gone.cancel();
-        self.over.cancel();
-        let closing = async { self.output.lock().await.shutdown().await };
-        tokio::time::timeout(STALL, closing).await.unwrap_or_else(|elapsed| Err(elapsed.into()))
+        match self.output.lock().await.take() {
+            Some(mut output) => self.unless_stalled(output.shutdown()).await,
+            None => Ok(()),
+        }
     }
 }
 

@@ -92,17 +92,21 @@ pub enum Effect {
 }
 
 /// Description of a tool.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Tool")]
 pub struct ToolDescription {
     /// Its name.
     pub name: &'static str,
     /// Description for a model.
     pub description: &'static str,
-    /// Effect on the workspace.
+    /// Effect on the workspace: `read_only`, `additive` or `destructive`.
+    #[schemars(with = "String")]
     pub effect: Effect,
     /// JSON Schema of its parameters.
+    #[schemars(with = "serde_json::Map<String, Value>")]
     pub params: Schema,
     /// JSON Schema of its result.
+    #[schemars(with = "serde_json::Map<String, Value>")]
     pub output: Schema,
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -36,14 +37,16 @@ impl ToolCall {
     }
 }
 
-/// Outcome of a call.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Outcome of a call. A tool's own failure is one, too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CallOutcome")]
 pub struct ToolOutcome {
     /// The position of the call's intent, which is its name.
     pub call: Seq,
     /// The position of its outcome.
     pub finished: Seq,
-    /// Status of the call.
+    /// Status of the call: `ok`, `error` or `interrupted`.
+    #[schemars(with = "String")]
     pub status: CallStatus,
     /// The result of a success, else null.
     pub result: Value,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::commit::{Commit, Content};
@@ -24,9 +25,10 @@ use crate::tools::workspace::plan::{NewContents, PlannedChange};
 use crate::tools::workspace::project::Landing;
 
 /// Result of a merge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MergeReport {
     /// Child session.
+    #[schemars(with = "String")]
     pub child: SessionId,
     /// Name of the child.
     pub child_name: String,
@@ -34,17 +36,22 @@ pub struct MergeReport {
     pub base: Seq,
     /// Position up to which changes count.
     pub child_at: Seq,
-    /// Outcome of the merge.
+    /// Outcome of the merge: `nothing`, `merged` or `conflicted`.
+    #[schemars(with = "String")]
     pub outcome: MergeOutcome,
-    /// Position of the merge's event in the parent; `None` when nothing was recorded.
+    /// Position of the merge's event in the parent; null when nothing was recorded.
     pub seq: Option<Seq>,
-    /// Entries written and removed, or that would be.
+    /// Entries written and removed, or that would be: `path`, `from`, `both`, `change`.
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub merged: Vec<MergedChange>,
-    /// Entries that both sides changed.
+    /// Entries that both sides changed: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub conflicts: Vec<MergeConflict>,
     /// Special files of the child, which are not merged.
+    #[schemars(with = "Vec<String>")]
     pub left_out: Vec<EntryPath>,
     /// Paths with a chosen side but without a conflict.
+    #[schemars(with = "Vec<String>")]
     pub unused: Vec<EntryPath>,
 }
 

@@ -92,7 +92,7 @@ fn request_id_in_flight_is_refused() {
     let id = client.request("tools/call", json!({ "name": "shell_execute", "arguments": { "command": "touch x" } }));
     client.wait_for(|message| message["method"] == "elicitation/create");
     client.say(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
-    assert_eq!(client.answer(id)["error"]["message"], "a request with that id is under way already");
+    assert_eq!(client.answer(id)["error"]["message"], "a request with that id is in flight already");
 }
 
 /// Hostile lines of a client.
