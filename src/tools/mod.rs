@@ -16,9 +16,7 @@ pub(crate) mod workspace;
 pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use bisection::probe::Probe;
 pub use bisection::probe_record::ProbeRecord;
-pub use bisection::search::{
-    BisectFound, BisectReport, Bisection, bisect, bisect_slices, changed_positions, first_position,
-};
+pub use bisection::search::{BisectFound, BisectReport, Bisection, bisect, bisect_slices, first_position};
 pub use builtin::evaluate_python::PythonTool;
 pub use builtin::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 pub use builtin::line_search::LineSearch;
@@ -53,5 +51,5 @@ pub use rerun::{
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{denied, limits_of};
-pub use workspace::materialise::{Materialised, materialise, materialise_into, write_tar};
+pub use workspace::materialise::{Materialised, materialise, write_tar};
 pub use workspace::section::WorkspaceSection;

@@ -18,8 +18,9 @@ use crate::reducers::{Allowances, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
-use crate::tools::workspace::capture::{CaptureBudget, Captured, compare};
-use crate::tools::workspace::populate::{can_be_written, fill, not_kept, write_all};
+use crate::tools::workspace::capture::{CaptureBudget, compare};
+use crate::tools::workspace::plan::can_be_written;
+use crate::tools::workspace::populate::{fill, not_kept, write_all};
 
 /// Keeps and reads no contents: a file that a command rewrote unchanged has a new time, and make compares times.
 const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 0 };
@@ -170,7 +171,8 @@ impl Probe {
         let mut gone: BTreeSet<EntryPath> = BTreeSet::new();
         for path in wrong.iter().filter(is_to_go) {
             let is_gone = directories_above(path).any(|above| gone.contains(&above));
-            if !is_gone && is_there(workspace.as_ref(), path)? {
+            let is_there = workspace.capture().map_or(Ok(true), |disk| disk.observe(path).map(|found| found.is_some()));
+            if !is_gone && is_there? {
                 gone.insert(path.clone());
             }
         }
@@ -184,12 +186,11 @@ impl Probe {
     fn done_by_commands(&self, workspace: &dyn Workspace) -> Result<BTreeSet<EntryPath>, BackendError> {
         let mut paths = BTreeSet::new();
         let Some(disk) = workspace.capture().filter(|_| self.is_used) else { return Ok(paths) };
-        let Captured { deleted, written, .. } = compare(disk, disk.dirty()?, &self.tree, LOOK)?;
+        let captured = compare(disk, disk.dirty()?, &self.tree, LOOK)?;
         disk.mark_clean()?;
         // A file that was left out says too little of itself to be told from one that a command made there.
-        let left_out = self.left_out().into_iter();
-        let named = deleted.into_iter().map(|gone| gone.path).chain(written.into_iter().map(|event| event.path));
-        for path in named.chain(left_out) {
+        let named = captured.changes.iter().map(|change| change.path().clone());
+        for path in named.chain(self.left_out()) {
             // The scan names a new entry without the new directories above it.
             paths.extend(directories_above(&path).take_while(|above| self.tree.get(above).is_none()));
             // The scan names a removed directory without the entries below it.
@@ -220,11 +221,4 @@ fn filled(
         }
     }
     Ok(place)
-}
-
-fn is_there(workspace: &dyn Workspace, path: &EntryPath) -> Result<bool, BackendError> {
-    match workspace.capture() {
-        Some(disk) => Ok(disk.observe(path)?.is_some()),
-        None => Ok(true),
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
@@ -107,7 +106,7 @@ pub struct BisectFound {
 }
 
 /// Returns the positions after `good`, up to `bad`, at which files changed; of a commit the last change.
-pub fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, SessionError> {
+fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, SessionError> {
     let mut positions: Vec<Seq> = Vec::new();
     let mut before: Option<(Option<Seq>, crate::engine::clock::Timestamp)> = None;
     session.visit(good.saturating_add(1), &mut |event| {
@@ -156,20 +155,19 @@ pub async fn bisect(
     seen: &(dyn Fn(&ProbeRecord) + Sync),
     cancel: &CancellationToken,
 ) -> Result<BisectReport, WorkspaceError> {
-    let Bisection { session, good, bad, jobs, .. } = what;
-    let (good, bad) = (*good, *bad);
+    let Bisection { ref session, good, bad, jobs, .. } = *what;
     let changes = positions_between(session, good, bad)?;
     let at = |number: usize| if number == 0 { good } else { changes.get(number - 1).copied().unwrap_or(bad) };
     let mut lanes = Lanes { what, seen, cancel, free: Vec::new() };
     let mut checks = Vec::new();
-    for seqs in [good, bad].chunks((*jobs).clamp(1, 2)) {
+    for seqs in [good, bad].chunks(jobs.clamp(1, 2)) {
         let records = lanes.run(seqs).await?;
         records.iter().try_for_each(|record| check_end(record, good))?;
         checks.extend(records);
     }
     let (mut search, mut probes) = (BisectSearch::new(changes.len()), Vec::new());
     loop {
-        let next = search.next(*jobs);
+        let next = search.next(jobs);
         if next.is_empty() {
             break;
         }
@@ -180,7 +178,11 @@ pub async fn bisect(
         }
         probes.extend(records);
     }
-    let found = BisectFound { good: at(search.good()), bad: positions_of(&search, at) };
+    let first_bad = match search.found() {
+        Some(BisectOutcome::Among(numbers)) => numbers.into_iter().map(at).collect(),
+        Some(BisectOutcome::First(_)) | None => vec![at(search.bad())],
+    };
+    let found = BisectFound { good: at(search.good()), bad: first_bad };
     Ok(BisectReport { ends: (good, bad), changes: changes.len(), checks, probes, found, is_odd: search.is_odd() })
 }
 
@@ -194,14 +196,6 @@ fn positions_between(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>,
     }
     let changes = changed_positions(session, good, bad)?;
     if changes.is_empty() { Err(WorkspaceError::NothingChanged { good, bad }) } else { Ok(changes) }
-}
-
-fn positions_of(search: &BisectSearch, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
-    match search.found() {
-        Some(BisectOutcome::Among(numbers)) => numbers.into_iter().map(at).collect(),
-        Some(BisectOutcome::First(number)) => vec![at(number)],
-        None => vec![at(search.bad())],
-    }
 }
 
 fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), WorkspaceError> {
@@ -229,38 +223,36 @@ impl Lanes<'_> {
     async fn run(&mut self, seqs: &[Seq]) -> Result<Vec<ProbeRecord>, WorkspaceError> {
         let round = self.cancel.child_token();
         let _ends_with_this = round.clone().drop_guard();
-        let failed = AtomicUsize::new(usize::MAX);
         let mut lanes: Vec<Option<Probe>> = seqs.iter().map(|_| self.free.pop()).collect();
         // The nearest probe has the least to change.
         lanes.sort_by_key(|lane| lane.as_ref().map_or(0, Probe::seq));
-        let (what, seen, round, failed_at) = (self.what, self.seen, &round, &failed);
-        let runs = seqs.iter().zip(lanes).enumerate().map(|(number, (seq, lane))| async move {
+        let (what, seen, round) = (self.what, self.seen, &round);
+        let runs = seqs.iter().zip(lanes).map(|(seq, lane)| async move {
             let done = probe(what, lane, *seq, round).await;
             match &done {
-                Ok((_, record)) if !record.aborts() => seen(record),
-                _ => {
-                    // The other results don't matter any more.
-                    let _ = failed_at.compare_exchange(usize::MAX, number, Ordering::AcqRel, Ordering::Acquire);
-                    round.cancel();
-                }
+                Ok((_, record)) => seen(record),
+                // The other results don't matter any more.
+                Err(_) => round.cancel(),
             }
             done
         });
-        let mut done = join_all(runs).await;
-        if let Some(first) = done.get(failed.load(Ordering::Acquire)) {
-            return Err(match first {
-                Err(error) if !self.cancel.is_cancelled() => error.clone(),
-                Ok((_, record)) if !self.cancel.is_cancelled() => WorkspaceError::Aborted(Box::new(record.clone())),
-                _ => WorkspaceError::Cancelled,
-            });
+        let (mut records, mut failure) = (Vec::with_capacity(seqs.len()), None);
+        for lane in join_all(runs).await {
+            match lane {
+                Ok((probe, record)) => {
+                    self.free.push(probe);
+                    records.push(record);
+                }
+                // The failure that cancelled the others counts.
+                Err(WorkspaceError::Cancelled) => drop(failure.get_or_insert(WorkspaceError::Cancelled)),
+                Err(error) => failure = Some(error),
+            }
         }
-        let mut records = Vec::with_capacity(done.len());
-        for lane in done.drain(..) {
-            let (probe, record) = lane?;
-            self.free.push(probe);
-            records.push(record);
+        match failure {
+            Some(_) if self.cancel.is_cancelled() => Err(WorkspaceError::Cancelled),
+            Some(error) => Err(error),
+            None => Ok(records),
         }
-        Ok(records)
     }
 }
 
@@ -282,13 +274,11 @@ async fn probe(
     let mut probe = made.await.map_err(|_| WorkspaceError::Stopped)??;
     let command = ShellCommand { keep: KEEP, ..what.command.clone() };
     let result = probe.run(command, unwatched(), cancel.clone()).await?;
-    match result.cancelled {
-        true => Err(WorkspaceError::Cancelled),
-        false => {
-            let record = ProbeRecord::of(probe.seq(), result, probe.left_out());
-            Ok((probe, record))
-        }
+    if result.cancelled {
+        return Err(WorkspaceError::Cancelled);
     }
+    let record = ProbeRecord::of(probe.seq(), result, probe.left_out());
+    if record.aborts() { Err(WorkspaceError::Aborted(Box::new(record))) } else { Ok((probe, record)) }
 }
 
 /// Finds the first position at which a predicate holds. It must not hold at `good` and must hold at `bad`; the search

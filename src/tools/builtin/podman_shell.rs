@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shell_execute::{LONGEST, ShellRun, timeout};
-use crate::backends::{Container, ShellCommand, ShellError};
+use crate::backends::ShellCommand;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
@@ -84,12 +84,13 @@ impl Tool for PodmanShellTool {
             exit_code,
         };
         match (params.action, params.command) {
-            (PodmanShellAction::Start, None) => {
-                apart(Arc::clone(&container), |container| container.start()).await?;
-                Ok(done(String::new(), String::new(), 0))
-            }
-            (PodmanShellAction::Stop, None) => {
-                apart(Arc::clone(&container), |container| container.stop()).await?;
+            (action @ (PodmanShellAction::Start | PodmanShellAction::Stop), None) => {
+                let container = Arc::clone(&container);
+                let work = tokio::task::spawn_blocking(move || match action {
+                    PodmanShellAction::Start => container.start(),
+                    PodmanShellAction::Stop | PodmanShellAction::Exec => container.stop(),
+                });
+                work.await.map_err(|_| ToolError::new("the container was not reached: its thread ended"))??;
                 Ok(done(String::new(), String::new(), 0))
             }
             (PodmanShellAction::Exec, Some(command)) => {
@@ -113,12 +114,4 @@ impl Tool for PodmanShellTool {
     fn limit(&self) -> Option<Duration> {
         Some(LONGEST)
     }
-}
-
-async fn apart(
-    container: Arc<dyn Container>,
-    work: impl FnOnce(&dyn Container) -> Result<(), ShellError> + Send + 'static,
-) -> Result<(), ToolError> {
-    let done = tokio::task::spawn_blocking(move || work(container.as_ref())).await;
-    Ok(done.map_err(|_| ToolError::new("the container was not reached: its thread ended"))??)
 }

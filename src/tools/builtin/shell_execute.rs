@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::files::check_chars;
 use crate::backends::{Output, ShellCommand, ShellResult};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
@@ -13,10 +14,8 @@ use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
 
-const STDIN_MAX: usize = 48_000;
 const VARIABLES_MAX: usize = 64;
 const NAME_MAX: usize = 80;
-const VALUE_MAX: usize = 48_000;
 const RETURNED_MAX: usize = 32 << 10;
 /// The shortest and the longest time limit, in seconds; others are brought to the nearer one.
 const TIMEOUT: (f64, f64) = (1.0, 120.0);
@@ -136,10 +135,7 @@ fn command(params: ShellExecuteParams, cwd: EntryPath) -> Result<ShellCommand, T
     };
     let mut command = ShellCommand::new(line);
     command.cwd = cwd;
-    let chars = params.stdin.chars().count();
-    if chars > STDIN_MAX {
-        return Err(ToolError::new(format!("stdin has {chars} characters; at most {STDIN_MAX} are allowed")));
-    }
+    check_chars("stdin", &params.stdin)?;
     command.stdin = params.stdin.into();
     check_env(&params.env)?;
     command.env = params.env;
@@ -165,12 +161,7 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
         if !name.is_ascii() || name.len() > NAME_MAX {
             return Err(ToolError::new(format!("env: name {shown:?} must be ASCII, at most {NAME_MAX} characters")));
         }
-        let chars = value.chars().count();
-        if chars > VALUE_MAX {
-            return Err(ToolError::new(format!(
-                "env: {shown} has {chars} characters; at most {VALUE_MAX} are allowed"
-            )));
-        }
+        check_chars(&format!("env: {shown}"), value)?;
     }
     Ok(())
 }
@@ -198,6 +189,7 @@ impl ShellRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::builtin::files::TEXT_MAX;
 
     fn refused(variables: usize, name: &str, value: &str) -> String {
         let more = (1..variables).map(|n| (format!("N{n}"), String::new()));
@@ -207,7 +199,7 @@ mod tests {
 
     #[test]
     fn shell_execute_accepts_variables_within_limits() {
-        assert_eq!(refused(VARIABLES_MAX, &"N".repeat(NAME_MAX), &"é".repeat(VALUE_MAX)), "");
+        assert_eq!(refused(VARIABLES_MAX, &"N".repeat(NAME_MAX), &"é".repeat(TEXT_MAX)), "");
         assert_eq!(refused(1, "A", &"x".repeat(48_001)), "env: A has 48001 characters; at most 48000 are allowed");
         assert_eq!(refused(65, "A", ""), "env has 65 variables; at most 64 are allowed");
         assert!(refused(1, &"N".repeat(81), "").ends_with("must be ASCII, at most 80 characters"));

@@ -19,25 +19,16 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
-use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::managed::ManagedWorkspace;
 use crate::tools::workspace::recording::EventBuffer;
 
 /// Access of a tool's handler to the session, the workspace's files, and its time limit.
-///
-/// ```
-/// # use foldspace::{ToolContext, ToolError, EntryPath};
-/// fn note(context: &mut ToolContext) -> Result<(), ToolError> {
-///     context.check()?;
-///     context.filesystem().create(&EntryPath::for_creation("note.txt")?, "seen")
-/// }
-/// ```
 pub struct ToolContext {
     session: Session,
     /// Allowed for the session by this call; not recorded yet.
     pub(crate) allowed: Vec<String>,
     call: Seq,
-    files: Filesystem,
+    pub(super) files: Filesystem,
     pub(super) machine: ManagedWorkspace,
     deadline: Instant,
     limit: Duration,
@@ -53,22 +44,12 @@ pub struct ToolContext {
 
 /// Command in flight.
 pub(crate) struct RunningCommand {
-    task: JoinHandle<Result<ShellResult, ShellError>>,
+    pub(super) task: JoinHandle<Result<ShellResult, ShellError>>,
     /// Result of the process, once known; its changes may be unknown then.
-    ended: Option<Result<ShellResult, ToolError>>,
+    pub(super) ended: Option<Result<ShellResult, ToolError>>,
     /// Dropped, it kills the command.
-    cancel: Option<DropGuard>,
-    record_as: RecordAs,
-}
-
-impl RunningCommand {
-    pub(crate) fn new(
-        task: JoinHandle<Result<ShellResult, ShellError>>,
-        cancel: CancellationToken,
-        record_as: RecordAs,
-    ) -> Self {
-        Self { task, ended: None, cancel: Some(cancel.drop_guard()), record_as }
-    }
+    pub(super) cancel: Option<DropGuard>,
+    pub(super) record_as: RecordAs,
 }
 
 impl ToolContext {
@@ -136,7 +117,7 @@ impl ToolContext {
     /// # Errors
     /// When the event can't be encoded, or the call would record too much.
     pub fn record<E: Event>(&mut self, event: &E) -> Result<(), ToolError> {
-        self.extra.push(event).map_err(|e| ToolError::new(e.to_string()))
+        Ok(self.extra.push(event)?)
     }
 
     /// Keeps a content that an event of [`record`](ToolContext::record) refers to by its digest.
@@ -154,7 +135,7 @@ impl ToolContext {
         &self.cancel
     }
 
-    /// For long work without awaiting: fails when the call is cancelled or out of time.
+    /// Fails when the call is cancelled or out of time; for long work without awaiting.
     ///
     /// # Errors
     /// [`ToolError::Cancelled`] and [`ToolError::TimedOut`].
@@ -170,29 +151,17 @@ impl ToolContext {
         &self.machine.workspace
     }
 
-    pub(crate) fn check_staged(&self) -> Result<(), ToolError> {
-        match (&self.machine.limits, self.files.staged_bytes()) {
-            (None, _) | (_, 0) => Ok(()),
-            (Some(limits), bytes) => limits.check_bytes(&self.session, bytes),
-        }
-    }
-
-    /// Refuses to run a command when the session may write nothing more.
-    pub(crate) fn check_may_run(&self) -> Result<(), ToolError> {
-        self.check_staged()?;
-        self.machine.limits.as_ref().map_or(Ok(()), |limits| limits.check_bytes(&self.session, 0))
-    }
-
-    pub(crate) fn rules(&self) -> &Arc<ShellRules> {
-        &self.machine.rules
+    /// Refuses more staged bytes than the session may write, and a command when it may write nothing more.
+    pub(super) fn check_bytes(&self, is_command: bool) -> Result<(), ToolError> {
+        self.machine.limits.check_bytes(&self.session, self.files.staged_bytes(), is_command)
     }
 
     /// Applies the staged changes to the disk for a command. They are then recorded whatever the outcome.
     pub(crate) fn land(&mut self) -> Result<(), ToolError> {
-        if self.files.is_changed() {
-            let changes = self.files.changes()?;
+        let changes = self.files.changes()?;
+        if !changes.is_empty() {
             // Not on another thread: the call could be dropped between the change and the note of it.
-            self.machine.workspace.apply(&changes).map_err(|e| ToolError::new(e.to_string()))?;
+            self.machine.workspace.apply(&changes)?;
         }
         self.files.land();
         Ok(())
@@ -219,7 +188,7 @@ impl ToolContext {
         // It has run, also when its changes are unknown; and only this call knows.
         let recorded = ended.as_ref().map_or(Ok(()), |result| record_as.record(&mut self.facts, result));
         self.files.take_captured(captured?);
-        recorded.map_err(|error| ToolError::new(error.to_string()))?;
+        recorded?;
         ended
     }
 
@@ -233,17 +202,14 @@ impl ToolContext {
 
     /// Records facts, whatever the outcome. They are kept until [`recorded`](ToolContext::recorded), so that a failed
     /// recording loses nothing.
-    pub(crate) fn record_facts(&mut self, mut recording: EventBuffer) -> Result<EventBuffer, CommitError> {
-        if self.files.has_landed() {
-            recording = recording.splitting();
-        }
+    pub(super) fn record_facts(&mut self, recording: &mut EventBuffer) -> Result<(), CommitError> {
+        recording.may_split = self.files.has_landed();
         // Another call's command may run while a tool reads.
         if self.may_change && self.running.is_none() {
             self.news.extend(self.machine.workspace.news());
         }
-        self.machine.record_news(&self.news, &mut recording)?;
-        recording.append(self.facts.clone())?;
-        Ok(recording)
+        self.machine.record_news(&self.news, recording)?;
+        recording.append(self.facts.clone())
     }
 
     pub(crate) fn recorded(&mut self) {
@@ -251,15 +217,10 @@ impl ToolContext {
         self.facts = self.session.commit();
     }
 
-    pub(crate) fn record_work(&mut self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
-        let too_much = |e: CommitError| ToolError::new(e.to_string());
-        let changes = if self.files.is_changed() { self.files.changes()? } else { Vec::new() };
-        self.files.record_into(recording).map_err(too_much)?;
-        recording.append(self.extra.clone()).map_err(too_much)?;
-        Ok(changes)
-    }
-
-    pub(crate) fn record_landed(&mut self, recording: &mut EventBuffer) -> Result<(), CommitError> {
-        self.files.record_landed(recording)
+    /// Records the work of a success; returns the changes that are not on the disk yet.
+    pub(super) fn record_work(&self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
+        self.files.record_into(recording)?;
+        recording.append(self.extra.clone())?;
+        self.files.changes()
     }
 }

@@ -1,7 +1,8 @@
 //! Errors of tool calls.
 
 use super::content_params::PARAMS_MAX;
-use crate::backends::ShellError;
+use crate::backends::{BackendError, ShellError};
+use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::event::CallReason;
 use crate::engine::session::error::SessionError;
@@ -31,7 +32,7 @@ pub enum ToolError {
     /// The call took longer than it may.
     #[error("the call was stopped after {} ms, its time limit", .0.as_millis())]
     TimedOut(std::time::Duration),
-    /// The caller took the call back.
+    /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
 }
@@ -64,16 +65,24 @@ impl ToolError {
         Self::Refused(message.into())
     }
 
-    pub(crate) fn params(tool: &str, error: serde_json::Error) -> Self {
-        ValueError::new(format!("the parameters of {tool} are not right: {error}")).into()
-    }
-
     pub(crate) fn reason(&self) -> CallReason {
         match self {
             Self::TooLarge(_) => CallReason::TooLarge,
             Self::OverLimit(_) => CallReason::OverLimit,
             other => other.kind().into(),
         }
+    }
+}
+
+impl From<CommitError> for ToolError {
+    fn from(error: CommitError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl From<BackendError> for ToolError {
+    fn from(error: BackendError) -> Self {
+        Self::Refused(error.to_string())
     }
 }
 

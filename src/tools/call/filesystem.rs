@@ -70,6 +70,12 @@ impl Filesystem {
         Ok(at)
     }
 
+    /// Follows symbolic links in the directory of an entry.
+    pub(crate) fn beside_links(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
+        let parent = path.parent().ok_or_else(crate::engine::path::root_named)?;
+        Ok(self.resolve(&parent)?.join(path.name())?)
+    }
+
     /// The entry at `path`, links followed; none where nothing is.
     pub fn entry(&self, path: &EntryPath) -> Result<Option<&Entry>, ToolError> {
         Ok(self.tree.get(&self.resolve(path)?))
@@ -139,23 +145,6 @@ impl Filesystem {
         self.put(&path, Bytes::from(whole), executable, WriteMode::Append)
     }
 
-    /// Sets or clears a file's executable bit.
-    ///
-    /// # Errors
-    /// [`ToolError::Refused`] when there is no such file.
-    pub fn set_executable(&mut self, path: &EntryPath, executable: bool) -> Result<(), ToolError> {
-        let path = self.resolve(path)?;
-        match self.tree.get(&path).map(|entry| entry.node.clone()) {
-            Some(Node::File { content, size, incomplete: true, .. }) => Err(not_kept(&path, &content, size)),
-            Some(Node::File { content, size, text, .. }) => {
-                let node = Node::File { content, size, executable, text, incomplete: false };
-                self.stage(WriteFile { path, mode: WriteMode::Overwrite, node });
-                Ok(())
-            }
-            _ => Err(ToolError::new(format!("{} is not a file", path.rooted()))),
-        }
-    }
-
     /// Makes a symbolic link. Where it points is not looked at before it is followed.
     pub fn link(&mut self, path: &EntryPath, target: &[u8]) -> Result<(), ToolError> {
         self.place(path, Node::Symlink { target: target.to_vec() })
@@ -174,8 +163,7 @@ impl Filesystem {
         if path.is_root() {
             return Err(ToolError::new("the workspace root can't be removed; name what is to go"));
         }
-        let parent = self.resolve(&path.parent().unwrap_or_else(EntryPath::root))?;
-        let path = parent.join(path.name())?;
+        let path = self.beside_links(path)?;
         if self.tree.get(&path).is_none() {
             return Err(ToolError::new(format!("{} does not exist; nothing was removed", path.rooted())));
         }
@@ -218,8 +206,7 @@ impl Filesystem {
 
     /// The path with links in its directory followed; everything above it is or can be a directory.
     fn in_directory(&self, asked: &EntryPath) -> Result<EntryPath, ToolError> {
-        let Some(parent) = asked.parent() else { return Err(crate::engine::path::root_named().into()) };
-        let path = self.resolve(&parent)?.join(asked.name())?;
+        let path = self.beside_links(asked)?;
         let nearest = directories_above(&path).find_map(|above| Some((self.tree.get(&above)?.is_directory(), above)));
         match nearest {
             Some((false, file)) => {
@@ -248,10 +235,6 @@ impl Filesystem {
         self.staged[self.landed..].iter().map(bytes).sum()
     }
 
-    pub(crate) fn is_changed(&self) -> bool {
-        self.staged.len() > self.landed
-    }
-
     pub(crate) fn has_landed(&self) -> bool {
         self.landed > 0
     }
@@ -264,12 +247,9 @@ impl Filesystem {
     /// Takes up what a command did to the files. Everything that was staged must have landed.
     pub(crate) fn take_captured(&mut self, captured: Captured) {
         let now = self.session.now();
-        let (changes, contents) = captured.into_changes();
-        for change in changes {
-            change.apply_to(&mut self.tree, now);
-            self.staged.push(change);
-        }
-        self.fresh.extend(contents);
+        captured.changes.iter().for_each(|change| change.apply_to(&mut self.tree, now));
+        self.staged.extend(captured.changes);
+        self.fresh.extend(captured.contents);
         self.land();
     }
 
@@ -277,8 +257,9 @@ impl Filesystem {
         self.staged.iter().try_for_each(|change| recording.push_change(change, &self.fresh))
     }
 
-    pub(crate) fn record_landed(&self, recording: &mut EventBuffer) -> Result<(), CommitError> {
-        self.staged[..self.landed].iter().try_for_each(|change| recording.push_change(change, &self.fresh))
+    /// Drops the staged changes that are not on the disk.
+    pub(super) fn unstage(&mut self) {
+        self.staged.truncate(self.landed);
     }
 }
 
@@ -288,10 +269,4 @@ fn not_kept(path: &EntryPath, content: &Digest, size: u64) -> ToolError {
         false => format!("its {size} bytes are over the budget; look at it with a shell command"),
     };
     ToolError::new(format!("the contents of {} were not kept: {why}", path.rooted()))
-}
-
-impl std::fmt::Debug for Filesystem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filesystem").field("entries", &self.tree.len()).finish_non_exhaustive()
-    }
 }

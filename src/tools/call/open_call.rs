@@ -7,7 +7,7 @@ use super::context::ToolContext;
 use super::error::ToolError;
 use super::tool::ToolAnswer;
 use super::tool_call::{ToolCall, ToolOutcome};
-use crate::engine::commit::{CallLink, CommitError};
+use crate::engine::commit::CallLink;
 use crate::engine::event::{CallFinished, CallReason, CallStarted, CallStatus};
 use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
@@ -62,11 +62,10 @@ impl OpenCall {
 
     /// Records a success with everything that belongs to it. On an error the call is still open.
     pub(crate) fn succeed(&mut self, answer: ToolAnswer) -> Result<(ToolOutcome, Pending), ToolError> {
-        let too_much = |e: CommitError| ToolError::new(e.to_string());
         let mut recording = EventBuffer::of_call(&self.session, self.call);
         let mut changes = Vec::new();
         if let Some(context) = &mut self.context {
-            recording = context.record_facts(recording).map_err(too_much)?;
+            context.record_facts(&mut recording)?;
             changes = context.record_work(&mut recording)?;
         }
         let mut contents = Vec::new();
@@ -74,9 +73,9 @@ impl OpenCall {
         let micros = self.micros();
         let finished = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros, reason: None };
         contents.into_iter().for_each(|content| recording.keep(content));
-        recording.push(&finished).map_err(too_much)?;
+        recording.push(&finished)?;
         if let Some(context) = self.context.as_ref().filter(|_| !changes.is_empty()) {
-            context.workspace().apply(&changes).map_err(|e| ToolError::new(e.to_string()))?;
+            context.workspace().apply(&changes)?;
         }
         let pending = recording.submit()?;
         self.close();
@@ -114,8 +113,9 @@ impl OpenCall {
     fn record_failure(&mut self, finished: &CallFinished) -> Result<Pending, SessionError> {
         let mut recording = EventBuffer::of_call(&self.session, self.call);
         if let Some(context) = &mut self.context {
-            recording = context.record_facts(recording)?;
-            context.record_landed(&mut recording)?;
+            context.record_facts(&mut recording)?;
+            context.files.unstage();
+            context.files.record_into(&mut recording)?;
         }
         recording.push(finished)?;
         self.closed = true;
@@ -145,7 +145,7 @@ impl OpenCall {
     }
 
     fn record_interruption(&mut self) -> Option<Pending> {
-        let (reason, message) = (CallReason::Cancelled, "the call was taken back".to_owned());
+        let (reason, message) = (CallReason::Cancelled, "the call was cancelled".to_owned());
         let finished = CallFinished::without_success(CallStatus::Interrupted, reason, message, self.micros());
         let recorded = self.record_failure(&finished);
         let warn = |error: &SessionError| tracing::warn!(%error, "an interrupted call could not be recorded");

@@ -13,8 +13,6 @@ use super::record_command::RecordAs;
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
-use crate::engine::id::Seq;
-use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
 
@@ -75,15 +73,18 @@ impl ToolShell<'_> {
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
         // An abandoned one.
         self.context.stop_running().await;
-        self.context.check_may_run()?;
+        self.context.check_bytes(true)?;
         // So that what a script printed before it was ended is there.
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         self.context.land()?;
         let (session, call) = (self.context.session().clone(), self.context.call());
-        let watch = shown_to_subscribers(session, call);
+        let watch: OutputWatch = Arc::new(move |stream, bytes| {
+            session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
+        });
         let cancel = self.context.cancellation().child_token();
-        let running = self.shell.execute(command, watch, cancel.clone());
-        self.context.running = Some(RunningCommand::new(tokio::spawn(running), cancel, record_as));
+        let task = tokio::spawn(self.shell.execute(command, watch, cancel.clone()));
+        let running = RunningCommand { task, ended: None, cancel: Some(cancel.drop_guard()), record_as };
+        self.context.running = Some(running);
         self.context.finish_running().await
     }
 
@@ -98,7 +99,7 @@ impl ToolShell<'_> {
     }
 
     async fn decide(&mut self, command: &ShellCommand, code: Option<&str>) -> Result<(), ToolError> {
-        let rules = Arc::clone(self.context.rules());
+        let rules = Arc::clone(&self.context.machine.rules);
         let session = self.context.session().clone();
         let mut allowed =
             session.state()?.slice::<Allowances>().map(|known| known.programs.clone()).unwrap_or_default();
@@ -145,10 +146,10 @@ impl ToolShell<'_> {
         };
         let env = command.env.clone();
         let event = CommandDecided { command: shown, env, stdin, code, decision, by, reason };
-        facts.push(&event).map_err(|e| ToolError::new(e.to_string()))?;
+        facts.push(&event)?;
         if !programs.is_empty() {
             let event = SessionAllow { programs };
-            facts.push(&event).map_err(|e| ToolError::new(e.to_string()))?;
+            facts.push(&event)?;
             self.context.allowed.extend(event.programs);
         }
         Ok(())
@@ -162,10 +163,4 @@ pub(crate) fn beginning(command: &CommandLine) -> CommandLine {
         None => word.clone(),
     };
     CommandLine::Args(words.iter().map(cut).collect())
-}
-
-fn shown_to_subscribers(session: Session, call: Seq) -> OutputWatch {
-    Arc::new(move |stream, bytes| {
-        session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
-    })
 }

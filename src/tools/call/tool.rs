@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::context::ToolContext;
 use super::error::ToolError;
+use crate::engine::error::ValueError;
 
 /// A tool that an agent can call.
 ///
@@ -146,7 +147,8 @@ impl<T: Tool> ErasedTool for T {
 
     fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a> {
         Box::pin(async move {
-            let params = serde_json::from_value(params).map_err(|e| ToolError::params(T::NAME, e))?;
+            let wrong = |e| ValueError::new(format!("the parameters of {} are not right: {e}", T::NAME));
+            let params = serde_json::from_value(params).map_err(wrong)?;
             let output = Tool::call(self, context, params).await?;
             let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
             Ok(ToolAnswer { result, text: self.render(&output) })

@@ -22,7 +22,7 @@ pub struct ToolCall {
     /// Time limit; 120 seconds by default.
     #[serde(skip)]
     pub limit: Option<Duration>,
-    /// Takes the call back.
+    /// Cancels the call.
     #[serde(skip)]
     pub cancel: CancellationToken,
     /// The trace that it belongs to; one of its own when nothing is said.

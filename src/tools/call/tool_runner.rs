@@ -23,27 +23,12 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::ToolCalls;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
-use crate::tools::workspace::capture::CaptureBudget;
 use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::ManagedWorkspace;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Makes calls in a session and records them.
-///
-/// ```
-/// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools};
-/// use std::sync::Arc;
-/// # let directory = tempfile::tempdir()?;
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
-/// let session = sessions.create(NewSession::default())?;
-/// let tool_runner = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
-/// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
-/// let outcome = runtime.block_on(tool_runner.call(ToolCall::new("write_file", params)))?;
-/// assert!(outcome.is_ok());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone)]
 pub struct ToolRunner {
     session: Session,
@@ -81,9 +66,8 @@ impl ToolRunner {
                 session.record(commit)?;
             }
         }
-        let machine = ManagedWorkspace::new(&session, workspace, rules)?;
-        machine.prepare(&session)?;
-        let tools = allowed(&machine, &session, tools.into())?;
+        let machine = ManagedWorkspace::open(&session, workspace, rules)?;
+        let tools = allowed(&session, tools.into())?;
         Ok(Self { session, tools, machine })
     }
 
@@ -102,14 +86,10 @@ impl ToolRunner {
         &self.machine.workspace
     }
 
-    pub(crate) fn budget(&self) -> CaptureBudget {
-        self.machine.rules.budget
-    }
-
     /// The same for a child that shares the session: under its agent's name, and within its limits.
     pub(crate) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
         let machine = self.machine.shared_by(&child)?;
-        let tools = allowed(&machine, &child, Arc::clone(&self.tools))?;
+        let tools = allowed(&child, Arc::clone(&self.tools))?;
         Ok(Self { session: child, tools, machine })
     }
 
@@ -132,7 +112,7 @@ impl ToolRunner {
     /// child's limits are bound to its one name.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {
-        if self.machine.is_shared() {
+        if self.machine.limits.is_shared {
             return self.clone();
         }
         Self { session: self.session.as_agent(agent), ..self.clone() }
@@ -140,7 +120,9 @@ impl ToolRunner {
 
     /// Returns the same with other rules for commands. Denials of the session's limits stay.
     pub fn with_shell_rules(&self, rules: ShellRules) -> Result<Self, SessionError> {
-        Ok(Self { machine: self.machine.with_shell_rules(&self.session, rules)?, ..self.clone() })
+        let mut machine = self.machine.clone();
+        machine.rules = Arc::new(rules);
+        Ok(Self { machine: machine.for_agent(&self.session)?, ..self.clone() })
     }
 
     /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future cancels the call: its
@@ -175,10 +157,7 @@ impl ToolRunner {
     }
 
     async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<ToolAnswer, ToolError> {
-        let time_left = match &self.machine.limits {
-            Some(limits) => limits.admit(&self.session, open.call, &call.tool)?,
-            None => None,
-        };
+        let time_left = self.machine.limits.admit(&self.session, open.call, &call.tool)?;
         if size > PARAMS_MAX {
             return Err(ToolError::TooLarge(size));
         }
@@ -187,7 +166,7 @@ impl ToolRunner {
             return Err(ToolError::new(format!("there is no tool {:?}; there are {known}", call.tool)));
         };
         let own = call.limit.or(tool.limit()).unwrap_or(LIMIT);
-        let limit = time_left.as_ref().map_or(own, |time| time.left.min(own));
+        let limit = time_left.as_ref().map_or(own, |(left, _)| own.min(*left));
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
             // Read-only tools need no lock; where it is free, they see external changes.
@@ -209,11 +188,11 @@ impl ToolRunner {
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             let panicked = |_| Err(ToolError::new("the tool failed: it panicked"));
             let answer = AssertUnwindSafe(tool.call(context, params)).catch_unwind().await.unwrap_or_else(panicked)?;
-            context.check_staged()?;
+            context.check_bytes(false)?;
             Ok(answer)
         };
         let too_late = || match &time_left {
-            Some(time) if limit < own => time.over.clone(),
+            Some((_, over)) if limit < own => over.clone(),
             _ => ToolError::TimedOut(limit),
         };
         tokio::select! {
@@ -233,10 +212,7 @@ impl std::fmt::Debug for ToolRunner {
     }
 }
 
-fn allowed(machine: &ManagedWorkspace, session: &Session, tools: Arc<Tools>) -> Result<Arc<Tools>, SessionError> {
-    if machine.limits.is_none() {
-        return Ok(tools);
-    }
+fn allowed(session: &Session, tools: Arc<Tools>) -> Result<Arc<Tools>, SessionError> {
     Ok(match limits_of(session)?.tools {
         Some(names) => Arc::new(tools.only(&names)),
         None => tools,

@@ -7,12 +7,6 @@ use super::tool::{ErasedTool, Tool, ToolDescription};
 use crate::engine::error::ValueError;
 
 /// The tools that a session offers, by name.
-///
-/// ```
-/// use foldspace::Tools;
-/// let tools = Tools::standard();
-/// assert!(tools.describe().iter().any(|tool| tool.name == "read_file"));
-/// ```
 #[derive(Clone, Default)]
 pub struct Tools(BTreeMap<&'static str, Arc<dyn ErasedTool>>);
 

@@ -15,7 +15,8 @@ use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
 use crate::tools::workspace::limits;
-use crate::tools::workspace::plan::ChangePlan;
+use crate::tools::workspace::plan::{ChangePlan, NewContents};
+use crate::tools::workspace::project::project;
 
 /// Creator of child sessions.
 #[derive(Debug, Clone)]
@@ -84,47 +85,22 @@ impl Forker {
         let id = self.sessions.fresh_id();
         let (parent, nursery) = (parent.clone(), self.clone());
         let begun = tokio::task::spawn_blocking(move || {
-            let held = (turn, looking);
-            let may_share = held.1.is_some();
-            let begun = nursery.fork_now(&parent, new, (id, at), &spec, may_share);
-            if begun.is_err() {
-                nursery.undo(id, &spec);
-            }
-            begun
+            let (_turn, looking) = (turn, looking);
+            let shared = match looking {
+                Some(_) => share(&parent, id, at, &spec, &nursery.home),
+                None => None,
+            };
+            nursery.begin_with_id(&parent, new, id, &spec, shared)
         });
         begun.await.map_err(|_| stopped())?
-    }
-
-    /// Files come first: the child exists once its first event is recorded. `foldspace gc` sweeps files without a
-    /// child.
-    fn fork_now(
-        &self,
-        parent: &ToolRunner,
-        new: ForkOptions,
-        (id, at): (SessionId, Seq),
-        spec: &WorkspaceSpec,
-        may_share: bool,
-    ) -> Result<ToolRunner, WorkspaceError> {
-        let workspace = match may_share {
-            true => share(parent, id, at, spec, &self.home),
-            false => None,
-        };
-        let workspace = workspace.map_or_else(|| spec.open(id, &self.home), Ok)?;
-        let child = self.sessions.child_with_id(parent.session(), new, id)?;
-        self.ready(parent, child, workspace)
     }
 
     async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let id = self.sessions.fresh_id();
         let (new, spec) = with_workspace(parent.session(), new)?;
         let mounts = mounts_of(parent.session())?;
-        let (owned, nursery) = (parent.clone(), self.clone());
-        let begun = tokio::task::spawn_blocking(move || {
-            let workspace = spec.open(id, &nursery.home)?;
-            let child = nursery.sessions.child_with_id(owned.session(), new, id);
-            let child = child.inspect_err(|_| nursery.undo(id, &spec))?;
-            nursery.ready(&owned, child, workspace).inspect_err(|_| nursery.undo(id, &spec))
-        });
+        let (parent, nursery) = (parent.clone(), self.clone());
+        let begun = tokio::task::spawn_blocking(move || nursery.begin_with_id(&parent, new, id, &spec, None));
         let child = begun.await.map_err(|_| stopped())??;
         let hydrated = hydrate(child.session(), child.workspace().as_ref(), &mounts, &self.roots).await;
         let session = child.session();
@@ -133,29 +109,32 @@ impl Forker {
         Ok(child)
     }
 
-    /// Prepares a new child for calls; removes it on failure.
-    fn ready(
+    /// Files come first: the child exists once its first event is recorded. `foldspace gc` sweeps files without a
+    /// child. After an error neither is left.
+    fn begin_with_id(
         &self,
         parent: &ToolRunner,
-        child: Session,
-        workspace: Arc<dyn Workspace>,
+        new: ForkOptions,
+        id: SessionId,
+        spec: &WorkspaceSpec,
+        shared: Option<Arc<dyn Workspace>>,
     ) -> Result<ToolRunner, WorkspaceError> {
-        let id = child.id();
-        let ready = parent.for_child(child, workspace);
-        if ready.is_err()
-            && let Err(error) = self.sessions.remove(id)
-        {
-            tracing::warn!(%error, "a child that could not be made ready is left");
-        }
-        ready
-    }
-
-    fn undo(&self, id: SessionId, spec: &WorkspaceSpec) {
-        if self.sessions.session(id).is_err()
-            && let Err(error) = spec.remove(id, &self.home)
-        {
-            tracing::warn!(%error, "what was made for a child that did not begin is left");
-        }
+        let begin = || {
+            let workspace = shared.map_or_else(|| spec.open(id, &self.home), Ok)?;
+            let child = self.sessions.child_with_id(parent.session(), new, id)?;
+            parent.for_child(child, workspace).inspect_err(|_| {
+                if let Err(error) = self.sessions.remove(id) {
+                    tracing::warn!(%error, "a child that could not be made ready is left");
+                }
+            })
+        };
+        begin().inspect_err(|_| {
+            if self.sessions.session(id).is_err()
+                && let Err(error) = spec.remove(id, &self.home)
+            {
+                tracing::warn!(%error, "what was made for a child that did not begin is left");
+            }
+        })
     }
 }
 
@@ -227,13 +206,13 @@ fn try_share(
         ),
     };
     // Files that can't be restored: the child must not get the parent's present versions.
-    if !plan.is_whole() || !parent.workspace().fork_to(id)? {
+    if !plan.left.is_empty() || !parent.workspace().fork_to(id)? {
         return Ok(None);
     }
     let workspace = spec.open(id, home)?;
     // `foldspace gc` may have swept a workspace before it was open; it is then populated from the child's history.
     if !workspace.is_blank() {
-        plan.project(session, workspace.as_ref())?;
+        project(session, workspace.as_ref(), &plan.steps, &NewContents::new(), &mut 0)?;
     }
     Ok(Some(workspace))
 }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::commit::{Commit, Content};
+use crate::engine::commit::Content;
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
     WriteFile, delete_path, write_view,
@@ -288,9 +288,7 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<S
         MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
         MergeStep::Write { .. } | MergeStep::Delete { .. } => 0,
     });
-    if let (Some(limits), bytes @ 1..) = (&parent.machine().limits, sizes.sum()) {
-        limits.check_bytes(session, bytes)?;
-    }
+    parent.machine().limits.check_bytes(session, sizes.sum(), false)?;
     let MergeReport { child, base, child_at, .. } = *report;
     let entries = report.merged.iter().map(|change| change.entry.clone());
     let event = ChildMerged {
@@ -303,30 +301,20 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<S
     };
     let mut commit = session.commit();
     commit.push(&event).map_err(SessionError::from)?;
-    let (mut steps, mut fresh) = (Vec::with_capacity(plan.steps.len()), NewContents::new());
-    for step in plan.steps {
-        steps.push(record_step(step, &mut commit, &mut fresh)?);
-    }
-    let now = VirtualFileSystem::of(&session.state()?);
-    let landing = Landing { session, workspace: parent.workspace().as_ref(), now: &now, steps: &steps, fresh: &fresh };
-    Ok(landing.land(commit)?.first)
-}
-
-fn record_step(step: MergeStep, commit: &mut Commit, fresh: &mut NewContents) -> Result<PlannedChange, SessionError> {
-    Ok(match step {
-        MergeStep::Delete { path } => {
-            let event = DeleteEntry { path };
-            commit.push(&event)?;
-            PlannedChange::Delete(event)
-        }
+    let mut fresh = NewContents::new();
+    let planned = plan.steps.into_iter().map(|step| match step {
+        MergeStep::Delete { path } => PlannedChange::Delete(DeleteEntry { path }),
         MergeStep::Write { path, mode, node, merged } => {
             if let (Node::File { content: digest, .. }, Some(bytes)) = (&node, merged) {
                 commit.keep(Content { digest: *digest, bytes: bytes.clone() });
                 fresh.insert(*digest, bytes);
             }
-            let event = WriteFile { path, mode, node };
-            commit.push(&event)?;
-            PlannedChange::Write(event, None)
+            PlannedChange::Write(WriteFile { path, mode, node }, None)
         }
-    })
+    });
+    let steps: Vec<PlannedChange> = planned.collect();
+    steps.iter().try_for_each(|step| step.push_to(&mut commit)).map_err(SessionError::from)?;
+    let now = VirtualFileSystem::of(&session.state()?);
+    let landing = Landing { session, workspace: parent.workspace().as_ref(), now: &now, steps: &steps, fresh: &fresh };
+    Ok(landing.land(commit)?.first)
 }

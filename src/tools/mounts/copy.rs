@@ -1,6 +1,6 @@
 //! One host directory, read into memory.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -46,8 +46,9 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree,
     let mount_path = spec.mount_path.clone().unwrap_or_else(EntryPath::root);
     let copied = CopiedTree { spec: spec.clone(), host, mount_path, entries: Vec::new(), files: 0, bytes: 0 };
     let handle = open_beneath(&top, Path::new(""), OFlags::DIRECTORY).map_err(MountError::io("open", &copied.host))?;
-    let mut walk = MountWalk { copied, globs, top, above: Vec::new() };
-    walk.directory(&handle, Path::new(""))?;
+    let identity = identity(&handle).map_err(MountError::io("look at", &copied.host))?;
+    let mut walk = MountWalk { copied, globs, top: &top, above: Vec::new() };
+    walk.directory(&handle, identity, Path::new(""))?;
     let mut copied = walk.copied;
     if copied.entries.is_empty() && !copied.mount_path.is_root() {
         copied.push(Path::new(""), Node::Directory, Bytes::new(), None)?;
@@ -55,16 +56,16 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree,
     Ok(copied)
 }
 
-struct MountWalk {
+struct MountWalk<'a> {
     copied: CopiedTree,
     globs: Globs,
-    top: OwnedFd,
+    top: &'a OwnedFd,
     /// Device and inode of the directories on the way, so that no link leads in a circle.
     above: Vec<(u64, u64)>,
 }
 
-impl MountWalk {
-    fn directory(&mut self, handle: &OwnedFd, relative: &Path) -> Result<(), MountError> {
+impl MountWalk<'_> {
+    fn directory(&mut self, handle: &OwnedFd, identity: (u64, u64), relative: &Path) -> Result<(), MountError> {
         let shown = self.copied.host.join(relative);
         if self.above.len() == DEPTH_MAX {
             return Err(MountError::TooDeep { path: shown, limit: DEPTH_MAX });
@@ -73,73 +74,75 @@ impl MountWalk {
         if names.is_empty() && self.globs.include(relative) && relative != Path::new("") {
             self.copied.push(relative, Node::Directory, Bytes::new(), None)?;
         }
-        self.above.push(identity(handle).map_err(MountError::io("read", &shown))?);
+        self.above.push(identity);
         for name in names {
             let relative = relative.join(std::ffi::OsStr::from_bytes(name.as_bytes()));
             if !self.globs.exclude(&relative) {
-                self.entry(handle, name, &relative)?;
+                self.entry(handle, &name, &relative)?;
             }
         }
         self.above.pop();
         Ok(())
     }
 
-    fn entry(&mut self, parent: &OwnedFd, name: CString, relative: &Path) -> Result<(), MountError> {
-        let kind = match statat(parent, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+    fn entry(&mut self, parent: &OwnedFd, name: &CStr, relative: &Path) -> Result<(), MountError> {
+        let shown = self.copied.host.join(relative);
+        let kind = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => FileType::from_raw_mode(stat.st_mode),
             // It was removed while the directory was read.
             Err(Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(MountError::io("look at", &self.copied.host.join(relative))(error)),
+            Err(error) => return Err(MountError::io("look at", &shown)(error)),
         };
-        let included = self.globs.include(relative);
-        let open = |flags| {
-            open_in(parent, name.as_c_str(), flags).map_err(MountError::io("open", &self.copied.host.join(relative)))
+        if kind != FileType::Symlink || !self.copied.spec.follow_symlinks {
+            return self.take(kind, |flags| open_in(parent, name, flags), (parent, name), relative);
+        }
+        // One that leads nowhere stays a link.
+        let Some(target) = canonical(&shown)? else { return self.link((parent, name), relative) };
+        let Ok(inside) = target.strip_prefix(&self.copied.host) else {
+            return Err(MountError::LinkLeaves { path: shown, target });
         };
+        let top = self.top;
+        let path_only = open_beneath(top, inside, OFlags::PATH).map_err(MountError::io("open", &shown))?;
+        let stat = fstat(&path_only).map_err(MountError::io("look at", &shown))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        self.take(kind, |flags| open_beneath(top, inside, flags), (parent, name), relative)
+    }
+
+    /// Copies an entry, or the target of a link. A link that leads back up stays a link.
+    fn take(
+        &mut self,
+        kind: FileType,
+        open: impl FnOnce(OFlags) -> Result<OwnedFd, Errno>,
+        link: (&OwnedFd, &CStr),
+        relative: &Path,
+    ) -> Result<(), MountError> {
+        let shown = self.copied.host.join(relative);
         match kind {
             FileType::Directory => {
-                let handle = open(OFlags::DIRECTORY)?;
-                self.directory(&handle, relative)
+                let handle = open(OFlags::DIRECTORY).map_err(MountError::io("open", &shown))?;
+                let identity = identity(&handle).map_err(MountError::io("look at", &shown))?;
+                match self.above.contains(&identity) {
+                    false => self.directory(&handle, identity, relative),
+                    true => self.link(link, relative),
+                }
             }
-            FileType::RegularFile if included => {
-                let handle = open(OFlags::empty())?;
+            FileType::RegularFile if self.globs.include(relative) => {
+                let handle = open(OFlags::empty()).map_err(MountError::io("open", &shown))?;
                 self.copied.file(handle, relative)
             }
-            FileType::Symlink if self.copied.spec.follow_symlinks => self.follow(parent, name, relative),
-            FileType::Symlink if included => self.copied.link(parent, name, relative),
+            FileType::Symlink => self.link(link, relative),
             // Sockets, pipes and devices have no contents to copy.
             _ => Ok(()),
         }
     }
 
-    /// Copies what a link leads to. One that leads nowhere, or back up, stays a link.
-    fn follow(&mut self, parent: &OwnedFd, name: CString, relative: &Path) -> Result<(), MountError> {
-        let link = self.copied.host.join(relative);
-        let included = self.globs.include(relative);
-        let Some(target) = canonical(&link)? else {
-            return if included { self.copied.link(parent, name, relative) } else { Ok(()) };
-        };
-        let Ok(inside) = target.strip_prefix(&self.copied.host) else {
-            return Err(MountError::LinkLeaves { path: link, target });
-        };
-        let path_only = open_beneath(&self.top, inside, OFlags::PATH).map_err(MountError::io("open", &link))?;
-        let kind = fstat(&path_only).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        let reopen = |flags| open_beneath(&self.top, inside, flags).map_err(MountError::io("open", &link));
-        match kind.map_err(MountError::io("look at", &link))? {
-            FileType::Directory => {
-                let handle = reopen(OFlags::DIRECTORY)?;
-                let identity = identity(&handle).map_err(MountError::io("look at", &link))?;
-                match self.above.contains(&identity) {
-                    false => self.directory(&handle, relative),
-                    true if included => self.copied.link(parent, name, relative),
-                    true => Ok(()),
-                }
-            }
-            FileType::RegularFile if included => {
-                let handle = reopen(OFlags::empty())?;
-                self.copied.file(handle, relative)
-            }
-            _ => Ok(()),
+    fn link(&mut self, (parent, name): (&OwnedFd, &CStr), relative: &Path) -> Result<(), MountError> {
+        if !self.globs.include(relative) {
+            return Ok(());
         }
+        let target = readlinkat(parent, name, Vec::new());
+        let target = target.map_err(MountError::io("read the link", &self.copied.host.join(relative)))?;
+        self.copied.push(relative, Node::Symlink { target: target.into_bytes() }, Bytes::new(), None)
     }
 }
 
@@ -174,13 +177,6 @@ impl CopiedTree {
                 Err(MountError::TooLarge { path: self.host.clone(), limit, at_least })
             }
             _ => Ok(()),
-        }
-    }
-
-    fn link(&mut self, parent: &OwnedFd, name: CString, relative: &Path) -> Result<(), MountError> {
-        match readlinkat(parent, name.as_c_str(), Vec::new()) {
-            Ok(target) => self.push(relative, Node::Symlink { target: target.into_bytes() }, Bytes::new(), None),
-            Err(error) => Err(MountError::io("read the link", &self.host.join(relative))(error)),
         }
     }
 

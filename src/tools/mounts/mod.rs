@@ -66,11 +66,9 @@ pub async fn hydrate(
     if !is_untouched(session)? {
         return Ok(Vec::new());
     }
-    let mut batch = MountBatch { commit: session.commit(), changes: Vec::new(), hydrated: Vec::new() };
-    for mount in copied {
-        batch.add(mount)?;
-    }
-    let MountBatch { commit, changes, hydrated } = batch;
+    let (mut commit, mut changes) = (session.commit(), Vec::new());
+    let hydrated =
+        copied.into_iter().map(|mount| record(mount, &mut commit, &mut changes)).collect::<Result<_, _>>()?;
     workspace.apply(&changes)?;
     session.submit(commit)?.durable().await.map_err(SessionError::from)?;
     Ok(hydrated)
@@ -128,28 +126,19 @@ fn take(taken: &mut BTreeMap<EntryPath, bool>, path: &EntryPath, is_directory: b
     Ok(())
 }
 
-struct MountBatch {
-    commit: Commit,
-    changes: Vec<FileChange>,
-    hydrated: Vec<MountHydrated>,
-}
-
-impl MountBatch {
-    fn add(&mut self, copied: CopiedTree) -> Result<(), MountError> {
-        let hydrated = copied.hydrated();
-        let too_many = MountError::commit(&copied.host);
-        self.commit.push(&hydrated).map_err(&too_many)?;
-        self.hydrated.push(hydrated);
-        for copy::CopiedEntry { path, node, bytes, modified } in copied.entries {
-            let event = WriteFile { path, mode: WriteMode::Create, node };
-            self.commit.push(&event).map_err(&too_many)?;
-            if let Node::File { content: digest, .. } = event.node {
-                self.commit.keep(Content { digest, bytes: bytes.clone() });
-            }
-            self.changes.push(FileChange::Write { path: event.path, node: event.node, bytes, modified });
+fn record(mount: CopiedTree, commit: &mut Commit, changes: &mut Vec<FileChange>) -> Result<MountHydrated, MountError> {
+    let hydrated = mount.hydrated();
+    let too_many = MountError::commit(&mount.host);
+    commit.push(&hydrated).map_err(&too_many)?;
+    for copy::CopiedEntry { path, node, bytes, modified } in mount.entries {
+        let event = WriteFile { path, mode: WriteMode::Create, node };
+        commit.push(&event).map_err(&too_many)?;
+        if let Node::File { content: digest, .. } = event.node {
+            commit.keep(Content { digest, bytes: bytes.clone() });
         }
-        Ok(())
+        changes.push(FileChange::Write { path: event.path, node: event.node, bytes, modified });
     }
+    Ok(hydrated)
 }
 
 impl CopiedTree {

@@ -11,13 +11,6 @@ use crate::engine::path::EntryPath;
 use crate::tools::builtin::path_glob::PathGlob;
 
 /// A host directory that is to be copied into a workspace.
-///
-/// ```
-/// use foldspace::{tools::MountSpec};
-/// let spec = MountSpec::parse("/home/me/project:src")?;
-/// assert_eq!(spec.mount_path.unwrap().rooted(), "/src");
-/// # Ok::<(), foldspace::tools::MountError>(())
-/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountSpec {

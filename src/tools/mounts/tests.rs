@@ -362,10 +362,10 @@ fn mount_too_deep_is_refused() {
 fn mount_over_commit_limit_is_refused() {
     let world = World::new(&[("a", b"1")]);
     let copied = copy(&world.spec(), &world.roots()).unwrap();
-    let mut batch = MountBatch { commit: world.session.commit(), changes: Vec::new(), hydrated: Vec::new() };
+    let mut commit = world.session.commit();
     let nearly_all = vec![0; crate::engine::commit::MAX_COMMIT_BYTES - 100];
-    batch.commit.push_encoded("Other", 1, &nearly_all).unwrap();
-    let error = batch.add(copied).unwrap_err();
+    commit.push_encoded("Other", 1, &nearly_all).unwrap();
+    let error = record(copied, &mut commit, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, MountError::TooMany { limit: 33_554_432, .. }), "{error}");
     assert!(error.to_string().contains("holds too much to be mounted at once: bytes in a commit come to"), "{error}");
 }

@@ -3,8 +3,7 @@
 use super::paths::{Whole, WorkingDirectory, is_sink};
 use super::rule::{DenyRule, matches};
 use super::words::{base_name, has, marker};
-use super::wrappers::is_wrapper;
-use super::wrappers::programs;
+use super::wrappers::{is_wrapper, programs};
 
 /// Programs that overwrite a whole disk, as file system makers do; `mkfs.*` too.
 const MAKERS: &str = "mkdosfs mke2fs mkexfatfs mkfs mkntfs mkreiserfs mkswap mkudffs";

@@ -1,12 +1,10 @@
 //! Inspection of every program that a command may run; collects the entries that it needs.
 
-use super::allow::FoundProgram;
-use super::allow::is_standard;
+use super::allow::{FoundProgram, is_standard};
 use super::dangers::{RuleVerdict, WRITES_DISK, WRITES_ZEROS, is_fetcher, judge};
 use super::names::{builtin, changes_programs, evaluates, holds_subscript};
 use super::paths::{WorkingDirectory, is_sink, is_stream};
-use super::raw::RUNS_FETCHED;
-use super::raw::Raw;
+use super::raw::{RUNS_FETCHED, Raw};
 use super::rule::DenyRule;
 use super::words::{RedirectKind, Simple, SplitScript, base_name, has, marker, shown, unmarked};
 use super::wrappers::{Runs, is_foreign, is_shell, runs};

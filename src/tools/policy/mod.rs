@@ -23,8 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use rule::DenyRule;
 
-use allow::FoundProgram;
-use allow::{covers, is_harmless, name_of};
+use allow::{FoundProgram, covers, is_harmless, name_of};
 use judge::{Denied, Judge, Judged};
 
 use crate::backends::ShellCommand;

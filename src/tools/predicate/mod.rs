@@ -38,16 +38,6 @@ use crate::reducers::VirtualFileSystem;
 ///
 /// It is a language of its own because none of those for JSON fits: jq can run for ever, JMESPath and CEL need every
 /// slice as JSON, 10,000 files among it, before they can look at one of them.
-///
-/// ```
-/// use foldspace::{NewSession, Registry, Sessions, tools::Predicate};
-/// # let directory = tempfile::tempdir()?;
-/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
-/// let session = sessions.create(NewSession::default())?;
-/// let predicate = Predicate::parse("Usage.events == 1 and not VirtualFileSystem./a.txt exists", sessions.registry())?;
-/// assert!(predicate.holds(&session.state()?)?);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone)]
 pub struct Predicate {
     text: String,

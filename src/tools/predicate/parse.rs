@@ -49,9 +49,7 @@ impl PredicateParser<'_> {
 
     /// The next character that is no space, which is then the next.
     fn rest(&mut self) -> Option<char> {
-        while self.text.get(self.at).is_some_and(|c| c.is_whitespace()) {
-            self.at += 1;
-        }
+        self.while_is(char::is_whitespace);
         self.text.get(self.at).copied()
     }
 
@@ -77,7 +75,7 @@ impl PredicateParser<'_> {
         while self.sign("||") || self.word("or") {
             any.push(self.all()?);
         }
-        Ok(if any.len() == 1 { any.remove(0) } else { PredicateTerm::Any(any) })
+        Ok(PredicateTerm::Any(any))
     }
 
     fn all(&mut self) -> Parsed<PredicateTerm> {
@@ -85,7 +83,7 @@ impl PredicateParser<'_> {
         while self.sign("&&") || self.word("and") {
             all.push(self.one()?);
         }
-        Ok(if all.len() == 1 { all.remove(0) } else { PredicateTerm::All(all) })
+        Ok(PredicateTerm::All(all))
     }
 
     fn one(&mut self) -> Parsed<PredicateTerm> {
@@ -93,20 +91,28 @@ impl PredicateParser<'_> {
             return Err(self.wrong(format!("it is nested deeper than {DEPTH_MAX}")));
         }
         self.depth += 1;
-        let condition = self.one_within();
+        let condition = if self.word("not") || self.sign("!") {
+            PredicateTerm::Not(Box::new(self.one()?))
+        } else if self.sign("(") {
+            let condition = self.any()?;
+            self.need(")")?;
+            condition
+        } else {
+            self.test()?
+        };
         self.depth -= 1;
-        condition
+        Ok(condition)
     }
 
-    fn one_within(&mut self) -> Parsed<PredicateTerm> {
-        if self.word("not") || self.sign("!") {
-            return Ok(PredicateTerm::Not(Box::new(self.one()?)));
-        }
-        if self.sign("(") {
-            let condition = self.any()?;
-            return if self.sign(")") { Ok(condition) } else { Err(self.wrong("`)` is expected here")) };
-        }
-        self.test()
+    fn need(&mut self, sign: &str) -> Parsed<()> {
+        if self.sign(sign) { Ok(()) } else { Err(self.wrong(format!("`{sign}` is expected here"))) }
+    }
+
+    /// Takes the characters that come next and fit.
+    fn while_is(&mut self, fits: impl Fn(char) -> bool) -> String {
+        let taken: String = self.text[self.at..].iter().copied().take_while(|c| fits(*c)).collect();
+        self.at += taken.chars().count();
+        taken
     }
 
     fn test(&mut self) -> Parsed<PredicateTerm> {
@@ -154,7 +160,7 @@ impl PredicateParser<'_> {
             _ if self.word("null") => Ok(Operand::Literal(Value::Null)),
             _ if self.sign("count(") => {
                 let place = self.place()?;
-                if self.sign(")") { Ok(Operand::Count(place)) } else { Err(self.wrong("`)` is expected here")) }
+                self.need(")").map(|()| Operand::Count(place))
             }
             Some(c) if is_name(c) => self.place().map(Operand::Place),
             _ => Err(self.wrong("a place such as `Usage.calls`, a number or a text in quotes is expected here")),
@@ -163,12 +169,9 @@ impl PredicateParser<'_> {
 
     fn number(&mut self) -> Parsed<Operand> {
         let start = self.at;
-        while self.text.get(self.at).is_some_and(|c| c.is_ascii_alphanumeric() || "+-.".contains(*c)) {
-            self.at += 1;
-        }
-        let text: String = self.text[start..self.at].iter().collect();
+        let text = self.while_is(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
         let number = serde_json::from_str(&text).ok().filter(Value::is_number);
-        number.map(Operand::Literal).ok_or_else(|| wrong_at(start + 1, "this is no number".to_owned()))
+        number.map(Operand::Literal).ok_or_else(|| wrong_at(start + 1, "this is no number"))
     }
 
     fn text(&mut self) -> Parsed<String> {
@@ -192,14 +195,8 @@ impl PredicateParser<'_> {
     }
 
     fn name(&mut self) -> Parsed<String> {
-        let start = self.at;
-        while self.text.get(self.at).is_some_and(|c| is_name(*c)) {
-            self.at += 1;
-        }
-        match start == self.at {
-            true => Err(self.wrong("a name is expected here")),
-            false => Ok(self.text[start..self.at].iter().collect()),
-        }
+        let name = self.while_is(is_name);
+        if name.is_empty() { Err(self.wrong("a name is expected here")) } else { Ok(name) }
     }
 
     fn place(&mut self) -> Parsed<SlicePointer> {
@@ -237,7 +234,7 @@ impl PredicateParser<'_> {
             }
             _ => return Err(self.wrong("the number of an item or a name in quotes is expected here")),
         };
-        if self.sign("]") { Ok(step) } else { Err(self.wrong("`]` is expected here")) }
+        self.need("]").map(|()| step)
     }
 
     fn quoted_path(&mut self) -> Parsed<EntryPath> {
@@ -251,17 +248,11 @@ impl PredicateParser<'_> {
     fn bare_path(&mut self) -> Parsed<EntryPath> {
         self.at += 1;
         let start = self.at;
-        while self.text.get(self.at).is_some_and(|c| !c.is_whitespace() && *c != ')') {
-            self.at += 1;
+        let text = self.while_is(|c| !c.is_whitespace() && c != ')');
+        if text.starts_with('/') {
+            return self.path(&text);
         }
-        let text: String = self.text[start..self.at].iter().collect();
-        match text.starts_with('/') {
-            true => self.path(&text),
-            false => {
-                let what = "a path that begins with `/` is expected here, as in VirtualFileSystem./a.txt".to_owned();
-                Err(wrong_at(start + 1, what))
-            }
-        }
+        Err(wrong_at(start + 1, "a path that begins with `/` is expected here, as in VirtualFileSystem./a.txt"))
     }
 
     fn path(&self, text: &str) -> Parsed<EntryPath> {

@@ -64,7 +64,7 @@ pub(super) struct RunComparison<'a> {
 }
 
 impl<'a> RunComparison<'a> {
-    /// Of what was recorded with what is now, where commands see the workspace's root at any of these places.
+    /// Compares what was recorded with what is now, where commands see the workspace's root at any of these places.
     pub(super) fn between(was: &'a PastRun, is: &'a PastRun, rules: &'a NormalRules, roots: &[String]) -> Self {
         let names = |roots: &[String], past: &PastRun| {
             let roots = roots.iter().map(|root| (root.clone(), "<root>"));

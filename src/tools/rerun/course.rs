@@ -62,6 +62,26 @@ pub enum CallVerdict {
     },
 }
 
+impl CallReport {
+    pub(super) fn of(was: Option<&RecordedCall>, is: Option<&RecordedCall>, verdict: CallVerdict) -> Self {
+        let shown = is.or(was);
+        Self {
+            call: was.map(|call| call.call),
+            rerun: is.map(|call| call.call),
+            tool: shown.map(|call| call.tool.clone()).unwrap_or_default(),
+            agent: shown.map_or_else(|| Arc::from(""), |call| Arc::clone(&call.agent)),
+            params: shown.map(|call| call.params.clone()).unwrap_or_default(),
+            verdict,
+        }
+    }
+}
+
+impl CallVerdict {
+    pub(super) fn of(divergences: Vec<Divergence>) -> Self {
+        if divergences.is_empty() { Self::Same } else { Self::Diverged { divergences } }
+    }
+}
+
 /// Callback for each call as it is made again.
 pub type CallWatch<'a> = &'a mut (dyn FnMut(&CallReport) + Send);
 
@@ -151,26 +171,18 @@ impl Course<'_> {
         call: &RecordedCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, WorkspaceError> {
-        let report = |rerun, verdict| CallReport {
-            call: Some(call.call),
-            rerun,
-            tool: call.tool.clone(),
-            agent: Arc::clone(&call.agent),
-            params: call.params.clone(),
-            verdict,
-        };
         let over = call.was_over_limits().then_some("what the session might use was used up");
         if let Some(reason) = call.obstacle().or(over) {
             place.apply(&call.changes)?;
-            return Ok(report(None, CallVerdict::Skipped { reason: reason.to_owned() }));
+            return Ok(CallReport::of(Some(call), None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
         place.answers.hold(call.decisions.clone());
         let tool_runner = place.under(&call.limits)?;
         let outcome = make(&tool_runner, &call.tool, &call.params, &call.agent, cancel).await?;
         let again = comparison.is.ended_call(outcome.call, outcome.finished)?;
         let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
-        let verdict = if divergences.is_empty() { CallVerdict::Same } else { CallVerdict::Diverged { divergences } };
-        Ok(report(Some(outcome.call), verdict))
+        let report = CallReport::of(Some(call), None, CallVerdict::of(divergences));
+        Ok(CallReport { rerun: Some(outcome.call), ..report })
     }
 }
 

@@ -1,7 +1,5 @@
 //! Comparison of a session with an expected one.
 
-use std::sync::Arc;
-
 use super::RerunReport;
 use super::compare::{Divergence, RunComparison};
 use super::course::{CallReport, CallVerdict};
@@ -21,12 +19,12 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// The session that is known to be right, by the default rules.
+    /// Expects what that session did, by the default rules.
     pub fn of(session: &Session) -> Self {
         Self { past: PastRun::of(session), rules: NormalRules::default() }
     }
 
-    /// By other rules.
+    /// Sets the rules of the comparison.
     #[must_use]
     pub fn with_rules(mut self, rules: NormalRules) -> Self {
         self.rules = rules;
@@ -60,20 +58,12 @@ fn compared(
             _ => {
                 let mut divergences = comparison.calls(was, is)?;
                 divergences.splice(0..0, comparison.asks(was, is));
-                if divergences.is_empty() { CallVerdict::Same } else { CallVerdict::Diverged { divergences } }
+                CallVerdict::of(divergences)
             }
         },
         _ => CallVerdict::Diverged { divergences: vec![Divergence::Call { was: asked(was), is: asked(is) }] },
     };
-    let shown = is.or(was);
-    Ok(CallReport {
-        call: was.map(|call| call.call),
-        rerun: is.map(|call| call.call),
-        tool: shown.map(|call| call.tool.clone()).unwrap_or_default(),
-        agent: shown.map_or_else(|| Arc::from(""), |call| Arc::clone(&call.agent)),
-        params: shown.map(|call| call.params.clone()).unwrap_or_default(),
-        verdict,
-    })
+    Ok(CallReport::of(was, is, verdict))
 }
 
 fn asked(call: Option<&RecordedCall>) -> Value {

@@ -16,7 +16,9 @@ use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::slice::{EncodedSlice, Slice};
 use crate::reducers::{Allowances, VirtualFileSystem};
+use crate::tools::bisection::search::first_position;
 use crate::tools::call::content_params::lower;
 
 /// Events of no call that belong to a session's files and state.
@@ -138,29 +140,16 @@ impl PastRun {
     /// Returns the slices that are state at `seq`, without the files, as events that restore them. Allowances were
     /// meant for the recorded session only.
     pub(super) fn slices_at(&self, seq: Seq) -> Result<Vec<SliceRestored>, SessionError> {
-        use crate::engine::slice::Slice;
         let pick = |seq| Ok::<_, SessionError>(self.session.state_at(seq)?.restorable(VirtualFileSystem::NAME)?);
         let empty = pick(0)?;
-        let is_wanted = |slice: &crate::engine::slice::EncodedSlice| *slice.name != *Allowances::NAME;
+        let is_wanted = |slice: &EncodedSlice| *slice.name != *Allowances::NAME;
         let differing = pick(seq)?.into_iter().filter(|slice| !empty.contains(slice) && is_wanted(slice));
-        let event = |slice: crate::engine::slice::EncodedSlice| SliceRestored {
-            slice: slice.name.to_string(),
-            version: slice.version,
-            blocks: slice.blocks,
-        };
+        let event = |EncodedSlice { name, version, blocks }| SliceRestored { slice: name.to_string(), version, blocks };
         Ok(differing.map(event).collect())
     }
 
     pub(super) fn before_calls(&self) -> Result<Seq, SessionError> {
-        let mut first = None;
-        self.session.visit(1, &mut |event| {
-            if event.kind == CallStarted::KIND {
-                first = Some(event.seq - 1);
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        first.map_or_else(|| self.head(), Ok)
+        first_position(&self.session)
     }
 
     /// Returns the steps after `from`: calls that began up to `until`, in that order, each with all that it did.
@@ -181,13 +170,8 @@ impl PastRun {
     }
 
     pub(super) fn calls(&self, from: Seq) -> Result<Vec<RecordedCall>, SessionError> {
-        let steps = self.steps(from, Seq::MAX)?.into_iter();
-        Ok(steps
-            .filter_map(|step| match step {
-                RerunStep::Recorded(call) => Some(*call),
-                RerunStep::Scripted(_) | RerunStep::Outside(_) => None,
-            })
-            .collect())
+        let steps = self.steps(from, Seq::MAX)?;
+        Ok(steps.iter().filter_map(RerunStep::call).cloned().collect())
     }
 
     pub(super) fn ended_call(&self, call: Seq, finished: Seq) -> Result<Option<RecordedCall>, SessionError> {
@@ -196,14 +180,9 @@ impl PastRun {
             reading.take(event);
             if event.seq < finished { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        let found = reading.steps.into_values().find_map(|step| match step {
-            RerunStep::Recorded(found) if found.call == call => Some(*found),
-            _ => None,
-        });
-        Ok(found.map(|mut found| {
-            self.complete(&mut found);
-            found
-        }))
+        let mut found = reading.steps.values().filter_map(RerunStep::call).find(|found| found.call == call).cloned();
+        found.iter_mut().for_each(|found| self.complete(found));
+        Ok(found)
     }
 
     /// Puts long texts back in their places.
@@ -243,7 +222,7 @@ impl PastLimits {
     }
 }
 
-/// Of limits those that hold for each call by itself, whatever was done before.
+/// Returns the limits that hold for each call by itself, whatever was done before.
 fn of_each_call(limits: &ChildLimits) -> Arc<ChildLimits> {
     let (tools, deny) = (limits.tools.clone(), limits.deny.clone());
     Arc::new(ChildLimits { tools, deny, ..ChildLimits::default() })

@@ -1,7 +1,7 @@
 //! Rules for differences between two runs of the same calls: times, durations, addresses, places.
 
 use regex::Regex;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::words;
@@ -43,20 +43,16 @@ struct Field {
     place: Result<Vec<String>, String>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct RulesFile {
-    #[serde(default)]
     texts: Vec<WrittenText>,
-    #[serde(default)]
     ignore_fields: Vec<String>,
-    #[serde(default)]
     ignore_paths: Vec<String>,
-    #[serde(default)]
     text_files: Vec<String>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenText {
     pattern: String,

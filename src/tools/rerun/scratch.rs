@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
+use crate::backends::{BackendError, Workspace, WorkspaceSpec};
 use crate::engine::clock::SystemClock;
 use crate::engine::registry::Registry;
 use crate::engine::session::Session;
@@ -29,7 +29,7 @@ impl Scratch {
     /// # Errors
     /// [`WorkspaceError`] when the store or the workspace can't be made.
     pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, WorkspaceError> {
-        let spec = own(spec);
+        let spec = spec.forked();
         let made = tempfile::Builder::new().prefix("foldspace-").tempdir();
         let home = made.map_err(|error| BackendError {
             backend: spec.backend_name(),
@@ -57,13 +57,6 @@ impl Scratch {
     }
 }
 
-fn own(spec: &WorkspaceSpec) -> WorkspaceSpec {
-    match spec {
-        WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions { directory: None }),
-        other => other.clone(),
-    }
-}
-
 impl Drop for Scratch {
     fn drop(&mut self) {
         self.workspace.close();
@@ -71,11 +64,5 @@ impl Drop for Scratch {
             tracing::warn!(%error, "a workspace that was to be thrown away is left");
         }
         self.sessions.clone().close();
-    }
-}
-
-impl std::fmt::Debug for Scratch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scratch").field("session", &self.session).finish_non_exhaustive()
     }
 }

@@ -23,7 +23,8 @@ use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
-use crate::tools::workspace::populate::{can_be_written, not_kept};
+use crate::tools::workspace::plan::can_be_written;
+use crate::tools::workspace::populate::not_kept;
 
 const PIECE: (u64, usize) = (32 << 20, 4096);
 
@@ -32,7 +33,6 @@ pub(super) struct RerunSession<'a> {
     pub(super) tool_runner: ToolRunner,
     pub(super) answers: Arc<Answers>,
     pub(super) missing: BTreeSet<EntryPath>,
-    limited: Vec<(Arc<ChildLimits>, ToolRunner)>,
     start: Seq,
     /// It has the past up to there itself.
     is_fork: bool,
@@ -67,7 +67,7 @@ impl<'a> RerunSession<'a> {
         if !is_fork && !PastRun::of(tool_runner.session()).files_at(tool_runner.session().head()?)?.is_empty() {
             return Err(WorkspaceError::NotFresh(tool_runner.session().name().to_owned()));
         }
-        Ok(Self { past, tool_runner, answers, missing: BTreeSet::new(), limited: Vec::new(), start, is_fork })
+        Ok(Self { past, tool_runner, answers, missing: BTreeSet::new(), start, is_fork })
     }
 
     fn session(&self) -> &Session {
@@ -75,18 +75,12 @@ impl<'a> RerunSession<'a> {
     }
 
     /// Returns a runner under these limits, and under those of its own session.
-    pub(super) fn under(&mut self, limits: &Arc<ChildLimits>) -> Result<ToolRunner, SessionError> {
+    pub(super) fn under(&self, limits: &ChildLimits) -> Result<ToolRunner, SessionError> {
         if limits.is_unlimited() {
             return Ok(self.tool_runner.clone());
         }
-        if let Some((_, known)) = self.limited.iter().find(|(known, _)| known == limits) {
-            return Ok(known.clone());
-        }
-        let session = self.session().clone();
-        let narrower = limits.within(session.limits());
-        let tool_runner = self.tool_runner.in_session(session.limited_to(narrower))?;
-        self.limited.push((Arc::clone(limits), tool_runner.clone()));
-        Ok(tool_runner)
+        let narrower = limits.within(self.session().limits());
+        self.tool_runner.in_session(self.session().clone().limited_to(narrower))
     }
 
     pub(super) fn begin(&mut self) -> Result<(), WorkspaceError> {
@@ -153,12 +147,8 @@ impl<'a> RerunSession<'a> {
             Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
         };
         piece.bytes += bytes.len() as u64;
-        piece.changes.push(FileChange::Write {
-            path: write.path.clone(),
-            node: write.node.clone(),
-            bytes,
-            modified: None,
-        });
+        let WriteFile { path, node, .. } = write.clone();
+        piece.changes.push(FileChange::Write { path, node, bytes, modified: None });
         Ok(())
     }
 

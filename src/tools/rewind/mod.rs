@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::call::tool_runner::ToolRunner;
-use super::workspace::capture::{CaptureBudget, Captured, compare};
-use super::workspace::managed::{ManagedWorkspace, files_of, record_found};
-use super::workspace::plan::{ChangePlan, NewContents, PlannedChange};
+use super::workspace::capture::{CaptureBudget, compare};
+use super::workspace::managed::{files_of, prepare, record_found};
+use super::workspace::plan::{ChangePlan, NewContents};
 use super::workspace::project::Landing;
 use crate::backends::{HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
@@ -59,29 +59,8 @@ pub struct Rewound {
 impl ToolRunner {
     /// Rewinds the session to the state after the event at `to`: its files, and every slice that is state and no log.
     /// It waits for the call that has the workspace lock. See [`rewind`].
-    ///
-    /// ```
-    /// use foldspace::{
-    ///     MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, VirtualFileSystem,
-    ///     tools::RewindOptions,
-    /// };
-    /// # let directory = tempfile::tempdir()?;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
-    /// let session = sessions.create(NewSession::default())?;
-    /// let tools = ToolRunner::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
-    /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
-    /// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
-    ///
-    /// let files = || session.state().map(|state| state.slice::<VirtualFileSystem>().map_or(0, |files| files.len()));
-    /// let rewound = runtime.block_on(tools.rewind(1, RewindOptions::default()))?;
-    /// assert_eq!(files()?, 0);
-    /// runtime.block_on(tools.rewind(rewound.from, RewindOptions::default()))?;
-    /// assert_eq!(files()?, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
-        rewind(self.session(), self.workspace(), self.budget(), to, options).await
+        rewind(self.session(), self.workspace(), self.machine().rules.budget, to, options).await
     }
 }
 
@@ -145,7 +124,7 @@ impl RewindWork {
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
         let names = slices.iter().map(|slice| slice.name.to_string()).collect();
         let mut recorded = None;
-        let differs = !plan.is_empty() || !slices.is_empty();
+        let differs = !plan.steps.is_empty() || !slices.is_empty();
         if differs && !self.options.dry_run {
             let commit = self.commit(from, &plan, slices)?;
             let (session, workspace) = (&self.session, self.workspace.as_ref());
@@ -185,34 +164,23 @@ impl RewindWork {
 
     fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), WorkspaceError> {
         if self.workspace.is_blank() && !self.options.dry_run {
-            let rules = super::policy::rules::ShellRules { budget: self.budget, ..Default::default() };
-            let workspace = Arc::clone(&self.workspace);
-            let machine =
-                ManagedWorkspace { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };
-            machine.prepare(&self.session)?;
+            prepare(&self.session, self.workspace.as_ref(), self.budget)?;
         }
         let mut files = files_of(&self.session)?;
         let Some(disk) = self.workspace.capture().filter(|_| !self.workspace.is_blank()) else {
             return Ok((files, Vec::new()));
         };
         let captured = compare(disk, disk.dirty()?, &files, self.budget)?;
-        if captured.is_empty() {
-            if !self.options.dry_run {
-                disk.mark_clean()?;
-            }
-            return Ok((files, Vec::new()));
-        }
-        let drift = paths(&captured);
-        if !self.options.force {
+        let drift: BTreeSet<EntryPath> = captured.changes.iter().map(|change| change.path().clone()).collect();
+        let drift: Vec<EntryPath> = drift.into_iter().collect();
+        if !drift.is_empty() && !self.options.force {
             return Err(WorkspaceError::Drifted(drift));
         }
         if self.options.dry_run {
-            captured.into_changes().0.for_each(|change| change.apply_to(&mut files, self.session.now()));
+            captured.changes.iter().for_each(|change| change.apply_to(&mut files, self.session.now()));
             return Ok((files, drift));
         }
-        let entries = captured.len();
-        let found = DriftFound { backend: self.workspace.backend_name().to_owned(), entries };
-        if let Some(pending) = record_found(&self.session, &found, captured)? {
+        if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), captured)? {
             pending.wait().map_err(SessionError::from)?;
         }
         disk.mark_clean()?;
@@ -227,26 +195,12 @@ impl RewindWork {
         let mut commit = self.session.commit();
         let (entries, left) = (plan.changes.len() as u64, plan.left.len() as u64);
         commit.push(&SessionRewound { to: self.to, from, entries, left }).map_err(too_large)?;
-        for step in &plan.steps {
-            let pushed = match step {
-                PlannedChange::Write(event, _) => commit.push(event),
-                PlannedChange::Delete(event) => commit.push(event),
-            };
-            pushed.map_err(too_large)?;
-        }
+        plan.steps.iter().try_for_each(|step| step.push_to(&mut commit)).map_err(too_large)?;
         for EncodedSlice { name, version, blocks } in slices {
             commit.push(&SliceRestored { slice: name.to_string(), version, blocks }).map_err(too_large)?;
         }
         Ok(commit)
     }
-}
-
-fn paths(captured: &Captured) -> Vec<EntryPath> {
-    let deleted = captured.deleted.iter().map(|event| event.path.clone());
-    let mut paths: Vec<_> = deleted.chain(captured.written.iter().map(|event| event.path.clone())).collect();
-    paths.sort();
-    paths.dedup();
-    paths
 }
 
 /// Refuses changes that remove what the directory of the session held before it began.

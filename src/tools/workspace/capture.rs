@@ -38,28 +38,9 @@ impl Default for CaptureBudget {
 
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
-    /// Removed entries, each with everything below it; applied before the writes.
-    pub(crate) deleted: Vec<DeleteEntry>,
-    /// New or changed entries, in path order.
-    pub(crate) written: Vec<WriteFile>,
+    /// Removed entries, each with everything below it; then new or changed ones, in path order.
+    pub(crate) changes: Vec<PlannedChange>,
     pub(crate) contents: NewContents,
-}
-
-impl Captured {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.deleted.is_empty() && self.written.is_empty()
-    }
-
-    /// Returns the changes in order, and the contents that they need.
-    pub(crate) fn into_changes(self) -> (impl Iterator<Item = PlannedChange>, NewContents) {
-        let deleted = self.deleted.into_iter().map(PlannedChange::Delete);
-        let written = self.written.into_iter().map(|event| PlannedChange::Write(event, None));
-        (deleted.chain(written), self.contents)
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        (self.deleted.len() + self.written.len()) as u64
-    }
 }
 
 /// Compares possibly changed entries of the disk with the slice. Marks none as clean.
@@ -76,15 +57,29 @@ pub(crate) fn compare(
     for touched in touched {
         look(disk, tree, touched, &mut found)?;
     }
-    let (left, unread) = (budget.step_bytes, budget.digest_bytes);
-    let mut comparison =
-        CaptureComparison { disk, tree, budget, left, unread, gone: BTreeSet::new(), captured: Captured::default() };
+    let mut comparison = CaptureComparison {
+        disk,
+        tree,
+        file_bytes: budget.file_bytes,
+        left: budget.step_bytes,
+        unread: budget.digest_bytes,
+        gone: BTreeSet::new(),
+        deleted: Vec::new(),
+        written: Vec::new(),
+        contents: NewContents::new(),
+    };
     for (path, observed) in &found {
         comparison.entry(path, observed.as_ref())?;
     }
-    let mut captured = comparison.captured;
-    captured.drop_implied();
-    Ok(captured)
+    let CaptureComparison { deleted, written, contents, .. } = comparison;
+    let above: BTreeSet<EntryPath> = written.iter().filter_map(|write| write.path.parent()).collect();
+    // New directories that a new entry below implies need no event.
+    let is_implied = |write: &WriteFile| {
+        write.node == Node::Directory && write.mode == WriteMode::Create && above.contains(&write.path)
+    };
+    let written = written.into_iter().filter(|write| !is_implied(write));
+    let written = written.map(|event| PlannedChange::Write(event, None));
+    Ok(Captured { changes: deleted.into_iter().map(PlannedChange::Delete).chain(written).collect(), contents })
 }
 
 /// Observes possibly changed entries on the disk; `None` for those that exist only in the slice. Entries below an
@@ -117,12 +112,14 @@ fn look(
 struct CaptureComparison<'a> {
     disk: &'a dyn ChangeDetector,
     tree: &'a VirtualFileSystem,
-    budget: CaptureBudget,
+    file_bytes: u64,
     left: u64,
     unread: u64,
     /// Entries in the slice that are not on the disk.
     gone: BTreeSet<EntryPath>,
-    captured: Captured,
+    deleted: Vec<DeleteEntry>,
+    written: Vec<WriteFile>,
+    contents: NewContents,
 }
 
 impl CaptureComparison<'_> {
@@ -133,7 +130,7 @@ impl CaptureComparison<'_> {
             if known.is_some() {
                 // Removing a directory removes the entries below it.
                 if !path.parent().is_some_and(|parent| self.gone.contains(&parent)) {
-                    self.captured.deleted.push(DeleteEntry { path: path.clone() });
+                    self.deleted.push(DeleteEntry { path: path.clone() });
                 }
                 self.gone.insert(path.clone());
             }
@@ -152,7 +149,7 @@ impl CaptureComparison<'_> {
             return Ok(());
         }
         let mode = if known.is_some() { WriteMode::Overwrite } else { WriteMode::Create };
-        self.captured.written.push(WriteFile { path: path.clone(), mode, node });
+        self.written.push(WriteFile { path: path.clone(), mode, node });
         Ok(())
     }
 
@@ -164,11 +161,11 @@ impl CaptureComparison<'_> {
         known: Option<&Node>,
     ) -> Result<Option<Node>, BackendError> {
         let mut reader = match self.open(path)? {
-            OpenedFile::File(reader) => reader,
-            OpenedFile::Closed => return Ok(Some(unseen(size, executable))),
-            OpenedFile::Gone => return Ok(None),
+            Some(Some(reader)) => reader,
+            Some(None) => return Ok(Some(unseen(size, executable))),
+            None => return Ok(None),
         };
-        let limit = self.budget.file_bytes.min(self.left);
+        let limit = self.file_bytes.min(self.left);
         if size > limit && size > self.unread {
             return Ok(Some(unseen(size, executable)));
         }
@@ -189,26 +186,24 @@ impl CaptureComparison<'_> {
                 Some(Node::File { content: known, incomplete: was, .. }) if known == content => *incomplete = *was,
                 _ => {
                     self.left -= bytes.len() as u64;
-                    self.captured.contents.insert(*content, Bytes::from(bytes));
+                    self.contents.insert(*content, Bytes::from(bytes));
                 }
             }
         }
         Ok(Some(node))
     }
 
-    /// Opens a file. An editor that replaces a file may remove it for a moment, so an existing file is retried.
-    fn open(&self, path: &EntryPath) -> Result<OpenedFile, BackendError> {
+    /// Opens a file; `None` when it is gone, or by now an entry of another kind. An editor that replaces a file may
+    /// remove it for a moment, so an existing file is retried.
+    fn open(&self, path: &EntryPath) -> Result<Option<Option<Box<dyn Read + Send>>>, BackendError> {
         let mut tries = 0;
         loop {
-            match self.disk.open(path) {
-                Ok(Some(reader)) => return Ok(OpenedFile::File(reader)),
-                Ok(None) => return Ok(OpenedFile::Closed),
-                // The file is gone, or by now an entry of another kind.
-                Err(error) => match self.disk.observe(path)? {
-                    Some(Observed::File { .. }) if tries < RACES_MAX => tries += 1,
-                    Some(Observed::File { .. }) => return Err(error),
-                    _ => return Ok(OpenedFile::Gone),
-                },
+            let opened = self.disk.open(path);
+            let Err(error) = opened else { return opened.map(Some) };
+            match self.disk.observe(path)? {
+                Some(Observed::File { .. }) if tries < RACES_MAX => tries += 1,
+                Some(Observed::File { .. }) => return Err(error),
+                _ => return Ok(None),
             }
         }
     }
@@ -216,12 +211,6 @@ impl CaptureComparison<'_> {
     fn unreadable(&self, path: &EntryPath, reason: &str) -> BackendError {
         BackendError { backend: "capture of the", reason: format!("{} could not be read: {reason}", path.rooted()) }
     }
-}
-
-enum OpenedFile {
-    File(Box<dyn Read + Send>),
-    Closed,
-    Gone,
 }
 
 /// Returns a node for an unreadable file, whose contents may or may not have changed.
@@ -276,17 +265,6 @@ impl LargeFile {
     }
 }
 
-impl Captured {
-    /// Drops new directories that a new entry below implies: they need no event.
-    fn drop_implied(&mut self) {
-        let above: BTreeSet<EntryPath> = self.written.iter().filter_map(|write| write.path.parent()).collect();
-        self.written.retain(|write| {
-            let is_new = write.node == Node::Directory && write.mode == WriteMode::Create;
-            !is_new || !above.contains(&write.path)
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -332,7 +310,7 @@ mod tests {
             compare(&disk, disk.dirty()?, &VirtualFileSystem::default(), CaptureBudget::default())
         };
         for away in [0, 1, RACES_MAX] {
-            assert_eq!(compared(away).unwrap().written.len(), 1, "{away}");
+            assert_eq!(compared(away).unwrap().changes.len(), 1, "{away}");
         }
         assert!(compared(RACES_MAX + 1).unwrap_err().reason.contains("No such file"), "it can't be opened at all");
     }

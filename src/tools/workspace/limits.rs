@@ -34,17 +34,13 @@ struct Own {
     begun: Arc<AtomicU64>,
 }
 
-/// Limits with their usage; of calls only ended ones count.
+/// Limits with their usage; times are those of ended calls.
 struct Bound<'a> {
     who: String,
     limits: &'a ChildLimits,
+    calls: u64,
     call_micros: u64,
     bytes_written: u64,
-}
-
-pub(crate) struct TimeLeft {
-    pub(crate) left: Duration,
-    pub(crate) over: ToolError,
 }
 
 /// Returns the end of the history before a child's own work: its parent's past and its mounts.
@@ -72,18 +68,13 @@ pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
 pub(crate) fn left(session: &Session) -> Result<ChildLimits, SessionError> {
     let state = session.state()?;
     let limits = Limits::of(session)?;
-    let mut left = narrowed(session, &state);
-    let own_calls = match &limits.own {
-        Some(own) => own.limits.calls.map(|calls| calls.saturating_sub(own.begun.load(Ordering::Acquire))),
-        None => None,
-    };
-    let shared = shared(&state, session.agent());
-    let shared_calls = shared.iter().filter_map(|(_, child)| Some(child.limits.calls?.saturating_sub(child.calls)));
-    left.calls = own_calls.into_iter().chain(shared_calls).min();
     let bounds = limits.bounds(session, &state)?;
-    left.wall_millis = bounds.iter().filter_map(Bound::micros_left).min().map(|micros| micros / 1000);
-    left.bytes_written = bounds.iter().filter_map(Bound::bytes_left).min();
-    Ok(left)
+    Ok(ChildLimits {
+        calls: bounds.iter().filter_map(|bound| Some(bound.limits.calls?.saturating_sub(bound.calls))).min(),
+        wall_millis: bounds.iter().filter_map(Bound::micros_left).min().map(|micros| micros / 1000),
+        bytes_written: bounds.iter().filter_map(Bound::bytes_left).min(),
+        ..narrowed(session, &state)
+    })
 }
 
 fn shared<'a>(state: &'a State, agent: &'a str) -> Vec<(&'a str, &'a SharedChild)> {
@@ -126,7 +117,13 @@ impl Limits {
         Ok(Self { own, is_shared: false })
     }
 
-    pub(crate) fn admit(&self, session: &Session, call: Seq, tool: &str) -> Result<Option<TimeLeft>, ToolError> {
+    /// Counts a call and refuses one above the limits; returns the time that it may take, and the error for more.
+    pub(crate) fn admit(
+        &self,
+        session: &Session,
+        call: Seq,
+        tool: &str,
+    ) -> Result<Option<(Duration, ToolError)>, ToolError> {
         // Before any refusal, because every call counts.
         let number = self.own.as_ref().map_or(0, |own| own.begun.fetch_add(1, Ordering::AcqRel) + 1);
         let state = session.state()?;
@@ -149,15 +146,15 @@ impl Limits {
         match least {
             None => Ok(None),
             Some((0, bound)) => Err(bound.out_of_time()),
-            Some((micros, bound)) => {
-                Ok(Some(TimeLeft { left: Duration::from_micros(micros), over: bound.out_of_time() }))
-            }
+            Some((micros, bound)) => Ok(Some((Duration::from_micros(micros), bound.out_of_time()))),
         }
     }
 
-    /// Refuses writes above the byte limit. With 0 bytes it refuses commands, whose writes are unknown beforehand, once
-    /// no bytes are left.
-    pub(crate) fn check_bytes(&self, session: &Session, bytes: u64) -> Result<(), ToolError> {
+    /// Refuses writes above the byte limit; and commands, whose writes are unknown beforehand, once no bytes are left.
+    pub(crate) fn check_bytes(&self, session: &Session, bytes: u64, is_command: bool) -> Result<(), ToolError> {
+        if bytes == 0 && !is_command {
+            return Ok(());
+        }
         let state = session.state()?;
         for bound in self.bounds(session, &state)? {
             let (Some(limit), Some(left)) = (bound.limits.bytes_written, bound.bytes_left()) else { continue };
@@ -183,6 +180,7 @@ impl Limits {
         bounds.extend(shared(state, session.agent()).into_iter().map(|(agent, child)| Bound {
             who: who(agent),
             limits: &child.limits,
+            calls: child.calls,
             call_micros: child.call_micros,
             bytes_written: child.bytes_written,
         }));
@@ -203,6 +201,7 @@ impl Own {
         Ok(Bound {
             who: THIS.to_owned(),
             limits: &self.limits,
+            calls: self.begun.load(Ordering::Acquire),
             call_micros: now.call_micros.saturating_sub(before.call_micros),
             bytes_written: now.bytes_written.saturating_sub(before.bytes_written),
         })

@@ -4,14 +4,15 @@ use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use std::sync::Arc;
 
-use super::capture::{Captured, compare};
+use super::capture::{CaptureBudget, Captured, compare};
 use super::intent::Intent;
 use super::limits::{Limits, denied, limits_of};
+use super::plan::PlannedChange;
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
-use crate::backends::{BackendError, MachineNews, Workspace};
+use crate::backends::{BackendError, ChangeDetector, MachineNews, Workspace};
 use crate::engine::commit::CommitError;
-use crate::engine::event::{DeleteEntry, DriftFound, WorkspaceTouched};
+use crate::engine::event::{DriftFound, WorkspaceTouched};
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::{Lease, Pending};
@@ -22,23 +23,21 @@ use crate::tools::call::error::ToolError;
 pub(crate) struct ManagedWorkspace {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) rules: Arc<ShellRules>,
-    /// Lease of the session's workspace; `None` where the creator of this value holds it.
-    pub(crate) _lease: Option<Arc<Lease>>,
+    _lease: Arc<Lease>,
     /// Claim of the session's only container, for a workspace in one.
-    pub(crate) claim: Option<Arc<MachineClaim>>,
-    pub(crate) limits: Option<Arc<Limits>>,
+    claim: Option<Arc<MachineClaim>>,
+    pub(crate) limits: Arc<Limits>,
 }
 
 impl ManagedWorkspace {
-    pub(crate) fn new(
+    /// Opens the workspace of a session and prepares its disk.
+    pub(crate) fn open(
         session: &Session,
         workspace: Arc<dyn Workspace>,
-        mut rules: ShellRules,
+        rules: ShellRules,
     ) -> Result<Self, WorkspaceError> {
-        let lease = session.lease()?;
-        let limits = Limits::of(session)?;
-        rules.policy.deny.extend(denied(&limits_of(session)?));
         let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
+        let limits = Arc::new(Limits::of(session)?);
         let claim = match in_container {
             false => None,
             true => match session.claim_machine() {
@@ -46,86 +45,27 @@ impl ManagedWorkspace {
                 None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
         };
-        Ok(Self { workspace, rules: Arc::new(rules), _lease: Some(lease), claim, limits: Some(Arc::new(limits)) })
+        let machine = Self { workspace, rules: Arc::new(rules), _lease: session.lease()?, claim, limits };
+        let machine = machine.for_agent(session)?;
+        prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
+        Ok(machine)
     }
 
     pub(crate) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
         let mut limits = Limits::of(child)?;
         limits.is_shared = !child.limits().is_unlimited();
-        Ok(Self { limits: Some(Arc::new(limits)), ..self.clone() })
+        Ok(Self { limits: Arc::new(limits), ..self.clone() })
     }
 
-    pub(crate) fn with_shell_rules(&self, session: &Session, rules: ShellRules) -> Result<Self, SessionError> {
-        Self { rules: Arc::new(rules), ..self.clone() }.for_agent(session)
-    }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        self.limits.as_ref().is_some_and(|limits| limits.is_shared)
-    }
-
+    /// Adds what the session's limits deny to the rules.
     pub(crate) fn for_agent(&self, session: &Session) -> Result<Self, SessionError> {
         let mut machine = self.clone();
-        if self.limits.is_none() {
-            return Ok(machine);
-        }
         let limits = limits_of(session)?;
         let more: Vec<_> = denied(&limits).filter(|rule| !self.rules.policy.deny.contains(rule)).collect();
         if !more.is_empty() {
-            let mut rules = (*self.rules).clone();
-            rules.policy.deny.extend(more);
-            machine.rules = Arc::new(rules);
+            Arc::make_mut(&mut machine.rules).policy.deny.extend(more);
         }
         Ok(machine)
-    }
-
-    /// Prepares the disk: populates a blank one, or repairs one with an interrupted landing, and records external
-    /// changes. While a call is in flight, the files are that call's, and the next call scans.
-    pub(crate) fn prepare(&self, session: &Session) -> Result<(), WorkspaceError> {
-        let Some(disk) = self.workspace.capture() else { return Ok(()) };
-        let is_blank = self.workspace.is_blank();
-        let (turn, looking) = (session.turn_now(), session.looking_now());
-        let is_alone = turn.is_some() && looking.is_some();
-        if !is_blank && !is_alone {
-            return Ok(());
-        }
-        let tree = files_of(session)?;
-        let intent = if is_blank { self.workspace.intent()? } else { None };
-        let intent = intent.and_then(|note| Intent::decode(session, &note));
-        let is_filled = match &intent {
-            Some(_) if !is_alone => return Err(self.is_changing().into()),
-            Some(intent) => {
-                let (workspace, budget) = (self.workspace.as_ref(), self.rules.budget);
-                super::recovery::put_back(session, &tree, workspace, disk, budget, intent)?;
-                false
-            }
-            None if is_blank => {
-                self.workspace.filling()?;
-                fill(session, &tree, self.workspace.as_ref())?;
-                true
-            }
-            None => false,
-        };
-        let mut captured = compare(disk, disk.dirty()?, &tree, self.rules.budget)?;
-        disk.mark_clean()?;
-        if is_filled {
-            let gone = not_filled(self.workspace.as_ref(), &tree)?;
-            let is_known = |gone: &DeleteEntry| captured.deleted.iter().any(|known| known.path == gone.path);
-            let more: Vec<DeleteEntry> = gone.into_iter().filter(|gone| !is_known(gone)).collect();
-            captured.deleted.extend(more);
-        }
-        if let Some(pending) = self.record_found(session, captured)? {
-            pending.wait().map_err(SessionError::from)?;
-        }
-        if is_blank {
-            self.workspace.filled()?;
-        }
-        Ok(())
-    }
-
-    /// Returns the error of opening a workspace during a merge or rewind, which the opening would undo.
-    fn is_changing(&self) -> BackendError {
-        let reason = "its files are being merged into or rewound; open it again when that is done".to_owned();
-        BackendError { backend: self.workspace.backend_name(), reason }
     }
 
     /// Records external changes. A disk left blank by a failed rewind is refused, because its half-done changes are not
@@ -140,7 +80,7 @@ impl ManagedWorkspace {
         }
         let captured = self.captured(session, files_of(session)?).await?;
         // The state has the changes only once they are durable.
-        if let Some(pending) = self.record_found(session, captured)? {
+        if let Some(pending) = record_found(session, self.workspace.as_ref(), captured)? {
             pending.durable().await?;
         }
         Ok(())
@@ -149,34 +89,25 @@ impl ManagedWorkspace {
     /// Scans the disk for differences from these files and marks them clean. The caller must submit them before it
     /// awaits anything else.
     pub(crate) async fn captured(&self, session: &Session, tree: VirtualFileSystem) -> Result<Captured, ToolError> {
-        let failed = |error: BackendError| ToolError::new(error.to_string());
         // An abandoned scan must not be mistaken for this one.
         let looking = session.looking().await;
         let Some(disk) = self.workspace.capture() else { return Ok(Captured::default()) };
-        let touched = if disk.is_quick() { Some(disk.dirty().map_err(failed)?) } else { None };
+        let touched = if disk.is_quick() { Some(disk.dirty()?) } else { None };
         if touched.as_ref().is_some_and(Vec::is_empty) {
-            disk.mark_clean().map_err(failed)?;
+            disk.mark_clean()?;
             return Ok(Captured::default());
         }
         let (workspace, budget) = (Arc::clone(&self.workspace), self.rules.budget);
         let looked = tokio::task::spawn_blocking(move || {
-            let captured = match (workspace.capture(), touched) {
-                (None, _) => Ok(Captured::default()),
-                (Some(disk), Some(touched)) => compare(disk, touched, &tree, budget),
-                (Some(disk), None) => disk.dirty().and_then(|touched| compare(disk, touched, &tree, budget)),
-            };
-            (captured, looking)
+            let compared =
+                |disk: &dyn ChangeDetector| compare(disk, touched.map_or_else(|| disk.dirty(), Ok)?, &tree, budget);
+            (workspace.capture().map_or_else(|| Ok(Captured::default()), compared), looking)
         });
         let stopped = |_| ToolError::new("what changed on the disk could not be found out: the search was stopped");
         let (captured, _looking) = looked.await.map_err(stopped)?;
-        let captured = captured.map_err(failed)?;
-        disk.mark_clean().map_err(failed)?;
+        let captured = captured?;
+        disk.mark_clean()?;
         Ok(captured)
-    }
-
-    fn record_found(&self, session: &Session, captured: Captured) -> Result<Option<Pending>, SessionError> {
-        let backend = self.workspace.backend_name().to_owned();
-        record_found(session, &DriftFound { backend, entries: captured.len() }, captured)
     }
 
     pub(crate) fn record_end(&self, session: &Session) -> Result<(), SessionError> {
@@ -184,7 +115,7 @@ impl ManagedWorkspace {
         if news.is_empty() {
             return Ok(());
         }
-        let mut recording = EventBuffer::of_nobody(session);
+        let mut recording = EventBuffer::without_agent(session);
         push_news(&news, &mut recording)?;
         recording.submit()?.wait()?;
         Ok(())
@@ -199,20 +130,64 @@ impl ManagedWorkspace {
     }
 }
 
+/// Prepares the disk: populates a blank one, or repairs one with an interrupted landing, and records external
+/// changes. While a call is in flight, the files are that call's, and the next call scans.
+pub(crate) fn prepare(
+    session: &Session,
+    workspace: &dyn Workspace,
+    budget: CaptureBudget,
+) -> Result<(), WorkspaceError> {
+    let Some(disk) = workspace.capture() else { return Ok(()) };
+    let is_blank = workspace.is_blank();
+    let (turn, looking) = (session.turn_now(), session.looking_now());
+    let is_alone = turn.is_some() && looking.is_some();
+    if !is_blank && !is_alone {
+        return Ok(());
+    }
+    let tree = files_of(session)?;
+    let intent = if is_blank { workspace.intent()? } else { None };
+    let intent = intent.and_then(|note| Intent::decode(session, &note));
+    let mut left_out = Vec::new();
+    match &intent {
+        // The opening would undo a merge or rewind in flight.
+        Some(_) if !is_alone => {
+            let reason = "its files are being merged into or rewound; open it again when that is done".to_owned();
+            return Err(BackendError { backend: workspace.backend_name(), reason }.into());
+        }
+        Some(intent) => super::recovery::put_back(session, &tree, workspace, disk, budget, intent)?,
+        None if is_blank => {
+            workspace.filling()?;
+            fill(session, &tree, workspace)?;
+            left_out = not_filled(disk, &tree)?;
+        }
+        None => {}
+    }
+    let mut captured = compare(disk, disk.dirty()?, &tree, budget)?;
+    disk.mark_clean()?;
+    left_out.retain(|gone| captured.changes.iter().all(|change| change.path() != &gone.path));
+    captured.changes.splice(0..0, left_out.into_iter().map(PlannedChange::Delete));
+    if let Some(pending) = record_found(session, workspace, captured)? {
+        pending.wait().map_err(SessionError::from)?;
+    }
+    if is_blank {
+        workspace.filled()?;
+    }
+    Ok(())
+}
+
+/// Records external changes, if there are any.
 pub(crate) fn record_found(
     session: &Session,
-    found: &DriftFound,
+    workspace: &dyn Workspace,
     captured: Captured,
 ) -> Result<Option<Pending>, SessionError> {
-    if captured.is_empty() {
+    let Captured { changes, contents } = captured;
+    if changes.is_empty() {
         return Ok(None);
     }
-    let mut recording = EventBuffer::of_nobody(session);
-    recording.push(found)?;
-    let (changes, contents) = captured.into_changes();
-    for change in changes {
-        recording.push_change(&change, &contents)?;
-    }
+    let mut recording = EventBuffer::without_agent(session);
+    recording.push(&DriftFound { backend: workspace.backend_name().to_owned(), entries: changes.len() as u64 })?;
+    changes.iter().try_for_each(|change| recording.push_change(change, &contents))?;
     recording.submit().map(Some)
 }
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use bytes::Bytes;
 use tar::EntryType;
 
-use super::populate::{can_be_written, fill, not_kept};
+use super::plan::can_be_written;
+use super::populate::{fill, not_kept};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -34,22 +35,6 @@ pub struct Materialised {
 
 /// Writes the files of a state into a directory that is empty or does not exist.
 ///
-/// ```
-/// use foldspace::{MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, tools::materialise};
-/// # let directory = tempfile::tempdir()?;
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-/// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
-/// let session = sessions.create(NewSession::default())?;
-/// let tools = ToolRunner::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
-/// let params = serde_json::json!({ "file_path": "src/a.txt", "content": "hello" });
-/// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
-///
-/// let written = materialise(&session, &session.state()?, &directory.path().join("copy"))?;
-/// assert_eq!((written.entries, written.bytes), (2, 5));
-/// assert_eq!(std::fs::read(directory.path().join("copy/src/a.txt"))?, b"hello");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
 /// # Errors
 /// [`WorkspaceError::NotEmpty`], and errors of the session and the disk. The directory is then emptied as far as
 /// possible.
@@ -58,12 +43,15 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
     if !workspace.is_blank() {
         return Err(WorkspaceError::NotEmpty(directory.to_owned()));
     }
-    materialise_into(session, state, &workspace).inspect_err(|_| clear(state, &workspace))
+    let tree = VirtualFileSystem::of(state);
+    fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
+    let left_out: Vec<EntryPath> = not_kept(&tree).cloned().collect();
+    let bytes = tree.iter().filter(|(_, entry)| can_be_written(entry)).map(|(_, entry)| entry.size()).sum();
+    Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
 }
 
 /// Removes the written entries; external ones stay.
-fn clear(state: &State, workspace: &dyn Workspace) {
-    let tree = VirtualFileSystem::of(state);
+fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
     let top: BTreeSet<&[u8]> = tree.iter().filter_map(|(path, _)| path.segments().next()).collect();
     for name in top {
         let cleared = EntryPath::root().join(name).map(|path| workspace.populate(&[FileChange::Delete { path }]));
@@ -71,19 +59,6 @@ fn clear(state: &State, workspace: &dyn Workspace) {
             tracing::warn!(%error, "what was written before an error stays");
         }
     }
-}
-
-/// Writes the files of a state into an empty workspace, such as a fresh container's.
-pub fn materialise_into(
-    session: &Session,
-    state: &State,
-    workspace: &dyn Workspace,
-) -> Result<Materialised, WorkspaceError> {
-    let tree = VirtualFileSystem::of(state);
-    fill(session, &tree, workspace)?;
-    let left_out: Vec<EntryPath> = not_kept(&tree).cloned().collect();
-    let bytes = tree.iter().filter(|(_, entry)| can_be_written(entry)).map(|(_, entry)| entry.size()).sum();
-    Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
 }
 
 /// Writes the files of a state as a tar archive: the same state gives the same bytes. What was never kept, and special

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::populate::can_be_written;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
+use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
-use crate::reducers::{Change, Entry, VirtualFileSystem};
+use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made};
 
 #[derive(Debug, Default)]
 pub(in crate::tools) struct ChangePlan {
@@ -44,6 +44,13 @@ impl PlannedChange {
         }
     }
 
+    pub(in crate::tools) fn push_to(&self, commit: &mut Commit) -> Result<(), CommitError> {
+        match self {
+            Self::Write(event, _) => commit.push(event),
+            Self::Delete(event) => commit.push(event),
+        }
+    }
+
     /// Returns the change of the disk, with contents from `read`.
     pub(crate) fn file_change<E>(&self, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<FileChange, E> {
         Ok(match self {
@@ -66,6 +73,11 @@ pub(crate) fn content_of<E>(node: &Node, read: impl FnOnce(&Digest) -> Result<By
     }
 }
 
+/// Tells whether an entry can be restored from the history.
+pub(crate) fn can_be_written(entry: &Entry) -> bool {
+    can_be_made(&entry.node)
+}
+
 impl ChangePlan {
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
         let mut plan = Self::default();
@@ -75,9 +87,10 @@ impl ChangePlan {
         let (mut gone, mut in_the_way) = (BTreeSet::new(), BTreeSet::new());
         for change in changes {
             let is_blocked = change.path().parent().is_some_and(|parent| in_the_way.contains(&parent));
-            if is_blocked || !can_be_made(&change) || !can_be_taken_away(&change) {
+            let (before, after) = sides(&change);
+            if is_blocked || !after.is_none_or(can_be_written) || !can_be_taken_away(&change) {
                 // Nothing can be below a non-directory; entries below a directory are planned by themselves.
-                if is_blocked || stays_no_directory(&change) {
+                if is_blocked || before.is_some_and(|before| !before.is_directory()) {
                     in_the_way.insert(change.path().clone());
                 }
                 plan.left.push(change.path().clone());
@@ -95,14 +108,6 @@ impl ChangePlan {
         }
         plan
     }
-
-    pub(in crate::tools) fn is_whole(&self) -> bool {
-        self.left.is_empty()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
 }
 
 pub(crate) fn after(
@@ -118,27 +123,18 @@ pub(crate) fn after(
     tree
 }
 
-/// Tells whether the target entry can be restored.
-fn can_be_made(change: &Change) -> bool {
+/// Returns the present entry and the target entry.
+fn sides(change: &Change) -> (Option<&Entry>, Option<&Entry>) {
     match change {
-        Change::Added { after, .. } | Change::Changed { after, .. } => can_be_written(after),
-        Change::Removed { .. } => true,
+        Change::Added { after, .. } => (None, Some(after)),
+        Change::Changed { before, after, .. } => (Some(before), Some(after)),
+        Change::Removed { before, .. } => (Some(before), None),
     }
 }
 
 /// Tells whether the present entry could be restored later.
 fn can_be_taken_away(change: &Change) -> bool {
-    match change {
-        Change::Removed { before, .. } | Change::Changed { before, .. } => can_be_written(before),
-        Change::Added { .. } => true,
-    }
-}
-
-fn stays_no_directory(change: &Change) -> bool {
-    match change {
-        Change::Removed { before, .. } | Change::Changed { before, .. } => !before.is_directory(),
-        Change::Added { .. } => false,
-    }
+    sides(change).0.is_none_or(can_be_written)
 }
 
 fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
@@ -151,11 +147,8 @@ fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
 
 /// Returns the directories of entries to write; their existence needs no event.
 fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
-    let written = changes.iter().filter_map(|change| match change {
-        Change::Added { path, after } | Change::Changed { path, after, .. } if can_be_written(after) => path.parent(),
-        _ => None,
-    });
-    written.collect()
+    let written = changes.iter().filter(|change| sides(change).1.is_some_and(can_be_written));
+    written.filter_map(|change| change.path().parent()).collect()
 }
 
 /// Returns the step for a change. Changes come in path order; removing a directory removes the entries below it.
@@ -223,7 +216,7 @@ mod tests {
             let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             prop_assert_eq!(reached.diff(&then), Vec::new());
             prop_assert!(plan.left.is_empty());
-            prop_assert_eq!(plan.is_empty(), now.diff(&then).is_empty());
+            prop_assert_eq!(plan.steps.is_empty(), now.diff(&then).is_empty());
         }
 
         #[test]
@@ -244,7 +237,7 @@ mod tests {
                 let path = change.path();
                 prop_assert_eq!(node(&reached, path), node(&then, path), "{} did not change as reported", path);
             }
-            prop_assert_eq!(plan.is_whole(), reached.diff(&then).is_empty());
+            prop_assert_eq!(plan.left.is_empty(), reached.diff(&then).is_empty());
         }
     }
 

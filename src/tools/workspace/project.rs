@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::intent::Intent;
 use super::plan::{ChangePlan, NewContents, PlannedChange, after, content_of};
-use crate::backends::{BackendError, FileChange, Workspace};
+use super::populate::pieces;
+use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::Commit;
 use crate::engine::id::Digest;
 use crate::engine::session::Session;
@@ -13,8 +14,8 @@ use crate::engine::store::{Committed, StoreError};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::error::WorkspaceError;
 
-const PIECE_BYTES: u64 = 64 << 20;
-const PIECE_STEPS: usize = 4096;
+/// Limits of what is applied at once: bytes and steps.
+const PIECE: (u64, usize) = (64 << 20, 4096);
 
 /// Steps to write to a disk and record. The caller holds the workspace lock.
 pub(in crate::tools) struct Landing<'a> {
@@ -93,32 +94,19 @@ impl Landing<'_> {
     }
 }
 
-impl ChangePlan {
-    /// Moves a workspace's files to the plan's target. An error may leave them half-way.
-    pub(in crate::tools) fn project(&self, session: &Session, workspace: &dyn Workspace) -> Result<(), WorkspaceError> {
-        project(session, workspace, &self.steps, &NewContents::new(), &mut 0)
-    }
-}
-
-fn project(
+/// Applies steps to a workspace and counts those that are done. An error may leave its files half-way.
+pub(in crate::tools) fn project(
     session: &Session,
     workspace: &dyn Workspace,
     steps: &[PlannedChange],
     fresh: &NewContents,
     landed: &mut usize,
 ) -> Result<(), WorkspaceError> {
-    let (mut changes, mut bytes) = (Vec::new(), 0);
-    for (at, step) in steps.iter().enumerate() {
-        let change = step.file_change(|digest| content(session, digest, fresh))?;
-        if let FileChange::Write { bytes: written, .. } = &change {
-            bytes += written.len() as u64;
-        }
-        changes.push(change);
-        if bytes >= PIECE_BYTES || changes.len() >= PIECE_STEPS || at + 1 == steps.len() {
-            workspace.apply(&changes)?;
-            *landed = at + 1;
-            (changes, bytes) = (Vec::new(), 0);
-        }
+    let load = |step: &PlannedChange| step.file_change(|digest| content(session, digest, fresh));
+    for piece in pieces(PIECE, steps.iter(), load) {
+        let changes = piece?;
+        workspace.apply(&changes)?;
+        *landed += changes.len();
     }
     Ok(())
 }

@@ -16,29 +16,23 @@ pub(crate) struct EventBuffer {
     link: CallLink,
     full: Vec<Commit>,
     commit: Commit,
-    may_split: bool,
+    /// Several commits are allowed, for changes that have happened and must be recorded.
+    pub(crate) may_split: bool,
 }
 
 impl EventBuffer {
     /// Creates a buffer for a call. Exceeding one commit is an error.
     pub(crate) fn of_call(session: &Session, call: Seq) -> Self {
-        Self::new(session, CallLink::Of(call))
+        Self::new(session, CallLink::Of(call), false)
     }
 
-    pub(crate) fn of_nobody(session: &Session) -> Self {
-        Self::new(&session.as_agent(""), CallLink::None).splitting()
+    pub(crate) fn without_agent(session: &Session) -> Self {
+        Self::new(&session.as_agent(""), CallLink::None, true)
     }
 
-    fn new(session: &Session, link: CallLink) -> Self {
+    fn new(session: &Session, link: CallLink, may_split: bool) -> Self {
         let commit = session.commit().of_call(link);
-        Self { session: session.clone(), link, full: Vec::new(), commit, may_split: false }
-    }
-
-    /// Allows several commits, for changes that have already happened and must be recorded.
-    #[must_use]
-    pub(crate) fn splitting(mut self) -> Self {
-        self.may_split = true;
-        self
+        Self { session: session.clone(), link, full: Vec::new(), commit, may_split }
     }
 
     pub(crate) fn push<E: Event>(&mut self, event: &E) -> Result<(), CommitError> {

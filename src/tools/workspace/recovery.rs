@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
 use super::intent::{Intended, Intent};
+use super::plan::PlannedChange;
 use super::populate::write_all;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
 use crate::engine::event::Node;
@@ -82,7 +83,11 @@ impl<'a> RecoveryReport<'a> {
     ) -> Result<Self, BackendError> {
         let touched = intent.entries.iter().map(|entry| DirtyPath::Entry(entry.path.clone())).collect();
         let captured = compare(disk, touched, tree, budget)?;
-        let differ = captured.written.iter().map(|write| (&write.path, &write.node)).collect();
+        let written = captured.changes.iter().filter_map(|change| match change {
+            PlannedChange::Write(write, _) => Some((&write.path, &write.node)),
+            PlannedChange::Delete(_) => None,
+        });
+        let differ = written.collect();
         let mut found = Self::default();
         for intended in &intent.entries {
             found.sort(tree, disk.observe(&intended.path)?, intended, &differ);

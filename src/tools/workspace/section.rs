@@ -71,9 +71,3 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
     }
     text
 }
-
-impl std::fmt::Debug for WorkspaceSection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkspaceSection").field("text", &self.text).finish_non_exhaustive()
-    }
-}

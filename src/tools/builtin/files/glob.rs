@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{GLOB_MAX, RESULTS_MAX, STRIDE, counted, glob_set, missing, os_path, root};
+use super::{GLOB_MAX, RESULTS_MAX, STRIDE, counted, missing, path_glob, root};
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
@@ -46,7 +46,7 @@ impl Tool for GlobTool {
     type Output = GlobMatches;
 
     async fn call(&self, context: &mut ToolContext, params: GlobParams) -> Result<GlobMatches, ToolError> {
-        let glob = glob_set(&params.pattern)?;
+        let glob = path_glob(&params.pattern, true)?;
         let asked = context.path(&params.path)?;
         let directory = context.filesystem().resolve(&asked)?;
         let tree = context.filesystem().tree().clone();
@@ -62,7 +62,7 @@ impl Tool for GlobTool {
                 tokio::task::yield_now().await;
             }
             let relative = path.relative_to(&directory).unwrap_or_default();
-            if entry.is_directory() || !glob.is_match(os_path(relative)) {
+            if entry.is_directory() || !glob.fits_bytes(relative) {
                 continue;
             }
             if found.matches.len() == RESULTS_MAX {

@@ -126,7 +126,7 @@ impl GrepSearch {
         check_chars("pattern", &params.pattern)?;
         let wrong = |why| ToolError::new(format!("the pattern is not a regular expression for lines: {why}"));
         let lines = LineSearch::new(&params.pattern).map_err(wrong)?;
-        let glob = params.glob.as_deref().map(path_glob).transpose()?;
+        let glob = params.glob.as_deref().map(|glob| path_glob(glob, false)).transpose()?;
         Ok(Self { lines, glob, found: GrepMatches::default() })
     }
 

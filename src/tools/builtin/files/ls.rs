@@ -139,8 +139,7 @@ impl Tool for ListTool {
         let count = output.entries.len();
         let mut text = match count {
             0 => format!("{} is empty", output.path),
-            1 => format!("{}: 1 entry", output.path),
-            _ => format!("{}: {count} entries", output.path),
+            _ => format!("{}: {}", output.path, counted(count, "entry")),
         };
         let shown = &output.entries[..count.min(RESULTS_MAX)];
         let sizes = shown.iter().map(|entry| entry.size.to_string().len()).max().unwrap_or(0);

@@ -11,7 +11,6 @@ mod testing;
 mod write_file;
 
 use bytes::Bytes;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::path_glob::PathGlob;
 use crate::engine::event::Node;
@@ -28,7 +27,8 @@ pub use read_file::ReadTool;
 pub use rm::RemoveTool;
 pub use write_file::WriteTool;
 
-const TEXT_MAX: usize = 48_000;
+/// Characters that a text parameter may have.
+pub(super) const TEXT_MAX: usize = 48_000;
 /// Characters that a glob may have.
 const GLOB_MAX: usize = 4_096;
 const RESULTS_MAX: usize = 2_000;
@@ -56,17 +56,12 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-fn check_chars(what: &str, text: &str) -> Result<(), ToolError> {
-    // No text has more characters than bytes, so most need no counting.
-    if text.len() <= TEXT_MAX {
-        return Ok(());
+pub(super) fn check_chars(what: &str, text: &str) -> Result<(), ToolError> {
+    let chars = text.chars().count();
+    if chars > TEXT_MAX {
+        return Err(ToolError::new(format!("{what} has {chars} characters; at most {TEXT_MAX} are allowed")));
     }
-    match text.chars().count() {
-        chars if chars > TEXT_MAX => {
-            Err(ToolError::new(format!("{what} has {chars} characters; at most {TEXT_MAX} are allowed")))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {
@@ -86,9 +81,8 @@ fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes)
         Some(Node::File { text: false, incomplete: false, size, .. }) => Err(not_text(asked, *size)),
         Some(Node::File { .. }) => files.read(&real).map(|bytes| (real, bytes)),
         Some(Node::Special { special }) => Err(ToolError::new(format!("{shown} is a {}", special.name()))),
-        Some(_) => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),
-        None if real.is_root() => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),
-        None => Err(missing(asked, &real)),
+        None if !real.is_root() => Err(missing(asked, &real)),
+        Some(_) | None => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),
     }
 }
 
@@ -101,41 +95,22 @@ fn utf8<'a>(path: &EntryPath, bytes: &'a [u8]) -> Result<&'a str, ToolError> {
     std::str::from_utf8(bytes).map_err(|_| not_text(path, bytes.len() as u64))
 }
 
-/// Compiles a glob over whole paths: `*` stays in a segment, `**` does not. A leading slash is not looked at.
-fn glob_set(pattern: &str) -> Result<GlobSet, ToolError> {
-    let relative = relative_glob(pattern)?;
-    let glob = GlobBuilder::new(relative).literal_separator(true).build().map_err(|e| wrong_glob(pattern, e.kind()))?;
-    GlobSetBuilder::new().add(glob).build().map_err(|e| wrong_glob(pattern, e.kind()))
-}
-
-fn path_glob(pattern: &str) -> Result<PathGlob, ToolError> {
-    relative_glob(pattern)?;
-    PathGlob::new(pattern).map_err(|e| wrong_glob(pattern, e.kind()))
-}
-
-fn wrong_glob(pattern: &str, why: impl std::fmt::Display) -> ToolError {
-    ToolError::new(format!("glob {pattern:?} can't be used: {why}"))
-}
-
-/// The glob without what stands for the root, if a tool takes it.
-fn relative_glob(pattern: &str) -> Result<&str, ToolError> {
+/// Compiles a glob. With `is_whole` it is compared with whole paths also without a slash.
+fn path_glob(pattern: &str, is_whole: bool) -> Result<PathGlob, ToolError> {
+    let wrong = |why: &dyn std::fmt::Display| ToolError::new(format!("glob {pattern:?} can't be used: {why}"));
     let chars = pattern.chars().count();
     if chars > GLOB_MAX {
         return Err(ToolError::new(format!("the glob has {chars} characters; at most {GLOB_MAX} are allowed")));
     }
     let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_start_matches('/');
     if relative.is_empty() {
-        return Err(wrong_glob(pattern, "it is empty; `**` stands for every file"));
+        return Err(wrong(&"it is empty; `**` stands for every file"));
     }
     if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return Err(wrong_glob(pattern, "`.` and `..` are not allowed; say where to look with `path`"));
+        return Err(wrong(&"`.` and `..` are not allowed; say where to look with `path`"));
     }
-    Ok(relative)
-}
-
-fn os_path(bytes: &[u8]) -> &std::path::Path {
-    use std::os::unix::ffi::OsStrExt;
-    std::path::Path::new(std::ffi::OsStr::from_bytes(bytes))
+    let compiled = if is_whole { PathGlob::new(&format!("/{relative}")) } else { PathGlob::new(pattern) };
+    compiled.map_err(|error| wrong(error.kind()))
 }
 
 #[cfg(test)]

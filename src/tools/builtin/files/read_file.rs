@@ -69,7 +69,7 @@ impl Tool for ReadTool {
         let asked = context.path(&file_path)?;
         let (path, bytes) = text_file(context.filesystem(), &asked)?;
         let text = utf8(&asked, &bytes)?;
-        let total_lines = count_lines(text);
+        let total_lines = text.lines().count() as u64;
         if offset > 0 && offset >= total_lines {
             let total = counted(total_lines, "line");
             return Err(ToolError::new(format!("offset {offset} is past the end: {} has {total}", asked.rooted())));
@@ -110,12 +110,6 @@ impl Tool for ReadTool {
         }
         text
     }
-}
-
-/// Counts lines; the last one need not end.
-fn count_lines(text: &str) -> u64 {
-    let ends = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
-    ends + u64::from(!text.is_empty() && !text.ends_with('\n'))
 }
 
 fn choose(text: &str, offset: u64, limit: u64) -> (&str, u64) {

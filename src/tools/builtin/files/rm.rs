@@ -40,10 +40,7 @@ impl Tool for RemoveTool {
     async fn call(&self, context: &mut ToolContext, params: RemoveParams) -> Result<Removed, ToolError> {
         let asked = context.path(&params.path)?;
         let files = context.filesystem();
-        let path = match asked.parent() {
-            Some(parent) => files.resolve(&parent)?.join(asked.name())?,
-            None => asked.clone(),
-        };
+        let path = if asked.is_root() { asked.clone() } else { files.beside_links(&asked)? };
         if !path.is_root() && files.tree().get(&path).is_none() {
             return Err(missing(&asked, &path));
         }

@@ -50,8 +50,7 @@ impl Tool for WriteTool {
         let asked = EntryPath::for_creation(context.below_root(&params.file_path))?;
         check_chars("content", &params.content)?;
         let files = context.filesystem();
-        let parent = files.resolve(&asked.parent().unwrap_or_else(EntryPath::root))?;
-        let path = parent.join(asked.name())?;
+        let path = files.beside_links(&asked)?;
         if let Some(entry) = files.tree().get(&path) {
             return Err(taken(&asked, entry));
         }
