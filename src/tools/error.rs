@@ -158,6 +158,7 @@ impl Diagnostic for WorkspaceError {
         match self {
             Self::Session(error) => error.kind(),
             Self::Backend(error) => error.kind(),
+            Self::Tool(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
             Self::NothingChanged { .. } | Self::NoCall { .. } => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
@@ -172,6 +173,7 @@ impl Diagnostic for WorkspaceError {
         match self {
             Self::Session(error) => Some(error),
             Self::Backend(error) => Some(error),
+            Self::Tool(error) => Some(error),
             Self::Mounts { source, .. } => Some(source),
             _ => None,
         }

@@ -193,8 +193,8 @@ impl CaptureComparison<'_> {
         Ok(Some(node))
     }
 
-    /// Opens a file; `None` when it is gone, or by now an entry of another kind. An editor that replaces a file may
-    /// remove it for a moment, so an existing file is retried.
+    /// Opens a file; `None` when it is gone, or by now an entry of another kind, `Some(None)` when it may not be read.
+    /// An editor that replaces a file may remove it for a moment, so an existing file is retried.
     fn open(&self, path: &EntryPath) -> Result<Option<Option<Box<dyn Read + Send>>>, BackendError> {
         let mut tries = 0;
         loop {
