@@ -8,9 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use tokio::sync::Notify;
 
-use super::id::SessionId;
-use super::recorded::Recorded;
-use crate::engine::lock::{lock, read_lock, write_lock};
+use super::{Recorded, SessionId, lock, read_lock, write_lock};
 
 /// Batches that wait for one subscriber before it has to catch up from the journal.
 const WAITING_MAX: usize = 1024;
@@ -19,7 +17,7 @@ const WAITING_MAX: usize = 1024;
 /// more until it has read from the store what it missed. So no subscriber misses an event, and none slows the writer.
 #[derive(Default)]
 pub struct Bus {
-    lines: RwLock<BTreeMap<SessionId, Vec<Weak<QueuedBatch>>>>,
+    lines: RwLock<BTreeMap<SessionId, Vec<Arc<QueuedBatch>>>>,
     count: AtomicUsize,
     taps: RwLock<Vec<Weak<Tap>>>,
 }
@@ -65,8 +63,7 @@ impl Bus {
 
     /// Makes the subscribers of a session read the store, because another process has recorded events.
     pub(crate) fn nudge(&self, session: SessionId) {
-        let lines = read_lock(&self.lines);
-        for line in lines.get(&session).into_iter().flatten().filter_map(Weak::upgrade) {
+        for line in read_lock(&self.lines).get(&session).into_iter().flatten() {
             line.behind.store(true, Ordering::Release);
             // A full queue wakes its reader as well.
             drop(line.sender.try_send(Arc::from([])));
@@ -79,21 +76,11 @@ impl Bus {
     }
 
     pub(crate) fn publish(&self, session: SessionId, events: Arc<[Recorded]>) {
-        let mut gone = false;
-        let lines = read_lock(&self.lines);
-        for line in lines.get(&session).into_iter().flatten() {
-            let Some(line) = line.upgrade() else {
-                gone = true;
-                continue;
-            };
+        for line in read_lock(&self.lines).get(&session).into_iter().flatten() {
             if let Err(TrySendError::Full(_)) = line.sender.try_send(Arc::clone(&events)) {
                 line.behind.store(true, Ordering::Release);
             }
             line.woken.notify_one();
-        }
-        drop(lines);
-        if gone {
-            self.sweep(session);
         }
     }
 
@@ -101,17 +88,16 @@ impl Bus {
         let (sender, receiver) = crossbeam_channel::bounded(WAITING_MAX);
         let line = Arc::new(QueuedBatch { sender, behind: AtomicBool::new(false), woken: Notify::new() });
         let mut lines = write_lock(&self.lines);
-        lines.entry(session).or_default().push(Arc::downgrade(&line));
+        lines.entry(session).or_default().push(Arc::clone(&line));
         self.count.fetch_add(1, Ordering::Relaxed);
         (receiver, line)
     }
 
-    pub(super) fn sweep(&self, session: SessionId) {
+    pub(super) fn disconnect(&self, session: SessionId, line: &Arc<QueuedBatch>) {
         let mut lines = write_lock(&self.lines);
         let Some(of_session) = lines.get_mut(&session) else { return };
-        let before = of_session.len();
-        of_session.retain(|line| line.strong_count() > 0);
-        self.count.fetch_sub(before - of_session.len(), Ordering::Relaxed);
+        of_session.retain(|known| !Arc::ptr_eq(known, line));
+        self.count.fetch_sub(1, Ordering::Relaxed);
         if of_session.is_empty() {
             lines.remove(&session);
         }

@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::event::{Common, Event, SliceRestored};
-use super::id::Seq;
-use super::recorded::EventRef;
 use super::reducer::ErasedFolding;
-use super::registry::Registry;
-use super::slice::OnRewind;
-use super::state::State;
+use super::registry::SliceSummary;
 use super::store::EventBatch;
+use super::{EventRef, OnRewind, Registry, Seq, State};
 
 /// Fold in progress: begins with a state and takes the events that follow it, in order.
 ///
@@ -38,9 +35,10 @@ impl Fold {
 
     fn begin_some(state: &State, expected: usize, mine: impl Fn(usize) -> bool) -> Self {
         let registry = Arc::clone(state.registry());
-        let types = registry.slice_types().iter().zip(state.slices.iter()).enumerate();
-        let foldings = types.map(|(at, (known, slice))| mine(at).then(|| known.begin(slice, expected))).collect();
-        let mut takes = registry.common().each_ref().map(|takers| takers.iter().any(|at| mine(*at)));
+        let types = registry.slices.iter().zip(state.slices.iter()).enumerate();
+        let foldings =
+            types.map(|(at, (known, slice))| mine(at).then(|| known.begin(slice.as_ref(), expected))).collect();
+        let mut takes = registry.common.each_ref().map(|takers| takers.iter().any(|at| mine(*at)));
         takes[Common::Other as usize] = true;
         Self { base: state.clone(), registry, foldings, takes, unreadable: Vec::new() }
     }
@@ -98,8 +96,11 @@ impl Fold {
 /// Restores a slice; false if the event can't be read. Unknown slices, and those that a rewind keeps, are skipped.
 fn restore(registry: &Registry, foldings: &mut [Option<Box<dyn ErasedFolding>>], event: &EventRef<'_>) -> bool {
     let Ok(event) = SliceRestored::decode(event.version, event.payload) else { return false };
-    let mut known = registry.slice_types().iter().zip(foldings);
-    let slice = known.find(|(known, _)| known.name() == event.slice && known.on_rewind() == OnRewind::Restore);
+    let mut known = registry.slices.iter().zip(foldings);
+    let slice = known.find(|(known, _)| {
+        let SliceSummary { name, on_rewind, .. } = known.summary();
+        name == event.slice && on_rewind == OnRewind::Restore
+    });
     let folding = slice.and_then(|(_, folding)| folding.as_mut());
     folding.is_none_or(|folding| folding.restore(event.version, &event.blocks).is_ok())
 }

@@ -26,6 +26,11 @@ macro_rules! hexadecimal {
             pub const fn as_bytes(&self) -> &[u8; $bytes] {
                 &self.0
             }
+
+            /// Returns the first twelve digits, for display.
+            pub fn short(&self) -> String {
+                self.to_string()[..12].to_owned()
+            }
         }
 
         impl fmt::Display for $name {
@@ -86,22 +91,10 @@ hexadecimal! {
     Digest, 32
 }
 
-impl SessionId {
-    /// Returns the first twelve digits, enough to tell sessions apart by eye.
-    pub fn short(&self) -> String {
-        self.to_string()[..12].to_owned()
-    }
-}
-
 impl Digest {
     /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
-    }
-
-    /// Returns the first twelve digits, for display.
-    pub fn short(&self) -> String {
-        self.to_string()[..12].to_owned()
     }
 }
 

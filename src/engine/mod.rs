@@ -24,3 +24,17 @@ pub(crate) mod state;
 pub(crate) mod store;
 pub(crate) mod subscription;
 pub(crate) mod verify;
+
+pub(crate) use clock::{Clock, SystemClock, Timestamp};
+pub(crate) use commit::{Commit, CommitView, Content, Expected, ForkPoint};
+pub(crate) use error::{Diagnostic, ErrorKind, ValueError};
+pub(crate) use id::{CommitId, Digest, Seq, SessionId};
+pub(crate) use lock::{lock, read_lock, write_lock};
+pub(crate) use path::EntryPath;
+pub(crate) use recorded::{EventRef, Recorded};
+pub(crate) use registry::Registry;
+pub(crate) use session::Session;
+pub(crate) use session::error::{SessionError, SessionResult};
+pub(crate) use session::sessions::Sessions;
+pub(crate) use slice::{OnRewind, Slice, SliceError};
+pub(crate) use state::State;

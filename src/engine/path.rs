@@ -179,6 +179,11 @@ pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
     Some(bytes.iter().rposition(|b| *b == b'/').map_or(&[][..], |cut| &bytes[..cut]))
 }
 
+/// Iterates over the directories above an entry, the nearest first, without the root.
+pub(crate) fn directories_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
+    std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
+}
+
 /// Keeps an error short if the path is a megabyte long.
 fn shorten(text: &str) -> String {
     const SHOWN: usize = 200;

@@ -3,9 +3,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::clock::Timestamp;
 use super::event::{ArchivedWriteFileV1, CodecError, Common, Event, FinishedView, finished_view, write_view};
-use super::id::{Seq, SessionId};
+use super::{Seq, SessionId, Timestamp};
 
 /// Event with its session, position, time, call and agent. By default the event is still encoded;
 /// [`typed`](Recorded::typed) decodes it.
@@ -97,64 +96,43 @@ impl<'a> EventRef<'a> {
     /// Validates the payload once for all readers of its view.
     #[inline]
     pub(crate) fn validate(&mut self) {
-        self.validated = match self.common {
-            Common::WriteFile => {
-                write_view(self.version, self.payload).map_or(ValidatedPayload::No, ValidatedPayload::Write)
-            }
-            Common::CallFinished => {
-                finished_view(self.version, self.payload).map_or(ValidatedPayload::No, ValidatedPayload::Finished)
-            }
-            _ => ValidatedPayload::No,
+        let validated = match self.common {
+            Common::WriteFile => write_view(self.version, self.payload).map(ValidatedPayload::Write),
+            Common::CallFinished => finished_view(self.version, self.payload).map(ValidatedPayload::Finished),
+            Common::CallStarted | Common::DeleteEntry | Common::Other => return,
         };
+        self.validated = validated.unwrap_or(ValidatedPayload::No);
     }
 
     #[inline]
     pub(crate) fn written(&self) -> Result<&'a ArchivedWriteFileV1, CodecError> {
-        if let ValidatedPayload::Write(view) = self.validated {
-            Ok(view)
-        } else {
-            write_view(self.version, self.payload)
+        match self.validated {
+            ValidatedPayload::Write(view) => Ok(view),
+            _ => write_view(self.version, self.payload),
         }
     }
 
     #[inline]
     pub(crate) fn finished(&self) -> Result<FinishedView<'a>, CodecError> {
-        if let ValidatedPayload::Finished(view) = self.validated {
-            Ok(view)
-        } else {
-            finished_view(self.version, self.payload)
+        match self.validated {
+            ValidatedPayload::Finished(view) => Ok(view),
+            _ => finished_view(self.version, self.payload),
         }
     }
-}
 
-impl EventRef<'_> {
     /// Decodes the event as `E`; none if it is of another kind. Fails with [`CodecError`].
     pub fn typed<E: Event>(&self) -> Option<Result<Recorded<E>, CodecError>> {
-        (self.kind == E::KIND).then(|| {
-            E::decode(self.version, self.payload).map(|event| Recorded {
-                session: self.session,
-                seq: self.seq,
-                time: self.time,
-                call: self.call,
-                agent: Arc::from(self.agent),
-                event,
-            })
-        })
+        (self.kind == E::KIND).then(|| Ok(self.record_of(E::decode(self.version, self.payload)?)))
     }
 
     /// Returns an owned copy.
     pub fn to_recorded(&self) -> Recorded {
-        Recorded {
-            session: self.session,
-            seq: self.seq,
-            time: self.time,
-            call: self.call,
-            agent: Arc::from(self.agent),
-            event: Payload {
-                kind: Arc::from(self.kind),
-                version: self.version,
-                bytes: Bytes::copy_from_slice(self.payload),
-            },
-        }
+        let (kind, bytes) = (Arc::from(self.kind), Bytes::copy_from_slice(self.payload));
+        self.record_of(Payload { kind, version: self.version, bytes })
+    }
+
+    fn record_of<E>(&self, event: E) -> Recorded<E> {
+        let Self { session, seq, time, call, .. } = *self;
+        Recorded { session, seq, time, call, agent: Arc::from(self.agent), event }
     }
 }

@@ -1,4 +1,4 @@
-use std::any::TypeId;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::event::{CodecError, Event};
 use super::recorded::{EventRef, Recorded};
-use super::slice::{ErasedSlice, OnRewind, Slice, SliceError};
+use super::registry::SliceSummary;
+use super::slice::{ErasedSlice, Slice, SliceError};
 
 /// Pure function `(slice, recorded event) -> slice`.
 ///
@@ -123,32 +124,16 @@ impl<S: Slice> Folding<S> for OneByOne<S> {
     }
 }
 
-pub(crate) trait ErasedSliceType: Send + Sync {
-    fn name(&self) -> &'static str;
-    fn version(&self) -> u32;
-    fn on_rewind(&self) -> OnRewind;
-    fn type_id(&self) -> TypeId;
+pub(crate) trait ErasedSliceType: Any + Send + Sync {
+    fn summary(&self) -> SliceSummary;
     fn empty(&self) -> Arc<dyn ErasedSlice>;
     fn decode(&self, blocks: &[Bytes]) -> Result<Arc<dyn ErasedSlice>, SliceError>;
-    fn begin(&self, slice: &Arc<dyn ErasedSlice>, expected: usize) -> Box<dyn ErasedFolding>;
-    fn as_any_mut(&mut self) -> &mut dyn std::any::Any;
+    fn begin(&self, slice: &dyn ErasedSlice, expected: usize) -> Box<dyn ErasedFolding>;
 }
 
 impl<S: Slice> ErasedSliceType for SliceType<S> {
-    fn name(&self) -> &'static str {
-        S::NAME
-    }
-
-    fn version(&self) -> u32 {
-        S::VERSION
-    }
-
-    fn on_rewind(&self) -> OnRewind {
-        S::ON_REWIND
-    }
-
-    fn type_id(&self) -> TypeId {
-        TypeId::of::<S>()
+    fn summary(&self) -> SliceSummary {
+        SliceSummary { name: S::NAME, version: S::VERSION, on_rewind: S::ON_REWIND }
     }
 
     fn empty(&self) -> Arc<dyn ErasedSlice> {
@@ -159,13 +144,9 @@ impl<S: Slice> ErasedSliceType for SliceType<S> {
         Ok(Arc::new(S::decode(blocks)?))
     }
 
-    fn begin(&self, slice: &Arc<dyn ErasedSlice>, expected: usize) -> Box<dyn ErasedFolding> {
-        let slice = slice.as_any().downcast_ref::<S>().cloned().unwrap_or_default();
+    fn begin(&self, slice: &dyn ErasedSlice, expected: usize) -> Box<dyn ErasedFolding> {
+        let slice = (slice as &dyn Any).downcast_ref::<S>().cloned().unwrap_or_default();
         let known = Self { opener: self.opener, steps: Arc::clone(&self.steps) };
         Box::new(Finishing { folding: known.folding(slice, expected), known })
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
-        self
     }
 }

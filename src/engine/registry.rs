@@ -1,13 +1,11 @@
-use std::any::TypeId;
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::event::{CodecError, Common, Event};
-use super::recorded::EventRef;
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
-use super::slice::{OnRewind, Slice};
-use crate::engine::error::ValueError;
+use super::{EventRef, OnRewind, Slice, ValueError};
 
 /// Events, slices and reducers that a program knows.
 ///
@@ -35,9 +33,9 @@ use crate::engine::error::ValueError;
 #[derive(Default)]
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
-    slices: Vec<Box<dyn ErasedSliceType>>,
+    pub(super) slices: Vec<Box<dyn ErasedSliceType>>,
     /// Indexes of the slices that take the events of each of [`Common`]; for others, those that take all.
-    common: [Vec<usize>; Common::COUNT],
+    pub(super) common: [Vec<usize>; Common::COUNT],
     /// Indexes of the slices that take the events of another kind, those that take all included.
     others: BTreeMap<&'static str, Vec<usize>>,
 }
@@ -94,10 +92,10 @@ impl Registry {
     /// Registers a reducer of one event type for a registered slice. Fails with [`ValueError`].
     pub fn reducer<S: Slice, E: Event>(mut self, reducer: impl Reducer<S, E>) -> Result<Self, ValueError> {
         let missing = || ValueError::new(format!("slice {} must be registered before a reducer for it", S::NAME));
-        let at = self.position(TypeId::of::<S>()).ok_or_else(missing)?;
-        let slice = self.slices[at].as_any_mut().downcast_mut::<SliceType<S>>();
-        let added = slice.ok_or_else(missing)?.add(reducer);
-        if !added {
+        let mut slices = self.slices.iter_mut().map(|slice| slice.as_mut() as &mut dyn Any).enumerate();
+        let found = slices.find_map(|(at, slice)| Some((at, slice.downcast_mut::<SliceType<S>>()?)));
+        let (at, slice) = found.ok_or_else(missing)?;
+        if !slice.add(reducer) {
             return Err(twice("reducer", &format!("of {} for {}", E::KIND, S::NAME)));
         }
         self.add_taker(E::KIND, at);
@@ -116,7 +114,7 @@ impl Registry {
     }
 
     fn add_slice<S: Slice>(mut self, slice: SliceType<S>) -> Result<(Self, usize), ValueError> {
-        if self.slices.iter().any(|known| known.name() == S::NAME) {
+        if self.slices.iter().any(|known| known.summary().name == S::NAME) {
             return Err(twice("slice", S::NAME));
         }
         self.slices.push(Box::new(slice));
@@ -137,12 +135,7 @@ impl Registry {
 
     /// Returns the slices, in the order of their registration.
     pub fn slices(&self) -> Vec<SliceSummary> {
-        let summary = |slice: &dyn ErasedSliceType| SliceSummary {
-            name: slice.name(),
-            version: slice.version(),
-            on_rewind: slice.on_rewind(),
-        };
-        self.slices.iter().map(|slice| summary(slice.as_ref())).collect()
+        self.slices.iter().map(|slice| slice.summary()).collect()
     }
 
     /// Returns the event as JSON. One that can't be read is shown by its size and the reason.
@@ -165,16 +158,8 @@ impl Registry {
         }
     }
 
-    pub(crate) fn slice_types(&self) -> &[Box<dyn ErasedSliceType>] {
-        &self.slices
-    }
-
-    pub(crate) fn position(&self, slice: TypeId) -> Option<usize> {
-        self.slices.iter().position(|known| known.as_ref().type_id() == slice)
-    }
-
-    pub(crate) fn common(&self) -> &[Vec<usize>; Common::COUNT] {
-        &self.common
+    pub(crate) fn position<S: Slice>(&self) -> Option<usize> {
+        self.slices.iter().position(|known| (known.as_ref() as &dyn Any).is::<SliceType<S>>())
     }
 
     #[inline]
@@ -192,7 +177,7 @@ impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Registry")
             .field("events", &self.events.keys().collect::<Vec<_>>())
-            .field("slices", &self.slices.iter().map(|s| s.name()).collect::<Vec<_>>())
+            .field("slices", &self.slices.iter().map(|s| s.summary().name).collect::<Vec<_>>())
             .finish()
     }
 }

@@ -1,28 +1,10 @@
-use std::ops::ControlFlow;
-
-use super::id::Seq;
-use super::recorded::{EventRef, Recorded};
-use super::session::Session;
-use super::session::error::SessionError;
-use super::state::State;
+use super::{Recorded, Seq, Session, SessionError, State};
 
 const NEAR: u64 = 1024;
 
 /// Read-only cursor over a session's history, with the state at its position.
 ///
 /// It holds nothing that could have an effect: no tools, no backends, no way to record.
-///
-/// ```
-/// use foldspace::{NewSession, Registry, Replay, Sessions};
-/// # let directory = tempfile::tempdir()?;
-/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
-/// let session = sessions.create(NewSession::default())?;
-/// let mut replay = Replay::at_start(&session)?;
-/// let event = replay.step()?.expect("every session has a first event");
-/// assert_eq!(&*event.event.kind, "SessionStarted");
-/// assert!(replay.step()?.is_none());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone)]
 pub struct Replay {
     session: Session,
@@ -81,22 +63,5 @@ impl Replay {
             _ => self.session.state_at(seq)?,
         };
         Ok(())
-    }
-
-    /// Moves forward to the first event that `wanted` accepts and returns it; to the end if there is none.
-    pub fn until(&mut self, mut wanted: impl FnMut(&EventRef<'_>) -> bool) -> Result<Option<Recorded>, SessionError> {
-        let (mut found, head) = (None, self.head);
-        self.session.visit(self.position() + 1, &mut |event| {
-            if event.seq > head {
-                return ControlFlow::Break(());
-            }
-            if wanted(event) {
-                found = Some(event.to_recorded());
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        self.jump(found.as_ref().map_or(head, |event| event.seq))?;
-        Ok(found)
     }
 }

@@ -5,8 +5,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::id::Digest;
-use crate::engine::error::{Diagnostic, ErrorKind};
+use super::{Diagnostic, Digest, ErrorKind};
 
 /// Effect of a rewind on a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -77,17 +76,12 @@ impl SliceError {
     }
 }
 
-pub(crate) trait ErasedSlice: Send + Sync {
-    fn as_any(&self) -> &dyn Any;
+pub(crate) trait ErasedSlice: Any + Send + Sync {
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError>;
     fn to_json(&self) -> Result<serde_json::Value, SliceError>;
 }
 
 impl<S: Slice> ErasedSlice for S {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         Slice::encode(self)
     }

@@ -1,20 +1,18 @@
-use std::any::TypeId;
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::clock::Timestamp;
-use super::id::{Digest, Seq, SessionId};
-use super::reducer::ErasedSliceType;
-use super::registry::Registry;
-use super::slice::{EncodedSlice, ErasedSlice, OnRewind, Slice, SliceError};
+use super::registry::SliceSummary;
+use super::slice::{EncodedSlice, ErasedSlice};
+use super::{Digest, OnRewind, Registry, Seq, SessionId, Slice, SliceError, Timestamp};
 
 /// All slices of a session after the event at [`seq`](State::seq). It is immutable; a clone costs nanoseconds for any
 /// size.
 #[derive(Clone)]
 pub struct State {
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
     pub(crate) session: SessionId,
     pub(crate) seq: Seq,
     pub(crate) time: Timestamp,
@@ -24,7 +22,7 @@ pub struct State {
 
 impl State {
     pub(crate) fn empty(registry: &Arc<Registry>, session: SessionId) -> Self {
-        let slices = registry.slice_types().iter().map(|slice| slice.empty()).collect();
+        let slices = registry.slices.iter().map(|slice| slice.empty()).collect();
         Self::new(Arc::clone(registry), session, slices)
     }
 
@@ -60,26 +58,26 @@ impl State {
 
     /// Returns the slice of type `S`; none if it is not registered.
     pub fn slice<S: Slice>(&self) -> Option<&S> {
-        let at = self.registry.position(TypeId::of::<S>())?;
-        self.slices[at].as_any().downcast_ref()
+        let slice: &dyn Any = self.slices[self.registry.position::<S>()?].as_ref();
+        slice.downcast_ref()
     }
 
     /// Returns the slice of that name as JSON; none if it is not registered. Fails with [`SliceError`].
     pub fn slice_json(&self, name: &str) -> Option<Result<Value, SliceError>> {
-        let at = self.registry.slice_types().iter().position(|known| known.name() == name)?;
+        let at = self.registry.slices.iter().position(|known| known.summary().name == name)?;
         Some(self.slices[at].to_json())
     }
 
     /// Returns every slice's name and digest. Equal states have equal digests. Fails with [`SliceError`].
     pub fn digests(&self) -> Result<Vec<(&'static str, Digest)>, SliceError> {
-        let types = self.registry.slice_types();
-        types.iter().zip(self.encode()?).map(|(known, slice)| Ok((known.name(), slice.digest()))).collect()
+        let names = self.registry.slices().into_iter().map(|slice| slice.name);
+        Ok(names.zip(self.encode()?.iter().map(EncodedSlice::digest)).collect())
     }
 
     /// Returns the digest of the slice of that name, in any case; none if there is no such slice, or it has no
     /// encoding.
     pub(crate) fn digest(&self, name: &str) -> Option<Digest> {
-        let encoded = self.encode_some(|known| known.name().eq_ignore_ascii_case(name)).ok()?;
+        let encoded = self.encode_some(|known| known.name.eq_ignore_ascii_case(name)).ok()?;
         encoded.first().map(EncodedSlice::digest)
     }
 
@@ -89,23 +87,16 @@ impl State {
 
     /// Encodes the slices that a rewind restores, except `but`, which has its own events for that.
     pub(crate) fn restorable(&self, but: &str) -> Result<Vec<EncodedSlice>, SliceError> {
-        self.encode_some(|known| known.on_rewind() == OnRewind::Restore && known.name() != but)
+        self.encode_some(|known| known.on_rewind == OnRewind::Restore && known.name != but)
     }
 
-    fn encode_some(&self, pick: impl Fn(&dyn ErasedSliceType) -> bool) -> Result<Vec<EncodedSlice>, SliceError> {
-        let types = self.registry.slice_types();
-        types
-            .iter()
-            .zip(self.slices.iter())
-            .filter(|(known, _)| pick(known.as_ref()))
-            .map(|(known, slice)| {
-                Ok(EncodedSlice {
-                    name: Arc::from(known.name()),
-                    version: known.version(),
-                    blocks: slice.encode()?.into_iter().map(Bytes::from).collect(),
-                })
-            })
-            .collect()
+    fn encode_some(&self, pick: impl Fn(&SliceSummary) -> bool) -> Result<Vec<EncodedSlice>, SliceError> {
+        let slices = self.registry.slices().into_iter().zip(self.slices.iter());
+        let encoded = slices.filter(|(known, _)| pick(known)).map(|(known, slice)| {
+            let blocks = slice.encode()?.into_iter().map(Bytes::from).collect();
+            Ok(EncodedSlice { name: Arc::from(known.name), version: known.version, blocks })
+        });
+        encoded.collect()
     }
 }
 

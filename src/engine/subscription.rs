@@ -10,9 +10,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 
 use super::bus::QueuedBatch;
 use super::event::{CodecError, Event};
-use super::id::{Seq, SessionId};
-use super::recorded::Recorded;
 use super::store::{EventStore, StoreError};
+use super::{Recorded, Seq, SessionId};
 
 const CATCH_UP: usize = 1024;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -73,8 +72,7 @@ pub struct Subscription {
     next: Seq,
     ready: VecDeque<Recorded>,
     receiver: Receiver<Arc<[Recorded]>>,
-    /// Dropped first, so that the bus finds it gone.
-    line: Option<Arc<QueuedBatch>>,
+    line: Arc<QueuedBatch>,
     caught_up: bool,
 }
 
@@ -82,7 +80,7 @@ impl Subscription {
     pub(crate) fn new(store: Arc<dyn EventStore>, session: SessionId, from: Seq, filter: Filter) -> Self {
         let (receiver, line) = store.bus().connect(session);
         let next = from.max(1);
-        Self { store, session, filter, next, ready: VecDeque::new(), receiver, line: Some(line), caught_up: false }
+        Self { store, session, filter, next, ready: VecDeque::new(), receiver, line, caught_up: false }
     }
 
     /// Returns the next event; none if `timeout` passes. After an error from the store, call it again.
@@ -142,15 +140,14 @@ impl Subscription {
     /// [is behind](Subscription::is_behind), because other processes' events may not be announced.
     /// [`next_within`](Subscription::next_within) with no time then returns what there is.
     pub async fn announced(&mut self, timeout: Duration) {
-        let Some(line) = &self.line else { return };
-        if tokio::time::timeout(timeout, line.woken.notified()).await.is_err() {
+        if tokio::time::timeout(timeout, self.line.woken.notified()).await.is_err() {
             self.caught_up = false;
         }
     }
 
     /// Returns true if the next event may have to be read from the store, which may take a while.
     pub fn is_behind(&self) -> bool {
-        let is_known_of = self.line.as_ref().is_some_and(|line| line.behind.load(Ordering::Acquire));
+        let is_known_of = self.line.behind.load(Ordering::Acquire);
         self.ready.is_empty() && (is_known_of || (self.receiver.is_empty() && !self.caught_up))
     }
 
@@ -160,13 +157,24 @@ impl Subscription {
     }
 
     fn look(&mut self) -> Result<bool, StoreError> {
-        if self.line.as_ref().is_some_and(|line| line.behind.swap(false, Ordering::Acquire)) {
+        if self.line.behind.swap(false, Ordering::Acquire) {
             self.caught_up = false;
         }
         if self.caught_up {
             return Ok(false);
         }
-        let found = self.catch_up()?;
+        let (ready, mut room) = (&mut self.ready, CATCH_UP);
+        let mut next = self.next;
+        let looked = self.store.visit(self.session, self.next, &mut |event| {
+            ready.push_back(event.to_recorded());
+            next = event.seq + 1;
+            room -= 1;
+            if room == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        // What was found before something went wrong is given, and not again.
+        let found = next > self.next;
+        self.next = next;
+        looked?;
         self.caught_up = !found;
         Ok(found)
     }
@@ -182,27 +190,11 @@ impl Subscription {
         }
         self.next = self.next.max(batch.last().map_or(0, |last| last.seq + 1));
     }
-
-    fn catch_up(&mut self) -> Result<bool, StoreError> {
-        let (ready, mut room) = (&mut self.ready, CATCH_UP);
-        let mut next = self.next;
-        let looked = self.store.visit(self.session, self.next, &mut |event| {
-            ready.push_back(event.to_recorded());
-            next = event.seq + 1;
-            room -= 1;
-            if room == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        // What was found before something went wrong is given, and not again.
-        let found = next > self.next;
-        self.next = next;
-        looked.map(|()| found)
-    }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.line = None;
-        self.store.bus().sweep(self.session);
+        self.store.bus().disconnect(self.session, &self.line);
     }
 }
 

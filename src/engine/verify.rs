@@ -5,14 +5,10 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::event::{Event, EventsLost, Node, WriteFile};
-use super::id::{Digest, Seq, SessionId};
-use super::session::Session;
-use super::session::error::SessionError;
-use super::session::sessions::Sessions;
+use super::event::{EventsLost, Node, WriteFile};
 use super::session::snapshot::snapshot_of;
-use super::state::State;
 use super::store::{EventStore, Snapshot, StoreError};
+use super::{Digest, Seq, Session, SessionError, SessionId, Sessions, State};
 
 /// Findings of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -95,22 +91,13 @@ impl VerifyCheck<'_> {
 
     fn compare(&mut self, stored: &Snapshot, folded: Option<&Snapshot>, what: &str) {
         let Some(folded) = folded else { return };
-        let usable = folded
-            .slices
-            .iter()
-            .all(|slice| stored.slices.iter().any(|other| other.name == slice.name && other.version == slice.version));
+        let pairs: Option<Vec<_>> =
+            folded.slices.iter().map(|slice| Some((slice, stored.slice(&slice.name, slice.version)?))).collect();
         // A program with other slices took it; this one does not use it.
-        if !usable {
-            return;
-        }
-        for slice in &folded.slices {
-            let other = stored.slices.iter().find(|other| other.name == slice.name);
-            if other.is_none_or(|other| other.digest() != slice.digest()) {
-                self.differs(folded.seq, Some(slice.name.to_string()), format!("{what} is not what the events give"));
-                return;
-            }
-        }
-        if stored.unreadable != folded.unreadable {
+        let Some(pairs) = pairs else { return };
+        if let Some((slice, _)) = pairs.iter().find(|(slice, other)| slice.digest() != other.digest()) {
+            self.differs(folded.seq, Some(slice.name.to_string()), format!("{what} is not what the events give"));
+        } else if stored.unreadable != folded.unreadable {
             self.differs(folded.seq, None, format!("{what} counts unreadable events wrongly"));
         }
     }
@@ -123,8 +110,7 @@ impl VerifyCheck<'_> {
             if let Some(Ok(gap)) = event.typed::<EventsLost>() {
                 lost += gap.event.last.saturating_sub(gap.event.first).saturating_add(1);
             }
-            if event.kind == WriteFile::KIND
-                && let Some(Ok(write)) = event.typed::<WriteFile>()
+            if let Some(Ok(write)) = event.typed::<WriteFile>()
                 && let Node::File { content, size, incomplete: false, .. } = write.event.node
                 && seen.insert(content)
             {

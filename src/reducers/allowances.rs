@@ -4,11 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::error::ValueError;
 use crate::engine::event::{CommandDecided, SessionAllow, SessionStarted};
-use crate::engine::recorded::Recorded;
-use crate::engine::registry::Registry;
-use crate::engine::slice::Slice;
+use crate::engine::{Recorded, Registry, Slice, ValueError};
 
 /// Programs that were allowed for the session, each as an entry of an allow list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,20 +1,16 @@
-//! The children that a session has begun; and what those that share it may do and have done.
+//! Children of a session, with the limits and the usage of those that share it.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{decode_blocks, encode_blocks};
 use crate::engine::collections::{OrdMap, Vector};
-use crate::engine::error::ValueError;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildLimits, ChildStarted, CodecError, Common, Event, Isolation, SessionStarted,
     WriteFile,
 };
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice, SliceError};
+use crate::engine::{EventRef, OnRewind, Registry, Seq, SessionId, Slice, SliceError, ValueError};
 
 /// Children that a session has begun. A rewind forgets none; a fork has none of its parent's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -72,12 +68,12 @@ impl SharedChild {
 }
 
 impl Children {
-    /// The children in the order in which they began.
+    /// Iterates over the children in the order in which they began.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Child> {
         self.children.iter()
     }
 
-    /// Yields the limited child that has an agent name, then the one that began it, and so on. All their limits hold.
+    /// Iterates over the limited child with an agent's name, the one that began it, and so on. All their limits hold.
     pub fn shared<'a>(&'a self, agent: &'a str) -> impl Iterator<Item = (&'a str, &'a SharedChild)> {
         let found = |agent: &'a str| self.shared.get(agent).map(|child| (agent, child));
         std::iter::successors(found(agent), move |(_, child)| {

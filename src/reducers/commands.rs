@@ -2,14 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::clock::Timestamp;
 use crate::engine::collections::Vector;
-use crate::engine::error::ValueError;
 use crate::engine::event::{CommandResult, EvalResult};
-use crate::engine::id::Seq;
-use crate::engine::recorded::Recorded;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice};
+use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
 
 /// Commands that the slice names; the journal has all.
 const RECENT_MAX: usize = 200;
@@ -36,22 +31,22 @@ pub struct Commands {
 /// One command of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandEntry {
-    /// The position of its result.
+    /// Position of its result.
     pub seq: Seq,
-    /// When it ended.
+    /// Time of its end.
     pub time: Timestamp,
     /// The beginning of the command, or `python` for an evaluation.
     pub command: String,
     /// Exit code.
     pub exit_code: i32,
-    /// Set when it timed out.
+    /// True if it timed out.
     pub timed_out: bool,
     /// Duration, in microseconds.
     pub micros: u64,
 }
 
 impl Commands {
-    /// The latest, the oldest of them first.
+    /// Iterates over the latest, the oldest of them first.
     pub fn recent(&self) -> impl DoubleEndedIterator<Item = &CommandEntry> {
         self.recent.iter()
     }
@@ -76,19 +71,17 @@ impl Slice for Commands {
     const ON_REWIND: OnRewind = OnRewind::Keep;
 }
 
-fn ran(commands: Commands, recorded: &Recorded<CommandResult>) -> Commands {
-    let Recorded { seq, time, event, .. } = recorded;
+fn ran(commands: Commands, Recorded { seq, time, event, .. }: &Recorded<CommandResult>) -> Commands {
+    let (seq, time, command) = (*seq, *time, event.command.to_string().chars().take(COMMAND_MAX).collect());
     let CommandResult { exit_code, timed_out, micros, .. } = *event;
-    let command = event.command.to_string().chars().take(COMMAND_MAX).collect();
-    let entry = CommandEntry { seq: *seq, time: *time, command, exit_code, timed_out, micros };
+    let entry = CommandEntry { seq, time, command, exit_code, timed_out, micros };
     commands.add(entry, event.cancelled, event.stdout.bytes.saturating_add(event.stderr.bytes))
 }
 
-fn evaluated(commands: Commands, recorded: &Recorded<EvalResult>) -> Commands {
-    let Recorded { seq, time, event, .. } = recorded;
+fn evaluated(commands: Commands, Recorded { seq, time, event, .. }: &Recorded<EvalResult>) -> Commands {
+    let (seq, time, command) = (*seq, *time, event.language.chars().take(COMMAND_MAX).collect());
     let EvalResult { exit_code, timed_out, micros, .. } = *event;
-    let command = event.language.chars().take(COMMAND_MAX).collect();
-    let entry = CommandEntry { seq: *seq, time: *time, command, exit_code, timed_out, micros };
+    let entry = CommandEntry { seq, time, command, exit_code, timed_out, micros };
     commands.add(entry, event.cancelled, event.stdout.bytes.saturating_add(event.stderr.bytes))
 }
 

@@ -6,12 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{decode_blocks, encode_blocks};
 use crate::engine::collections::{OrdMap, Vector};
-use crate::engine::error::ValueError;
 use crate::engine::event::Event;
-use crate::engine::id::Seq;
-use crate::engine::recorded::Recorded;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice, SliceError};
+use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, SliceError, ValueError};
 
 /// An event that is about something with a key.
 pub trait Keyed: Event {
@@ -77,7 +73,7 @@ impl<E: Keyed> Default for UpsertByKey<E> {
 }
 
 impl<E: Event> AppendAll<E> {
-    /// The events, in order.
+    /// Iterates over the events in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &E> {
         self.items.iter()
     }
@@ -87,31 +83,31 @@ impl<E: Event> AppendAll<E> {
         self.items.len()
     }
 
-    /// Tells if there are no events.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 }
 
 impl<E: Keyed> LatestByKey<E> {
-    /// The latest event for a key.
+    /// Returns the latest event for a key.
     pub fn get(&self, key: &E::Key) -> Option<&E> {
         self.items.get(key)
     }
 
-    /// All of them, in the order of the keys.
+    /// Iterates over all of them, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = &E> {
         self.items.values()
     }
 }
 
 impl<E: Keyed> UpsertByKey<E> {
-    /// The latest event for a key.
+    /// Returns the latest event for a key.
     pub fn get(&self, key: &E::Key) -> Option<&E> {
         self.places.get(key).and_then(|place| self.items.get(place))
     }
 
-    /// All of them, in the order in which their keys first came.
+    /// Iterates over all of them, in the order in which their keys first came.
     pub fn iter(&self) -> impl Iterator<Item = &E> {
         self.items.values()
     }
@@ -154,9 +150,7 @@ impl<E: Keyed> Slice for UpsertByKey<E> {
 }
 
 /// Registers `E` with a slice that keeps every one.
-///
-/// # Errors
-/// [`ValueError`] when the event or a slice of its name is registered.
+/// Fails with [`ValueError`]: the event or a slice of its name is registered.
 pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<AppendAll<E>>()?.reducer(|mut all: AppendAll<E>, event: &Recorded<E>| {
         all.items.push_back(event.event.clone());

@@ -1,18 +1,13 @@
-//! Up to where the children of a session were merged into it.
+//! Merges of a session's children.
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::clock::Timestamp;
 use crate::engine::collections::OrdMap;
-use crate::engine::error::ValueError;
 use crate::engine::event::{ChildMerged, MergeConflicted, SessionStarted};
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::recorded::Recorded;
-use crate::engine::registry::Registry;
-use crate::engine::slice::Slice;
+use crate::engine::{Recorded, Registry, Seq, SessionId, Slice, Timestamp, ValueError};
 
-/// Up to where each child was merged, and the conflicts that are open. It goes back with the files in a rewind:
-/// what was merged after the position can be merged again.
+/// Last merge of each child, and the open conflicts. A rewind restores it with the files: later merges can be made
+/// again.
 ///
 /// A fork has merged all that its past has; the open conflicts are its parent's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,19 +16,19 @@ pub struct Merges {
     conflicts: OrdMap<SessionId, MergeConflicted>,
 }
 
-/// Up to where a child was merged.
+/// Last merge of a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastMerge {
-    /// The position of the child's history up to which its changes are merged.
+    /// Position in the child's history up to which its changes are merged.
     pub child_at: Seq,
-    /// The event that tells of it.
+    /// Position of its event.
     pub seq: Seq,
-    /// When.
+    /// Time of that event.
     pub time: Timestamp,
 }
 
 impl Merges {
-    /// Up to where a child was merged; none when it never was.
+    /// Returns the last merge of a child; none if it never was merged.
     pub fn last_merge(&self, child: SessionId) -> Option<&LastMerge> {
         self.merges.get(&child)
     }

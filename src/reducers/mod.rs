@@ -12,6 +12,7 @@ mod tool_calls;
 mod usage;
 mod virtual_file_system;
 
+pub(crate) use crate::engine::path::directories_above;
 pub use allowances::Allowances;
 pub use children::{Child, Children, SharedChild};
 pub use commands::{CommandEntry, Commands};
@@ -32,17 +33,14 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::engine::error::ValueError;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildStarted, DeleteEntry, EventsLost, MountHydrated, SessionRewound, SessionStarted,
     SliceRestored, WriteFile,
 };
-use crate::engine::path::EntryPath;
-use crate::engine::registry::Registry;
-use crate::engine::slice::SliceError;
+use crate::engine::{Registry, SliceError, ValueError};
 
 impl Registry {
-    /// A registry with the built-in events and slices, to which a program adds its own.
+    /// Creates a registry with the built-in events and slices, to which a program adds its own.
     pub fn standard() -> Self {
         // The built-in names are distinct, which a test checks; so this can't fail.
         standard().unwrap_or_default()
@@ -64,11 +62,6 @@ fn decode_blocks<T: DeserializeOwned>(name: &'static str, blocks: &[Bytes]) -> R
         items.append(&mut serde_json::from_slice(block).map_err(|e| SliceError::new(name, e))?);
     }
     Ok(items)
-}
-
-/// Yields the directories above an entry, the nearest first, without the root.
-pub(crate) fn directories_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
-    std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
 }
 
 fn standard() -> Result<Registry, ValueError> {

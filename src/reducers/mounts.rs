@@ -3,11 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::collections::Vector;
-use crate::engine::error::ValueError;
 use crate::engine::event::MountHydrated;
-use crate::engine::recorded::Recorded;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice};
+use crate::engine::{OnRewind, Recorded, Registry, Slice, ValueError};
 
 /// The mounts of a session, in the order of their hydration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -17,7 +14,7 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Each with what was asked for and what came of it.
+    /// Iterates over the mounts, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &MountHydrated> {
         self.mounts.iter()
     }

@@ -2,12 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::clock::Timestamp;
-use crate::engine::error::ValueError;
 use crate::engine::event::{ContainerStarted, ContainerStopped, DriftFound, SessionStarted, WorkspaceTouched};
-use crate::engine::recorded::Recorded;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice};
+use crate::engine::{OnRewind, Recorded, Registry, Slice, Timestamp, ValueError};
 
 /// Container of a session as events tell of it, and the number of external changes, which is counted without one, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,11 +18,11 @@ pub struct PodmanWorkspace {
     pub created: u64,
     /// Number of starts, of new and old containers.
     pub started: u64,
-    /// When a call used it last.
+    /// Time of the last call that used it.
     pub touched_at: Option<Timestamp>,
     /// Number of external changes found.
     pub drifts: u64,
-    /// When they were found so last.
+    /// Time of the last external change.
     pub drifted_at: Option<Timestamp>,
 }
 

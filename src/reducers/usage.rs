@@ -2,12 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::error::ValueError;
 use crate::engine::event::{CallStatus, CodecError, Common};
-use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice};
+use crate::engine::{EventRef, OnRewind, Registry, Slice, ValueError};
 
 /// Counts of what happened in a session; they only grow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,11 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::clock::Timestamp;
 use super::event::{CodecError, Event};
-use super::id::{CommitId, Digest, Seq, SessionId};
-use super::recorded::EventRef;
-use crate::engine::error::{Diagnostic, ErrorKind};
+use super::{CommitId, Diagnostic, Digest, ErrorKind, EventRef, Seq, SessionId, Timestamp};
 
 pub(crate) use view::{CommitView, StoredEvent, declared_in};
 
@@ -23,7 +20,6 @@ pub const MAX_AGENT_BYTES: usize = 200;
 /// Maximum bytes of an event's kind.
 pub const MAX_KIND_BYTES: usize = 100;
 const MAX_EVENT_VERSION: u16 = DECLARES - 1;
-const EVENT_HEAD: usize = 1 + 2 + 4;
 const EVENT_BYTES: usize = 256;
 /// Flag in the stored version of an event whose references follow its payload.
 const DECLARES: u16 = 1 << 15;
@@ -228,23 +224,15 @@ impl Commit {
 
     /// Adds an encoded event that declares no references.
     pub fn push_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), CommitError> {
-        self.push_stored(kind, version, payload, None)
+        self.push_with(kind, version, None, |body| {
+            body.extend_from_slice(payload);
+            Ok(())
+        })
     }
 
     pub(crate) fn push_event(&mut self, event: &EventRef<'_>) -> Result<(), CommitError> {
-        self.push_stored(event.kind, event.version, event.payload, event.declared)
-    }
-
-    fn push_stored(
-        &mut self,
-        kind: &str,
-        version: u16,
-        payload: &[u8],
-        references: Option<&[[u8; 32]]>,
-    ) -> Result<(), CommitError> {
-        self.body.reserve(kind.len() + EVENT_HEAD + payload.len());
-        self.push_with(kind, version, references, |body| {
-            body.extend_from_slice(payload);
+        self.push_with(event.kind, event.version, event.declared, |body| {
+            body.extend_from_slice(event.payload);
             Ok(())
         })
     }

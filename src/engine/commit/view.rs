@@ -1,8 +1,7 @@
 use super::DECLARES;
-use crate::engine::clock::Timestamp;
 use crate::engine::event::Common;
-use crate::engine::id::{CommitId, Seq, SessionId};
-use crate::engine::recorded::{EventRef, ValidatedPayload};
+use crate::engine::recorded::ValidatedPayload;
+use crate::engine::{CommitId, EventRef, Seq, SessionId, Timestamp};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommitView<'a> {
@@ -12,7 +11,7 @@ pub(crate) struct CommitView<'a> {
     pub(crate) id: Option<CommitId>,
     pub(crate) call: Option<Seq>,
     pub(crate) count: u32,
-    pub(super) agent: &'a str,
+    pub(crate) agent: &'a str,
     pub(crate) body: &'a [u8],
 }
 
@@ -22,17 +21,6 @@ pub(crate) struct NotACommit;
 
 impl<'a> CommitView<'a> {
     pub(crate) const AGENT: usize = 16 + 8 + 8 + 16 + 8 + 4 + 1;
-
-    /// Creates a view without a commit id from parts that were parsed before.
-    pub(crate) fn of_parts(
-        (session, first, time): (SessionId, Seq, Timestamp),
-        call: Option<Seq>,
-        count: u32,
-        agent: &'a str,
-        body: &'a [u8],
-    ) -> Self {
-        Self { session, first, time, id: None, call, count, agent, body }
-    }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.session.as_bytes());
@@ -65,7 +53,7 @@ impl<'a> CommitView<'a> {
         let call = u64::from_le_bytes(take_array(&mut rest)?);
         let count = u32::from_le_bytes(take_array(&mut rest)?);
         let [agent_len] = take_array(&mut rest)?;
-        let agent = match take(&mut rest, usize::from(agent_len))? {
+        let agent = match rest.split_off(..usize::from(agent_len)).ok_or(NotACommit)? {
             agent if agent == known.as_bytes() => known,
             agent => std::str::from_utf8(agent).map_err(|_| NotACommit)?,
         };
@@ -86,10 +74,6 @@ impl<'a> CommitView<'a> {
 
     pub(crate) fn last(&self) -> Seq {
         self.first + u64::from(self.count) - 1
-    }
-
-    pub(crate) fn agent(&self) -> &'a str {
-        self.agent
     }
 
     /// Returns the events in order; an error ends the sequence.
@@ -140,7 +124,7 @@ impl<'a> StoredEvent<'a> {
     #[inline]
     pub(crate) fn take(rest: &mut &'a [u8]) -> Result<Self, NotACommit> {
         let [kind_len] = take_array(rest)?;
-        let kind = take(rest, usize::from(kind_len))?;
+        let kind = rest.split_off(..usize::from(kind_len)).ok_or(NotACommit)?;
         let common = Common::of(kind);
         let kind = match common.name() {
             Some(kind) => kind,
@@ -148,7 +132,7 @@ impl<'a> StoredEvent<'a> {
         };
         let version = u16::from_le_bytes(take_array(rest)?);
         let length = u32::from_le_bytes(take_array(rest)?);
-        let payload = take(rest, usize::try_from(length).map_err(|_| NotACommit)?)?;
+        let payload = rest.split_off(..length as usize).ok_or(NotACommit)?;
         Ok(Self { common, kind, version, payload })
     }
 }
@@ -164,13 +148,6 @@ pub(crate) fn declared_in(version: u16, stored: &[u8]) -> (u16, &[u8], Option<&[
     };
     let declared = if version & DECLARES == 0 { None } else { split() };
     declared.unwrap_or((version, stored, None))
-}
-
-#[inline]
-fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], NotACommit> {
-    let (head, tail) = rest.split_at_checked(count).ok_or(NotACommit)?;
-    *rest = tail;
-    Ok(head)
 }
 
 #[inline]

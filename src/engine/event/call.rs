@@ -99,12 +99,15 @@ fn reason_from_message(status: CallStatus, message: &str) -> Option<CallReason> 
 #[serde(rename_all = "lowercase")]
 pub enum CallStatus {
     /// The call succeeded.
-    Ok,
+    Ok = 0,
     /// The call failed and changed nothing.
-    Error,
+    Error = 1,
     /// The call was cut off: it was cancelled, or its process ended.
-    Interrupted,
+    Interrupted = 2,
 }
+
+/// Statuses by their code in a journal.
+const STATUSES: [CallStatus; 3] = [CallStatus::Ok, CallStatus::Error, CallStatus::Interrupted];
 
 impl CallStatus {
     /// Returns its word in documents.
@@ -177,12 +180,8 @@ pub(crate) struct FinishedView<'a> {
 
 pub(crate) fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'_>, CodecError> {
     let frozen = finished(version, bytes)?;
-    let status = match frozen.status {
-        0 => CallStatus::Ok,
-        1 => CallStatus::Error,
-        2 => CallStatus::Interrupted,
-        _ => return Err(CodecError::new(CallFinished::KIND, version, "unknown status")),
-    };
+    let unknown = || CodecError::new(CallFinished::KIND, version, "unknown status");
+    let status = *STATUSES.get(usize::from(frozen.status)).ok_or_else(unknown)?;
     Ok(FinishedView { status, message: &frozen.message, micros: frozen.micros.to_native() })
 }
 
@@ -199,11 +198,7 @@ impl Event for CallFinished {
 
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let frozen = CallFinishedV1 {
-            status: match self.status {
-                CallStatus::Ok => 0,
-                CallStatus::Error => 1,
-                CallStatus::Interrupted => 2,
-            },
+            status: self.status as u8,
             result: match self.reason {
                 None => self.result.to_string(),
                 Some(reason) => serde_json::json!({ REASON: reason }).to_string(),

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::id::Digest;
-use crate::engine::path::EntryPath;
+use crate::engine::{Digest, EntryPath};
 
 /// Event of a command that ended or was stopped. Its changes are in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

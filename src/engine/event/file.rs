@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{archive, validated};
 use super::{CodecError, Event};
-use crate::engine::id::Digest;
-use crate::engine::path::EntryPath;
+use crate::engine::{Digest, EntryPath};
 
 /// Event of an entry that was created or given new contents, attributes or kind. It creates missing parent
 /// directories. It replaces the entry at the path, even a directory with everything below it.
@@ -206,24 +205,13 @@ impl Event for WriteFile {
     const KIND: &'static str = "WriteFile";
 
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
-        let mut frozen = WriteFileV1 {
-            path: self.path.as_bytes().to_vec(),
-            mode: self.mode as u8,
-            node: self.node.code(),
-            text: false,
-            content: [0; 32],
-            size: 0,
-            target: Vec::new(),
+        let (text, content, size, target) = match &self.node {
+            Node::File { content, size, text, .. } => (*text, *content.as_bytes(), *size, Vec::new()),
+            Node::Symlink { target } => (false, [0; 32], 0, target.clone()),
+            Node::Directory | Node::Special { .. } => (false, [0; 32], 0, Vec::new()),
         };
-        match &self.node {
-            Node::File { content, size, text, .. } => {
-                frozen.content = *content.as_bytes();
-                frozen.size = *size;
-                frozen.text = *text;
-            }
-            Node::Symlink { target } => frozen.target.clone_from(target),
-            Node::Directory | Node::Special { .. } => {}
-        }
+        let (path, mode, node) = (self.path.as_bytes().to_vec(), self.mode as u8, self.node.code());
+        let frozen = WriteFileV1 { path, mode, node, text, content, size, target };
         archive(Self::KIND, Self::VERSION, &frozen, out)
     }
 
@@ -242,10 +230,6 @@ impl ArchivedWriteFileV1 {
     /// Returns the path's bytes, not yet checked to be normal.
     pub(crate) fn path(&self) -> &[u8] {
         &self.path
-    }
-
-    pub(crate) fn code(&self) -> u8 {
-        self.node
     }
 
     pub(crate) fn size(&self) -> u64 {

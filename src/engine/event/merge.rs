@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Node;
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::path::EntryPath;
+use crate::engine::{EntryPath, Seq, SessionId};
 
 /// Event of a merge of a child's changes into this session. Each event of a file in the same commit is one of
 /// [`merged`](ChildMerged::merged), which names the child's event that it comes from.

@@ -18,7 +18,7 @@ pub use command::{
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
-pub(crate) use references::references_of;
+pub(crate) use references::{digests_in, references_of};
 pub use rewind::{SessionRewound, SliceRestored};
 pub use session::{
     ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted,

@@ -9,8 +9,7 @@ use super::{
     SessionAllow, SessionRewound, SessionStarted, WorkspaceTouched, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
-use crate::engine::id::Digest;
-use crate::engine::recorded::EventRef;
+use crate::engine::{Digest, EventRef};
 
 /// Returns the digests of the contents that an event refers to: from its fields for a built-in event, as declared for
 /// others. None if neither tells: then any content that the payload names may be meant.
@@ -39,6 +38,13 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         // A restored slice may hold anything, also an application's own.
         _ => Some(event.declared?.iter().map(|digest| Digest::from_bytes(*digest)).collect()),
     }
+}
+
+/// Iterates over all that may be a digest in some bytes: each 32 bytes, and each 64 hexadecimal digits.
+pub(crate) fn digests_in(bytes: &[u8]) -> impl Iterator<Item = Digest> {
+    let raw = bytes.array_windows::<32>().map(|window| Digest::from_bytes(*window));
+    let digits = bytes.split(|byte| !byte.is_ascii_hexdigit()).flat_map(|run| run.windows(64));
+    raw.chain(digits.filter_map(|digits| std::str::from_utf8(digits).ok()?.parse().ok()))
 }
 
 fn told<E: Event>(event: &EventRef<'_>, references: impl FnOnce(E) -> Vec<Digest>) -> Option<Vec<Digest>> {

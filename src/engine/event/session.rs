@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::path::EntryPath;
+use crate::engine::{EntryPath, Seq, SessionId};
 
 /// First event of every session; in a fork, the first after the history that it shares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

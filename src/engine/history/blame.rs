@@ -10,10 +10,7 @@ use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
 use crate::engine::history::error::{BLAME_BYTES_MAX, HistoryError};
-use crate::engine::id::{Digest, Seq, SessionId};
-use crate::engine::path::EntryPath;
-use crate::engine::session::Session;
-use crate::engine::session::error::{SessionError, SessionResult};
+use crate::engine::{Digest, EntryPath, Seq, Session, SessionError, SessionId, SessionResult};
 
 /// Lines of a file, each with the change that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,14 +99,9 @@ impl BlameSearch {
         for (change, lines) in by_change {
             let Some(change) = file.changes.get(change) else { continue };
             let numbers: Vec<usize> = lines.iter().map(|(_, line)| *line).collect();
-            let theirs = match depth < DEPTH_MAX {
-                true => self.brought(session, change, &numbers, depth)?,
-                false => BTreeMap::new(),
-            };
-            let own = match lines.iter().all(|(_, line)| theirs.contains_key(line)) {
-                true => None,
-                false => Some(self.add(session, change)?),
-            };
+            let theirs = self.brought(session, change, &numbers, depth)?;
+            let is_all_theirs = numbers.iter().all(|line| theirs.contains_key(line));
+            let own = if is_all_theirs { None } else { Some(self.add(session, change)?) };
             for (place, line) in lines {
                 whose[place] = theirs.get(&line).copied().or(own).unwrap_or_default();
             }
@@ -117,8 +109,8 @@ impl BlameSearch {
         Ok(whose)
     }
 
-    /// Returns those lines of a change, by number, that a child wrote; empty if the change is no merge or its child
-    /// can't be read.
+    /// Returns those lines of a change, by number, that a child wrote; empty if the change is no merge, its child can't
+    /// be read, or the merge is too deep.
     fn brought(
         &mut self,
         session: &Session,
@@ -131,6 +123,9 @@ impl BlameSearch {
         else {
             return Ok(BTreeMap::new());
         };
+        if depth >= DEPTH_MAX {
+            return Ok(BTreeMap::new());
+        }
         let Some(child) = self.kin.find(*child)? else {
             let number = self.add(session, change)?;
             self.changes[number].child_removed = true;

@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildMerged, DriftFound, Event, MountHydrated, SessionRewound, started_tool,
 };
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::path::EntryPath;
-use crate::engine::recorded::{EventRef, Recorded};
+use crate::engine::{EntryPath, EventRef, Recorded, Seq, SessionId, Timestamp};
 
 /// Cause of a change of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,11 +2,8 @@
 
 use std::io;
 
-use crate::engine::error::{Diagnostic, ErrorKind};
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::path::EntryPath;
-use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
+use crate::engine::{Diagnostic, EntryPath, ErrorKind, Seq, SessionError, SessionId};
 
 /// Maximum bytes of a file for blame.
 pub const BLAME_BYTES_MAX: u64 = 16 << 20;

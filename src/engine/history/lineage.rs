@@ -7,11 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::path::PathChange;
-use crate::engine::event::{Event, SessionStarted};
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::session::Session;
-use crate::engine::session::error::{SessionError, SessionResult};
+use crate::engine::event::SessionStarted;
 use crate::engine::store::StoreError;
+use crate::engine::{Seq, Session, SessionError, SessionId, SessionResult};
 
 /// Maximum depth of merges that are followed. An imported history may be circular.
 pub(super) const DEPTH_MAX: usize = 64;
@@ -65,21 +63,16 @@ impl SessionLineage {
     /// Returns a change with its owner. Changes that are also in the requested session's history belong to that one.
     pub(super) fn owned(&mut self, session: &Session, change: PathChange) -> SessionResult<SessionChange> {
         let asked = self.asked.clone();
-        let own = |change| SessionChange {
-            session: asked.id(),
-            session_name: Arc::from(asked.name()),
-            change,
-            child_removed: false,
-        };
-        if session.id() == asked.id() {
-            return Ok(own(change));
+        let (mut owner, mut name) = (asked.id(), Arc::from(asked.name()));
+        if session.id() != asked.id()
+            && let Some(part) = self.part(session, change.seq)?
+        {
+            let is_shared = self.part(&asked, change.seq)?.is_some_and(|own| own.session == part.session);
+            if !is_shared || change.seq > asked.head()? {
+                (owner, name) = (part.session, part.name);
+            }
         }
-        let Some(LineagePart { session, name, .. }) = self.part(session, change.seq)? else { return Ok(own(change)) };
-        let is_shared = self.part(&asked, change.seq)?.is_some_and(|part| part.session == session);
-        match is_shared && change.seq <= asked.head()? {
-            true => Ok(own(change)),
-            false => Ok(SessionChange { session, session_name: name, change, child_removed: false }),
-        }
+        Ok(SessionChange { session: owner, session_name: name, change, child_removed: false })
     }
 
     fn part(&mut self, session: &Session, seq: Seq) -> SessionResult<Option<LineagePart>> {
@@ -97,9 +90,7 @@ fn parts(session: &Session) -> SessionResult<Vec<LineagePart>> {
     // No other session begins after its own first event.
     let own = session.origin().map_or(1, |origin| origin.at.saturating_add(1));
     session.visit(1, &mut |event| {
-        if event.kind == SessionStarted::KIND
-            && let Some(Ok(started)) = event.typed::<SessionStarted>()
-        {
+        if let Some(Ok(started)) = event.typed::<SessionStarted>() {
             let (name, from) = (Arc::from(started.event.name), if event.seq == 1 { 0 } else { event.seq });
             if let (Some(before), Some(origin)) = (parts.last_mut(), started.event.origin) {
                 before.session = origin.parent;

@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cause::Cause;
 use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::path::{PathChange, path_history};
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::path::EntryPath;
-use crate::engine::session::Session;
-use crate::engine::session::error::SessionResult;
+use crate::engine::{EntryPath, Seq, Session, SessionId, SessionResult};
 
 /// Returns the [history](path_history) of a path. Before each merge it has the child's changes of the merged entries,
 /// those of its own children included.

@@ -15,10 +15,7 @@ mod watched;
 use std::ops::ControlFlow;
 
 use super::event::{DeleteEntry, WriteFile};
-use super::id::Seq;
-use super::recorded::{EventRef, Recorded};
-use super::session::Session;
-use crate::engine::session::error::SessionResult;
+use super::{EventRef, Recorded, Seq, Session, SessionResult};
 
 pub use blame::{Blame, BlameLine, blame};
 pub use cause::Cause;

@@ -8,12 +8,8 @@ use super::cause::{Cause, Causes};
 use super::each;
 use super::renames::{Moves, known_by, moves};
 use super::watched::{EntryStep, WatchedEntry};
-use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
-use crate::engine::id::Seq;
-use crate::engine::path::EntryPath;
-use crate::engine::session::Session;
-use crate::engine::session::error::{SessionError, SessionResult};
+use crate::engine::{EntryPath, Seq, Session, SessionError, SessionResult, Timestamp};
 
 /// Change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,7 +78,7 @@ fn is_none_or_directory(node: Option<&Node>) -> bool {
 /// Returns every change of an entry and of those below it, up to a position, in order. A file that was moved here is
 /// followed to its previous path. Files below a directory are not followed, but their previous paths are given.
 ///
-/// The history is read once, and twice more for each move that is followed. Memory holds the returned changes and the
+/// The history is read twice at most, and as often again for each move that is followed. Memory holds the returned changes and the
 /// current entries at and below the path. Fails with [`SessionError::NoPosition`]: the history is shorter.
 pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let head = session.head()?;

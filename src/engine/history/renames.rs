@@ -5,13 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::cause::Causes;
-use super::watched::below;
+use super::watched::{remove, replace};
 use super::{FileEvent, each};
 use crate::engine::event::Node;
-use crate::engine::id::{Digest, Seq};
-use crate::engine::path::EntryPath;
-use crate::engine::session::Session;
-use crate::engine::session::error::SessionResult;
+use crate::engine::{Digest, EntryPath, Seq, Session, SessionResult};
 
 #[derive(Default)]
 pub(super) struct Moves {
@@ -44,7 +41,10 @@ pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) 
         }
         match FileEvent::of(event) {
             Some(FileEvent::Write(write)) => search.write(event.seq, write.path, &write.node),
-            Some(FileEvent::Delete(delete)) => search.remove(event.seq, &delete.path, true),
+            Some(FileEvent::Delete(delete)) => {
+                let gone = remove(&mut search.live, &delete.path);
+                search.run.lose(event.seq, gone);
+            }
             None => {}
         }
         ControlFlow::Continue(())
@@ -67,32 +67,22 @@ struct RecordedTogether {
     gone: Vec<(EntryPath, Seq, Digest)>,
 }
 
+impl RecordedTogether {
+    fn lose(&mut self, seq: Seq, gone: Vec<(EntryPath, Digest)>) {
+        self.gone.extend(gone.into_iter().map(|(path, content)| (path, seq, content)));
+    }
+}
+
 impl RenameSearch<'_> {
     fn write(&mut self, seq: Seq, path: EntryPath, node: &Node) {
         let content = known_by(node).filter(|content| self.contents.contains(content));
         if content.is_some() && self.live.get(&path) == content.as_ref() {
             return;
         }
-        // A file above stops being one.
-        let mut above = path.parent();
-        while let Some(parent) = above.filter(|parent| !parent.is_root()) {
-            self.remove(seq, &parent, false);
-            above = parent.parent();
-        }
-        self.remove(seq, &path, *node != Node::Directory);
+        self.run.lose(seq, replace(&mut self.live, &path, node));
         if let Some(content) = content {
             self.run.born.push((path.clone(), seq, content));
             self.live.insert(path, content);
-        }
-    }
-
-    fn remove(&mut self, seq: Seq, path: &EntryPath, whole: bool) {
-        let mut gone = if whole { below(&self.live, path) } else { Vec::new() };
-        gone.push(path.clone());
-        for path in gone {
-            if let Some(content) = self.live.remove(&path) {
-                self.run.gone.push((path, seq, content));
-            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Search through a whole history: events, the contents that they refer to, and the files of every moment.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -8,16 +8,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cause::{Cause, Causes, Why};
-use super::watched::below;
+use super::watched::{remove, replace};
 use super::{FileEvent, each};
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node, WriteFile};
-use crate::engine::id::{Digest, Seq};
-use crate::engine::path::EntryPath;
-use crate::engine::recorded::{EventRef, Recorded};
-use crate::engine::session::Session;
-use crate::engine::session::error::{SessionError, SessionResult};
 use crate::engine::store::StoreError;
+use crate::engine::{Digest, EntryPath, EventRef, Recorded, Seq, Session, SessionError, SessionResult};
 
 /// Matching lines of a text, each with its number from 1.
 pub type Matches = Vec<(u64, String)>;
@@ -162,7 +158,10 @@ impl SearchRun<'_> {
                 };
                 self.write(event, why, &write, lines, &mut hits);
             }
-            Some(FileEvent::Delete(delete)) => self.remove(event.seq, &delete.path, &mut hits),
+            Some(FileEvent::Delete(delete)) => {
+                let gone = remove(&mut self.live, &delete.path).into_iter();
+                hits.extend(gone.flat_map(|(path, file)| file.ended(&path, event.seq.saturating_sub(1), false)));
+            }
             None => {}
         }
         Ok(hits)
@@ -177,45 +176,24 @@ impl SearchRun<'_> {
         lines: Matches,
         hits: &mut Vec<HistoryHit>,
     ) {
-        let path = &write.path;
-        // A file above stops being one.
-        for above in std::iter::successors(path.parent(), EntryPath::parent) {
-            if let Some(file) = self.live.remove(&above) {
-                hits.extend(file.ended(&above, event.seq.saturating_sub(1), false));
-            }
-        }
+        let (path, last) = (&write.path, event.seq.saturating_sub(1));
         let before = self.live.remove(path).unwrap_or_default().0;
-        if write.node != Node::Directory {
-            self.remove(event.seq, path, hits);
+        let gone = replace(&mut self.live, path, &write.node).into_iter();
+        hits.extend(gone.flat_map(|(path, file)| file.ended(&path, last, false)));
+        let mut known: BTreeMap<String, VecDeque<TextLine>> = BTreeMap::new();
+        for line in before {
+            known.entry(line.text.clone()).or_default().push_back(line);
         }
-        let mut places: HashMap<String, VecDeque<usize>> = HashMap::new();
-        for (at, line) in before.iter().enumerate() {
-            places.entry(line.text.clone()).or_default().push_back(at);
-        }
-        let mut before: Vec<Option<TextLine>> = before.into_iter().map(Some).collect();
-        let (cause, agent): (Cause, Arc<str>) = (why.cause(path), Arc::from(event.agent));
-        let mut after = Vec::with_capacity(lines.len());
-        for (number, text) in lines {
-            let known = places.get_mut(&text).and_then(VecDeque::pop_front);
-            let known = known.and_then(|at| before.get_mut(at)?.take());
-            let (first, cause, agent) = (event.seq, &cause, &agent);
-            let new = || TextLine { number, text, first, cause: cause.clone(), agent: Arc::clone(agent) };
-            after.push(known.unwrap_or_else(new));
-        }
-        let gone = before.into_iter().flatten().collect();
-        hits.extend(FileMatches(gone).ended(path, event.seq.saturating_sub(1), false));
+        let (first, cause, agent): (_, Cause, Arc<str>) = (event.seq, why.cause(path), Arc::from(event.agent));
+        let after = lines.into_iter().map(|(number, text)| {
+            let known = known.get_mut(&text).and_then(VecDeque::pop_front);
+            known.unwrap_or_else(|| TextLine { number, text, first, cause: cause.clone(), agent: Arc::clone(&agent) })
+        });
+        let after: Vec<TextLine> = after.collect();
+        let gone = known.into_values().flatten().collect();
+        hits.extend(FileMatches(gone).ended(path, last, false));
         if !after.is_empty() {
             self.live.insert(path.clone(), FileMatches(after));
-        }
-    }
-
-    fn remove(&mut self, seq: Seq, path: &EntryPath, hits: &mut Vec<HistoryHit>) {
-        let mut gone = below(&self.live, path);
-        gone.push(path.clone());
-        for path in gone {
-            if let Some(file) = self.live.remove(&path) {
-                hits.extend(file.ended(&path, seq.saturating_sub(1), false));
-            }
         }
     }
 

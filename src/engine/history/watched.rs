@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::FileEvent;
 use crate::engine::event::{DeleteEntry, Node, WriteFile};
-use crate::engine::path::EntryPath;
+use crate::engine::path::{EntryPath, directories_above};
 use crate::engine::recorded::EventRef;
 
 pub(super) struct WatchedEntry {
@@ -50,64 +50,68 @@ impl WatchedEntry {
             let replaces = self.root.is_below(path) && node != Node::Directory;
             return if replaces { self.remove_all() } else { Vec::new() };
         }
-        let mut steps = self.add_parents(path);
+        let mut steps: Vec<_> = self.add_parents(path).into_iter().collect();
+        let before = self.live.remove(path);
         if node != Node::Directory {
-            steps.extend(self.remove_below(path));
+            let files = remove(&mut self.live, path).into_iter().filter(|(_, before)| *before != Node::Directory);
+            steps.extend(files.map(EntryStep::removed));
         }
-        let before = self.live.insert(path.clone(), node.clone());
+        self.live.insert(path.clone(), node.clone());
         steps.push(EntryStep { path: path.clone(), before, after: Some(node) });
         steps
     }
 
-    /// Creates the directories above a path. Only a file that became one is reported.
-    fn add_parents(&mut self, path: &EntryPath) -> Vec<EntryStep> {
-        let mut steps = Vec::new();
-        let mut above = path.parent();
-        while let Some(directory) = above.filter(|directory| !directory.is_root() && self.is_inside(directory)) {
-            let before = self.live.insert(directory.clone(), Node::Directory);
-            match before {
-                Some(Node::Directory) => return steps,
-                Some(before) => {
-                    let (before, after) = (Some(before), Some(Node::Directory));
-                    steps.push(EntryStep { path: directory, before, after });
-                    return steps;
-                }
-                None => above = directory.parent(),
+    /// Creates the directories above a path. Returns the change of a file that became one.
+    fn add_parents(&mut self, path: &EntryPath) -> Option<EntryStep> {
+        for path in directories_above(path) {
+            if !self.is_inside(&path) {
+                break;
+            }
+            if let Some(before) = self.live.insert(path.clone(), Node::Directory) {
+                let step = EntryStep { path, before: Some(before), after: Some(Node::Directory) };
+                return (step.before != step.after).then_some(step);
             }
         }
-        steps
+        None
     }
 
+    /// Removes an entry and those below it, whose directories are not reported.
     fn delete(&mut self, path: &EntryPath) -> Vec<EntryStep> {
         if self.root.is_below(path) {
             return self.remove_all();
         }
-        if !self.is_inside(path) {
-            return Vec::new();
-        }
-        let Some(before) = self.live.remove(path) else { return Vec::new() };
-        let mut steps = self.remove_below(path);
-        steps.push(EntryStep { path: path.clone(), before: Some(before), after: None });
-        steps
+        let gone = remove(&mut self.live, path).into_iter();
+        gone.filter(|(gone, before)| gone == path || *before != Node::Directory).map(EntryStep::removed).collect()
     }
 
     fn remove_all(&mut self) -> Vec<EntryStep> {
-        let gone = std::mem::take(&mut self.live);
-        gone.into_iter().map(|(path, before)| EntryStep { path, before: Some(before), after: None }).collect()
-    }
-
-    /// Removes the entries below a path; directories are not reported.
-    fn remove_below(&mut self, path: &EntryPath) -> Vec<EntryStep> {
-        let below = below(&self.live, path);
-        let gone = below.into_iter().filter_map(|path| self.live.remove_entry(&path));
-        let gone = gone.filter(|(_, before)| *before != Node::Directory);
-        gone.map(|(path, before)| EntryStep { path, before: Some(before), after: None }).collect()
+        std::mem::take(&mut self.live).into_iter().map(EntryStep::removed).collect()
     }
 }
 
-pub(super) fn below<T>(map: &BTreeMap<EntryPath, T>, directory: &EntryPath) -> Vec<EntryPath> {
+impl EntryStep {
+    fn removed((path, before): (EntryPath, Node)) -> Self {
+        Self { path, before: Some(before), after: None }
+    }
+}
+
+/// Removes the entries below a path, then the one at it.
+pub(super) fn remove<T>(live: &mut BTreeMap<EntryPath, T>, path: &EntryPath) -> Vec<(EntryPath, T)> {
     // Entries below it follow it in order, though not all in a row: `a-b` is between `a` and `a/b`.
-    let after = map.range(directory.clone()..).map(|(path, _)| path);
-    let begins = |path: &&EntryPath| path.as_bytes().starts_with(directory.as_bytes());
-    after.take_while(begins).filter(|path| path.is_below(directory)).cloned().collect()
+    let after = live.range(path.clone()..).map(|(path, _)| path);
+    let begins = |other: &&EntryPath| other.as_bytes().starts_with(path.as_bytes());
+    let mut gone: Vec<_> = after.take_while(begins).filter(|other| other.is_below(path)).cloned().collect();
+    gone.push(path.clone());
+    gone.into_iter().filter_map(|path| live.remove_entry(&path)).collect()
+}
+
+/// Removes what a write replaces: a file above the path, the entry at it, and unless the new one is a directory, those
+/// below it.
+pub(super) fn replace<T>(live: &mut BTreeMap<EntryPath, T>, path: &EntryPath, node: &Node) -> Vec<(EntryPath, T)> {
+    let mut gone: Vec<_> = directories_above(path).filter_map(|above| live.remove_entry(&above)).collect();
+    match node {
+        Node::Directory => gone.extend(live.remove_entry(path)),
+        _ => gone.extend(remove(live, path)),
+    }
+    gone
 }

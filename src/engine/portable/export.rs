@@ -4,14 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::{BUFFER, COMMIT, CONTENT, CONTENT_MAX, END, HistoryError, LEVEL, MAGIC, PortableSummary, VERSION, damaged};
-use crate::engine::commit::{Commit, CommitView};
-use crate::engine::event::references_of;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::Recorded;
-use crate::engine::session::error::SessionError;
+use crate::engine::event::{digests_in, references_of};
 use crate::engine::session::name_index::name_of;
-use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{EventStore, READ_MAX, StoreError};
+use crate::engine::{Commit, CommitView, Digest, Recorded, SessionError, SessionId, Sessions};
 
 fn writing(source: io::Error) -> HistoryError {
     HistoryError::Io { action: "write", source }
@@ -104,13 +100,6 @@ impl<W: Write> Export<'_, W> {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-fn digests_in(bytes: &[u8]) -> impl Iterator<Item = Digest> {
-    let raw = bytes.array_windows::<32>().map(|window| Digest::from_bytes(*window));
-    let runs = bytes.split(|byte| !byte.is_ascii_hexdigit()).filter(|run| run.len() == 64);
-    let hexadecimal = runs.filter_map(|run| std::str::from_utf8(run).ok()?.parse().ok());
-    raw.chain(hexadecimal)
 }
 
 /// Writer of a file's records: buffers them, since the compressor and the hash are slow on a few bytes.

@@ -6,14 +6,11 @@ use bytes::Bytes;
 
 use super::reader::{ExportReader, Record, ended};
 use super::{HistoryError, PortableSummary, damaged};
-use crate::engine::commit::{ChunkList, Commit, Content, Expected};
+use crate::engine::commit::ChunkList;
 use crate::engine::event::SessionStarted;
-use crate::engine::id::{Digest, Seq, SessionId};
-use crate::engine::recorded::EventRef;
-use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::{check_name, name_of};
-use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
+use crate::engine::{Commit, Content, Digest, EventRef, Expected, Seq, SessionError, SessionId, Sessions};
 
 const LARGE: u64 = 1 << 20;
 const HELD_BYTES: usize = 4 << 20;
@@ -64,7 +61,7 @@ pub fn import_session_if<R: Read + Seek>(
             recording.take_back();
             return Err(error);
         }
-        sessions.forget_names();
+        sessions.names().forget();
     }
     Ok(checked.summary)
 }
@@ -176,12 +173,14 @@ impl<'a> Present<'a> {
             if self.next.last() < event.seq {
                 self.next = self.store.read(self.session, event.seq, self.here, READ_MAX)?;
             }
-            let Some(found) = self.next.event_at(event.seq) else {
+            let found = self.next.event_at(event.seq);
+            if found.is_none() {
                 self.next.check(event.seq)?;
-                return Err(HistoryError::Differs { session: self.session, seq: event.seq });
+            }
+            let is_same = |found: EventRef<'_>| {
+                content_of(&found) == content_of(&event) || event.seq == 1 && self.began_same(&found, &event)
             };
-            let is_same = content_of(&found) == content_of(&event) || event.seq == 1 && self.began_same(&found, &event);
-            if !is_same {
+            if !found.is_some_and(is_same) {
                 return Err(HistoryError::Differs { session: self.session, seq: event.seq });
             }
         }

@@ -3,10 +3,7 @@ use std::io::{self, BufReader, Read};
 use super::{
     BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, HistoryError, MAGIC, VERSION, damaged,
 };
-use crate::engine::commit::{Commit, CommitView};
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::recorded::EventRef;
-use crate::engine::session::error::SessionError;
+use crate::engine::{Commit, CommitView, EventRef, Seq, SessionError, SessionId};
 
 /// Logarithm of the decompressor's window: files are written with at most 21.
 const WINDOW_LOG_MAX: u32 = 23;
@@ -184,9 +181,7 @@ pub(super) struct ContentReader<'r, 'a> {
 
 impl ContentReader<'_, '_> {
     pub(super) fn skip(mut self) -> Result<(), HistoryError> {
-        let mut buffer = vec![0; BUFFER];
-        while self.read(&mut buffer).map_err(ended)? > 0 {}
-        Ok(())
+        io::copy(&mut self, &mut io::sink()).map(drop).map_err(ended)
     }
 
     pub(super) fn whole(self) -> Result<Vec<u8>, HistoryError> {

@@ -4,14 +4,11 @@ use serde_json::Value;
 
 use super::Session;
 use super::error::{SessionError, SessionResult};
-use super::inner::Core;
 use super::name_index::check_name;
 use super::sessions::Sessions;
-use crate::engine::commit::{Commit, Expected, ForkPoint};
 use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, SessionStarted};
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::lock::lock;
 use crate::engine::store::Pending;
+use crate::engine::{Commit, Expected, ForkPoint, Seq, SessionId, lock};
 
 /// Options of a new child.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,11 +62,9 @@ impl Sessions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors
-    /// - [`SessionError::NoPosition`]: the parent has no such event.
-    /// - [`SessionError::NameTaken`]: the name is in use.
-    /// - [`SessionError::TooDeep`]: the parent may have no children.
-    /// - [`SessionError::NoAgent`]: a shared child has limits and no agent.
+    /// Fails with [`SessionError::NoPosition`]: the parent has no such event; [`SessionError::NameTaken`];
+    /// [`SessionError::TooDeep`]: the parent may have no children; [`SessionError::NoAgent`]: a shared child has limits
+    /// and no agent.
     pub fn child_of(&self, parent: &Session, new: ForkOptions) -> SessionResult<Session> {
         self.child_with_id(parent, new, self.fresh_id())
     }
@@ -104,10 +99,10 @@ impl Sessions {
         let name = match new.name {
             Some(name) => {
                 check_name(&name)?;
-                self.take_name(&name)?;
+                self.names().take(self.store().as_ref(), &name)?;
                 name
             }
-            None => self.take_child_name(parent.name())?,
+            None => self.names().take_for_child(self.store().as_ref(), parent.name())?,
         };
         let origin =
             Origin { parent: parent.id(), parent_name: parent.name().to_owned(), at, isolation: new.isolation };
@@ -116,7 +111,7 @@ impl Sessions {
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let started = SessionStarted { name: name.clone(), backend, program, options, origin: Some(origin), limits };
         let begun = self.begin_child(parent, id, &started, &new.agent).and_then(|begun| Ok(begun.wait()?));
-        self.settle_name(&name, id, begun.is_ok());
+        self.names().settle(&name, id, begun.is_ok());
         begun?;
         let child = self.session(id)?;
         if new.isolation == Isolation::Fork {
@@ -165,13 +160,13 @@ fn shared(parent: &Session, agent: String, limits: ChildLimits, head: Seq) -> Se
     Ok(parent.as_agent(agent).limited_to(limits))
 }
 
-impl Core {
+impl Session {
     /// Starts with a state of the parent's if that is from the common past.
-    pub(crate) fn learn_from(&self, parent: &Self, at: Seq) {
-        let mut known = lock(&parent.live).clone();
+    fn learn_from(&self, parent: &Self, at: Seq) {
+        let mut known = lock(&parent.core.live).clone();
         if known.seq() <= at {
-            known.session = self.id;
-            *lock(&self.live) = known;
+            known.session = self.id();
+            *lock(&self.core.live) = known;
         }
     }
 }

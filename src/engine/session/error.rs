@@ -1,7 +1,5 @@
-use crate::engine::error::{Diagnostic, ErrorKind};
-use crate::engine::id::Seq;
-use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
+use crate::engine::{Diagnostic, ErrorKind, Seq, SliceError};
 
 /// Maximum characters of a session's name.
 pub const MAX_NAME_CHARS: usize = 80;

@@ -12,19 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::clock::Timestamp;
-use super::commit::{Commit, Content};
 use super::event::{ChildLimits, Origin, SessionStarted};
-use super::id::{Digest, Seq, SessionId};
-use super::recorded::{EventRef, Recorded};
-use super::state::State;
 use super::store::{Committed, Lease, LeaseHolder, Pending, StoreError, Visitor};
 use super::subscription::{Filter, Subscription, Watcher};
-use crate::engine::lock::lock;
+use super::{Commit, Content, Digest, EventRef, Recorded, Seq, SessionId, State, Timestamp, lock};
 use error::{SessionError, SessionResult};
 use inner::Core;
 use output_stream::{CommandOutput, OutputOptions, OutputSubscription};
 use sessions::Sessions;
+use snapshot::RecentStates;
 
 /// Session, acting as one agent.
 ///
@@ -82,12 +78,8 @@ impl Session {
         self.core.started.as_ref()?.origin.as_ref()
     }
 
-    pub(super) fn learn_from(&self, parent: &Self, at: Seq) {
-        self.core.learn_from(&parent.core, at);
-    }
-
     pub(super) fn kin(&self) -> Sessions {
-        Sessions::sharing(&self.core.shared)
+        Sessions { shared: Arc::clone(&self.core.shared) }
     }
 
     /// Returns its id.
@@ -149,12 +141,27 @@ impl Session {
 
     /// Returns the current state.
     pub fn state(&self) -> SessionResult<State> {
-        self.core.state()
+        let (core, head) = (&self.core, self.head()?);
+        let mut live = lock(&core.live);
+        if live.seq() < head {
+            let base = core.nearest(live.clone(), head);
+            *live = core.fold(base, head)?;
+        }
+        Ok(live.clone())
     }
 
     /// Returns the state after the event at `seq`; empty at 0. Fails with [`SessionError::NoPosition`].
     pub fn state_at(&self, seq: Seq) -> SessionResult<State> {
-        self.core.state_at(seq)
+        let (core, head) = (&self.core, self.head()?);
+        if seq > head {
+            return Err(SessionError::NoPosition { seq, head });
+        }
+        let near = [Some(lock(&core.live).clone()), lock(&core.recent).nearest(seq)];
+        let near = near.into_iter().flatten().filter(|state| state.seq() <= seq).max_by_key(State::seq);
+        let base = core.nearest(near.unwrap_or_else(|| core.empty()), seq);
+        let state = core.fold(base, seq)?;
+        lock(&core.recent).add(state.clone());
+        Ok(state)
     }
 
     /// Returns the event at `seq`. Fails with [`SessionError::NoPosition`]: there is no such event.
@@ -232,7 +239,9 @@ impl Session {
 
     /// Takes a snapshot of the current state. A store that can't keep it is no error: a snapshot is a cache.
     pub fn snapshot(&self) -> SessionResult<()> {
-        self.core.take_snapshot()
+        self.core.keep_snapshot(&self.state()?);
+        self.core.drop_old_snapshots();
+        Ok(())
     }
 
     /// Folds events onto a state of this session, up to a position, without using snapshots.
@@ -242,7 +251,8 @@ impl Session {
 
     /// Drops folded states, which are only a cache; the next read folds again.
     pub fn forget_states(&self) {
-        self.core.forget_states();
+        *lock(&self.core.recent) = RecentStates::default();
+        *lock(&self.core.live) = self.core.empty();
     }
 
     pub(crate) async fn turn(&self) -> WorkspaceLock {
@@ -272,10 +282,17 @@ impl Session {
         self.core.outputs.show(output);
     }
 
-    /// Takes the session's workspace for this process until the lease is dropped. Code that opens a workspace without
+    /// Takes the session's workspace for this process. All callers share the lease, and it ends with the last. Code that opens a workspace without
     /// a [`ToolRunner`](crate::ToolRunner) must call it first. Fails with [`StoreError::InUse`].
     pub fn lease(&self) -> SessionResult<Arc<Lease>> {
-        self.core.lease()
+        let (core, shared) = (&self.core, &self.core.shared);
+        let mut held = lock(&core.lease);
+        if let Some(lease) = held.upgrade() {
+            return Ok(lease);
+        }
+        let lease = Arc::new(shared.store.lease(core.id, &shared.holder())?);
+        *held = Arc::downgrade(&lease);
+        Ok(lease)
     }
 
     pub(crate) fn own_holder(&self) -> LeaseHolder {

@@ -23,7 +23,7 @@ impl NameIndex {
         Ok(self.known.insert(known))
     }
 
-    /// Reserves a name for a session that is being created, until it is [settled](Self::settle) or given back.
+    /// Reserves a name for a session that is being created, until it is [settled](Self::settle).
     pub(crate) fn take(&mut self, store: &dyn EventStore, name: &str) -> SessionResult<()> {
         let holder = self.known(store)?.get(name).copied();
         // The name of a session that was removed directly from the store is free again.
@@ -59,15 +59,11 @@ impl NameIndex {
         }
     }
 
-    pub(crate) fn settle(&mut self, name: &str, id: SessionId) {
+    pub(crate) fn settle(&mut self, name: &str, id: SessionId, has_begun: bool) {
         self.pending.remove(name);
-        if let Some(known) = &mut self.known {
+        if let Some(known) = self.known.as_mut().filter(|_| has_begun) {
             known.insert(name.to_owned(), id);
         }
-    }
-
-    pub(crate) fn give_back(&mut self, name: &str) {
-        self.pending.remove(name);
     }
 
     pub(crate) fn free(&mut self, name: &str, id: SessionId) {
@@ -78,6 +74,7 @@ impl NameIndex {
         }
     }
 
+    /// Makes the next use read the names again, since another process has created sessions in the store.
     pub(crate) fn forget(&mut self) {
         self.known = None;
     }

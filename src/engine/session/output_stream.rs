@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-use crate::engine::id::Seq;
-use crate::engine::lock::lock;
+use crate::engine::{Seq, lock};
 
 const WAITING_MAX: usize = 1024;
 /// Maximum pieces that wait for a subscriber that misses none: the rest waits in the command's pipes.
@@ -69,17 +68,6 @@ struct OutputReader {
 }
 
 /// Subscription to the output of a session's commands.
-///
-/// ```
-/// use foldspace::session::OutputOptions;
-/// use foldspace::{NewSession, Registry, Sessions};
-/// # let directory = tempfile::tempdir()?;
-/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
-/// let session = sessions.create(NewSession::default())?;
-/// let output = session.output(OutputOptions::default());
-/// assert!(output.try_next().is_none());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct OutputSubscription {
     receiver: Receiver<CommandOutput>,
     reader: Arc<OutputReader>,

@@ -1,19 +1,14 @@
-use super::error::{SessionError, SessionResult};
-use super::inner::{SessionsInner, Snapshotter};
-use super::name_index::{check_name, name_of};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use super::Session;
-use super::inner::Core;
+use super::error::{SessionError, SessionResult};
+use super::inner::{Core, SessionsInner, Snapshotter};
+use super::name_index::{NameIndex, check_name, name_of};
 use super::snapshot::SnapshotPolicy;
-use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::commit::{Commit, Expected};
 use crate::engine::event::{ChildLimits, SessionStarted};
-use crate::engine::id::SessionId;
-use crate::engine::lock::lock;
-use crate::engine::registry::Registry;
 use crate::engine::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
+use crate::engine::{Clock, Commit, Expected, Registry, SessionId, SystemClock, lock};
 
 /// Sessions of a store.
 ///
@@ -30,7 +25,7 @@ use crate::engine::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEnt
 /// ```
 #[derive(Clone)]
 pub struct Sessions {
-    shared: Arc<SessionsInner>,
+    pub(super) shared: Arc<SessionsInner>,
 }
 
 /// Options of a new session.
@@ -77,7 +72,7 @@ impl Sessions {
         let thread = std::thread::Builder::new().name("foldspace-snapshots".to_owned()).spawn(move || {
             for core in asked {
                 if let Some(core) = core.upgrade() {
-                    core.answer();
+                    core.take_due_snapshots();
                 }
             }
         });
@@ -93,10 +88,6 @@ impl Sessions {
             address: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
-    }
-
-    pub(crate) fn sharing(shared: &Arc<SessionsInner>) -> Self {
-        Self { shared: Arc::clone(shared) }
     }
 
     /// Waits for snapshots in progress and closes the store. Dropping does so too, but may leave the end of it to
@@ -138,7 +129,7 @@ impl Sessions {
         let name = new.name.unwrap_or_else(|| id.short());
         check_name(&name)?;
         let _turn = self.naming()?;
-        self.take_name(&name)?;
+        self.names().take(self.store().as_ref(), &name)?;
         let started = SessionStarted {
             name: name.clone(),
             backend: new.backend.unwrap_or_else(|| "memory".to_owned()),
@@ -150,7 +141,7 @@ impl Sessions {
         let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
         let pushed = commit.push(&started).map_err(SessionError::from);
         let begun = pushed.and_then(|()| Ok(self.shared.store.submit(commit)?.wait()?));
-        self.settle_name(&name, id, begun.is_ok());
+        self.names().settle(&name, id, begun.is_ok());
         begun?;
         self.session(id)
     }
@@ -158,27 +149,13 @@ impl Sessions {
     pub(crate) fn naming(&self) -> SessionResult<NamingTurn> {
         let turn = self.shared.store.naming()?;
         if turn.others_had_it() {
-            self.forget_names();
+            self.names().forget();
         }
         Ok(turn)
     }
 
-    pub(crate) fn take_name(&self, name: &str) -> SessionResult<()> {
-        lock(&self.shared.naming).take(self.shared.store.as_ref(), name)
-    }
-
-    pub(crate) fn take_child_name(&self, parent: &str) -> SessionResult<String> {
-        lock(&self.shared.naming).take_for_child(self.shared.store.as_ref(), parent)
-    }
-
-    pub(crate) fn settle_name(&self, name: &str, id: SessionId, has_begun: bool) {
-        let mut names = lock(&self.shared.naming);
-        if has_begun { names.settle(name, id) } else { names.give_back(name) }
-    }
-
-    /// Makes the next use read the names in use again, since another process has created sessions in the store.
-    pub(crate) fn forget_names(&self) {
-        lock(&self.shared.naming).forget();
+    pub(crate) fn names(&self) -> MutexGuard<'_, NameIndex> {
+        lock(&self.shared.naming)
     }
 
     /// Opens the session with that id. Fails with [`StoreError::NoSession`]: there is no such session.
@@ -229,7 +206,7 @@ impl Sessions {
         let name = self.shared.store.entry(id)?.map(|entry| name_of(&entry));
         self.shared.store.remove(id)?;
         lock(&self.shared.open).remove(&id);
-        name.iter().for_each(|name| lock(&self.shared.naming).free(name, id));
+        name.iter().for_each(|name| self.names().free(name, id));
         Ok(())
     }
 }

@@ -1,12 +1,8 @@
 use std::sync::Arc;
 
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::registry::Registry;
-use crate::engine::state::State;
+use crate::engine::registry::SliceSummary;
 use crate::engine::store::Snapshot;
-
-/// Bytes per event that snapshots may add to a session, so that it grows linearly.
-const BYTES_PER_EVENT: u64 = 768;
+use crate::engine::{Registry, Seq, SessionId, State};
 
 /// Policy for taking and keeping snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +28,6 @@ impl Default for SnapshotPolicy {
     }
 }
 
-impl SnapshotPolicy {
-    pub(crate) fn next_after(&self, added: u64) -> u64 {
-        self.every.max(added / BYTES_PER_EVENT)
-    }
-}
-
 pub(crate) fn snapshot_of(state: &State) -> Option<Snapshot> {
     let slices = state.encode().inspect_err(|error| tracing::warn!(%error, "no snapshot was taken")).ok()?;
     let (session, seq) = (state.session(), state.seq());
@@ -48,18 +38,13 @@ pub(crate) fn snapshot_of(state: &State) -> Option<Snapshot> {
 /// are then folded.
 pub(crate) fn state_of(snapshot: &Snapshot, registry: &Arc<Registry>, session: SessionId) -> Option<State> {
     let mut slices = Vec::new();
-    for known in registry.slice_types() {
-        let stored = snapshot.slices.iter().find(|slice| *slice.name == *known.name())?;
-        if stored.version != known.version() {
-            return None;
-        }
+    for known in &registry.slices {
+        let SliceSummary { name, version, .. } = known.summary();
+        let stored = snapshot.slice(name, version)?;
         slices.push(known.decode(&stored.blocks).inspect_err(|error| tracing::warn!(%error, "not used")).ok()?);
     }
-    let mut state = State::new(Arc::clone(registry), session, slices);
-    state.seq = snapshot.seq;
-    state.time = snapshot.time;
-    state.unreadable = snapshot.unreadable;
-    Some(state)
+    let Snapshot { seq, time, unreadable, .. } = *snapshot;
+    Some(State { seq, time, unreadable, ..State::new(Arc::clone(registry), session, slices) })
 }
 
 #[derive(Default)]
@@ -78,9 +63,5 @@ impl RecentStates {
             self.0.remove(0);
         }
         self.0.push(state);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
     }
 }

@@ -2,11 +2,10 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::{Result, StoreError};
-use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitView, StoredEvent, declared_in};
+use crate::engine::commit::{StoredEvent, declared_in};
 use crate::engine::event::Common;
-use crate::engine::id::{CommitId, Seq, SessionId};
-use crate::engine::recorded::{EventRef, Recorded, ValidatedPayload};
+use crate::engine::recorded::ValidatedPayload;
+use crate::engine::{Commit, CommitId, CommitView, EventRef, Recorded, Seq, SessionId, Timestamp};
 
 /// Stored events of one session, in order and without gaps. They are read once, and visited in place, by several
 /// threads if need be.
@@ -80,7 +79,7 @@ impl EventBatch {
     ) -> Option<()> {
         let known = self.agents.last().map_or("", |agent| agent);
         let view = CommitView::parse_by(self.bytes.get(range.clone())?, known).ok().filter(expected)?;
-        let mut at = range.start + CommitView::AGENT + view.agent().len();
+        let mut at = range.start + CommitView::AGENT + view.agent.len();
         let events_from = self.events.len();
         let mut rest = view.body;
         for _ in 0..view.count {
@@ -97,7 +96,7 @@ impl EventBatch {
             at += length;
         }
         self.named.extend(view.id.map(|id| (id, view.first, view.last())));
-        let agent = (self.agents.is_empty() || view.agent() != known).then(|| Box::from(view.agent()));
+        let agent = (self.agents.is_empty() || view.agent != known).then(|| Box::from(view.agent));
         self.commits.push(CommitHead {
             session: view.session,
             first: view.first,
@@ -243,8 +242,9 @@ impl EventBatch {
             let from = from.payload as usize - BETWEEN - usize::from(from.kind_len) - 1;
             let body = self.bytes.get(from..(until.payload + until.length) as usize).unwrap_or_default();
             let agent = self.agents.get(commit.agent as usize).map_or("", |agent| agent);
-            let place = (commit.session, commit.first, commit.time);
-            Some(CommitView::of_parts(place, commit.call.map(NonZeroU64::get), commit.whole, agent, body))
+            let CommitHead { session, first, time, whole: count, .. } = *commit;
+            let call = commit.call.map(NonZeroU64::get);
+            Some(CommitView { session, first, time, id: None, call, count, agent, body })
         })
     }
 

@@ -13,9 +13,8 @@ use super::journal::frame::FrameKind;
 use super::journal::{FramePosition, Segments, scan};
 use super::weight::ByBytes;
 use super::{Result, StoreError};
-use crate::engine::commit::{ChunkList, Content};
-use crate::engine::id::Digest;
-use crate::engine::lock::lock;
+use crate::engine::commit::ChunkList;
+use crate::engine::{Content, Digest, lock};
 
 const WHOLE_MAX: usize = 128 << 10;
 const CHUNK_MIN: usize = 16 << 10;
@@ -98,7 +97,7 @@ fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the content of a frame; none if its bytes do not match its digest.
-fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
+pub(super) fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
     let (digest, rest) = payload.split_first_chunk::<32>()?;
     let (codec, rest) = rest.split_first()?;
     let (raw_len, stored) = rest.split_first_chunk::<4>()?;
@@ -212,11 +211,7 @@ impl Contents {
         }
         let place = self.place(digest, index)?.ok_or(StoreError::NoContent(*digest))?;
         let segment = self.segments.get(place.segment)?;
-        let damaged = |what: &str| StoreError::Damaged {
-            segment: place.segment,
-            offset: u64::from(place.offset),
-            what: format!("content {digest}: {what}"),
-        };
+        let damaged = |what: &str| damaged(digest, place, what);
         let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset))?;
         match kind {
             FrameKind::Content => {
@@ -235,8 +230,7 @@ impl Contents {
     }
 
     fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&SledIndex>) -> Result<Bytes> {
-        let damaged =
-            |what: &str| StoreError::Damaged { segment: 0, offset: 0, what: format!("content {digest}: {what}") };
+        let damaged = |what: &str| damaged(digest, FramePosition::default(), what);
         let (total, chunks) = manifest_chunks(manifest).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
         if total > READ_MAX || total > (chunks.len() as u64).saturating_mul(CHUNK_MAX as u64) {
             return Err(damaged("its length makes no sense"));
@@ -259,6 +253,7 @@ impl Contents {
     }
 }
 
-pub(super) fn piece_fits(payload: &[u8]) -> bool {
-    piece_bytes(payload).is_some()
+fn damaged(digest: &Digest, place: FramePosition, what: &str) -> StoreError {
+    let (segment, offset) = (place.segment, u64::from(place.offset));
+    StoreError::Damaged { segment, offset, what: format!("content {digest}: {what}") }
 }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::holder::LeaseHolder;
 use super::loss::Loss;
 use crate::engine::commit::CommitError;
-use crate::engine::error::{Diagnostic, ErrorKind};
-use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::{Diagnostic, Digest, ErrorKind, Seq, SessionId};
 
 /// Result of work on a store.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;

@@ -117,13 +117,13 @@ mod tests {
     fn lease_names_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let session = SessionId::from_bytes([7; 16]);
-        let holder = LeaseHolder { process: 12, command: "somebody".to_owned(), address: Some("run/a".into()) };
+        let holder = LeaseHolder { process: 12, command: "foldspace".to_owned(), address: Some("run/a".into()) };
         let lease = Lease::take(directory.path(), session, &holder).unwrap();
         let Err(StoreError::InUse { holder: found, .. }) = Lease::take(directory.path(), session, &holder) else {
             panic!("it was had twice");
         };
         assert_eq!(*found, holder);
-        assert_eq!(found.to_string(), "process 12 (somebody)");
+        assert_eq!(found.to_string(), "process 12 (foldspace)");
         Lease::take(directory.path(), SessionId::from_bytes([8; 16]), &holder).unwrap();
         drop(lease);
         assert_eq!(std::fs::read_dir(directory.path().join(LEASES)).unwrap().count(), 0);

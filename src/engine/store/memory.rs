@@ -6,12 +6,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::pending::Ticket;
-use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StoreError};
+use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StoreError, check_expected};
 use crate::engine::bus::Bus;
-use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
-use crate::engine::id::{CommitId, Digest, Seq, SessionId};
-use crate::engine::lock::lock;
-use crate::engine::recorded::Recorded;
+use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Recorded, Seq, SessionId, lock};
 
 /// Plain store in memory.
 ///
@@ -65,8 +62,6 @@ impl StoredSession {
     }
 }
 
-impl MemoryStore {}
-
 impl EventStore for MemoryStore {
     fn submit(&self, commit: Commit) -> Result<Pending> {
         commit.validate()?;
@@ -86,16 +81,7 @@ impl EventStore for MemoryStore {
         }
         let events = held.sessions.get(&session);
         let actual = events.map_or(0, |events| events.len() as u64);
-        match commit.expected {
-            Expected::Exactly(_) if actual == 0 => return Err(StoreError::NoSession(session)),
-            Expected::Exactly(expected) if expected != actual => {
-                return Err(StoreError::Conflict { session, expected, actual });
-            }
-            Expected::NoSession | Expected::ForkOf(_) if actual != 0 => {
-                return Err(StoreError::Conflict { session, expected: 0, actual });
-            }
-            _ => {}
-        }
+        check_expected(&commit, actual)?;
         let mut last = events.and_then(|events| events.last()).map(|last| last.time);
         let mut past = Vec::new();
         if let Expected::ForkOf(base) = commit.expected {

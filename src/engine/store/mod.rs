@@ -25,11 +25,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::bus::Bus;
-use super::clock::Timestamp;
-use super::commit::Commit;
-use super::id::{Digest, Seq, SessionId};
-use super::recorded::{EventRef, Recorded};
 use super::slice::EncodedSlice;
+use super::{Commit, Digest, EventRef, Expected, Recorded, Seq, SessionId, Timestamp};
 
 pub use batch::EventBatch;
 pub(crate) use content::chunks_of;
@@ -154,6 +151,20 @@ pub trait EventStore: Send + Sync + 'static {
 const READ_FIRST: usize = 8 << 10;
 pub(crate) const READ_MAX: usize = 256 << 10;
 
+/// Checks that a commit's session ends where the commit expects; 0 for no session.
+fn check_expected(commit: &Commit, actual: Seq) -> Result<()> {
+    let expected = match commit.expected {
+        Expected::Any => return Ok(()),
+        Expected::NoSession | Expected::ForkOf(_) => 0,
+        Expected::Exactly(_) if actual == 0 => return Err(StoreError::NoSession(commit.session)),
+        Expected::Exactly(seq) => seq,
+    };
+    if expected == actual {
+        return Ok(());
+    }
+    Err(StoreError::Conflict { session: commit.session, expected, actual })
+}
+
 /// Visitor of events in order.
 pub type Visitor<'a> = dyn FnMut(&EventRef<'_>) -> ControlFlow<()> + 'a;
 
@@ -183,6 +194,12 @@ pub struct Snapshot {
     pub unreadable: u64,
     /// Slices.
     pub slices: Vec<EncodedSlice>,
+}
+
+impl Snapshot {
+    pub(crate) fn slice(&self, name: &str, version: u32) -> Option<&EncodedSlice> {
+        self.slices.iter().find(|slice| *slice.name == *name && slice.version == version)
+    }
 }
 
 /// Space that a kind of data takes.

@@ -105,7 +105,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (one, two) = (NameLock::of(directory.path()), NameLock::of(directory.path()));
         let others = |naming: &NameLock| naming.turn().unwrap().others_had_it();
-        assert!(!others(&one), "nobody was there before");
+        assert!(!others(&one), "it is the first");
         assert!(!others(&one));
         assert!(others(&two));
         assert!(others(&one));

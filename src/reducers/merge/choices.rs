@@ -1,17 +1,16 @@
-//! Which side is taken where both have changed the same.
+//! Sides chosen for conflicts.
 
 use std::collections::BTreeMap;
 
-use crate::engine::error::ValueError;
 use crate::engine::event::{MergeConflict, MergeSide};
-use crate::engine::path::EntryPath;
+use crate::engine::{EntryPath, ValueError};
 
 /// Sides chosen for paths. A path chooses for everything below it where no deeper one does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MergeChoices(BTreeMap<EntryPath, MergeSide>);
 
 impl MergeChoices {
-    /// The choices of those who write paths down; `/` chooses for all.
+    /// Parses the paths of both sides; `/` chooses for all.
     pub fn of_texts<T: AsRef<str>>(ours: &[T], theirs: &[T]) -> Result<Self, ValueError> {
         let mut choices = Self::default();
         for (paths, side) in [(ours, MergeSide::Ours), (theirs, MergeSide::Theirs)] {
@@ -22,10 +21,7 @@ impl MergeChoices {
         Ok(choices)
     }
 
-    /// Chooses a side for a path; the root chooses for all.
-    ///
-    /// # Errors
-    /// [`ValueError`] when the other side is chosen for the same path already.
+    /// Chooses a side for a path; the root chooses for all. Fails with [`ValueError`]: the other side is chosen for it.
     pub fn choose(&mut self, path: EntryPath, side: MergeSide) -> Result<(), ValueError> {
         match self.0.insert(path.clone(), side) {
             Some(before) if before != side => {
@@ -35,18 +31,18 @@ impl MergeChoices {
         }
     }
 
-    /// The side chosen for a path; none when none is.
+    /// Returns the side chosen for a path, if there is one.
     pub fn side(&self, path: &EntryPath) -> Option<MergeSide> {
         let mut places = std::iter::successors(Some(path.clone()), EntryPath::parent);
         places.find_map(|place| self.0.get(&place).copied())
     }
 
-    /// The paths for which that side was chosen.
+    /// Iterates over the paths for which that side was chosen.
     pub fn of(&self, side: MergeSide) -> impl Iterator<Item = &EntryPath> {
         self.0.iter().filter(move |(_, chosen)| **chosen == side).map(|(path, _)| path)
     }
 
-    /// The paths that were chosen for and that decide none of these conflicts.
+    /// Iterates over the paths whose choice decides none of these conflicts.
     pub fn unused<'a>(&'a self, conflicts: &'a [MergeConflict]) -> impl Iterator<Item = &'a EntryPath> {
         let decides = |path: &EntryPath| {
             let is_meant = |conflict: &MergeConflict| conflict.path == *path || conflict.path.is_below(path);

@@ -5,8 +5,7 @@ use bytes::Bytes;
 use super::sides::{Nodes, Sides, is_leaf};
 use super::text::{self, MergedLines};
 use crate::engine::event::{ConflictKind, MergeSide, Node};
-use crate::engine::id::Digest;
-use crate::engine::path::EntryPath;
+use crate::engine::{Digest, EntryPath};
 
 pub(super) enum EntryDecision {
     /// It stays as the parent has it.
@@ -54,7 +53,7 @@ impl<'a> MergeFile<'a> {
     }
 }
 
-/// Tells if an entry's contents are kept, so that it can be made.
+/// Returns true if an entry's contents are kept, so that it can be made.
 pub(crate) fn can_be_made(node: &Node) -> bool {
     !matches!(node, Node::File { incomplete: true, .. } | Node::Special { .. })
 }

@@ -13,8 +13,7 @@ use bytes::Bytes;
 
 use super::{VirtualFileSystem, directories_above};
 use crate::engine::event::{ConflictKind, MergeConflict, MergeSide, Node, WriteMode};
-use crate::engine::id::Digest;
-use crate::engine::path::EntryPath;
+use crate::engine::{Digest, EntryPath};
 
 pub use choices::MergeChoices;
 pub use text::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
@@ -58,7 +57,7 @@ pub enum MergeStep {
 }
 
 impl MergeStep {
-    /// The path that it concerns.
+    /// Returns the path of the entry.
     pub fn path(&self) -> &EntryPath {
         match self {
             Self::Delete { path } | Self::Write { path, .. } => path,
@@ -67,7 +66,7 @@ impl MergeStep {
 }
 
 impl MergePlan {
-    /// The conflicts for which nothing was chosen. While there is one, the steps must not be taken.
+    /// Iterates over the conflicts without a choice. While there is one, the steps must not be taken.
     pub fn open(&self) -> impl Iterator<Item = &MergeConflict> {
         self.conflicts.iter().filter(|conflict| conflict.resolved.is_none())
     }
@@ -141,14 +140,19 @@ impl MergeDecision {
             None => drop(self.deletes.insert(path.clone())),
         }
     }
+
+    /// Leaves a path as it is on the parent's side.
+    fn keep(&mut self, path: &EntryPath, ours: Option<&Node>) {
+        self.kept.extend(ours.map(|_| path.clone()));
+    }
 }
 
 impl Planning<'_> {
-    /// A text in which a side was chosen for the lines that both changed.
+    /// Adds a text in which a side was chosen for the lines that both changed.
     fn decided(&mut self, path: &EntryPath, node: Node, bytes: Bytes) {
         let nodes = self.sides.nodes(path);
         if Some(&node) == nodes.ours {
-            self.out.kept.insert(path.clone());
+            self.out.keep(path, nodes.ours);
         } else {
             let is_theirs = Some(&node) == nodes.theirs;
             self.out.writes.insert(path.clone(), (node, (!is_theirs).then_some(bytes)));
@@ -164,16 +168,12 @@ impl Planning<'_> {
         }
         match resolved {
             Some(MergeSide::Theirs) => self.out.take(path, nodes.theirs),
-            Some(MergeSide::Ours) | None => {
-                if nodes.ours.is_some() {
-                    self.out.kept.insert(path.clone());
-                }
-            }
+            Some(MergeSide::Ours) | None => self.out.keep(path, nodes.ours),
         }
         self.note(path, kind, resolved);
     }
 
-    /// A conflict of all that is at and below a path.
+    /// Adds a conflict of all entries at and below a path.
     fn clash(&mut self, path: &EntryPath) {
         let all = self.sides.at_and_below(path);
         let is_incomplete = |node: &Node| matches!(node, Node::File { incomplete: true, .. });
@@ -190,11 +190,7 @@ impl Planning<'_> {
                     self.out.left_out.push(below.clone());
                 }
                 Some(MergeSide::Theirs) => self.out.take(below, nodes.theirs),
-                Some(MergeSide::Ours) | None => {
-                    if nodes.ours.is_some() {
-                        self.out.kept.insert(below.clone());
-                    }
-                }
+                Some(MergeSide::Ours) | None => self.out.keep(below, nodes.ours),
             }
         }
         self.note(path, ConflictKind::Kind, resolved);
@@ -207,7 +203,7 @@ impl Planning<'_> {
         self.out.conflicts.insert(path.clone(), conflict);
     }
 
-    /// Brings what was decided into an order in which it can be done.
+    /// Orders the steps so that each can be taken.
     fn finish(self) -> MergePlan {
         let MergeDecision { writes, deletes, conflicts, mut left_out, kept } = self.out;
         let sides = self.sides;
@@ -218,14 +214,15 @@ impl Planning<'_> {
             |path: &EntryPath| directories_above(path).any(|place| going.contains(&place) || replaced(&place));
         let topmost = going.iter().filter(|path| !goes_with_another(path));
         let mut steps: Vec<MergeStep> = topmost.map(|path| MergeStep::Delete { path: path.clone() }).collect();
-        for (path, (node, merged)) in &writes {
-            let is_new = sides.ours.get(path).is_none();
-            let comes_with_another = || sides::below_in_map(&writes, path).next().is_some();
-            if *node == Node::Directory && is_new && comes_with_another() {
+        let written: BTreeSet<EntryPath> = writes.keys().cloned().collect();
+        for (path, (node, merged)) in writes {
+            let is_new = sides.ours.get(&path).is_none();
+            let comes_with_another = || sides::below(&written, &path).next().is_some();
+            if node == Node::Directory && is_new && comes_with_another() {
                 continue;
             }
             let mode = if is_new { WriteMode::Create } else { WriteMode::Overwrite };
-            steps.push(MergeStep::Write { path: path.clone(), mode, node: node.clone(), merged: merged.clone() });
+            steps.push(MergeStep::Write { path, mode, node, merged });
         }
         left_out.sort();
         let has_changes = !sides.of_theirs.is_empty();

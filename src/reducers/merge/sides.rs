@@ -1,11 +1,11 @@
 //! The three trees of a merge, and where they differ.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::collections::BTreeSet;
 
 use super::is_within;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
+use crate::reducers::virtual_file_system::range_below;
 use crate::reducers::{Change, Entry, VirtualFileSystem, directories_above};
 
 /// Three trees, and the paths at which two of them differ from the first.
@@ -42,7 +42,7 @@ impl<'a> Sides<'a> {
         found.iter().filter(is_topmost).cloned().collect()
     }
 
-    /// The place at or above a path of the child's where the two sides clash.
+    /// Returns the place at or above a path of the child's where the two sides clash.
     fn clash(&self, path: &EntryPath) -> Option<EntryPath> {
         let Nodes { base, ours, theirs } = self.nodes(path);
         if let Some(above) = self.blocked(path).filter(|_| theirs.is_some()) {
@@ -71,7 +71,7 @@ impl<'a> Sides<'a> {
         below(&self.of_ours, path).any(|path| self.ours.get(path).is_some())
     }
 
-    /// Tells if the parent has removed a directory above the path.
+    /// Returns true if the parent has removed a directory above the path.
     pub(super) fn is_in_deleted(&self, path: &EntryPath) -> bool {
         let mut missing = directories_above(path).take_while(|place| self.ours.get(place).is_none());
         missing.any(|place| self.base.get(&place).is_some_and(Entry::is_directory))
@@ -93,7 +93,7 @@ impl<'a> Sides<'a> {
         })
     }
 
-    /// The paths at and below one at which the two sides may differ.
+    /// Returns the paths at and below one at which the two sides may differ.
     pub(super) fn at_and_below(&self, path: &EntryPath) -> BTreeSet<EntryPath> {
         let below = below(&self.of_ours, path).chain(below(&self.of_theirs, path));
         below.chain([path]).cloned().collect()
@@ -104,23 +104,10 @@ pub(super) fn is_leaf(side: &VirtualFileSystem, path: &EntryPath) -> bool {
     side.below(path).next().is_none()
 }
 
-/// The bounds of what lies below a path that is not the root.
-fn bounds(path: &EntryPath) -> (Vec<u8>, Vec<u8>) {
-    ([path.as_bytes(), b"/"].concat(), [path.as_bytes(), &[b'/' + 1]].concat())
-}
-
 pub(super) fn below<'a>(
     set: &'a BTreeSet<EntryPath>,
     path: &EntryPath,
 ) -> impl Iterator<Item = &'a EntryPath> + use<'a> {
-    let (from, until) = bounds(path);
-    set.range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Excluded(&until[..])))
-}
-
-pub(super) fn below_in_map<'a, V>(
-    map: &'a BTreeMap<EntryPath, V>,
-    path: &EntryPath,
-) -> impl Iterator<Item = &'a EntryPath> + use<'a, V> {
-    let (from, until) = bounds(path);
-    map.range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Excluded(&until[..]))).map(|(path, _)| path)
+    let (from, until) = range_below(path.as_bytes());
+    set.range::<[u8], _>((from.as_ref().map(Vec::as_slice), until.as_ref().map(Vec::as_slice)))
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{DeleteEntry, Special, WriteFile};
 
-/// A tree as somebody would write it down.
+/// A tree that is written down entry by entry.
 #[derive(Clone, Default)]
 struct Tree {
     files: VirtualFileSystem,
@@ -178,10 +178,10 @@ fn merge_of_unkept_file_keeps_parent() {
     assert_eq!(planned(&base, &base, &theirs, &choosing(MergeSide::Theirs)).open().count(), 1);
     let kept = planned(&base, &base, &theirs, &choosing(MergeSide::Ours));
     assert_eq!((kept.open().count(), kept.steps.len()), (0, 0));
-    // Unchanged on the child's side it is nobody's matter.
+    // Unchanged on the child's side it is no conflict.
     let ours = base.clone().put("big", incomplete([7; 32], 1 << 30)).put("old", incomplete([4; 32], 8));
     assert_eq!(conflicts(&base, &ours, &base), []);
-    assert_eq!(conflicts(&base, &ours, &theirs), [], "the same contents, although nobody has them");
+    assert_eq!(conflicts(&base, &ours, &theirs), [], "the same contents, although they are not kept");
     let unread = base.clone().put("big", incomplete([0; 32], 5));
     assert_eq!(conflicts(&base, &unread, &unread), [("big".to_owned(), ConflictKind::Incomplete)]);
 }
@@ -206,7 +206,7 @@ fn merge_of_large_text_is_not_by_lines() {
     assert_eq!(conflicts(&base, &ours, &theirs), [("a".to_owned(), ConflictKind::Large)]);
 }
 
-/// A change that somebody makes.
+/// A change of a tree.
 #[derive(Debug, Clone)]
 enum Edit {
     File(&'static str, u8, bool),
@@ -259,7 +259,7 @@ fn edited(mut tree: Tree, edits: &[Edit]) -> Tree {
     tree
 }
 
-/// The plain rule for one path: whoever changed it has it; none where both did, each otherwise.
+/// The plain rule for one path: the side that changed it decides; none where both did, each otherwise.
 fn simple(base: Option<&Node>, ours: Option<&Node>, theirs: Option<&Node>) -> Option<Option<Node>> {
     let chosen = match (ours == base, theirs == base) {
         (true, _) => theirs,

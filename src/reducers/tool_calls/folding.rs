@@ -1,4 +1,4 @@
-//! Reducer of the calls, in two shapes with one rule: a persistent vector for few events, a queue for many.
+//! Reducer of the calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,153 +6,81 @@ use std::sync::Arc;
 use super::{BLOCK, CallEntry, REMEMBERED, ToolCalls};
 use crate::engine::collections::Vector;
 use crate::engine::event::{CallStatus, CodecError, Common, Event, SessionStarted, started_tool};
-use crate::engine::id::Seq;
-use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
+use crate::engine::{EventRef, Seq};
 
-/// Events below which a queue is not worth filling.
-const MANY: usize = 4 * REMEMBERED;
-
-/// The rule needs only these of a sequence.
-pub(super) trait CallMap: Send + Sized + 'static {
-    fn last(&self) -> Option<&CallEntry>;
-    fn len(&self) -> usize;
-    /// Returns the indices of open calls: to ask each for itself would copy all of a persistent vector.
-    fn open(&self) -> Vec<usize>;
-    fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry>;
-    fn push(&mut self, call: CallEntry);
-    /// Lets go of the oldest block but for what is open in it.
-    fn trim(&mut self);
-    fn search_all(&self, call: Seq) -> Option<usize>;
-    fn into_vector(self) -> Vector<CallEntry>;
-
-    fn search(&self, call: Seq) -> Option<usize> {
-        // Most calls end right after they began.
-        match self.last() {
-            Some(last) if last.call == call => Some(self.len() - 1),
-            _ => self.search_all(call),
-        }
-    }
+pub(super) fn open(slice: ToolCalls, _: usize) -> Box<dyn Folding<ToolCalls>> {
+    let ToolCalls { total, calls } = slice;
+    Box::new(ToolCallsFold { total, old: calls, new: VecDeque::new(), names: InternedNames::default() })
 }
 
-impl CallMap for Vector<CallEntry> {
-    fn last(&self) -> Option<&CallEntry> {
-        Self::last(self)
-    }
-
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
-    fn open(&self) -> Vec<usize> {
-        where_open(self.iter())
-    }
-
-    fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry> {
-        Self::get_mut(self, at)
-    }
-
-    fn push(&mut self, call: CallEntry) {
-        self.push_back(call);
-    }
-
-    fn trim(&mut self) {
-        let (old, kept) = self.clone().split_at(BLOCK);
-        *self = old.into_iter().filter(|call| call.status.is_none()).collect();
-        self.append(kept);
-    }
-
-    fn search_all(&self, call: Seq) -> Option<usize> {
-        self.binary_search_by_key(&call, |known| known.call).ok()
-    }
-
-    fn into_vector(self) -> Self {
-        self
-    }
-}
-
-impl CallMap for VecDeque<CallEntry> {
-    fn last(&self) -> Option<&CallEntry> {
-        self.back()
-    }
-
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
-    fn open(&self) -> Vec<usize> {
-        where_open(self.iter())
-    }
-
-    fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry> {
-        Self::get_mut(self, at)
-    }
-
-    fn push(&mut self, call: CallEntry) {
-        self.push_back(call);
-    }
-
-    fn trim(&mut self) {
-        let open: Vec<_> = self.drain(..BLOCK).filter(|call| call.status.is_none()).collect();
-        open.into_iter().rev().for_each(|call| self.push_front(call));
-    }
-
-    fn search_all(&self, call: Seq) -> Option<usize> {
-        self.binary_search_by_key(&call, |known| known.call).ok()
-    }
-
-    fn into_vector(self) -> Vector<CallEntry> {
-        self.into_iter().collect()
-    }
-}
-
-fn where_open<'a>(calls: impl Iterator<Item = &'a CallEntry>) -> Vec<usize> {
-    calls.enumerate().filter(|(_, call)| call.status.is_none()).map(|(at, _)| at).collect()
-}
-
-pub(super) fn open(slice: ToolCalls, expected: usize) -> Box<dyn Folding<ToolCalls>> {
-    let (total, names) = (slice.total, InternedNames::default());
-    if expected < MANY {
-        return Box::new(ToolCallsFold { total, calls: slice.calls, names });
-    }
-    let calls: VecDeque<CallEntry> = slice.calls.into_iter().collect();
-    Box::new(ToolCallsFold { total, calls, names })
-}
-
-struct ToolCallsFold<C> {
+struct ToolCallsFold {
     total: u64,
-    calls: C,
+    /// Calls from before the fold. To change one copies a part of a persistent vector.
+    old: Vector<CallEntry>,
+    /// Calls after those.
+    new: VecDeque<CallEntry>,
     names: InternedNames,
 }
 
-impl<C: CallMap> ToolCallsFold<C> {
+fn is_open(call: &CallEntry) -> bool {
+    call.status.is_none()
+}
+
+impl ToolCallsFold {
     fn begin(&mut self, call: CallEntry) {
-        if self.calls.last().is_some_and(|last| last.call >= call.call) {
+        if self.new.back().or(self.old.last()).is_some_and(|last| last.call >= call.call) {
             return;
         }
         self.total += 1;
-        self.calls.push(call);
-        // Whole blocks are let go, so that those that stay look the same in every snapshot.
-        if self.calls.len() >= REMEMBERED + BLOCK {
-            self.calls.trim();
+        self.new.push_back(call);
+        // Whole blocks are dropped, so that the others look the same in every snapshot.
+        if self.old.len() + self.new.len() >= REMEMBERED + BLOCK {
+            self.drop_block();
         }
     }
-}
 
-impl<C: CallMap> ToolCallsFold<C> {
+    /// Drops the oldest block except for its open calls.
+    fn drop_block(&mut self) {
+        if self.old.len() >= BLOCK {
+            let (block, kept) = std::mem::take(&mut self.old).split_at(BLOCK);
+            self.old = block.into_iter().filter(is_open).collect();
+            self.old.append(kept);
+            return;
+        }
+        std::mem::take(&mut self.old).into_iter().rev().for_each(|call| self.new.push_front(call));
+        let open: Vec<_> = self.new.drain(..BLOCK).filter(is_open).collect();
+        open.into_iter().rev().for_each(|call| self.new.push_front(call));
+    }
+
+    fn find(&mut self, call: Seq) -> Option<&mut CallEntry> {
+        // Most calls end right after they began.
+        if self.new.back().is_some_and(|last| last.call == call) {
+            return self.new.back_mut();
+        }
+        match self.new.binary_search_by_key(&call, |known| known.call) {
+            Ok(at) => self.new.get_mut(at),
+            Err(_) => self.old.binary_search_by_key(&call, |known| known.call).ok().and_then(|at| self.old.get_mut(at)),
+        }
+    }
+
     fn leave_to_parent(&mut self, seq: Seq) {
         let message = self.names.get("it was under way in the parent when this session began");
-        for at in self.calls.open() {
-            if let Some(call) = self.calls.get_mut(at) {
-                call.status = Some(CallStatus::Interrupted);
-                call.finished = seq;
-                call.message = Arc::clone(&message);
-            }
+        let leave = |call: &mut CallEntry| {
+            call.status = Some(CallStatus::Interrupted);
+            call.finished = seq;
+            call.message = Arc::clone(&message);
+        };
+        // By index: an iterator of mutable calls would copy the whole vector.
+        let open: Vec<usize> = (0..).zip(&self.old).filter(|(_, call)| is_open(call)).map(|(at, _)| at).collect();
+        for at in open {
+            self.old.get_mut(at).into_iter().for_each(leave);
         }
+        self.new.iter_mut().filter(|call| is_open(call)).for_each(leave);
     }
 }
 
-impl<C: CallMap> Folding<ToolCalls> for ToolCallsFold<C> {
+impl Folding<ToolCalls> for ToolCallsFold {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         if event.common == Common::CallStarted {
             let call = CallEntry {
@@ -175,20 +103,20 @@ impl<C: CallMap> Folding<ToolCalls> for ToolCallsFold<C> {
             return Ok(());
         }
         let outcome = event.finished()?;
-        let at = event.call.and_then(|call| self.calls.search(call));
-        if let Some(call) = at.and_then(|at| self.calls.get_mut(at))
-            && call.status.is_none()
-        {
+        let message = self.names.get(outcome.message);
+        if let Some(call) = event.call.and_then(|call| self.find(call)).filter(|call| is_open(call)) {
             call.status = Some(outcome.status);
             call.finished = event.seq;
             call.micros = outcome.micros;
-            call.message = self.names.get(outcome.message);
+            call.message = message;
         }
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> ToolCalls {
-        ToolCalls { total: self.total, calls: self.calls.into_vector() }
+        let Self { total, old: mut calls, new, .. } = *self;
+        calls.extend(new);
+        ToolCalls { total, calls }
     }
 }
 

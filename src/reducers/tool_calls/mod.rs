@@ -8,19 +8,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use folding::{CallMap, InternedNames};
+use folding::InternedNames;
 
-use crate::engine::clock::Timestamp;
+use super::BLOCK;
 use crate::engine::collections::Vector;
-use crate::engine::error::ValueError;
 use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event, SessionStarted};
-use crate::engine::id::Seq;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{OnRewind, Slice, SliceError};
+use crate::engine::{OnRewind, Registry, Seq, Slice, SliceError, Timestamp, ValueError};
 
 /// Finished calls that the slice remembers, at least; older ones are in the journal only.
 const REMEMBERED: usize = 1024;
-const BLOCK: usize = 64;
 
 /// The calls that are open, the latest finished ones, and how many there were.
 ///
@@ -36,17 +32,17 @@ pub struct ToolCalls {
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEntry {
-    /// The position of its intent, which is its name.
+    /// Call id: the position of its intent.
     pub call: Seq,
     /// The tool.
     pub tool: Arc<str>,
     /// Agent that called.
     pub agent: Arc<str>,
-    /// When it began.
+    /// Time of its beginning.
     pub started_at: Timestamp,
     /// Status; none while it is open.
     pub status: Option<CallStatus>,
-    /// The position of its outcome; 0 while it is open.
+    /// Position of its outcome; 0 while it is open.
     pub finished: Seq,
     /// Duration, in microseconds.
     pub micros: u64,
@@ -55,17 +51,17 @@ pub struct CallEntry {
 }
 
 impl ToolCalls {
-    /// The call that began at `call`, as far as the slice remembers it.
+    /// Returns the call with that id, as far as the slice remembers it.
     pub fn get(&self, call: Seq) -> Option<&CallEntry> {
-        self.calls.search(call).and_then(|at| self.calls.get(at))
+        self.calls.binary_search_by_key(&call, |known| known.call).ok().and_then(|at| self.calls.get(at))
     }
 
-    /// The calls that the slice remembers, in the order in which they began.
+    /// Iterates over the calls that the slice remembers, in the order in which they began.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CallEntry> {
         self.calls.iter()
     }
 
-    /// Calls without an outcome.
+    /// Iterates over the calls without an outcome.
     pub fn open(&self) -> impl Iterator<Item = &CallEntry> {
         self.calls.iter().filter(|call| call.status.is_none())
     }

@@ -1,5 +1,7 @@
 //! Calls in a snapshot.
 
+use bytes::Buf;
+
 use super::folding::InternedNames;
 use super::{CallEntry, CallStatus};
 use crate::engine::clock::Timestamp;
@@ -21,22 +23,13 @@ pub(super) fn put(block: &mut Vec<u8>, call: &CallEntry) {
 }
 
 pub(super) fn take(rest: &mut &[u8], names: &mut InternedNames) -> Option<CallEntry> {
-    let [status] = take_array(rest)?;
-    let [call, finished, micros] = [take_array(rest)?, take_array(rest)?, take_array(rest)?].map(u64::from_le_bytes);
-    let started_at = Timestamp(i64::from_le_bytes(take_array(rest)?));
+    let status = *STATUSES.get(usize::from(rest.try_get_u8().ok()?))?;
+    let (call, finished) = (rest.try_get_u64_le().ok()?, rest.try_get_u64_le().ok()?);
+    let (micros, started_at) = (rest.try_get_u64_le().ok()?, Timestamp(rest.try_get_i64_le().ok()?));
     let mut text = || {
-        let length = usize::try_from(u32::from_le_bytes(take_array(rest)?)).ok()?;
-        let (text, after) = rest.split_at_checked(length)?;
-        *rest = after;
-        Some(names.get(std::str::from_utf8(text).ok()?))
+        let length = usize::try_from(rest.try_get_u32_le().ok()?).ok()?;
+        Some(names.get(std::str::from_utf8(rest.split_off(..length)?).ok()?))
     };
     let (tool, agent, message) = (text()?, text()?, text()?);
-    let status = *STATUSES.get(usize::from(status))?;
     Some(CallEntry { call, tool, agent, started_at, status, finished, micros, message })
-}
-
-fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (array, after) = rest.split_first_chunk()?;
-    *rest = after;
-    Some(*array)
 }

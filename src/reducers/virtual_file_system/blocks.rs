@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::Entry;
-use crate::engine::clock::Timestamp;
 use crate::engine::event::{Node, node_code};
-use crate::engine::id::Digest;
-use crate::engine::path::EntryPath;
+use crate::engine::{Digest, EntryPath, Timestamp};
 
 /// An entry with its path.
 pub(super) type LeafRow = (EntryPath, Entry);
@@ -137,9 +135,9 @@ const FILE: usize = size_of::<Digest>() + size_of::<u64>();
 /// The same as [`record`] when only the path is wanted.
 fn skip<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let path = take_bytes(rest)?;
-    let [.., code] = take_array::<FIXED>(rest)?;
+    let [.., code] = rest.split_off(..FIXED)? else { return None };
     match code & !TEXT {
-        code if node_code::is_file(code) => drop(take_array::<FILE>(rest)?),
+        code if node_code::is_file(code) => drop(rest.split_off(..FILE)?),
         node_code::SYMLINK => drop(take_bytes(rest)?),
         code => drop(Node::bare_of_code(code)?),
     }
@@ -148,14 +146,14 @@ fn skip<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 fn record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Entry)> {
     let path = take_bytes(rest)?;
-    let version = u64::from_le_bytes(take_array(rest)?);
-    let created_at = Timestamp(i64::from_le_bytes(take_array(rest)?));
-    let updated_at = Timestamp(i64::from_le_bytes(take_array(rest)?));
-    let [code] = take_array(rest)?;
+    let version = rest.try_get_u64_le().ok()?;
+    let created_at = Timestamp(rest.try_get_i64_le().ok()?);
+    let updated_at = Timestamp(rest.try_get_i64_le().ok()?);
+    let code = rest.try_get_u8().ok()?;
     let node = match code & !TEXT {
         kind if node_code::is_file(kind) => {
-            let content = Digest::from_bytes(take_array(rest)?);
-            Node::file_of_code(kind, content, u64::from_le_bytes(take_array(rest)?), code & TEXT != 0)
+            let content = Digest::from_bytes(*rest.split_off(..size_of::<Digest>())?.first_chunk()?);
+            Node::file_of_code(kind, content, rest.try_get_u64_le().ok()?, code & TEXT != 0)
         }
         node_code::SYMLINK => Node::Symlink { target: take_bytes(rest)?.to_vec() },
         kind => Node::bare_of_code(kind)?,
@@ -164,14 +162,6 @@ fn record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Entry)> {
 }
 
 fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(u32::from_le_bytes(take_array(rest)?)).ok()?;
-    let (bytes, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    Some(bytes)
-}
-
-fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (array, after) = rest.split_first_chunk()?;
-    *rest = after;
-    Some(*array)
+    let length = usize::try_from(rest.try_get_u32_le().ok()?).ok()?;
+    rest.split_off(..length)
 }

@@ -1,5 +1,6 @@
-//! Some entries that follow each other: rows, or a snapshot's block and what has changed since.
+//! Consecutive entries: rows, or a snapshot's block and the changes since.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use super::Entry;
@@ -20,15 +21,6 @@ pub(super) struct Leaf {
     read: OnceLock<Vec<LeafRow>>,
 }
 
-pub(super) enum LeafSlot {
-    /// Among all rows.
-    All(usize),
-    /// Among those that lie beside the block.
-    Beside(usize),
-    /// In the block only.
-    Block(Entry),
-}
-
 impl Leaf {
     pub(super) fn from_rows(rows: Vec<LeafRow>) -> Self {
         Self { rows, ..Self::default() }
@@ -39,17 +31,11 @@ impl Leaf {
     }
 
     pub(super) fn to_block(&self) -> Vec<u8> {
-        match self.rows.is_empty() {
-            true => self.block.bytes().to_vec(),
-            false => blocks::encode(self.rows()),
-        }
+        if self.rows.is_empty() { self.block.bytes().to_vec() } else { blocks::encode(self.rows()) }
     }
 
     pub(super) fn rows(&self) -> &[LeafRow] {
-        match self.block.is_empty() {
-            true => &self.rows,
-            false => self.read.get_or_init(|| self.merged()),
-        }
+        if self.block.is_empty() { &self.rows } else { self.read.get_or_init(|| self.merged()) }
     }
 
     fn merged(&self) -> Vec<LeafRow> {
@@ -65,38 +51,24 @@ impl Leaf {
         position(rows, path).ok().map(|at| &rows[at].1)
     }
 
-    pub(super) fn place(&self, path: &[u8]) -> Option<LeafSlot> {
-        if self.is_open() {
-            let beside = position(&self.rows, path).ok().map(LeafSlot::Beside);
-            return beside.or_else(|| self.block.find(path).map(LeafSlot::Block));
+    /// Returns an entry without reading an unread block.
+    pub(super) fn find(&self, path: &[u8]) -> Option<Cow<'_, Entry>> {
+        if !self.is_open() {
+            return self.get(path).map(Cow::Borrowed);
         }
-        position(self.rows(), path).ok().map(LeafSlot::All)
-    }
-
-    pub(super) fn at<'a>(&'a self, place: &'a LeafSlot) -> &'a Entry {
-        match place {
-            LeafSlot::All(at) => &self.rows()[*at].1,
-            LeafSlot::Beside(at) => &self.rows[*at].1,
-            LeafSlot::Block(entry) => entry,
+        match position(&self.rows, path) {
+            Ok(at) => Some(Cow::Borrowed(&self.rows[at].1)),
+            Err(_) => self.block.find(path).map(Cow::Owned),
         }
     }
 
-    /// The same to be changed; `place` is that of `path`.
-    pub(super) fn at_mut(&mut self, path: &[u8], place: LeafSlot) -> Option<&mut Entry> {
-        let (rows, at) = match place {
-            LeafSlot::All(at) => (self.all(), at),
-            LeafSlot::Beside(at) => {
-                // A clone may have been read since the place was found.
-                self.read.take();
-                (&mut self.rows, at)
-            }
-            LeafSlot::Block(entry) => {
-                let rows = self.some();
-                let at = put(rows, EntryPath::from_bytes(path).ok()?, entry);
-                (rows, at)
-            }
-        };
-        rows.get_mut(at).map(|(_, entry)| entry)
+    pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        if self.is_open() && position(&self.rows, path).is_err() {
+            let entry = self.block.find(path)?;
+            put(&mut self.rows, EntryPath::from_bytes(path).ok()?, entry);
+        }
+        let rows = self.some();
+        position(rows, path).ok().map(|at| &mut rows[at].1)
     }
 
     pub(super) fn add(&mut self, path: EntryPath, entry: Entry) {
@@ -108,7 +80,7 @@ impl Leaf {
         position(rows, path).ok().map(|at| rows.remove(at).1)
     }
 
-    /// Takes off what comes before `path`, with that and its entry at the end.
+    /// Splits off the rows before `path`, with that and its entry at the end.
     pub(super) fn split_off_front(&mut self, path: EntryPath, entry: Entry) -> Self {
         let rows = self.all();
         let at = position(rows, path.as_bytes()).unwrap_or_else(|at| at);
@@ -123,20 +95,17 @@ impl Leaf {
         self.all().splice(0..0, std::mem::take(front.all()));
     }
 
-    /// Tells if a change may go beside the block.
+    /// Returns true if a change may be put beside the block.
     fn is_open(&self) -> bool {
         !self.block.is_empty() && self.read.get().is_none() && self.rows.len() < CHANGES_MAX
     }
 
-    /// The rows into which a changed one can be put.
+    /// Returns the rows into which a changed one can be put.
     fn some(&mut self) -> &mut Vec<LeafRow> {
-        match self.is_open() {
-            true => &mut self.rows,
-            false => self.all(),
-        }
+        if self.is_open() { &mut self.rows } else { self.all() }
     }
 
-    /// All rows, to be changed; the block is given up.
+    /// Returns all rows, to be changed, without the block.
     fn all(&mut self) -> &mut Vec<LeafRow> {
         if !self.block.is_empty() {
             self.rows = self.read.take().unwrap_or_else(|| self.merged());
@@ -158,14 +127,12 @@ fn position(rows: &[LeafRow], path: &[u8]) -> Result<usize, usize> {
     rows.binary_search_by(|(known, _)| known.as_bytes().cmp(path))
 }
 
-/// Puts a row where it belongs, in the place of one with its path; gives where.
-fn put(rows: &mut Vec<LeafRow>, path: EntryPath, entry: Entry) -> usize {
-    let place = position(rows, path.as_bytes());
-    match place {
+/// Puts a row where it belongs, in the place of one with its path.
+fn put(rows: &mut Vec<LeafRow>, path: EntryPath, entry: Entry) {
+    match position(rows, path.as_bytes()) {
         Ok(at) => rows[at].1 = entry,
         Err(at) => rows.insert(at, (path, entry)),
     }
-    place.unwrap_or_else(|at| at)
 }
 
 #[cfg(test)]
@@ -185,17 +152,15 @@ mod tests {
         let bytes = Bytes::from(blocks::encode(&[(EntryPath::lookup("a").unwrap(), entry(1))]));
         let mut leaf = Leaf::from_block(Block::new(&bytes, b"").unwrap().unwrap());
         for version in 2..4 {
-            let place = leaf.place(b"a").unwrap();
             assert_eq!(leaf.rows().len(), 1);
-            *leaf.at_mut(b"a", place).unwrap() = entry(version);
+            *leaf.get_mut(b"a").unwrap() = entry(version);
             assert_eq!(leaf.get(b"a"), Some(&entry(version)));
         }
         let mut leaf = Leaf::from_block(Block::new(&bytes, b"").unwrap().unwrap());
-        let place = leaf.place(b"a").unwrap();
-        *leaf.at_mut(b"a", place).unwrap() = entry(2);
-        let beside = leaf.place(b"a").unwrap();
-        assert_eq!(leaf.rows()[0].1, entry(2));
-        *leaf.at_mut(b"a", beside).unwrap() = entry(3);
-        assert_eq!(leaf.rows()[0].1, entry(3));
+        for version in 2..4 {
+            *leaf.get_mut(b"a").unwrap() = entry(version);
+            assert_eq!(leaf.find(b"a").as_deref(), Some(&entry(version)));
+            assert_eq!(leaf.rows()[0].1, entry(version));
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! Entries by path: a persistent map of sorted leaves that a snapshot keeps just as they are.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Entry;
 use super::blocks::{self, Block, LeafRow};
+use super::folding::EntryMap;
 use super::leaf::Leaf;
+use super::{Entry, range_below};
 use crate::engine::collections::{DiffItem, OrdMap};
 use crate::engine::path::EntryPath;
 
@@ -84,43 +85,6 @@ impl Leaves {
         self.leaf(path).get(path)
     }
 
-    /// Tells if `path` is a directory; none where nothing is. Reads no leaf.
-    pub(super) fn is_directory(&self, path: &[u8]) -> Option<bool> {
-        let leaf = self.leaf(path);
-        leaf.place(path).map(|place| leaf.at(&place).is_directory())
-    }
-
-    pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
-        let leaf = self.leaf_mut(path);
-        let place = leaf.place(path)?;
-        Arc::make_mut(leaf).at_mut(path, place)
-    }
-
-    /// Puts in an entry where nothing is.
-    pub(super) fn add(&mut self, path: EntryPath, entry: Entry) {
-        self.len += 1;
-        let cut = blocks::is_cut(path.as_bytes());
-        let leaf = Arc::make_mut(self.leaf_mut(path.as_bytes()));
-        if cut {
-            let front = leaf.split_off_front(path.clone(), entry);
-            self.full.insert(path, Arc::new(front));
-        } else {
-            leaf.add(path, entry);
-        }
-    }
-
-    pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
-        self.leaf(path).place(path)?;
-        self.len -= 1;
-        if !blocks::is_cut(path) {
-            return Arc::make_mut(self.leaf_mut(path)).remove(path);
-        }
-        let mut last = Arc::unwrap_or_clone(self.full.remove(path)?);
-        let entry = last.remove(path);
-        Arc::make_mut(self.leaf_mut(path)).join_front(last);
-        entry
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (&EntryPath, &Entry)> {
         self.leaves().flat_map(|leaf| leaf.rows()).map(|(path, entry)| (path, entry))
     }
@@ -136,18 +100,13 @@ impl Leaves {
         };
         let leaves = first.map(|(_, leaf)| leaf).chain(std::iter::once(&self.tail));
         let rows = leaves.flat_map(move |leaf| {
+            let begin = (from.as_ref().map(Vec::as_slice), Bound::Unbounded);
             let rows = leaf.rows();
-            let skip = rows.partition_point(|(path, _)| match &from {
-                Bound::Included(from) => path.as_bytes() < from.as_slice(),
-                Bound::Excluded(from) => path.as_bytes() <= from.as_slice(),
-                Bound::Unbounded => false,
-            });
-            &rows[skip..]
+            &rows[rows.partition_point(|(path, _)| !RangeBounds::<[u8]>::contains(&begin, path.as_bytes()))..]
         });
-        let within = move |(path, _): &&LeafRow| match &until {
-            Bound::Included(until) => path.as_bytes() <= until.as_slice(),
-            Bound::Excluded(until) => path.as_bytes() < until.as_slice(),
-            Bound::Unbounded => true,
+        let within = move |(path, _): &&LeafRow| {
+            let end = (Bound::Unbounded, until.as_ref().map(Vec::as_slice));
+            RangeBounds::<[u8]>::contains(&end, path.as_bytes())
         };
         rows.take_while(within).map(|(path, entry)| (path, entry))
     }
@@ -189,6 +148,49 @@ impl Leaves {
     fn full_at(&self, path: &[u8]) -> Option<(&EntryPath, &Arc<Leaf>)> {
         // The map's `get_next` overlooks a key that stands in an inner node: its "none" proves nothing.
         self.full.get_next(path).or_else(|| self.full.range::<_, [u8]>(from_path(path)).next())
+    }
+}
+
+impl EntryMap for Leaves {
+    /// Reads no leaf.
+    fn is_directory(&self, path: &[u8]) -> Option<bool> {
+        self.leaf(path).find(path).map(|entry| entry.is_directory())
+    }
+
+    fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        Arc::make_mut(self.leaf_mut(path)).get_mut(path)
+    }
+
+    fn add(&mut self, path: EntryPath, entry: Entry) {
+        self.len += 1;
+        let cut = blocks::is_cut(path.as_bytes());
+        let leaf = Arc::make_mut(self.leaf_mut(path.as_bytes()));
+        if cut {
+            let front = leaf.split_off_front(path.clone(), entry);
+            self.full.insert(path, Arc::new(front));
+        } else {
+            leaf.add(path, entry);
+        }
+    }
+
+    fn remove(&mut self, path: &[u8]) -> Option<Entry> {
+        self.leaf(path).find(path)?;
+        self.len -= 1;
+        if !blocks::is_cut(path) {
+            return Arc::make_mut(self.leaf_mut(path)).remove(path);
+        }
+        let mut last = Arc::unwrap_or_clone(self.full.remove(path)?);
+        let entry = last.remove(path);
+        Arc::make_mut(self.leaf_mut(path)).join_front(last);
+        entry
+    }
+
+    fn remove_below(&mut self, path: &EntryPath) {
+        let (from, until) = range_below(path.as_bytes());
+        let below: Vec<EntryPath> = self.range(from, until).map(|(path, _)| path.clone()).collect();
+        for path in below {
+            self.remove(path.as_bytes());
+        }
     }
 }
 

@@ -14,13 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use leaves::Leaves;
 
-use crate::engine::clock::Timestamp;
-use crate::engine::error::ValueError;
 use crate::engine::event::{DeleteEntry, Event, Node, WriteFile};
-use crate::engine::path::EntryPath;
-use crate::engine::registry::Registry;
-use crate::engine::slice::{Slice, SliceError};
-use crate::engine::state::State;
+use crate::engine::{EntryPath, Registry, Slice, SliceError, State, Timestamp, ValueError};
 
 /// Every entry of the workspace, by path in lexicographic (byte) order.
 ///
@@ -40,28 +35,24 @@ pub struct Entry {
     pub node: Node,
     /// 1 at first, one more with every write.
     pub version: u64,
-    /// When it came into being.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was last written.
+    /// Time of its last write.
     pub updated_at: Timestamp,
 }
 
 impl Entry {
-    /// Tells if it is a directory.
+    /// Returns true for a directory.
     pub fn is_directory(&self) -> bool {
         self.node == Node::Directory
     }
 
-    /// Bytes of a file's contents; 0 for anything else.
+    /// Returns the bytes of a file's contents; 0 for any other entry.
     pub fn size(&self) -> u64 {
         match self.node {
             Node::File { size, .. } => size,
             Node::Symlink { .. } | Node::Directory | Node::Special { .. } => 0,
         }
-    }
-
-    fn same_node(&self, other: &Self) -> bool {
-        self.node == other.node
     }
 }
 
@@ -95,7 +86,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The path that it concerns.
+    /// Returns the path of the entry.
     pub fn path(&self) -> &EntryPath {
         match self {
             Self::Added { path, .. } | Self::Removed { path, .. } | Self::Changed { path, .. } => path,
@@ -104,27 +95,29 @@ impl Change {
 }
 
 impl VirtualFileSystem {
-    /// The files of a state; a cheap copy, as all of it is shared. None where the state has no such slice.
+    /// Returns the files of a state; empty if the state has no such slice. The copy shares all of them.
     pub fn of(state: &State) -> Self {
         state.slice::<Self>().cloned().unwrap_or_default()
     }
 
-    /// Takes a write into account, as the reducer would at that time.
+    /// Applies a write, as the reducer would at that time.
     pub fn write(&mut self, event: &WriteFile, time: Timestamp) {
-        folding::write_event(&mut self.entries, event, time);
+        let written = folding::write(&mut self.entries, event.path.as_bytes(), event.node.clone(), time);
+        debug_assert!(written.is_ok() || event.path.is_root(), "a normal path can be written");
     }
 
-    /// Takes a removal into account, as the reducer would.
+    /// Applies a removal, as the reducer would.
     pub fn delete(&mut self, event: &DeleteEntry) {
-        folding::delete_event(&mut self.entries, event);
+        let deleted = folding::delete(&mut self.entries, event.path.as_bytes());
+        debug_assert!(deleted.is_ok(), "a normal path can be removed");
     }
 
-    /// The entry at `path`; none for the root and where nothing is.
+    /// Returns the entry at `path`; none for the root and where no entry is.
     pub fn get(&self, path: &EntryPath) -> Option<&Entry> {
         self.entries.get(path.as_bytes())
     }
 
-    /// Tells if `path` is a directory; the root is one.
+    /// Returns true if `path` is a directory; the root is one.
     pub fn is_directory(&self, path: &EntryPath) -> bool {
         path.is_root() || self.get(path).is_some_and(Entry::is_directory)
     }
@@ -134,28 +127,28 @@ impl VirtualFileSystem {
         self.entries.len()
     }
 
-    /// Tells if there are no entries.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
 
-    /// All entries in order.
+    /// Iterates over all entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (&EntryPath, &Entry)> {
         self.entries.iter()
     }
 
-    /// The entries below a directory, at any depth, in order.
+    /// Iterates over the entries below a directory, at any depth, in order.
     pub fn below<'a>(&'a self, directory: &EntryPath) -> impl Iterator<Item = (&'a EntryPath, &'a Entry)> + use<'a> {
         let (from, until) = range_below(directory.as_bytes());
         self.entries.range(from, until)
     }
 
-    /// The entries from a path on, in order; it may be the beginning of one.
+    /// Iterates over the entries from a path on, in order; it may be the beginning of one.
     pub(crate) fn starting_at(&self, from: Bound<Vec<u8>>) -> impl Iterator<Item = (&EntryPath, &Entry)> + use<'_> {
         self.entries.range(from, Bound::Unbounded)
     }
 
-    /// The entries right in a directory, in order; each step costs a search, whatever lies deeper.
+    /// Iterates over the entries directly in a directory, in order. Each step costs one search, however many entries are deeper.
     pub fn children<'a>(&'a self, directory: &EntryPath) -> impl Iterator<Item = (&'a EntryPath, &'a Entry)> + use<'a> {
         let (mut from, until) = range_below(directory.as_bytes());
         let directory = directory.clone();
@@ -193,7 +186,7 @@ impl VirtualFileSystem {
             let old = before.next_if(|_| order.is_le()).cloned();
             let new = after.next_if(|_| order.is_ge()).cloned();
             match (old, new) {
-                (Some((path, before)), Some((_, after))) if !before.same_node(&after) => {
+                (Some((path, before)), Some((_, after))) if before.node != after.node => {
                     changes.push(Change::Changed { path, before, after });
                 }
                 (Some((path, before)), None) => changes.push(Change::Removed { path, before }),
@@ -204,8 +197,8 @@ impl VirtualFileSystem {
     }
 }
 
-/// The keys of what lies below a directory.
-fn range_below(directory: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+/// Returns the range of the paths below a directory.
+pub(super) fn range_below(directory: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     if directory.is_empty() {
         return (Bound::Unbounded, Bound::Unbounded);
     }

@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use super::Entry;
+use super::folding::EntryMap;
 use crate::engine::path::EntryPath;
 
 /// Entries by path. Long folds mostly wait for memory, so lookups touch packed data: an index of four bytes a path, and
@@ -57,18 +58,31 @@ impl EntryTable {
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
-        let number = self.number_of(path)?;
-        self.entries.get_mut(number)?.as_mut()
-    }
-
-    #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.paths.len() < FULL
     }
 
-    /// Puts in an entry, in the place of what was there.
-    pub(super) fn insert(&mut self, path: EntryPath, entry: Entry) {
+    pub(super) fn into_sorted(self) -> Vec<(EntryPath, Entry)> {
+        let entries = self.names.into_iter().zip(self.entries).filter_map(|(path, entry)| Some((path, entry?)));
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        entries
+    }
+}
+
+impl EntryMap for EntryTable {
+    #[inline]
+    fn is_directory(&self, path: &[u8]) -> Option<bool> {
+        self.get(path).map(Entry::is_directory)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        let number = self.number_of(path)?;
+        self.entries.get_mut(number)?.as_mut()
+    }
+
+    fn add(&mut self, path: EntryPath, entry: Entry) {
         if let Some(known) = self.number_of(path.as_bytes()).and_then(|number| self.entries.get_mut(number)) {
             *known = Some(entry);
             return;
@@ -91,21 +105,14 @@ impl EntryTable {
         self.entries.push(Some(entry));
     }
 
-    pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
+    fn remove(&mut self, path: &[u8]) -> Option<Entry> {
         let number = self.number_of(path)?;
         self.entries.get_mut(number)?.take()
     }
 
-    pub(super) fn remove_where(&mut self, wanted: impl Fn(&EntryPath) -> bool) {
-        let below = self.names.iter().zip(&mut self.entries).filter(|(path, _)| wanted(path));
+    fn remove_below(&mut self, path: &EntryPath) {
+        let below = self.names.iter().zip(&mut self.entries).filter(|(other, _)| other.is_below(path));
         below.for_each(|(_, entry)| *entry = None);
-    }
-
-    pub(super) fn into_sorted(self) -> Vec<(EntryPath, Entry)> {
-        let entries = self.names.into_iter().zip(self.entries).filter_map(|(path, entry)| Some((path, entry?)));
-        let mut entries: Vec<_> = entries.collect();
-        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        entries
     }
 }
 
@@ -133,13 +140,12 @@ mod tests {
                 let path = EntryPath::lookup(&path).unwrap();
                 match step {
                     0 => {
-                        let below = |other: &EntryPath| other.is_below(&path);
-                        table.remove_where(below);
-                        model.retain(|other, _| !below(other));
+                        table.remove_below(&path);
+                        model.retain(|other: &EntryPath, _| !other.is_below(&path));
                     }
                     1 => prop_assert_eq!(table.remove(path.as_bytes()), model.remove(&path)),
                     _ => {
-                        table.insert(path.clone(), entry(version));
+                        table.add(path.clone(), entry(version));
                         model.insert(path.clone(), entry(version));
                     }
                 }

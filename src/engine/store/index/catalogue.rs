@@ -1,12 +1,12 @@
 //! Rows of the catalogue of sessions.
 
-use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitView, ForkPoint};
-use crate::engine::id::SessionId;
+use bytes::Buf;
+
 use crate::engine::store::journal::FramePosition;
 use crate::engine::store::{Result, SessionEntry};
+use crate::engine::{Commit, CommitView, ForkPoint, SessionId, Timestamp};
 
-use super::{place_bytes, place_of};
+use super::{place_bytes, take_place};
 
 #[derive(Debug, Clone)]
 pub(in crate::engine::store) struct CatalogueRow {
@@ -28,29 +28,19 @@ impl CatalogueRow {
         value.extend_from_slice(self.base.as_ref().map_or(&[0; 16], |base| base.session.as_bytes()));
         value.extend_from_slice(&self.base.map_or(0, |base| base.seq).to_le_bytes());
         let origin = &self.entry.origin;
-        let mut commit = Commit::new(self.entry.id, origin.time).as_agent(&origin.agent);
-        commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
-        commit.encode(origin.seq, origin.time, &mut value);
+        Commit::of_recorded(origin)?.encode(origin.seq, origin.time, &mut value);
         Ok(value)
     }
 
     pub(in crate::engine::store) fn decode(value: &[u8]) -> Option<Self> {
-        let (head, rest) = value.split_first_chunk::<8>()?;
-        let (updated, rest) = rest.split_first_chunk::<8>()?;
-        let (begun, rest) = rest.split_first_chunk::<8>()?;
-        let ([buried], rest) = rest.split_first_chunk::<1>()?;
-        let (session, rest) = rest.split_first_chunk::<16>()?;
-        let (seq, rest) = rest.split_first_chunk::<8>()?;
-        let seq = u64::from_le_bytes(*seq);
+        let mut rest = value;
+        let (head, updated) = (rest.try_get_u64_le().ok()?, Timestamp(rest.try_get_i64_le().ok()?));
+        let (begun, buried) = (take_place(&mut rest)?, rest.try_get_u8().ok()? == 1);
+        let session = SessionId::from_bytes(*rest.split_off(..16)?.first_chunk()?);
+        let seq = rest.try_get_u64_le().ok()?;
+        let base = (seq > 0).then_some(ForkPoint { session, seq });
         let commit = CommitView::parse(rest).ok()?;
         let origin = commit.events().next()?.ok()?.to_recorded();
-        let entry = SessionEntry {
-            id: commit.session,
-            head: u64::from_le_bytes(*head),
-            updated: Timestamp(i64::from_le_bytes(*updated)),
-            origin,
-        };
-        let base = (seq > 0).then(|| ForkPoint { session: SessionId::from_bytes(*session), seq });
-        Some(Self { entry, begun: place_of(begun)?, base, buried: *buried == 1 })
+        Some(Self { entry: SessionEntry { id: commit.session, head, updated, origin }, begun, base, buried })
     }
 }

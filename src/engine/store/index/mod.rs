@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::journal::FramePosition;
 use super::journal::disk::{JournalDisk, OsDisk};
@@ -69,8 +69,8 @@ impl SledIndex {
             .cache_capacity(CACHE_BYTES)
             .flush_every_ms(Some(2_000))
             .print_profile_on_drop(false);
-        // A sled that was just closed in this process may hold its lock for a moment more. Nobody else
-        // can have it: the store's own lock sees to that.
+        // A sled that was just closed in this process may hold its lock for a moment more. No other process can have
+        // it, because this one holds the store's own lock.
         let mut tries = 0..LOCK_TRIES;
         let db = guarded(|| {
             loop {
@@ -93,18 +93,12 @@ impl SledIndex {
     /// Returns the indexed end; none if the index is new, unreadable or of another version.
     pub(super) fn stamp(&self) -> Option<IndexedUpTo> {
         let value = guarded(|| self.db.get(STAMP)).ok()??;
-        let (version, rest) = value.split_first_chunk::<4>()?;
-        let (journal, rest) = rest.split_first_chunk::<16>()?;
-        let (segment, rest) = rest.split_first_chunk::<4>()?;
-        let (offset, rest) = rest.split_first_chunk::<4>()?;
-        let (group, rest) = rest.split_first_chunk::<8>()?;
-        let tail = rest.first_chunk::<4>()?;
-        (u32::from_le_bytes(*version) == VERSION).then(|| IndexedUpTo {
-            journal: *journal,
-            end: FramePosition { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) },
-            group: u64::from_le_bytes(*group),
-            tail: u32::from_le_bytes(*tail),
-        })
+        let mut rest = &value[..];
+        let is_known = rest.try_get_u32_le().ok()? == VERSION;
+        let journal = *rest.split_off(..16)?.first_chunk()?;
+        let (end, group) = (take_place(&mut rest)?, rest.try_get_u64_le().ok()?);
+        let tail = rest.try_get_u32_le().ok()?;
+        is_known.then_some(IndexedUpTo { journal, end, group, tail })
     }
 
     /// Applies a batch together with the stamp, or nothing of it.
@@ -141,20 +135,13 @@ impl SledIndex {
         positions: &[(Seq, FramePosition)],
     ) -> Result<()> {
         let Some((first, _)) = positions.first() else { return Ok(()) };
-        let mut rest = positions;
         // The last row is filled up first, so that many small batches don't make many small rows.
-        if let Some((key, value)) = self.row_at(session, first.saturating_sub(1))?
-            && value.len() < ROW_POSITIONS * POSITION_BYTES
-            && positions_of(&value).last().is_some_and(|(last, _)| last < *first)
-        {
-            let room = ROW_POSITIONS - value.len() / POSITION_BYTES;
-            let (fill, later) = rest.split_at(room.min(rest.len()));
-            let mut value = value.to_vec();
-            fill.iter().for_each(|position| put_position(&mut value, *position));
-            rows.insert(key, value);
-            rest = later;
-        }
-        for row in rest.chunks(ROW_POSITIONS) {
+        let last = self.row_at(session, first.saturating_sub(1))?.map(|(_, value)| value);
+        let last = last.filter(|value| value.len() < ROW_POSITIONS * POSITION_BYTES);
+        let mut all: Vec<_> = last.iter().flat_map(|value| positions_of(value)).collect();
+        all.retain(|(known, _)| known < first);
+        all.extend_from_slice(positions);
+        for row in all.chunks(ROW_POSITIONS) {
             let mut value = Vec::with_capacity(row.len() * POSITION_BYTES);
             row.iter().for_each(|position| put_position(&mut value, *position));
             rows.insert(row_key(session, row[0].0), value);
@@ -193,7 +180,7 @@ impl SledIndex {
 
     pub(super) fn content(&self, digest: &Digest) -> Result<Option<FramePosition>> {
         let value = guarded(|| self.db.get(key(b'd', digest.as_bytes())))?;
-        Ok(value.and_then(|value| place_of(&value)))
+        Ok(value.and_then(|value| take_place(&mut &value[..])))
     }
 
     /// Returns all sessions, and removed ones that have children.
@@ -229,15 +216,15 @@ impl SledIndex {
 
     fn get_large(&self, prefix: u8, name: &[u8]) -> Result<Option<Bytes>> {
         let Some(head) = guarded(|| self.db.get(part_key(prefix, name, 0)))? else { return Ok(None) };
-        let Some((count, rest)) = head.split_first_chunk::<4>() else { return Ok(None) };
-        let Some((crc, part)) = rest.split_first_chunk::<4>() else { return Ok(None) };
-        let mut value = part.to_vec();
-        for number in 1..u32::from_le_bytes(*count) {
+        let mut rest = &head[..];
+        let (Ok(count), Ok(crc)) = (rest.try_get_u32_le(), rest.try_get_u32_le()) else { return Ok(None) };
+        let mut value = rest.to_vec();
+        for number in 1..count {
             let key = part_key(prefix, name, usize::try_from(number).unwrap_or(usize::MAX));
             let Some(part) = guarded(|| self.db.get(key))? else { return Ok(None) };
             value.extend_from_slice(&part);
         }
-        let whole = crc32c::crc32c(&value) == u32::from_le_bytes(*crc);
+        let whole = crc32c::crc32c(&value) == crc;
         Ok(whole.then(|| Bytes::from(value)))
     }
 
@@ -284,7 +271,7 @@ pub(super) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn remove_all(directory: &Path) -> Result<()> {
+pub(super) fn remove_all(directory: &Path) -> Result<()> {
     std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))
 }
 
@@ -343,10 +330,9 @@ fn place_bytes(place: FramePosition) -> [u8; 8] {
     bytes
 }
 
-fn place_of(bytes: &[u8]) -> Option<FramePosition> {
-    let (segment, rest) = bytes.split_first_chunk::<4>()?;
-    let offset = rest.first_chunk::<4>()?;
-    Some(FramePosition { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) })
+fn take_place(rest: &mut &[u8]) -> Option<FramePosition> {
+    let (segment, offset) = (rest.try_get_u32_le().ok()?, rest.try_get_u32_le().ok()?);
+    Some(FramePosition { segment, offset })
 }
 
 fn put_position(value: &mut Vec<u8>, (first, place): (Seq, FramePosition)) {
@@ -356,7 +342,7 @@ fn put_position(value: &mut Vec<u8>, (first, place): (Seq, FramePosition)) {
 
 fn positions_of(value: &[u8]) -> impl DoubleEndedIterator<Item = (Seq, FramePosition)> {
     value.as_chunks::<POSITION_BYTES>().0.iter().filter_map(|row| {
-        let (first, place) = row.split_first_chunk::<8>()?;
-        Some((u64::from_le_bytes(*first), place_of(place)?))
+        let mut rest = &row[..];
+        Some((rest.try_get_u64_le().ok()?, take_place(&mut rest)?))
     })
 }

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Buf;
+
 use super::{SledIndex, guarded, key};
-use crate::engine::clock::Timestamp;
-use crate::engine::id::{Digest, Seq, SessionId};
-use crate::engine::lock::lock;
 use crate::engine::slice::EncodedSlice;
 use crate::engine::store::{Result, Snapshot};
+use crate::engine::{Digest, Seq, SessionId, Timestamp, lock};
 
 /// Rows of snapshots, by session and position.
 const ROOT: u8 = b's';
@@ -142,19 +142,14 @@ fn number_of(bytes: &[u8]) -> Option<u64> {
 
 type SnapshotRoot = (Timestamp, u64, Vec<(Arc<str>, u32, Vec<u64>)>);
 
-fn root_of(root: &[u8]) -> Option<SnapshotRoot> {
-    let (time, rest) = root.split_first_chunk::<8>()?;
-    let (unreadable, mut rest) = rest.split_first_chunk::<8>()?;
+fn root_of(mut root: &[u8]) -> Option<SnapshotRoot> {
+    let (time, unreadable) = (Timestamp(root.try_get_i64_le().ok()?), root.try_get_u64_le().ok()?);
     let mut slices = Vec::new();
-    while let Some((name_len, after)) = rest.split_first() {
-        let (name, after) = after.split_at_checked(usize::from(*name_len))?;
-        let (version, after) = after.split_first_chunk::<4>()?;
-        let (count, after) = after.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(8)?;
-        let (numbers, after) = after.split_at_checked(length)?;
-        let numbers = numbers.as_chunks().0.iter().map(|number| u64::from_be_bytes(*number)).collect();
-        slices.push((Arc::from(std::str::from_utf8(name).ok()?), u32::from_le_bytes(*version), numbers));
-        rest = after;
+    while let Some(name_len) = root.split_off_first() {
+        let name = std::str::from_utf8(root.split_off(..usize::from(*name_len))?).ok()?;
+        let (version, count) = (root.try_get_u32_le().ok()?, root.try_get_u32_le().ok()?);
+        let numbers = root.split_off(..usize::try_from(count).ok()?.checked_mul(8)?)?.as_chunks().0;
+        slices.push((Arc::from(name), version, numbers.iter().map(|number| u64::from_be_bytes(*number)).collect()));
     }
-    Some((Timestamp(i64::from_le_bytes(*time)), u64::from_le_bytes(*unreadable), slices))
+    Some((time, unreadable, slices))
 }

@@ -1,7 +1,6 @@
 //! Frames of a journal. Pure; docs/FORMAT.md describes them.
 
-use crate::engine::commit::{CommitView, ForkPoint};
-use crate::engine::id::{Digest, SessionId};
+use crate::engine::{CommitView, Digest, ForkPoint, SessionId};
 
 pub(crate) const HEADER: usize = 24;
 pub(crate) const ALIGN: usize = 8;
@@ -27,6 +26,19 @@ impl FrameKind {
         use FrameKind::{Close, Commit, Content, Fork, Manifest, Removal, Seal};
         const KINDS: [FrameKind; 7] = [Commit, Content, Manifest, Removal, Close, Seal, Fork];
         KINDS.get(usize::from(code).wrapping_sub(1)).copied()
+    }
+
+    pub(crate) fn commit_at(self) -> Option<usize> {
+        match self {
+            Self::Commit => Some(0),
+            Self::Fork => Some(FORK_HEAD),
+            _ => None,
+        }
+    }
+
+    /// Returns the commit in a payload of this kind, empty if it is too short; none for a kind without one.
+    pub(crate) fn commit_in(self, payload: &[u8]) -> Option<&[u8]> {
+        Some(payload.get(self.commit_at()?..).unwrap_or_default())
     }
 }
 
@@ -81,21 +93,6 @@ fn fork_point(payload: &[u8]) -> Option<ForkPoint> {
     let (session, rest) = payload.split_first_chunk::<16>()?;
     let seq = u64::from_le_bytes(*rest.first_chunk()?);
     (seq > 0).then(|| ForkPoint { session: SessionId::from_bytes(*session), seq })
-}
-
-impl FrameKind {
-    pub(crate) fn commit_at(self) -> Option<usize> {
-        match self {
-            Self::Commit => Some(0),
-            Self::Fork => Some(FORK_HEAD),
-            _ => None,
-        }
-    }
-
-    /// Returns the commit in a payload of this kind, empty if it is too short; none for a kind without one.
-    pub(crate) fn commit_in(self, payload: &[u8]) -> Option<&[u8]> {
-        Some(payload.get(self.commit_at()?..).unwrap_or_default())
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

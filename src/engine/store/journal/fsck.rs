@@ -13,9 +13,8 @@ use super::last::{Last, last};
 use super::scan::{self, Frame, ScanEnd};
 use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
-use crate::engine::commit::{CommitView, ForkPoint};
-use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::{Loss, Result, StoreError, content};
+use crate::engine::{CommitView, ForkPoint, Seq, SessionId};
 
 /// Findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,19 +52,27 @@ pub struct JournalProblem {
     pub session: Option<SessionId>,
 }
 
+/// A journal that was checked, and what a repair of it needs.
+#[derive(Default)]
 pub(crate) struct CheckedJournal {
     pub(crate) report: FsckReport,
     /// Position after the last whole frame of the last segment.
     pub(crate) end: FramePosition,
     /// Set if the last segment says that another one follows.
     pub(crate) is_followed: bool,
+    /// Set if a whole segment is in the wrong place.
+    pub(crate) is_strange: bool,
     journal: [u8; 16],
     bad: BTreeSet<u32>,
     missing: Vec<SegmentHead>,
     /// Files with the name of a segment that follow none and have no head.
     strays: Vec<u32>,
-    /// Set if a whole segment is in the wrong place.
-    pub(crate) is_strange: bool,
+    heads: BTreeMap<SessionId, Seq>,
+    /// Last positions of removed sessions.
+    removed: BTreeMap<SessionId, Seq>,
+    /// Sessions with a gap; what follows it is useless.
+    broken: BTreeSet<SessionId>,
+    /// Whole frames that must go, by segment and offset.
     useless: BTreeSet<(u32, u64)>,
 }
 
@@ -73,52 +80,43 @@ pub(crate) struct CheckedJournal {
 const MISSING_MAX: u32 = 4096;
 
 pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal> {
-    let mut check = FsckCheck { end: FramePosition::first_in(FIRST), ..FsckCheck::default() };
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();
     }
-    let (mut bad, mut missing, mut is_strange) = (BTreeSet::new(), Vec::new(), false);
     let journal = identity(segments, &numbers).unwrap_or_default();
-    let (mut expected, mut is_followed) = (FIRST, false);
+    let mut check = CheckedJournal { end: FramePosition::first_in(FIRST), journal, ..CheckedJournal::default() };
+    let mut expected = FIRST;
     for number in numbers.iter().copied() {
-        is_strange |= check.gap(expected..number, journal, &mut missing);
+        check.gap(expected..number);
         expected = number + 1;
-        let segment = match find(segments, SegmentHead { number, journal }, &mut check)? {
-            SegmentFile::Whole(segment) => segment,
-            SegmentFile::Salvaged(segment) => {
-                bad.insert(number);
-                segment
-            }
-            SegmentFile::Strange => {
-                is_strange = true;
-                continue;
-            }
+        let before = check.report.problems.len();
+        let Some(segment) = check.find(segments, number)? else {
+            check.is_strange = true;
+            continue;
         };
         check.report.segments += 1;
-        let before = check.report.problems.len();
         check.end = FramePosition::first_in(number);
         let end = walk(&segment, &mut |item| {
             check.item(&segment, item);
             Ok(())
         })?;
-        is_followed = end.map_or(Ok(false), |end| scan::is_sealed(&segment, end))?;
-        if let Some(end) = end.filter(|_| Some(&number) != numbers.last() && !is_followed) {
+        check.is_followed = end.map_or(Ok(false), |end| scan::is_sealed(&segment, end))?;
+        if let Some(end) = end.filter(|_| Some(&number) != numbers.last() && !check.is_followed) {
             check.problem(number, end, 0, "the rest of the segment is missing".to_owned(), None);
         }
         if check.report.problems.len() > before {
-            bad.insert(number);
+            check.bad.insert(number);
         }
     }
-    let strays = segments.strays()?;
-    for number in &strays {
-        let name = segment::raw_path(segments.directory(), *number);
+    check.strays = segments.strays()?;
+    for number in check.strays.clone() {
+        let name = segment::raw_path(segments.directory(), number);
         let what = format!("{} is no segment of this journal", name.display());
-        check.problem(*number, 0, 0, what, None);
+        check.problem(number, 0, 0, what, None);
     }
     check.report.sessions = check.heads.len() as u64;
-    let FsckCheck { report, end, useless, .. } = check;
-    Ok(CheckedJournal { report, end, is_followed, journal, bad, missing, strays, is_strange, useless })
+    Ok(check)
 }
 
 impl CheckedJournal {
@@ -169,30 +167,6 @@ pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]>
     whole.map(|segment| segment.head.journal)
 }
 
-enum SegmentFile {
-    Whole(Arc<Segment>),
-    /// Head or table are damaged; its frames can be read.
-    Salvaged(Arc<Segment>),
-    /// It is whole, and not what its name says.
-    Strange,
-}
-
-fn find(segments: &Segments, head: SegmentHead, check: &mut FsckCheck) -> Result<SegmentFile> {
-    let number = head.number;
-    match segments.get(number) {
-        Ok(segment) if segment.head == head => return Ok(SegmentFile::Whole(segment)),
-        Ok(_) => check.problem(number, 0, 0, "it belongs to another journal".to_owned(), None),
-        Err(error) => check.problem(number, 0, 0, error.to_string(), None),
-    }
-    segments.forget(number);
-    let Some(segment) = Segment::salvage(segments.disk(), segments.directory(), head)? else {
-        return Ok(SegmentFile::Strange);
-    };
-    let segment = Arc::new(segment);
-    segments.add(Arc::clone(&segment));
-    Ok(SegmentFile::Salvaged(segment))
-}
-
 pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
     /// Bytes that are no frames: from, to, reason.
@@ -217,35 +191,36 @@ pub(crate) fn walk(segment: &Segment, visit: &mut dyn FnMut(Item<'_>) -> Result<
     }
 }
 
-#[derive(Default)]
-struct FsckCheck {
-    report: FsckReport,
-    heads: BTreeMap<SessionId, Seq>,
-    /// Last positions of removed sessions.
-    removed: BTreeMap<SessionId, Seq>,
-    /// Sessions with a gap; what follows it is useless.
-    broken: BTreeSet<SessionId>,
-    /// Whole frames that must go, by segment and offset.
-    useless: BTreeSet<(u32, u64)>,
-    end: FramePosition,
-}
-
-impl FsckCheck {
-    /// Adds missing segments; true if they are too many to replace.
-    fn gap(&mut self, gap: Range<u32>, journal: [u8; 16], missing: &mut Vec<SegmentHead>) -> bool {
-        if gap.is_empty() {
-            return false;
-        }
+impl CheckedJournal {
+    /// Adds missing segments; too many can't be replaced.
+    fn gap(&mut self, gap: Range<u32>) {
         let what = match gap.len() {
+            0 => return,
             1 => "this segment is missing".to_owned(),
             _ => format!("segments {} to {} are missing", gap.start, gap.end - 1),
         };
         self.problem(gap.start, 0, 0, what, None);
-        let is_much = gap.len() > MISSING_MAX as usize;
-        if !is_much {
-            missing.extend(gap.map(|number| SegmentHead { number, journal }));
+        if gap.len() > MISSING_MAX as usize {
+            self.is_strange = true;
+        } else {
+            let journal = self.journal;
+            self.missing.extend(gap.map(|number| SegmentHead { number, journal }));
         }
-        is_much
+    }
+
+    /// Opens a segment, also if its head or table is damaged. None if it is whole and not what its name says.
+    fn find(&mut self, segments: &Segments, number: u32) -> Result<Option<Arc<Segment>>> {
+        let head = SegmentHead { number, journal: self.journal };
+        let what = match segments.get(number) {
+            Ok(segment) if segment.head == head => return Ok(Some(segment)),
+            Ok(_) => "it belongs to another journal".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.problem(number, 0, 0, what, None);
+        segments.forget(number);
+        let segment = Segment::salvage(segments.disk(), segments.directory(), head)?.map(Arc::new);
+        segment.iter().for_each(|segment| segments.add(Arc::clone(segment)));
+        Ok(segment)
     }
 
     fn problem(&mut self, segment: u32, offset: u64, bytes: u64, what: String, session: Option<SessionId>) {
@@ -268,9 +243,11 @@ impl FsckCheck {
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), (String, Option<SessionId>)> {
         match frame.body().map_err(|what| (what.to_owned(), None))? {
-            FrameBody::Commit(fork, commit) => return self.commit(&commit, fork),
+            FrameBody::Commit(fork, commit) => {
+                self.commit(&commit, fork).map_err(|what| (what, Some(commit.session)))?;
+            }
             FrameBody::Content(..) if frame.header.kind == FrameKind::Content => {
-                if !content::piece_fits(frame.payload) {
+                if content::piece_bytes(frame.payload).is_none() {
                     return Err(("a content does not fit its digest".to_owned(), None));
                 }
                 self.report.contents += 1;
@@ -286,7 +263,7 @@ impl FsckCheck {
         Ok(())
     }
 
-    fn commit(&mut self, commit: &CommitView<'_>, fork: Option<ForkPoint>) -> Result<(), (String, Option<SessionId>)> {
+    fn commit(&mut self, commit: &CommitView<'_>, fork: Option<ForkPoint>) -> Result<(), String> {
         let session = commit.session;
         let known = self.heads.get(&session).copied();
         if let Some(point) = fork {
@@ -295,20 +272,18 @@ impl FsckCheck {
             if known.is_some() || past.is_none_or(|past| *past < point.seq) {
                 self.broken.insert(session);
                 let (parent, seq) = (point.session, point.seq);
-                let lost = format!("session {session}: its past, session {parent} up to event {seq}, is missing");
-                return Err((lost, Some(session)));
+                return Err(format!("session {session}: its past, session {parent} up to event {seq}, is missing"));
             }
         }
         let head = known.or(fork.map(|point| point.seq)).unwrap_or(0);
         if commit.first != head + 1 {
             let again = self.broken.replace(session).is_some();
             let what = if again { "follows the gap" } else { "is missing before it" };
-            let lost = format!("session {session}: event {} {what}", commit.first.min(head + 1));
-            return Err((lost, Some(session)));
+            return Err(format!("session {session}: event {} {what}", commit.first.min(head + 1)));
         }
         if commit.events().any(|event| event.is_err()) {
             self.broken.insert(session);
-            return Err((format!("session {session}: events {} ff. end early", commit.first), Some(session)));
+            return Err(format!("session {session}: events {} ff. end early", commit.first));
         }
         self.heads.insert(session, commit.last());
         self.report.commits += 1;
@@ -334,9 +309,7 @@ fn repair_segment(
             Ok(false)
         }
         Item::Hole(from, to, _) => {
-            let mut bytes = vec![0; usize::try_from(to - from).unwrap_or(0)];
-            let read = segment.read_at(*from, &mut bytes)?;
-            lost.extend_from_slice(&bytes[..read]);
+            lost.extend(segment.read_up_to(*from, usize::try_from(to - from).unwrap_or(0))?);
             Ok(false)
         }
     })?;

@@ -1,5 +1,7 @@
 //! Reading frames in order, and telling a torn end from damage.
 
+use std::path::{Path, PathBuf};
+
 use super::disk::JournalDisk;
 use super::frame::{self, FrameBody, FrameKind, Header};
 use super::segment::{self, FramePosition, Segment};
@@ -182,40 +184,17 @@ impl<'a> SegmentWindow<'a> {
     }
 }
 
-pub(crate) struct Cut {
-    pub(crate) bytes: u64,
-    pub(crate) path: std::path::PathBuf,
-}
-
-/// Copies the end of a segment to a file of its own, up to its last byte that is not zero; the file is durable.
+/// Copies the end of a segment to a file of its own, up to its last byte that is not zero. The file is durable. Returns
+/// its length and path.
 pub(crate) fn save_tail(
     disk: &dyn JournalDisk,
     segment: &Segment,
     from: u64,
-    directory: &std::path::Path,
-) -> Result<Cut> {
-    let torn = segment::torn_directory(disk, directory)?;
-    let path = torn.join(format!("{:08}-{from}.bin", segment.head.number));
-    let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
-    let mut window = SegmentWindow::new(segment, WINDOW);
-    let (mut at, mut zeros, mut written) = (from, 0_u64, 0_u64);
-    loop {
-        let bytes = window.bytes(at, WINDOW)?;
-        let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else {
-            if bytes.is_empty() {
-                break;
-            }
-            zeros += bytes.len() as u64;
-            at += bytes.len() as u64;
-            continue;
-        };
-        // A gap of zeros before it is written by leaving it out.
-        file.write_all_at(&bytes[..=last], written + zeros).map_err(StoreError::io("write", &path))?;
-        written += zeros + last as u64 + 1;
-        zeros = (bytes.len() - last - 1) as u64;
-        at += bytes.len() as u64;
-    }
-    file.sync_all().map_err(StoreError::io("sync", &path))?;
-    segment::sync_directory(disk, &torn)?;
-    Ok(Cut { bytes: written, path })
+    directory: &Path,
+) -> Result<(usize, PathBuf)> {
+    let path = segment::torn_directory(disk, directory)?.join(format!("{:08}-{from}.bin", segment.head.number));
+    let mut bytes = segment.read_up_to(from, usize::try_from(segment.len()?.saturating_sub(from)).unwrap_or(0))?;
+    bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+    segment::put_file(disk, &path, &bytes)?;
+    Ok((bytes.len(), path))
 }

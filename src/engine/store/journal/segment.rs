@@ -249,15 +249,12 @@ pub(super) fn pack_in(block: usize, disk: &dyn JournalDisk, segment: &Segment, e
         offset += want as u64;
     }
     let blocks = u32::try_from(table.len() / 4).unwrap_or(u32::MAX);
-    let mut tail = table.clone();
-    let trailer_at = tail.len();
-    tail.extend_from_slice(&end.to_le_bytes());
-    tail.extend_from_slice(&blocks.to_le_bytes());
-    tail.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
-    tail.extend_from_slice(&u32::try_from(block).unwrap_or(u32::MAX).to_le_bytes());
-    let crc = crc32c::crc32c(&tail[trailer_at..]);
-    tail.extend_from_slice(&crc.to_le_bytes());
-    tail.extend_from_slice(packed::MAGIC);
+    let mut trailer = end.to_le_bytes().to_vec();
+    trailer.extend_from_slice(&blocks.to_le_bytes());
+    trailer.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
+    trailer.extend_from_slice(&u32::try_from(block).unwrap_or(u32::MAX).to_le_bytes());
+    let crc = crc32c::crc32c(&trailer).to_le_bytes();
+    let tail = [&table[..], &trailer, &crc, packed::MAGIC].concat();
     file.write_all_at(&tail, written).map_err(StoreError::io("write", &unfinished))?;
     file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
     disk.rename(&unfinished, target).map_err(StoreError::io("rename", &unfinished))?;

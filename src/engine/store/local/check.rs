@@ -6,15 +6,13 @@ use std::sync::Arc;
 use super::open::Opening;
 use super::proof::{self, JournalEnd, ProvenLoss};
 use super::{LocalStore, LocalStoreOptions};
-use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::commit::{Commit, Expected};
 use crate::engine::event::EventsLost;
-use crate::engine::id::CommitId;
 use crate::engine::store::index::{self, CatalogueRow, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::journal::{self, CheckedJournal, FsckReport, JournalProblem, Segments};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, Loss, LostEvents, Result};
+use crate::engine::{Clock, Commit, CommitId, Expected, SystemClock};
 
 impl LocalStore {
     /// Reads every byte of the journal in `directory`. With `repair`, damage is moved into files beside the journal; a
@@ -127,9 +125,6 @@ fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) 
 
 /// Recreates a session without events, with its first event.
 fn begin_again(store: &LocalStore, row: &CatalogueRow) -> Result<()> {
-    let origin = &row.entry.origin;
     let expected = row.base.map_or(Expected::NoSession, Expected::ForkOf);
-    let mut commit = Commit::new(row.entry.id, origin.time).as_agent(&origin.agent).expecting(expected);
-    commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
-    store.submit(commit).map(drop)
+    store.submit(Commit::of_recorded(&row.entry.origin)?.expecting(expected)).map(drop)
 }

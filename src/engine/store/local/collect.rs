@@ -8,14 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions, SessionHead};
-use crate::engine::commit::CommitView;
-use crate::engine::event::references_of;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::lock::write_lock;
+use crate::engine::event::{digests_in, references_of};
 use crate::engine::store::journal::frame::{self, FrameBody, FrameKind};
 use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
 use crate::engine::store::journal::{self, FramePosition};
 use crate::engine::store::{Result, StoreError, content, index};
+use crate::engine::{CommitView, Digest, SessionId, write_lock};
 
 /// Findings of a collection, removed unless it was a rehearsal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,14 +67,16 @@ impl LocalStore {
         index::remove(&*opening.disk, directory)?;
         // From the end back, and removals last: wherever this stops, what is left of a removed session is
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
-        for number in garbage.rewritten.into_iter().rev() {
-            rewrite(&store, number, &|place, frame| {
-                frame.header.kind == FrameKind::Removal || live.keeps(place, frame)
-            })?;
-        }
-        for number in garbage.removals {
-            rewrite(&store, number, &|place, frame| {
-                frame.header.kind != FrameKind::Removal || live.keeps(place, frame)
+        let removals = garbage.removals.into_iter().map(|number| (number, true));
+        for (number, removes) in garbage.rewritten.into_iter().rev().map(|number| (number, false)).chain(removals) {
+            journal::rewrite(&store.shared.segments, number, &mut |item| match item {
+                journal::Item::Frame(frame) => {
+                    let is_removal = frame.header.kind == FrameKind::Removal;
+                    Ok(is_removal != removes || live.keeps(frame.position(number), frame))
+                }
+                journal::Item::Hole(from, _, what) => {
+                    Err(StoreError::Damaged { segment: number, offset: *from, what: (*what).to_owned() })
+                }
             })?;
         }
         drop(store);
@@ -84,15 +84,6 @@ impl LocalStore {
         drop(Self::open_with(directory, opening)?);
         Ok(report)
     }
-}
-
-fn rewrite(store: &LocalStore, number: u32, keeps: &dyn Fn(FramePosition, &Frame<'_>) -> bool) -> Result<()> {
-    journal::rewrite(&store.shared.segments, number, &mut |item| match item {
-        journal::Item::Frame(frame) => Ok(keeps(frame.position(number), frame)),
-        journal::Item::Hole(from, _, what) => {
-            Err(StoreError::Damaged { segment: number, offset: *from, what: (*what).to_owned() })
-        }
-    })
 }
 
 #[derive(Default)]
@@ -215,28 +206,15 @@ impl KnownDigests {
     /// Adds the references of a commit's events. If one declares none, any digest in the commit counts.
     fn named_in_commit(&self, frame: &Frame<'_>, found: &mut BTreeSet<Digest>) {
         match references_in(frame) {
-            Some(references) => found.extend(references.into_iter().filter(|digest| self.digests.contains(digest))),
-            None => self.named_in(frame.payload, found),
+            Some(references) => found.extend(references.into_iter().filter(|digest| self.contains(digest))),
+            None => found.extend(digests_in(frame.payload).filter(|digest| self.contains(digest))),
         }
     }
 
-    /// Adds every digest in `bytes`, raw or hexadecimal.
-    fn named_in(&self, bytes: &[u8], found: &mut BTreeSet<Digest>) {
-        if self.digests.is_empty() {
-            return;
-        }
-        for window in bytes.array_windows::<32>() {
-            let at = beginning(window);
-            if self.beginnings[at / 64] >> (at % 64) & 1 == 1 {
-                let digest = Digest::from_bytes(*window);
-                found.extend(self.digests.contains(&digest).then_some(digest));
-            }
-        }
-        for run in bytes.split(|byte| !byte.is_ascii_hexdigit()).filter(|run| run.len() >= 64) {
-            let text = std::str::from_utf8(run).unwrap_or_default();
-            let digests = (0..=text.len() - 64).filter_map(|at| text[at..at + 64].parse::<Digest>().ok());
-            found.extend(digests.filter(|digest| self.digests.contains(digest)));
-        }
+    fn contains(&self, digest: &Digest) -> bool {
+        let at = beginning(digest.as_bytes());
+        let may_be = self.beginnings.get(at / 64).is_some_and(|bits| bits >> (at % 64) & 1 == 1);
+        may_be && self.digests.contains(digest)
     }
 }
 
@@ -262,14 +240,9 @@ fn leftovers(directory: &Path, rehearse: bool) -> Result<u64> {
         if name == "torn" || name.starts_with("index.bad-") {
             count += 1;
             if !rehearse {
-                remove(&path)?;
+                index::remove_all(&path)?;
             }
         }
     }
     Ok(count)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn remove(directory: &Path) -> Result<()> {
-    std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))
 }

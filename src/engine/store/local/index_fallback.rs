@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{LocalInner, SledIndex};
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::lock::{lock, write_lock};
 use crate::engine::store::journal::frame::FrameBody;
 use crate::engine::store::journal::{self, FramePosition};
 use crate::engine::store::{Result, StoreError, index};
+use crate::engine::{Seq, SessionId, lock, write_lock};
 
 impl LocalInner {
     /// Runs work on the index; returns `without` if there is none or it fails.

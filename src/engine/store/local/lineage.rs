@@ -8,30 +8,15 @@ use std::sync::{Arc, MutexGuard};
 
 use super::session_head::{SessionHead, SlotInner};
 use super::session_heads::Slots;
-use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
-use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::FramePosition;
 use crate::engine::store::{Result, StoreError};
+use crate::engine::{Commit, CommitView, Expected, ForkPoint, Seq, SessionId, Timestamp};
 
 /// A parent, locked so that it is not removed before its child is staged.
 pub(super) struct LockedParent<'a> {
     slot: &'a SessionHead,
     pub(super) inner: MutexGuard<'a, SlotInner>,
-}
-
-impl LockedParent<'_> {
-    pub(super) fn check(&self, point: ForkPoint) -> Result<()> {
-        let actual = self.slot.visible();
-        if self.inner.removed.is_some() || actual == 0 {
-            return Err(StoreError::NoSession(point.session));
-        }
-        if point.seq == 0 || point.seq > actual {
-            return Err(StoreError::Conflict { session: point.session, expected: point.seq, actual });
-        }
-        Ok(())
-    }
 }
 
 /// The end of the history that a commit extends.
@@ -47,7 +32,13 @@ impl<'a> CommitBase<'a> {
             return Ok(Self { head: inner.head, time: (inner.head > 0).then_some(inner.time), fork: None });
         };
         let parent = parent.ok_or(StoreError::NoSession(point.session))?;
-        parent.check(point)?;
+        let actual = parent.slot.visible();
+        if parent.inner.removed.is_some() || actual == 0 {
+            return Err(StoreError::NoSession(point.session));
+        }
+        if point.seq == 0 || point.seq > actual {
+            return Err(StoreError::Conflict { session: point.session, expected: point.seq, actual });
+        }
         // The parent's last time, which is not before that of the position: times never go back.
         Ok(Self { head: point.seq, time: Some(parent.inner.time), fork: Some((point, parent)) })
     }
@@ -86,11 +77,11 @@ impl Slots {
             self.dirty().removed.push((session, place));
             return;
         };
-        if !slot.bury(place) {
-            self.dissolve(&slot, place);
-        } else {
-            self.note(&slot);
-        }
+        let mut inner = slot.lock();
+        inner.removed = Some(place);
+        let has_children = inner.children > 0;
+        drop(inner);
+        if has_children { self.note(&slot) } else { self.dissolve(&slot, place) }
     }
 
     pub(super) fn note(&self, slot: &Arc<SessionHead>) {
@@ -123,8 +114,11 @@ impl Slots {
             parent.ok_or("it does not know a session's parent")?.lock().children += 1;
         }
         // A crash after the removal of the last child.
-        for slot in slots.iter().filter(|slot| slot.is_removed_alone()) {
-            if self.get(slot.id).is_some() {
+        for slot in &slots {
+            let inner = slot.lock();
+            let is_removed_alone = inner.removed.is_some() && inner.children == 0;
+            drop(inner);
+            if is_removed_alone && self.get(slot.id).is_some() {
                 self.dissolve(slot, FramePosition::default());
             }
         }
@@ -144,20 +138,6 @@ impl Slots {
     }
 }
 
-impl SessionHead {
-    /// Marks it as removed; true if it must stay for its children.
-    pub(super) fn bury(&self, place: FramePosition) -> bool {
-        let mut inner = self.lock();
-        inner.removed = Some(place);
-        inner.children > 0
-    }
-
-    fn is_removed_alone(&self) -> bool {
-        let inner = self.lock();
-        inner.removed.is_some() && inner.children == 0
-    }
-}
-
 /// Checks that the session was not removed.
 pub(super) fn check_present(commit: &Commit, inner: &SlotInner) -> Result<()> {
     let is_buried = inner.children > 0 && !matches!(commit.expected, Expected::Exactly(_));
@@ -166,17 +146,4 @@ pub(super) fn check_present(commit: &Commit, inner: &SlotInner) -> Result<()> {
         Some(_) if is_buried => Err(StoreError::Buried(commit.session)),
         Some(_) => Err(StoreError::NoSession(commit.session)),
     }
-}
-
-pub(super) fn check_expected(commit: &Commit, actual: Seq) -> Result<()> {
-    let expected = match commit.expected {
-        Expected::Any => return Ok(()),
-        Expected::NoSession | Expected::ForkOf(_) => 0,
-        Expected::Exactly(_) if actual == 0 => return Err(StoreError::NoSession(commit.session)),
-        Expected::Exactly(seq) => seq,
-    };
-    if expected == actual {
-        return Ok(());
-    }
-    Err(StoreError::Conflict { session: commit.session, expected, actual })
 }

@@ -56,7 +56,7 @@ impl Maintenance {
             // A panic there has been printed; closing goes on.
             drop(thread.join());
         }
-        let closed = shared.writer.as_ref().map_or(Ok(()), |writer| writer.close().map(drop));
+        let closed = shared.writer.as_ref().map_or(Ok(()), |writer| writer.close());
         if let Err(error) = closed {
             tracing::warn!(%error, "the journal could not be closed cleanly; it is recovered when next opened");
         }

@@ -30,10 +30,7 @@ use super::lock::StoreLock;
 use super::pending::{GroupWait, Ticket};
 use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
-use crate::engine::commit::{Commit, CommitView, Expected};
-use crate::engine::id::{CommitId, Digest, Seq, SessionId};
-use crate::engine::lock::read_lock;
-use crate::engine::recorded::Recorded;
+use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, Recorded, Seq, SessionId, read_lock};
 
 pub use collect::GcReport;
 use lineage::CommitBase;
@@ -130,11 +127,6 @@ impl LocalStore {
         &self.shared.directory
     }
 
-    /// Returns true if the store is open for reading only.
-    pub fn is_reading_only(&self) -> bool {
-        self.shared.writer.is_none()
-    }
-
     /// Waits until the index has everything that is durable now.
     pub fn settle(&self) -> Result<()> {
         self.sync()?;
@@ -181,7 +173,7 @@ impl LocalInner {
             // The commit that it repeats is among what is staged, or older.
             return Ok(Pending { committed: repeated, ticket: self.ticket(writer.staged_number(), writer) });
         }
-        lineage::check_expected(commit, inner.head)?;
+        super::check_expected(commit, inner.head)?;
         let begun = CommitBase::of(&inner, fork.as_ref().map(|(point, _)| *point), parent)?;
         let first = begun.head + 1;
         let last = begun.head + u64::from(commit.count);

@@ -9,16 +9,14 @@ use super::recover::{Recovered, RecoveryScan};
 use super::session_heads::{Dirty, Slots};
 use super::{LocalInner, LocalStore, LocalStoreOptions, told};
 use crate::engine::bus::Bus;
-use crate::engine::clock::SystemClock;
-use crate::engine::lock::lock;
 use crate::engine::store::content::Contents;
 use crate::engine::store::index::{self, IndexedUpTo, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
-use crate::engine::store::journal::scan;
 use crate::engine::store::journal::segment::{self, FIRST};
-use crate::engine::store::journal::{FramePosition, Segments, Writer};
+use crate::engine::store::journal::{FramePosition, Segments, Writer, scan};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{Result, StoreError};
+use crate::engine::{SystemClock, lock};
 
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 
@@ -95,8 +93,12 @@ impl LocalStore {
         }
         if let Some(reason) = unfit {
             drop(index.take());
-            note_set_aside(&place, &reason, &mut notes)?;
-            index = another(&place, &mut notes);
+            let kept = index::set_aside(&place)?;
+            let kept = kept.map_or(String::new(), |kept| format!("; the old one is kept as {}", kept.display()));
+            notes.push(format!("the index could not be used ({reason}) and was rebuilt from the journal{kept}"));
+            // The store works without, for example on a full disk.
+            let failed = |error: &StoreError| notes.push(format!("there is no index this time: {error}"));
+            index = SledIndex::open(&place).inspect_err(failed).ok();
         }
         recovered.mend(&segments, directory, &mut notes)?;
         if recovered.group == 0 {
@@ -251,18 +253,6 @@ fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
             Ok(FoundIndex { index: Some(index), stamp: None, unfit: (!is_new).then_some(reason) })
         }
     }
-}
-
-/// Creates a new index; none if that fails, for example on a full disk: the store works without.
-fn another(place: &Path, notes: &mut Vec<String>) -> Option<SledIndex> {
-    SledIndex::open(place).inspect_err(|error| notes.push(format!("there is no index this time: {error}"))).ok()
-}
-
-fn note_set_aside(place: &Path, reason: &str, notes: &mut Vec<String>) -> Result<()> {
-    let aside = index::set_aside(place)?;
-    let kept = aside.map_or(String::new(), |aside| format!("; the old one is kept as {}", aside.display()));
-    notes.push(format!("the index could not be used ({reason}) and was rebuilt from the journal{kept}"));
-    Ok(())
 }
 
 fn load(index: &SledIndex, segments: &Segments, slots: &Slots) -> Result<IndexedUpTo, String> {

@@ -5,14 +5,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::commit::CommitView;
-use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::store::index::{CatalogueRow, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, read_whole};
 use crate::engine::store::journal::segment::{put_file, sync_directory};
 use crate::engine::store::journal::{self, FramePosition, Segments, scan};
 use crate::engine::store::{Loss, LostEvents, Result, StoreError};
+use crate::engine::{Clock, CommitId, CommitView, Seq, SessionId, SystemClock};
 
 pub(super) struct ProvenLoss {
     pub(super) loss: Loss,

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use super::LocalInner;
 use super::session_head::{REMEMBERED, SessionHead, SlotInner};
-use crate::engine::commit::CommitView;
-use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::store::journal::FramePosition;
 use crate::engine::store::journal::frame::{self, Header};
 use crate::engine::store::journal::segment::Segment;
 use crate::engine::store::{EventBatch, READ_MAX, Result, StoreError};
+use crate::engine::{CommitId, CommitView, Seq, SessionId};
 
 const LOOKED_UP: usize = 8192;
 /// Distance below which commits are read together.

@@ -151,14 +151,11 @@ impl Recovered {
         }
         if let Some(segment) = &self.torn {
             let at = u64::from(self.end.offset);
-            let cut = scan::save_tail(segments.disk(), segment, at, directory)?;
+            let (count, path) = scan::save_tail(segments.disk(), segment, at, directory)?;
             segment.truncate(at, 0)?;
-            notes.push(format!(
-                "segment {} had a torn end: {} bytes from byte {at} on, never acknowledged, were moved to {}",
-                segment.head.number,
-                cut.bytes,
-                cut.path.display()
-            ));
+            let (number, path) = (segment.head.number, path.display());
+            let what = format!("had a torn end: {count} bytes from byte {at} on, never acknowledged");
+            notes.push(format!("segment {number} {what}, were moved to {path}"));
         }
         // What was found may never have been synced; from now on it counts as recorded.
         self.unsynced.iter().try_for_each(|(segment, from, end)| segment.make_durable(*from, *end))

@@ -6,13 +6,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
 
-use crate::engine::clock::Timestamp;
-use crate::engine::commit::{CommitView, ForkPoint};
-use crate::engine::id::{CommitId, Seq, SessionId};
-use crate::engine::recorded::Recorded;
 use crate::engine::store::SessionEntry;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::{FramePosition, LatestNotes};
+use crate::engine::{CommitId, CommitView, ForkPoint, Recorded, Seq, SessionId, Timestamp};
 
 /// Bytes of recent commits kept in memory.
 const TAIL_BYTES: usize = 64 << 10;
@@ -147,7 +144,10 @@ impl SessionHead {
         if commit.first != head + 1 || inner.removed.is_some() {
             return false;
         }
-        inner.advance(commit, place);
+        inner.take(commit.first, commit.last(), commit.time, place);
+        if inner.origin.is_none() {
+            inner.begin(commit, place);
+        }
         self.wrote(commit.last());
         self.show(commit.last());
         true
@@ -179,13 +179,6 @@ impl SessionHead {
 }
 
 impl SlotInner {
-    fn advance(&mut self, commit: &CommitView<'_>, place: FramePosition) {
-        self.take(commit.first, commit.last(), commit.time, place);
-        if self.origin.is_none() {
-            self.begin(commit, place);
-        }
-    }
-
     /// Adds a staged commit; drops old ones from memory that are `written`.
     pub(super) fn add(&mut self, commit: TailCommit, time: Timestamp, place: FramePosition, written: Seq) {
         self.take(commit.first, commit.last, time, place);

@@ -12,11 +12,9 @@ use tokio::runtime::Handle;
 use super::frame::{self, FrameKind, Header};
 use super::segment::{self, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
-use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::id::Seq;
-use crate::engine::lock::lock;
 use crate::engine::store::pending::{GroupWait, WaiterTurn, WriteProgress};
 use crate::engine::store::{Result, StoreError};
+use crate::engine::{Clock, Seq, SystemClock, lock};
 
 /// Staged bytes above which the caller must help to write.
 const STAGED_MAX: usize = 16 << 20;
@@ -91,7 +89,6 @@ struct Staging<T> {
     group: u64,
     number: u64,
     failed: Option<StoreError>,
-    used: bool,
 }
 
 struct Io {
@@ -132,7 +129,6 @@ impl<T: Send + Sync> Writer<T> {
             group: group + 1,
             number: 0,
             failed: None,
-            used: false,
         };
         let io = Io { segment: None, end, journal, spare: Vec::new() };
         Self {
@@ -207,26 +203,18 @@ impl<T: Send + Sync> Writer<T> {
         self.wake.1.notify_all();
     }
 
-    pub(crate) fn close(&self) -> Result<FramePosition> {
-        let mut staging = lock(&self.staging);
-        if staging.used && staging.failed.is_none() {
-            let crc = crc32c::crc32c(b"");
+    pub(crate) fn close(&self) -> Result<()> {
+        let staging = lock(&self.staging);
+        let is_used = staging.number > 0 && staging.failed.is_none();
+        drop(staging);
+        if is_used {
             // A group of its own: it proves that everything before it was durable.
-            if !staging.bytes.is_empty() {
-                drop(staging);
-                self.sync()?;
-                staging = lock(&self.staging);
-            }
-            StagingBuffer { staging, capacity: self.capacity }.frame(FrameKind::Close, b"", crc);
             self.sync()?;
-        } else {
-            drop(staging);
+            self.stage()?.frame(FrameKind::Close, b"", crc32c::crc32c(b""));
+            self.sync()?;
         }
         let io = lock(&self.io);
-        if let Some(segment) = &io.segment {
-            segment.truncate(u64::from(io.end.offset), 0)?;
-        }
-        Ok(io.end)
+        io.segment.as_ref().map_or(Ok(()), |segment| segment.truncate(u64::from(io.end.offset), 0))
     }
 
     fn write_group(&self) -> Result<u64> {
@@ -242,7 +230,10 @@ impl<T: Send + Sync> Writer<T> {
         let written = self.write_parts(&mut io, &bytes, &cuts);
         if let Err(error) = written {
             lock(&self.staging).failed = Some(error.clone());
-            io.retract();
+            // Cut off, so that no commit that was reported as failed shows later. If that fails too, recovery decides.
+            if let Some(Err(error)) = io.segment.as_ref().map(|segment| segment.truncate(u64::from(io.end.offset), 0)) {
+                tracing::warn!(%error, "could not cut off a failed commit");
+            }
             return Err(error);
         }
         io.end = end;
@@ -316,19 +307,6 @@ impl<T: Send + Sync> Writer<T> {
     }
 }
 
-impl Io {
-    /// Cuts off a partly written group, so that no commit that was reported as failed shows later. If that fails too,
-    /// recovery decides.
-    fn retract(&self) {
-        if let Some(segment) = &self.segment {
-            let taken_back = segment.truncate(u64::from(self.end.offset), 0);
-            if let Err(error) = taken_back {
-                tracing::warn!(%error, "could not cut off a failed commit");
-            }
-        }
-    }
-}
-
 impl<T: Send + Sync> GroupWait for Writer<T> {
     fn wait(&self, number: u64) -> Result<()> {
         self.take(self.progress.turn(number)?)
@@ -361,7 +339,8 @@ impl<T: Send + Sync> Writer<T> {
         if matches!(turn, WaiterTurn::Done) {
             return Ok(());
         }
-        let mut writing = WriteTurn { progress: &self.progress, outcome: Err(panicked()) };
+        let panicked = StoreError::Poisoned("the writing panicked, which is a fault of foldspace".to_owned());
+        let mut writing = WriteTurn { progress: &self.progress, outcome: Err(panicked) };
         let begun = self.clock.monotonic_micros();
         writing.outcome = self.write_group();
         let is_quick = self.clock.monotonic_micros().saturating_sub(begun) <= QUICK_MICROS;
@@ -383,10 +362,6 @@ impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
         self.progress.finish(std::mem::replace(&mut self.outcome, Ok(0)));
     }
-}
-
-fn panicked() -> StoreError {
-    StoreError::Poisoned("the writing panicked, which is a fault of foldspace".to_owned())
 }
 
 pub(crate) struct StagingBuffer<'a, T> {
@@ -411,7 +386,6 @@ impl<T> StagingBuffer<'_, T> {
         frame::put(&mut staging.bytes, kind, first, staging.group, payload, crc);
         staging.next.offset += u32::try_from(length).unwrap_or(u32::MAX);
         staging.number += 1;
-        staging.used = true;
         StagedFrame { place, number: staging.number, pressed }
     }
 

@@ -15,7 +15,7 @@ fn staged(writer: &Writer<()>) -> u64 {
 #[test]
 fn writer_turn_that_panics_fails() {
     let directory = tempfile::tempdir().unwrap();
-    let writer = writer(directory.path(), Box::new(|_| panic!("nobody hears of this group")));
+    let writer = writer(directory.path(), Box::new(|_| panic!("no listener takes this group")));
     let number = staged(&writer);
     assert!(catch_unwind(AssertUnwindSafe(|| writer.wait(number))).is_err());
     for _ in 0..2 {
