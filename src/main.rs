@@ -1,5 +1,6 @@
 //! The program: arguments in, exit code out.
 
+#[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "some of it is the servers'"))]
 mod cli;
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "some tones are the debugger's"))]
 mod terminal;

@@ -6,7 +6,7 @@ use foldspace::hub::operations;
 use foldspace::tools::{AllowedRoots, Forker, MountSpec, mounts_of};
 use foldspace::{ForkOptions, Session, ToolRunner};
 
-use super::run::allowed_roots;
+use super::run::mounts::allowed_roots;
 use super::{AtArg, BOLD, Failure, Globals, Out, RuleArgs, open, output, position, text, workspace};
 
 /// Makes a child of a session: a fork, a fresh one, or a shared one

@@ -31,6 +31,7 @@ mod logs;
 mod ls;
 mod man;
 mod materialise;
+#[cfg(feature = "mcp")]
 mod mcp;
 mod merge;
 mod open;
@@ -44,6 +45,7 @@ mod replay;
 mod rerun;
 mod rewind;
 mod run;
+#[cfg(feature = "mcp")]
 mod serve;
 mod sessions;
 mod shell;
@@ -184,7 +186,9 @@ commands! {
         Merge(merge::MergeArgs),
     }
     "Serve" {
+        #[cfg(feature = "mcp")]
         Serve(Box<serve::Serve>),
+        #[cfg(feature = "mcp")]
         Mcp(Box<mcp::Mcp>),
     }
     "Store" {
@@ -222,8 +226,10 @@ fn definition() -> clap::Command {
         let command = definition.get_subcommands().find(is_meant)?;
         Some(format!("  {:<11}  {}\n", command.get_name(), command.get_about().cloned().unwrap_or_default()))
     };
-    let group =
-        |(title, names): &(&str, &[&str])| format!("{title}:\n{}\n", names.iter().filter_map(line).collect::<String>());
+    let group = |(title, names): &(&str, &[&str])| {
+        let lines: String = names.iter().filter_map(line).collect();
+        if lines.is_empty() { lines } else { format!("{title}:\n{lines}\n") }
+    };
     let groups: String = CliCommand::GROUPS.iter().map(group).collect();
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options of every command:\n{{options}}{{after-help}}"
@@ -232,7 +238,8 @@ fn definition() -> clap::Command {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::from_arg_matches(&definition().get_matches()).unwrap_or_else(|error| error.exit());
+    let given = definition().get_matches();
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let colour = match cli.globals.color {
         ColorChoice::Auto => anstream::ColorChoice::Auto,
         ColorChoice::Always => anstream::ColorChoice::Always,
@@ -240,7 +247,7 @@ pub(crate) fn main() -> ExitCode {
     };
     colour.write_global();
     // A server begins its own.
-    if !matches!(cli.command, CliCommand::Serve(_)) {
+    if given.subcommand_name() != Some("serve") {
         logs::begin(cli.globals.verbose);
     }
     let mut out = Out::new(&cli.globals);

@@ -11,7 +11,7 @@ use foldspace::tools::{MountSpec, PodmanShellTool};
 use foldspace::{NewSession, Tools};
 use tokio_util::sync::CancellationToken;
 
-use super::run::MountArgs;
+use super::run::mounts::MountArgs;
 use super::{
     Exit, Failure, Globals, LocalServer, Out, RuleArgs, Signals, WorkspaceArgs, open, output, text, workspace,
 };

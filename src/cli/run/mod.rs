@@ -1,11 +1,9 @@
 mod expected;
-mod mounts;
+pub(in crate::cli) mod mounts;
 mod naming;
 mod report;
 mod script;
 mod summary;
-
-pub(in crate::cli) use mounts::{MountArgs, allowed_roots};
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +14,8 @@ use foldspace::store::Durability;
 use foldspace::tools::{ShellRules, hydrate};
 use foldspace::{ToolCall, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
+
+use mounts::MountArgs;
 
 use super::{
     Exit, Failure, Globals, LocalServer, OpenedStore, Out, RuleArgs, WorkspaceArgs, interrupt, open, output, text,
@@ -57,7 +57,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
-    mounts: mounts::MountArgs,
+    mounts: MountArgs,
     #[command(flatten)]
     workspace: WorkspaceArgs,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::local_server::end_calls;
 use super::logs::LogFormat;
 use super::mcp::{OfferArgs, offered};
-use super::run::allowed_roots;
+use super::run::mounts::allowed_roots;
 use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
 use notify::Notify;
 use server_lock::ServerLock;
