@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use foldspace::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use foldspace::view;
+use indicatif::ProgressBar;
 use tokio::sync::Mutex;
 
-use super::bar::{Bar, BarPause};
+use super::bar::BarPause;
 use super::lines::StdinLines;
 use super::output;
 
@@ -14,11 +15,11 @@ const TRIES: usize = 3;
 
 pub(super) struct AtTerminal {
     lines: Arc<Mutex<StdinLines>>,
-    bar: Option<Bar>,
+    bar: Option<ProgressBar>,
 }
 
 impl AtTerminal {
-    pub(super) fn new(bar: Option<Bar>) -> Self {
+    pub(super) fn new(bar: Option<ProgressBar>) -> Self {
         Self { lines: Arc::default(), bar }
     }
 }
@@ -28,7 +29,7 @@ impl Asker for AtTerminal {
         let (lines, bar) = (Arc::clone(&self.lines), self.bar.clone());
         Box::pin(async move {
             let mut lines = lines.lock().await;
-            let mut open = OpenQuestion { is_answered: false, _aside: bar.as_ref().map(Bar::step_aside) };
+            let mut open = OpenQuestion { is_answered: false, _aside: bar.as_ref().map(BarPause::begin) };
             lines.forget();
             let answer = answer(&question, &mut lines).await;
             open.is_answered = true;

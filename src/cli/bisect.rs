@@ -12,7 +12,7 @@ use foldspace::tools::{
     first_position,
 };
 use foldspace::view::Position;
-use foldspace::{EntryPath, Seq, Session, VirtualFileSystem, WorkspaceSpec, view};
+use foldspace::{EntryPath, Seq, Session, VirtualFileSystem, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::external_command::Home;
@@ -218,7 +218,7 @@ fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Resul
     let (old, new) =
         (VirtualFileSystem::of(&session.state_at(before)?), VirtualFileSystem::of(&session.state_at(seq)?));
     for change in old.diff(&new) {
-        view::patches(session, &change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;
+        diffs::show_change(session, &change, out)?;
     }
     Ok(())
 }

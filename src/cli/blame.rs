@@ -4,7 +4,7 @@ use foldspace::history::{Blame as Blamed, BlameLine, Cause, SessionChange, blame
 use foldspace::{EntryPath, SessionId};
 use serde_json::{Value, json};
 
-use super::{AtArg, DIM, Failure, Globals, NOTED, Out, open, output, position, text};
+use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text};
 
 /// Shows the call that wrote each line of a file; follows moves
 #[derive(Debug, clap::Args)]
@@ -61,33 +61,22 @@ fn as_json(path: &EntryPath, seq: u64, blamed: &Blamed) -> Value {
 }
 
 fn show(session: SessionId, path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure> {
-    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|change| head(session, path, change)).collect();
-    let mut widths = [0; 4];
-    for head in blamed.lines.iter().filter_map(|line| heads.get(line.change)) {
-        widths.iter_mut().zip(head).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    let mut table = TextTable::default();
+    for (number, line) in (1_u64..).zip(&blamed.lines) {
+        let Some(by) = blamed.changes.get(line.change) else { continue };
+        let change = &by.change;
+        let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
+        let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
+        table.row([
+            Cell::right(where_of(session, by)),
+            Cell::left(text::one_line(&format!("{}{place}", why_of(by)), 80)).styled(NOTED),
+            Cell::left(agent),
+            Cell::left(text::moment(change.time)).styled(DIM),
+            Cell::right(number).styled(DIM),
+            Cell::left(out.content(&line.text)),
+        ]);
     }
-    let [a, b, c, d] = widths;
-    let digits = blamed.lines.len().to_string().len();
-    for (number, line) in (1..).zip(&blamed.lines) {
-        let Some([seq, what, agent, time]) = heads.get(line.change) else { continue };
-        let head = format!(
-            "{seq:>a$}  {}  {agent:<c$}  {}",
-            out.paint(NOTED, format!("{what:<b$}")),
-            out.paint(DIM, format!("{time:<d$}"))
-        );
-        out.line(
-            format!("{head}  {}  {}", out.paint(DIM, format!("{number:>digits$}")), out.content(&line.text)).trim_end(),
-        )?;
-    }
-    Ok(())
-}
-
-fn head(asked: SessionId, path: &EntryPath, by: &SessionChange) -> [String; 4] {
-    let change = &by.change;
-    let what = why_of(by);
-    let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
-    let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
-    [where_of(asked, by), text::one_line(&format!("{what}{place}"), 80), agent, text::moment(change.time)]
+    table.show(out)
 }
 
 pub(super) fn where_of(asked: SessionId, by: &SessionChange) -> String {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use foldspace::event::{ChildLimits, Isolation};
-use foldspace::hub::operations;
+use foldspace::hub::operations::{self, ChildDocument};
 use foldspace::tools::{AllowedRoots, Forker, MountSpec, mounts_of};
 use foldspace::{ForkOptions, Session, ToolRunner};
 
@@ -121,11 +121,10 @@ impl Clone {
         let roots = AllowedRoots::new(self.roots_for(&mounts)?)?;
         let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
         let child = super::block_on(begin(globals, &nursery, &parent, new))??;
-        show(&parent, &child, isolation, at, out)
+        let document = operations::child(&parent, &child, isolation, at);
+        out.show(&document, |out| show(&document, out))
     }
-}
 
-impl Clone {
     /// Returns the directories that may be copied again. The history names them and may be a stranger's, so the
     /// person is asked.
     fn roots_for(&self, mounts: &[MountSpec]) -> Result<Vec<PathBuf>, Failure> {
@@ -138,12 +137,10 @@ impl Clone {
         }
         let named: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
         let named = text::one_line(&named.join(", "), 1000);
-        match output::confirmed(&format!("copy {named} into the clone?")) {
-            Some(true) => Ok(directories),
-            Some(false) => Err(Failure::usage("nothing was cloned")),
-            None => Err(Failure::usage(format!("the clone would get a copy of {named}"))
-                .with_hint("--yes copies it; --allow-root DIR allows what is below DIR")),
-        }
+        let unasked = Failure::usage(format!("the clone would get a copy of {named}"))
+            .with_hint("--yes copies it; --allow-root DIR allows what is below DIR");
+        output::confirm(&format!("copy {named} into the clone?"), "nothing was cloned", unasked)?;
+        Ok(directories)
     }
 }
 
@@ -172,32 +169,19 @@ fn parent_dispatcher(globals: &Globals, parent: &Session) -> Result<ToolRunner, 
     workspace::tool_runner(parent.clone(), workspace, RuleArgs::default().typed())
 }
 
-fn show(
-    parent: &Session,
-    child: &Session,
-    isolation: Isolation,
-    at: Option<u64>,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let document = operations::child(parent, child, isolation, at);
-    if out.is_json() {
-        return out.document(&document);
-    }
-    let name = out.paint(BOLD, text::one_line(child.name(), 80));
-    let parent = text::one_line(parent.name(), 80);
-    match isolation {
+fn show(clone: &ChildDocument, out: &mut Out) -> Result<(), Failure> {
+    let (name, id) = (out.paint(BOLD, text::one_line(&clone.name, 80)), clone.session.short());
+    let parent = text::one_line(&clone.parent_name, 80);
+    match clone.isolation {
         Isolation::Shared => {
-            let agent = text::one_line(child.agent(), 80);
+            let agent = text::one_line(&clone.agent, 80);
             out.line(format!("agent {agent} shares session {name}: `foldspace exec {name} --agent {agent} -- CMD`"))
         }
         Isolation::Fork => {
-            let at = document.at.unwrap_or_default();
-            out.line(format!("session {name} ({}) is {parent} as of event {at}", child.id().short()))?;
-            document.moved().iter().for_each(|moved| output::note(moved));
+            out.line(format!("session {name} ({id}) is {parent} as of event {}", clone.at.unwrap_or_default()))?;
+            clone.moved().iter().for_each(|moved| output::note(moved));
             Ok(())
         }
-        Isolation::Full => {
-            out.line(format!("session {name} ({}) begins afresh with the mounts of {parent}", child.id().short()))
-        }
+        Isolation::Full => out.line(format!("session {name} ({id}) begins afresh with the mounts of {parent}")),
     }
 }

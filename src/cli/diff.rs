@@ -48,21 +48,18 @@ impl DiffArgs {
             return out.document(&list?);
         }
         let implied = parents(&changes);
-        changes.retain(|change| !(is_directory(change) && implied.contains(change.path())));
+        changes.retain(|change| match view::sides(change) {
+            (Some(entry), None) | (None, Some(entry)) => !entry.is_directory() || !implied.contains(change.path()),
+            _ => true,
+        });
         if self.name_only {
             return changes.iter().try_for_each(|change| out.line(change.path()));
         }
-        let mut patches = Vec::new();
-        for change in &changes {
-            patches.extend(view::patches(&found.session, change)?);
-            if !self.stat {
-                patches.drain(..).try_for_each(|patch| diffs::show(&patch, out))?;
-            }
+        if !self.stat {
+            return changes.iter().try_for_each(|change| diffs::show_change(&found.session, change, out));
         }
-        if self.stat {
-            show_stat(&patches, changes.len(), out)?;
-        }
-        Ok(())
+        let patches: Result<Vec<_>, _> = changes.iter().map(|change| view::patches(&found.session, change)).collect();
+        show_stat(&patches?.concat(), changes.len(), out)
     }
 }
 
@@ -75,13 +72,6 @@ fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
         }
     }
     parents
-}
-
-fn is_directory(change: &Change) -> bool {
-    match change {
-        Change::Added { after: entry, .. } | Change::Removed { before: entry, .. } => entry.is_directory(),
-        Change::Changed { .. } => false,
-    }
 }
 
 fn show_stat(patches: &[Patch], entries: usize, out: &mut Out) -> Result<(), Failure> {

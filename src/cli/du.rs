@@ -17,13 +17,6 @@ pub(super) struct Du {
 }
 
 #[derive(Debug, Serialize)]
-struct KindUse {
-    kind: String,
-    count: u64,
-    bytes: u64,
-}
-
-#[derive(Debug, Serialize)]
 struct SessionUse {
     session: SessionId,
     name: String,
@@ -35,6 +28,7 @@ struct SessionUse {
 
 #[derive(Default)]
 struct UsageCount {
+    /// The number and the bytes of the events of each kind.
     kinds: BTreeMap<String, (u64, u64)>,
     sessions: Vec<SessionUse>,
 }
@@ -51,15 +45,14 @@ impl Du {
             Some(_) => Vec::new(),
             None => opened.sessions.store().usage()?,
         };
-        let kinds: Vec<KindUse> =
-            count.kinds.into_iter().map(|(kind, (count, bytes))| KindUse { kind, count, bytes }).collect();
         let written = count.sessions.iter().map(|session| session.written_bytes).sum::<u64>();
         let kept = store.iter().find(|row| row.what == "contents").map(|row| row.disk_bytes);
         let kept = kept.unwrap_or_else(|| count.sessions.iter().map(|session| session.distinct_bytes).sum());
         let ratio = (kept > 0).then(|| written as f64 / kept as f64);
         if out.is_json() {
+            let kind = |(kind, (count, bytes)): (&String, &(u64, u64))| json!({ "kind": kind, "count": count, "bytes": bytes });
             return out.document(&json!({
-                "kinds": kinds,
+                "kinds": count.kinds.iter().map(kind).collect::<Vec<_>>(),
                 "sessions": count.sessions,
                 "store": store,
                 "written_bytes": written,
@@ -67,7 +60,7 @@ impl Du {
                 "dedup_ratio": ratio,
             }));
         }
-        show_kinds(&kinds, out)?;
+        show_kinds(&count.kinds, out)?;
         out.line("")?;
         show_sessions(&count.sessions, out)?;
         if !store.is_empty() {
@@ -106,13 +99,12 @@ impl UsageCount {
     }
 }
 
-fn show_kinds(kinds: &[KindUse], out: &mut Out) -> Result<(), Failure> {
+fn show_kinds(kinds: &BTreeMap<String, (u64, u64)>, out: &mut Out) -> Result<(), Failure> {
     let mut table = TextTable::with_titles(&["kind of event", ">events", ">bytes"]);
-    let mut sorted: Vec<&KindUse> = kinds.iter().collect();
-    sorted.sort_by_key(|row| std::cmp::Reverse(row.bytes));
-    for row in sorted {
-        let kind = text::one_line(&row.kind, 100);
-        table.row([Cell::left(kind), Cell::right(row.count), Cell::right(text::size(row.bytes))]);
+    let mut sorted: Vec<_> = kinds.iter().collect();
+    sorted.sort_by_key(|(_, (_, bytes))| std::cmp::Reverse(bytes));
+    for (kind, (count, bytes)) in sorted {
+        table.row([Cell::left(text::one_line(kind, 100)), Cell::right(count), Cell::right(text::size(*bytes))]);
     }
     table.show(out)
 }

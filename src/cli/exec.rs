@@ -2,7 +2,6 @@ use std::io::Read;
 use std::time::Duration;
 
 use foldspace::event::CallStatus;
-use foldspace::store::Durability;
 use foldspace::{Session, Sessions, ToolCall, ToolOutcome};
 use serde_json::{Value, json};
 
@@ -61,15 +60,11 @@ fn variable(text: &str) -> Result<(String, String), String> {
 impl Exec {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let params = self.params()?;
-        open::existing(globals)?;
-        let opened = open::writing(globals, Durability::default())?;
+        let opened = open::changing(globals)?;
         let found = opened.find(&self.session)?;
-        let session = match &self.agent {
-            Some(agent) => found.session.as_agent(agent.as_str()),
-            None => found.session,
-        };
         out.go_live_for_good()?;
-        let (outcome, shown) = super::block_on(self.call(globals, &opened.sessions, &session, params, out.is_json()))??;
+        let (outcome, shown) =
+            super::block_on(self.call(globals, &opened.sessions, &found.session, params, out.is_json()))??;
         let exit = report(&outcome, out)?;
         shown.map(|()| exit)
     }
@@ -84,7 +79,7 @@ impl Exec {
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
         let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
         let open = desk.hub().open(session.id()).await?;
-        let open = if session.agent().is_empty() { open } else { open.as_agent(session.agent()) };
+        let open = self.agent.as_ref().map_or_else(|| open.clone(), |agent| open.as_agent(agent));
         let mut call = ToolCall::new("shell_execute", params);
         call.limit = Some(CALL_MAX);
         interrupt::watch(call.cancel.clone(), &LocalServer::workspace_of(&open));

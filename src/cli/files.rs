@@ -1,8 +1,9 @@
 //! Files that the program reads and writes outside its data.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::fs::{File, Permissions};
+use std::io::{self, BufReader, Read, Seek};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use super::Failure;
 
@@ -46,7 +47,10 @@ impl<'a> Rereadable<'a> {
 
 #[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
 fn regular(path: &Path) -> Result<File, Failure> {
-    let file = File::open(path).map_err(|error| refused("read", path, &error))?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::missing(format!("there is no file {}", path.display())),
+        _ => Failure::io("read", path.display(), &error),
+    })?;
     // A directory can be opened, and read only in vain.
     if path.is_dir() {
         return Err(Failure::missing(format!("{} is a directory, not a file", path.display())));
@@ -54,65 +58,24 @@ fn regular(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-fn refused(action: &str, path: &Path, error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::NotFound => Failure::missing(format!("there is no file {}", path.display())),
-        _ => Failure::io(action, path.display(), error),
+/// Writes a file under another name and renames it when it is complete; a special file, such as a pipe, is written in
+/// place.
+#[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
+pub(super) fn write<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, Failure>) -> Result<T, Failure> {
+    let failed = |error| Failure::io("write", path.display(), &error);
+    if path.exists() && !path.is_file() {
+        return write(&mut File::options().write(true).open(path).map_err(failed)?);
     }
-}
-
-/// A file written under another name and renamed when it is complete.
-pub(super) struct AtomicFile {
-    file: File,
-    unfinished: Option<PathBuf>,
-    path: PathBuf,
-}
-
-impl AtomicFile {
-    /// Creates the file; a special file, such as a pipe, is written in place.
-    #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
-    pub(super) fn begin(path: &Path) -> Result<Self, Failure> {
-        let special = path.exists() && !path.is_file();
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.unfinished", std::process::id()));
-        let unfinished = if special { None } else { Some(path.with_file_name(name)) };
-        let place = unfinished.as_deref().unwrap_or(path);
-        let file = match special {
-            true => std::fs::OpenOptions::new().write(true).open(place),
-            false => File::create(place),
-        };
-        let file = file.map_err(|error| Failure::io("write", path.display(), &error))?;
-        Ok(Self { file, unfinished, path: path.to_owned() })
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
-        let Some(unfinished) = self.unfinished.take() else { return Ok(()) };
-        let placed = self.file.sync_all().and_then(|()| std::fs::rename(&unfinished, &self.path));
-        if placed.is_err() {
-            drop(std::fs::remove_file(&unfinished));
-        }
-        placed.map_err(|error| Failure::io("write", self.path.display(), &error))
-    }
-}
-
-impl Write for AtomicFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for AtomicFile {
-    #[expect(clippy::disallowed_methods, reason = "what was not finished is taken away again")]
-    fn drop(&mut self) {
-        if let Some(unfinished) = self.unfinished.take() {
-            drop(std::fs::remove_file(unfinished));
-        }
-    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The other error names a file that the person does not know.
+    directory.metadata().map_err(failed)?;
+    let mut unfinished = tempfile::Builder::new();
+    let unfinished = unfinished.permissions(Permissions::from_mode(0o666));
+    let mut file = unfinished.tempfile_in(directory).map_err(failed)?;
+    let written = write(file.as_file_mut())?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(written)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a face writes where it is told to")]

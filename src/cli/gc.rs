@@ -24,7 +24,8 @@ impl Gc {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
         let report = open::shared(&directory, Durability::default())?.collect(self.dry_run)?;
-        let abandoned = abandoned(globals)?;
+        let known = sessions(globals)?;
+        let abandoned = WorkspaceSpec::abandoned(&directory, |id| known.contains(&id))?;
         let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;
         // After the containers, which use them.
         let probes = sweep_throwaways(&directory, self.dry_run)?;
@@ -66,11 +67,6 @@ impl Gc {
         tell(&containers, &abandoned);
         Ok(exit(&containers))
     }
-}
-
-fn abandoned(globals: &Globals) -> Result<Vec<PathBuf>, Failure> {
-    let sessions = sessions(globals)?;
-    Ok(WorkspaceSpec::abandoned(&open::directory(globals)?, |id| sessions.contains(&id))?)
 }
 
 fn sessions(globals: &Globals) -> Result<Vec<SessionId>, Failure> {

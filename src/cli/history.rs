@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use foldspace::event::Node;
 use foldspace::history::{PathChange, SessionChange, history_through_merges, path_history};
-use foldspace::reducers::Entry;
+use foldspace::reducers::{Change, Entry};
 use foldspace::view;
 use foldspace::{EntryPath, Seq, Session, SessionId};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl History {
             let mut table = TextTable::default();
             table.row(cells(found.session.id(), change));
             table.show(out)?;
-            patches(&found.session, &change.change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;
+            diffs::show(&patches(&found.session, &change.change)?, out)?;
         }
         Ok(())
     }
@@ -84,29 +84,24 @@ impl History {
         };
         value["what"] = json!(change.what());
         if self.patch {
-            value["patch"] = patches(session, change)?.iter().map(view::Patch::text).collect::<String>().into();
+            value["patch"] = patches(session, change)?.into();
         }
         Ok(value)
     }
 }
 
-fn patches(session: &Session, change: &PathChange) -> Result<Vec<view::Patch>, Failure> {
+fn patches(session: &Session, change: &PathChange) -> Result<String, Failure> {
     // A patch is of what stands there; the rest of an entry is no part of it.
     let entry =
         |node: &Node| Entry { node: node.clone(), version: 0, created_at: change.time, updated_at: change.time };
+    let path = change.path.clone();
     let change = match (change.before.as_ref().map(entry), change.after.as_ref().map(entry)) {
-        (None, Some(after)) if change.moved_from.is_none() => {
-            foldspace::reducers::Change::Added { path: change.path.clone(), after }
-        }
-        (Some(before), None) if change.moved_to.is_none() => {
-            foldspace::reducers::Change::Removed { path: change.path.clone(), before }
-        }
-        (Some(before), Some(after)) => {
-            foldspace::reducers::Change::Changed { path: change.path.clone(), before, after }
-        }
-        _ => return Ok(Vec::new()),
+        (None, Some(after)) if change.moved_from.is_none() => Change::Added { path, after },
+        (Some(before), None) if change.moved_to.is_none() => Change::Removed { path, before },
+        (Some(before), Some(after)) => Change::Changed { path, before, after },
+        _ => return Ok(String::new()),
     };
-    Ok(view::patches(session, &change)?)
+    Ok(view::change(session, &change)?.patch)
 }
 
 fn cells(asked: SessionId, by: &SessionChange) -> [Cell; 7] {

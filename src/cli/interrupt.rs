@@ -32,7 +32,7 @@ impl Signals {
         Self {
             interrupt: listen(SignalKind::interrupt()),
             terminate: listen(SignalKind::terminate()),
-            // Who was started by `nohup` is to go on.
+            // A program that was started by `nohup` goes on.
             hang_up: if hang_up_is_ignored() { None } else { listen(SignalKind::hangup()) },
             is_to_end: false,
         }

@@ -15,8 +15,6 @@ pub(super) struct LineageArgs {
     session: Option<String>,
 }
 
-type Visit<'a> = dyn FnMut(&[bool], SessionId) -> Result<(), Failure> + 'a;
-
 struct Member {
     entry: SessionEntry,
     name: String,
@@ -48,7 +46,7 @@ impl Forest {
             Self { members: BTreeMap::new(), children: BTreeMap::new(), roots: Vec::new(), absent: BTreeMap::new() };
         let order: Vec<SessionId> = entries.iter().map(|entry| entry.id).collect();
         forest.members.extend(entries.into_iter().map(|entry| (entry.id, member(entry))));
-        for id in order {
+        for &id in &order {
             let origin = forest.members.get(&id).and_then(|member| member.origin.clone());
             let Some(origin) = origin else {
                 forest.roots.push(id);
@@ -61,64 +59,44 @@ impl Forest {
                 forest.roots.push(origin.parent);
             }
         }
-        forest.root_circles();
+        // Only a forged file tells of parents in a circle: its oldest session is a root then.
+        forest.roots.extend(order);
         forest
     }
 
-    /// Makes the oldest session of a circle a root; only a forged file has circles.
-    fn root_circles(&mut self) {
-        let mut reached = BTreeSet::new();
-        // Nothing in it can fail.
-        let _ = self.walk(&mut |_, id| {
-            reached.insert(id);
-            Ok(())
-        });
-        while let Some(id) = self.members.keys().find(|id| !reached.contains(id)).copied() {
-            self.roots.push(id);
-            let mut waiting = vec![id];
-            while let Some(id) = waiting.pop() {
-                if reached.insert(id) {
-                    waiting.extend(self.children.get(&id).into_iter().flatten());
-                }
-            }
-        }
-    }
-
-    /// Visits each session in the order of the tree; without recursion, because generations have no limit. `visit`
-    /// gets, for every generation above, whether more of it follow.
-    fn walk(&self, visit: &mut Visit<'_>) -> Result<(), Failure> {
-        // For every generation whether more of it follow.
-        let mut waiting: Vec<(Vec<bool>, SessionId)> = self.roots.iter().rev().map(|id| (Vec::new(), *id)).collect();
+    /// Returns each session in the order of the tree, once, with whether more of its generation follow, and of each one
+    /// above. It does not recurse, because generations have no limit.
+    fn walk(&self) -> impl Iterator<Item = (Vec<bool>, SessionId)> {
+        let mut waiting: Vec<_> = self.roots.iter().rev().map(|id| (Vec::new(), *id)).collect();
         let mut seen = BTreeSet::new();
-        while let Some((above, id)) = waiting.pop() {
-            // A file that was imported may tell of parents in a circle.
-            if !seen.insert(id) {
-                continue;
+        std::iter::from_fn(move || {
+            let (above, id) = loop {
+                let (above, id) = waiting.pop()?;
+                if seen.insert(id) {
+                    break (above, id);
+                }
+            };
+            for (back, child) in self.children.get(&id).into_iter().flatten().rev().enumerate() {
+                waiting.push(([&above[..], &[back > 0]].concat(), *child));
             }
-            visit(&above, id)?;
-            let children = self.children.get(&id).map_or(&[][..], Vec::as_slice);
-            for (back, child) in children.iter().rev().enumerate() {
-                let mut line = above.clone();
-                line.push(back > 0);
-                waiting.push((line, *child));
-            }
-        }
-        Ok(())
+            Some((above, id))
+        })
     }
 
     fn show(&self, out: &mut Out) -> Result<(), Failure> {
         if self.roots.is_empty() {
             return out.line("no sessions");
         }
-        self.walk(&mut |above, id| {
+        for (above, id) in self.walk() {
             let mut line = String::new();
             if let Some((own, older)) = above.split_last() {
                 older.iter().for_each(|more| line += if *more { "│  " } else { "   " });
                 line += if *own { "├─ " } else { "└─ " };
             }
             line += &self.told(id, out);
-            out.line(line)
-        })
+            out.line(line)?;
+        }
+        Ok(())
     }
 
     fn told(&self, id: SessionId, out: &Out) -> String {
@@ -139,23 +117,19 @@ impl Forest {
     }
 
     fn as_json(&self) -> Vec<Value> {
-        let mut told = Vec::new();
-        // Nothing in it can fail.
-        let _ = self.walk(&mut |above, id| {
+        let row = |(above, id): (Vec<bool>, SessionId)| {
             let member = self.members.get(&id);
-            let absent = || self.absent.get(&id).cloned().unwrap_or_default();
-            told.push(json!({
+            json!({
                 "session": id,
-                "name": member.map_or_else(absent, |member| member.name.clone()),
+                "name": member.map(|member| &member.name).or(self.absent.get(&id)),
                 "generation": above.len(),
                 "here": member.is_some(),
                 "backend": member.map(|member| &member.backend),
                 "events": member.map(|member| member.entry.head),
                 "origin": member.and_then(|member| member.origin.as_ref()),
-            }));
-            Ok(())
-        });
-        told
+            })
+        };
+        self.walk().map(row).collect()
     }
 }
 

@@ -14,11 +14,13 @@ pub(super) enum LogFormat {
     Json,
 }
 
-fn filter(usual: &str) -> EnvFilter {
-    match EnvFilter::try_from_env("FOLDSPACE_LOG") {
-        Ok(filter) => filter,
-        Err(_) => EnvFilter::new(usual),
-    }
+fn filter(verbose: u8, usual: &str) -> EnvFilter {
+    let wanted = match verbose {
+        0 => usual,
+        1 => "foldspace=debug",
+        _ => "trace",
+    };
+    EnvFilter::try_from_env("FOLDSPACE_LOG").unwrap_or_else(|_| EnvFilter::new(wanted))
 }
 
 fn ansi() -> bool {
@@ -26,12 +28,7 @@ fn ansi() -> bool {
 }
 
 pub(super) fn begin(verbose: u8) {
-    let usual = match verbose {
-        0 => "off",
-        1 => "foldspace=debug",
-        _ => "trace",
-    };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter(usual)).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter(verbose, "off")).with_writer(std::io::stderr);
     // It would say on the error stream that the error stream takes nothing, and panic.
     let subscriber = subscriber.log_internal_errors(false);
     // No other subscriber is set.
@@ -48,11 +45,6 @@ const WAITING_MAX: usize = 4096;
 /// Logs for a server, and never waits for the reader of the error stream. The guard, when dropped, gives the rest a
 /// second.
 pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> WorkerGuard {
-    let usual = match verbose {
-        0 => "foldspace=info",
-        1 => "foldspace=debug",
-        _ => "trace",
-    };
     let writer = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_MAX);
     let (writer, guard) = writer.thread_name("foldspace-log").finish(std::io::stderr());
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(ansi()).log_internal_errors(false);
@@ -61,6 +53,7 @@ pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> Wor
         LogFormat::Json => lines.json().with_ansi(false).boxed(),
     };
     // No other subscriber is set.
-    drop(tracing_subscriber::registry().with(traces).with(lines.with_filter(filter(usual))).try_init());
+    let lines = lines.with_filter(filter(verbose, "foldspace=info"));
+    drop(tracing_subscriber::registry().with(traces).with(lines).try_init());
     guard
 }

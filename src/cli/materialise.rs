@@ -6,7 +6,6 @@ use foldspace::{Session, State};
 use serde_json::json;
 
 use super::export::to_stdout;
-use super::files::AtomicFile;
 use super::{AtArg, Exit, Failure, Globals, Out, files, open, output, position, text};
 
 /// Writes the files of a session into a directory or a tar archive
@@ -39,20 +38,17 @@ impl Materialise {
             output::note(&format!("{} is not there: its contents were never kept, or it is no file", path.rooted()));
         }
         let shown = text::one_line(&directory.display().to_string(), 300);
-        match out.is_json() {
-            true => out.document(&json!({
-                "session": found.session.id(),
-                "seq": state.seq(),
-                "directory": directory,
-                "entries": written.entries,
-                "bytes": written.bytes,
-                "left_out": written.left_out,
-            }))?,
-            false => {
-                let (entries, bytes) = (text::count(written.entries, "entry"), text::size(written.bytes));
-                out.line(format!("wrote {entries}, {bytes}, as of position {}, to {shown}", state.seq()))?;
-            }
-        }
+        let document = json!({
+            "session": found.session.id(),
+            "seq": state.seq(),
+            "directory": directory,
+            "entries": written.entries,
+            "bytes": written.bytes,
+            "left_out": written.left_out,
+        });
+        let (entries, bytes) = (text::count(written.entries, "entry"), text::size(written.bytes));
+        let told = format!("wrote {entries}, {bytes}, as of position {}, to {shown}", state.seq());
+        out.show(&document, |out| out.line(told))?;
         Ok(if written.left_out.is_empty() { Exit::Ok } else { Exit::Failed })
     }
 }
@@ -63,13 +59,9 @@ fn archive(session: &Session, state: &State, file: &Path, out: &mut Out) -> Resu
         to_stdout(out, "an archive", |pipe: &mut dyn Write| write_tar(session, state, pipe).map_err(failed))?;
         return Ok(Exit::Ok);
     }
-    let mut written = AtomicFile::begin(file)?;
-    write_tar(session, state, std::io::BufWriter::new(&mut written)).map_err(failed)?;
-    written.finish()?;
+    files::write(file, |written| write_tar(session, state, std::io::BufWriter::new(written)).map_err(failed))?;
     let shown = text::one_line(&file.display().to_string(), 300);
-    match out.is_json() {
-        true => out.document(&json!({ "session": session.id(), "seq": state.seq(), "file": file }))?,
-        false => out.line(format!("wrote an archive as of position {} to {shown}", state.seq()))?,
-    }
+    let document = json!({ "session": session.id(), "seq": state.seq(), "file": file });
+    out.show(&document, |out| out.line(format!("wrote an archive as of position {} to {shown}", state.seq())))?;
     Ok(Exit::Ok)
 }

@@ -131,7 +131,10 @@ impl MergeArgs {
             out.line(format!("nothing to merge: {child} has changed no file {since}"))?;
             return Ok(Exit::Ok);
         }
-        show_changes(report, out)?;
+        // What would come if the conflicts were decided is not what comes.
+        if report.outcome != MergeOutcome::Conflicted {
+            show_merged(report, out)?;
+        }
         show_conflicts(&report.conflicts, out)?;
         if self.dry_run && report.outcome == MergeOutcome::Conflicted && !report.merged.is_empty() {
             out.line("\nwhat else would be merged, once that is decided:")?;
@@ -170,14 +173,6 @@ fn record_drift(globals: &Globals, child: &Session) {
             "the child's workspace can't be opened ({message}); what was changed in it from outside is not merged"
         ));
     }
-}
-
-fn show_changes(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
-    // What would come if the conflicts were decided is not what comes.
-    if report.outcome == MergeOutcome::Conflicted {
-        return Ok(());
-    }
-    show_merged(report, out)
 }
 
 /// Names conflicts in files that programs generate again.

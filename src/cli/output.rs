@@ -119,11 +119,7 @@ impl Out {
             }
         };
         self.held.clear();
-        let written = written.map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => Failure::Closed,
-            _ => Failure::io("write", "the output", &error),
-        });
-        match written {
+        match written.map_err(|error| Failure::io("write", "the output", &error)) {
             Err(Failure::Closed) if self.unread_is_fine => Ok(()),
             other => other,
         }
@@ -135,6 +131,20 @@ impl Out {
             OutputMode::Pager(pager) => pager.finish().and(passed),
             _ => passed,
         }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.raw(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(Failure::Closed) => Err(ErrorKind::BrokenPipe.into()),
+            Err(failure) => Err(io::Error::other(failure.to_string())),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -169,14 +179,16 @@ fn aside(label: &str, style: Style, words: &str) {
     drop(writeln!(anstream::stderr(), "{style}{label}{style:#}: {}", text::visible(words)));
 }
 
-pub(super) fn confirmed(question: &str) -> Option<bool> {
+/// Asks the person; fails when the answer is no, and with `unasked` where no terminal can ask.
+pub(super) fn confirm(question: &str, refused: &str, unasked: Failure) -> Result<(), Failure> {
     if !can_ask() {
-        return None;
+        return Err(unasked);
     }
     ask(question, "[y/N]");
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
-    Some(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+    let is_yes = read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes");
+    if is_yes { Ok(()) } else { Err(Failure::usage(refused)) }
 }
 
 pub(super) fn can_ask() -> bool {

@@ -8,17 +8,6 @@ use super::interrupt::Interruption;
 use super::lines::StdinLines;
 use super::{BOLD, Exit, Failure, Signals, output, text};
 
-/// The target of a prompt's commands.
-pub(super) trait PromptTarget {
-    fn title(&self) -> String;
-
-    fn root(&self) -> Option<String>;
-
-    /// Runs a command. Output is passed on, or returned when `quiet`. A signal ends the command, the next one the
-    /// program.
-    async fn run(&mut self, command: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure>;
-}
-
 pub(super) struct Typed<'a> {
     pub(super) command: String,
     pub(super) cwd: &'a EntryPath,
@@ -37,23 +26,30 @@ impl PromptRun {
     }
 }
 
-pub(super) struct LinePrompt<P> {
-    place: P,
+pub(super) struct LinePrompt {
+    title: String,
+    /// The directory of the workspace, as its commands know it.
+    root: Option<String>,
     cwd: EntryPath,
     last: u8,
 }
 
-impl<P: PromptTarget> LinePrompt<P> {
-    pub(super) fn new(place: P) -> Self {
-        Self { place, cwd: EntryPath::root(), last: 0 }
+impl LinePrompt {
+    pub(super) fn new(title: String, root: Option<String>) -> Self {
+        Self { title, root, cwd: EntryPath::root(), last: 0 }
     }
 
-    pub(super) async fn read_lines(mut self) -> Result<Exit, Failure> {
+    /// Reads lines, and runs each as a command. `run` passes its output on, or returns it when it is quiet. A signal ends
+    /// the command, the next one the program.
+    pub(super) async fn read_lines(
+        mut self,
+        mut run: impl AsyncFnMut(Typed<'_>, &mut Signals) -> Result<PromptRun, Failure>,
+    ) -> Result<Exit, Failure> {
         let interactive = output::can_ask();
         let (mut lines, mut signals) = (StdinLines::default(), Signals::listen());
         while !signals.is_to_end() {
             if interactive {
-                let (title, cwd) = (self.place.title(), text::one_line(&self.cwd.rooted(), 200));
+                let (title, cwd) = (&self.title, text::one_line(&self.cwd.rooted(), 200));
                 drop(write!(anstream::stderr(), "{BOLD}{title}{BOLD:#} {cwd} $ "));
             }
             let line = tokio::select! {
@@ -72,7 +68,7 @@ impl<P: PromptTarget> LinePrompt<P> {
             match std::str::from_utf8(&line).map(str::trim) {
                 Ok("") => {}
                 Ok("exit" | "logout") => return Ok(Exit::Command(self.last)),
-                Ok(line) => self.line(line, &mut signals).await?,
+                Ok(line) => self.line(line, &mut run, &mut signals).await?,
                 Err(_) => {
                     self.last = 1;
                     output::note("the line is not UTF-8 and was not run");
@@ -82,12 +78,17 @@ impl<P: PromptTarget> LinePrompt<P> {
         Ok(Exit::Interrupted)
     }
 
-    async fn line(&mut self, line: &str, signals: &mut Signals) -> Result<(), Failure> {
+    async fn line(
+        &mut self,
+        line: &str,
+        run: &mut impl AsyncFnMut(Typed<'_>, &mut Signals) -> Result<PromptRun, Failure>,
+        signals: &mut Signals,
+    ) -> Result<(), Failure> {
         let moves = matches!(line.split_whitespace().next(), Some("cd")) && !line.contains([';', '&', '|', '\n']);
         // Where the shell is afterwards is asked from itself: it knows what `cd` means by links and quotes. A
         // line of its own, as the one before may end in a comment.
         let command = if moves { format!("set -e; {line}\npwd -P") } else { line.to_owned() };
-        let ran = self.place.run(Typed { command, cwd: &self.cwd, quiet: moves }, signals).await?;
+        let ran = run(Typed { command, cwd: &self.cwd, quiet: moves }, signals).await?;
         self.last = u8::try_from(ran.code).unwrap_or(1);
         match ran.complaint {
             Some(words) => complain(&words),
@@ -99,8 +100,7 @@ impl<P: PromptTarget> LinePrompt<P> {
 
     fn moved(&mut self, printed: &[u8]) {
         let directory = printed.strip_suffix(b"\n").unwrap_or(printed);
-        let root = self.place.root();
-        let below = root.as_deref().and_then(|root| directory.strip_prefix(root.as_bytes()));
+        let below = self.root.as_deref().and_then(|root| directory.strip_prefix(root.as_bytes()));
         let below = below.filter(|below| below.is_empty() || below.starts_with(b"/"));
         let shown = directory.escape_ascii();
         match below.map(|below| EntryPath::from_bytes(below.strip_prefix(b"/").unwrap_or(below))) {

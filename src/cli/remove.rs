@@ -36,14 +36,9 @@ impl Remove {
         let but = [unmerged, left].into_iter().flatten().map(|words| format!(" ({words})")).collect::<String>();
         let question = format!("remove session {shown} ({}) with its {events} for good?{but}", id.short());
         if !self.yes {
-            match output::confirmed(&question) {
-                Some(true) => {}
-                Some(false) => return Err(Failure::usage("nothing was removed")),
-                None => {
-                    return Err(Failure::usage(format!("there is no terminal to ask on: {question}"))
-                        .with_hint("--yes removes it without asking"));
-                }
-            }
+            let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
+            let unasked = unasked.with_hint("--yes removes it without asking");
+            output::confirm(&question, "nothing was removed", unasked)?;
         }
         let opened = open::changing(globals)?;
         let _lease = opened.sessions.session(id)?.lease()?;

@@ -56,18 +56,14 @@ impl RewindArgs {
             }
             Err(error) => return Err(error.into()),
         };
-        match rewound {
-            Ok(rewound) => {
-                self.show(&found, &rewound, globals, out)?;
-                Ok(Exit::Ok)
-            }
-            Err(WorkspaceError::Drifted(paths)) => {
-                refused(&found, "changed_outside", paths.len(), &paths, globals, out)
-            }
-            Err(WorkspaceError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, globals, out),
-            Err(WorkspaceError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, globals, out),
-            Err(error) => Err(error.into()),
-        }
+        let (why, count, paths) = match rewound {
+            Ok(rewound) => return self.show(&found, &rewound, globals, out).map(Exit::from),
+            Err(WorkspaceError::Drifted(paths)) => ("changed_outside", paths.len(), paths),
+            Err(WorkspaceError::NotKept(paths)) => ("not_kept", paths.len(), paths),
+            Err(WorkspaceError::Earlier { count, paths }) => ("earlier", count, paths),
+            Err(error) => return Err(error.into()),
+        };
+        refused(&found, why, count, &paths, globals, out)
     }
 
     fn show(&self, found: &FoundSession, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {

@@ -2,14 +2,13 @@ use std::sync::Arc;
 
 use foldspace::event::{CallStatus, CommandResult};
 use foldspace::hub::OpenSession;
-use foldspace::store::Durability;
 use foldspace::view::Position;
 use foldspace::{Session, Sessions, ToolCall, ToolOutcome, Workspace};
 use serde_json::json;
 
 use super::interrupt::minding;
 use super::live::LiveOutput;
-use super::prompt::{LinePrompt, PromptRun, PromptTarget, Typed};
+use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{
     Exit, Failure, Globals, LocalServer, Out, RuleArgs, Signals, events, external_command, open, text, workspace,
 };
@@ -42,8 +41,7 @@ impl ShellArgs {
             out.go_live_for_good()?;
             return external_command::shell_at(globals, &session, at.resolve(&session)?);
         }
-        open::existing(globals)?;
-        let opened = open::writing(globals, Durability::default())?;
+        let opened = open::changing(globals)?;
         let session = opened.find(&self.session)?.session.as_agent(self.agent.as_str());
         out.go_live_for_good()?;
         super::block_on(self.prompt(globals, &opened.sessions, &session))?
@@ -59,67 +57,55 @@ impl ShellArgs {
                 let hint = "begin a session with `foldspace run --backend host` or `--backend podman`";
                 Err(failure.with_hint(hint))
             }
-            workspace => LinePrompt::new(RecordedShell { open, workspace }).read_lines().await,
+            workspace => {
+                let prompt = LinePrompt::new(text::one_line(open.session().name(), 80), workspace.root());
+                prompt.read_lines(async move |typed, signals| run(&open, &workspace, typed, signals).await).await
+            }
         };
         desk.close().await;
         ended
     }
 }
 
-struct RecordedShell {
-    open: OpenSession,
-    workspace: Arc<dyn Workspace>,
-}
-
-impl PromptTarget for RecordedShell {
-    fn title(&self) -> String {
-        text::one_line(self.open.session().name(), 80)
-    }
-
-    fn root(&self) -> Option<String> {
-        self.workspace.root()
-    }
-
-    async fn run(&mut self, typed: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure> {
-        let call = ToolCall::new("shell_execute", json!({ "command": typed.command, "cwd": typed.cwd.rooted() }));
-        let (cancel, workspace) = (call.cancel.clone(), Arc::clone(&self.workspace));
-        let work = async {
-            let mut live = None;
-            let begun = |call| live = (!typed.quiet).then(|| LiveOutput::begin(self.open.session(), call, &cancel));
-            let outcome = self.open.call_telling(call, begun).await;
-            if let Some(live) = live {
-                live?.end().await?;
-            }
-            Ok::<ToolOutcome, Failure>(outcome?)
-        };
-        let outcome = minding(signals, &cancel, &workspace, work).await?;
-        let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
-        Ok(match outcome.status {
-            CallStatus::Ok if typed.quiet && code != 0 => {
-                PromptRun::wrong(code, outcome.result["stderr"].as_str().unwrap_or_default().trim_end())
-            }
-            CallStatus::Ok => {
-                let printed = if typed.quiet { self.printed(&outcome)? } else { Vec::new() };
-                PromptRun { code, printed, complaint: None }
-            }
-            CallStatus::Error => PromptRun::wrong(code, outcome.text),
-            CallStatus::Interrupted => PromptRun::wrong(code, "interrupted"),
-        })
-    }
-}
-
-impl RecordedShell {
-    fn printed(&self, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
-        let mut content = None;
-        events::each(self.open.session(), outcome.call, outcome.finished, |event| {
-            if let Some(Ok(result)) = event.typed::<CommandResult>() {
-                content = Some(result.event.stdout.content);
-            }
-            Ok(())
-        })?;
-        match content {
-            Some(content) => Ok(self.open.session().content(&content)?.to_vec()),
-            None => Ok(Vec::new()),
+async fn run(
+    open: &OpenSession,
+    workspace: &Arc<dyn Workspace>,
+    typed: Typed<'_>,
+    signals: &mut Signals,
+) -> Result<PromptRun, Failure> {
+    let call = ToolCall::new("shell_execute", json!({ "command": typed.command, "cwd": typed.cwd.rooted() }));
+    let cancel = call.cancel.clone();
+    let work = async {
+        let mut live = None;
+        let begun = |call| live = (!typed.quiet).then(|| LiveOutput::begin(open.session(), call, &cancel));
+        let outcome = open.call_telling(call, begun).await;
+        if let Some(live) = live {
+            live?.end().await?;
         }
-    }
+        Ok::<ToolOutcome, Failure>(outcome?)
+    };
+    let outcome = minding(signals, &cancel, workspace, work).await?;
+    let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
+    Ok(match outcome.status {
+        CallStatus::Ok if typed.quiet && code != 0 => {
+            PromptRun::wrong(code, outcome.result["stderr"].as_str().unwrap_or_default().trim_end())
+        }
+        CallStatus::Ok => {
+            let printed = if typed.quiet { printed(open, &outcome)? } else { Vec::new() };
+            PromptRun { code, printed, complaint: None }
+        }
+        CallStatus::Error => PromptRun::wrong(code, outcome.text),
+        CallStatus::Interrupted => PromptRun::wrong(code, "interrupted"),
+    })
+}
+
+fn printed(open: &OpenSession, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
+    let mut content = None;
+    events::each(open.session(), outcome.call, outcome.finished, |event| {
+        if let Some(Ok(result)) = event.typed::<CommandResult>() {
+            content = Some(result.event.stdout.content);
+        }
+        Ok(())
+    })?;
+    content.map_or(Ok(Vec::new()), |content| Ok(open.session().content(&content)?.to_vec()))
 }

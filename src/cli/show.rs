@@ -65,7 +65,7 @@ impl ShowTarget {
         }
         for change in &self.changes {
             out.line("")?;
-            view::patches(session, change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;
+            diffs::show_change(session, change, out)?;
         }
         Ok(())
     }
@@ -137,34 +137,11 @@ fn field(out: &mut Out, name: &str, value: &str) -> Result<(), Failure> {
 }
 
 fn show_value(out: &mut Out, value: &Value) -> Result<(), Failure> {
-    let Value::Object(fields) = value else { return block(out, &plain(value)) };
-    if fields.is_empty() {
-        return out.line(out.paint(DIM, "  none"));
-    }
-    let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0).min(16);
-    for (name, value) in fields {
-        let name = out.paint(DIM, format!("{:<width$}", text::visible(name)));
-        let shown = plain(value);
-        match shown.contains('\n') {
-            true => {
-                out.line(format!("  {name}"))?;
-                block(out, &shown)?;
-            }
-            false => out.line(format!("  {name}  {}", out.content(&shown)).trim_end())?,
-        }
+    for (name, text) in text::value_lines(value) {
+        let line = format!("{}{}", out.paint(DIM, name), out.content(&text));
+        out.line(line.trim_end())?;
     }
     Ok(())
-}
-
-fn plain(value: &Value) -> String {
-    const SHORT: usize = 100;
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(_) | Value::Object(_) if value.to_string().len() > SHORT => {
-            serde_json::to_string_pretty(value).unwrap_or_default()
-        }
-        other => other.to_string(),
-    }
 }
 
 fn block(out: &mut Out, text: &str) -> Result<(), Failure> {

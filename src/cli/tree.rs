@@ -1,7 +1,5 @@
 //! The files of a state.
 
-use std::io;
-
 use foldspace::event::Node;
 use foldspace::reducers::Entry;
 use foldspace::tools::PathGlob;
@@ -10,12 +8,10 @@ use foldspace::{EntryPath, Session, State, VirtualFileSystem};
 use super::{Cell, DIM, DIRECTORY, Failure, GOOD, NOTED, ODD, Out, text};
 
 pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
-    files.get(path).ok_or_else(|| missing(path, state))
-}
-
-pub(super) fn missing(path: &EntryPath, state: &State) -> Failure {
-    Failure::missing(format!("there is no {} at position {}", path.rooted(), state.seq()))
-        .with_hint("`foldspace ls SESSION -R` lists the files; --at shows another moment")
+    files.get(path).ok_or_else(|| {
+        Failure::missing(format!("there is no {} at position {}", path.rooted(), state.seq()))
+            .with_hint("`foldspace ls SESSION -R` lists the files; --at shows another moment")
+    })
 }
 
 pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Result<bytes::Bytes, Failure> {
@@ -72,14 +68,6 @@ pub(super) fn cells(out: &Out, name: &str, entry: &Entry) -> [Cell; 5] {
     ]
 }
 
-pub(super) fn bad_pattern(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::usage(format!("the {what} can't be understood: {error}"))
-}
-
 pub(super) fn glob(pattern: &str) -> Result<PathGlob, Failure> {
-    PathGlob::new(pattern).map_err(|error| bad_pattern("glob", error.kind()))
-}
-
-pub(super) fn searching(error: &io::Error) -> Failure {
-    Failure::io("search", "a file", error)
+    PathGlob::new(pattern).map_err(|error| Failure::pattern("glob", error.kind()))
 }

@@ -10,9 +10,9 @@ use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
 use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, ShellRules};
 use foldspace::{Session, ToolRunner, Tools, Workspace, WorkspaceSpec};
+use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
-use super::bar::Bar;
 use super::{Exit, Failure, Globals, files, open, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
@@ -96,14 +96,6 @@ enum BackendArg {
     Podman,
     /// Commands are answered from a list
     Mock,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OverlayArg {
-    /// If the user can mount one: root can
-    Auto,
-    /// Never: in a plain directory
-    Never,
 }
 
 fn processors(text: &str) -> Result<f64, String> {
@@ -231,7 +223,7 @@ impl WorkspaceArgs {
 
 impl RuleArgs {
     /// Returns the rules for commands of agents: the person at the terminal is asked.
-    pub(super) fn asking(&self, bar: Option<Bar>) -> ShellRules {
+    pub(super) fn asking(&self, bar: Option<ProgressBar>) -> ShellRules {
         let asker = output::can_ask().then(|| Arc::new(AtTerminal::new(bar)) as Arc<dyn Asker>);
         self.rules(self.yes, asker)
     }

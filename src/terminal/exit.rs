@@ -1,6 +1,6 @@
 //! Exit codes, and what stops a command.
 
-use std::io;
+use std::{fmt, io};
 
 use foldspace::backends::BackendError;
 use foldspace::event::Diagnostic;
@@ -77,6 +77,15 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
+    pub(crate) fn pattern(what: &str, error: impl fmt::Display) -> Self {
+        Self::usage(format!("the {what} can't be understood: {error}"))
+    }
+
+    /// Tells a background task that its result is not wanted any more.
+    pub(crate) fn stopped() -> Self {
+        Self::new(Exit::Interrupted, "stopped")
+    }
+
     pub(crate) fn missing(message: impl Into<String>) -> Self {
         Self::new(Exit::NotFound, message)
     }
@@ -101,8 +110,22 @@ impl Failure {
         self
     }
 
-    pub(crate) fn io(action: &str, place: impl std::fmt::Display, error: &std::io::Error) -> Self {
+    /// Makes the failure of an operation on something; none to tell of where it has no reader any more.
+    pub(crate) fn io(action: &str, place: impl fmt::Display, error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::Closed;
+        }
         Self::new(Exit::Io, format!("can't {action} {}: {error}", text::one_line(&place.to_string(), 300)))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Told { message, hint: Some(hint), .. } => write!(f, "{message}; {hint}"),
+            Self::Told { message, .. } => f.write_str(message),
+            Self::Closed => f.write_str("the output is closed"),
+        }
     }
 }
 

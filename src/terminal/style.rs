@@ -23,6 +23,22 @@ pub(crate) enum Tone {
     Noted,
 }
 
+/// Returns the lines of patches with their meanings.
+pub(crate) fn patch_lines(patch: &str) -> impl Iterator<Item = (Tone, &str)> {
+    let mut in_hunk = false;
+    patch.split_terminator('\n').map(move |line| {
+        in_hunk = line.starts_with('@') || in_hunk && line.starts_with([' ', '+', '-', '\\']);
+        let tone = match line.as_bytes().first() {
+            _ if !in_hunk => Tone::Bold,
+            Some(b'@') => Tone::Noted,
+            Some(b'+') => Tone::Good,
+            Some(b'-') => Tone::Bad,
+            _ => Tone::Plain,
+        };
+        (tone, line)
+    })
+}
+
 impl From<Tone> for Style {
     fn from(tone: Tone) -> Self {
         match tone {

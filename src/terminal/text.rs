@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use foldspace::{Timestamp, view};
+use serde_json::Value;
 
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -89,6 +90,36 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
         shown.push_str("...");
     }
     view::visible(&shown).into_owned()
+}
+
+/// Returns the lines of a value, each behind the name of its field; a longer text stands below the name.
+pub(crate) fn value_lines(value: &Value) -> Vec<(String, String)> {
+    let block = |text: &str| text.lines().map(|line| ("    ".to_owned(), line.to_owned())).collect::<Vec<_>>();
+    let Value::Object(fields) = value else { return block(&plain(value)) };
+    if fields.is_empty() {
+        return vec![("  none".to_owned(), String::new())];
+    }
+    let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0).min(16);
+    let mut lines = Vec::new();
+    for (name, value) in fields {
+        let (name, shown) = (format!("  {:<width$}  ", visible(name)), plain(value));
+        match shown.contains('\n') {
+            true => lines.extend([(name, String::new())].into_iter().chain(block(&shown))),
+            false => lines.push((name, shown)),
+        }
+    }
+    lines
+}
+
+fn plain(value: &Value) -> String {
+    const SHORT: usize = 100;
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) if value.to_string().len() > SHORT => {
+            serde_json::to_string_pretty(value).unwrap_or_default()
+        }
+        other => other.to_string(),
+    }
 }
 
 pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {

@@ -13,27 +13,21 @@ use foldspace::{
 };
 use serde_json::{Value, json};
 
-use super::model::{IsHeld, Model, SessionHistory, StopPredicate};
-
-/// A predicate for tests: `calls N`, which holds from N calls on.
-struct Calls(u64);
-
-impl StopPredicate for Calls {
-    fn holds(&self, state: &foldspace::State) -> bool {
-        state.slice::<foldspace::reducers::Usage>().is_some_and(|usage| usage.calls >= self.0)
-    }
-}
-
-pub(crate) fn read_predicate(text: &str) -> Result<Box<dyn StopPredicate>, String> {
-    let count = text.strip_prefix("calls ").and_then(|count| count.parse().ok());
-    count
-        .map(|count| Box::new(Calls(count)) as Box<dyn StopPredicate>)
-        .ok_or_else(|| format!("{text:?} is no condition"))
-}
+use super::model::{IsHeld, Model, SessionHistory};
 
 pub(crate) fn sessions() -> Sessions {
     let clock = Arc::new(StepClock::new(Timestamp(1_700_000_000_000), 10));
     Sessions::new(Arc::new(MemoryStore::default()), Registry::standard(), clock, SnapshotPolicy::default()).unwrap()
+}
+
+impl Model {
+    /// Runs all background tasks here.
+    pub(crate) fn settle(&mut self) {
+        while let Some(errand) = self.next_errand() {
+            let done = errand.run();
+            self.take(done);
+        }
+    }
 }
 
 /// Makes calls in a new session; an agent's name stands before the tool's.
@@ -73,7 +67,7 @@ pub(crate) fn model(sessions: &Sessions, session: &Session, at: u64) -> Model {
 /// The same before it has looked.
 pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, is_held: IsHeld) -> Model {
     let past = SessionHistory::new(sessions, session, is_held).unwrap();
-    Model::new(Arc::new(past), at, read_predicate)
+    Model::new(Arc::new(past), at)
 }
 
 /// Adds a call that removes so many paths, one event each.

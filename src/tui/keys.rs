@@ -1,7 +1,7 @@
 //! The key bindings.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use tui_input::InputRequest;
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tui_input::backend::crossterm::to_input_request;
 
 use super::model::{Ask, DebuggerAction, Direction, Model, Tab};
 
@@ -151,22 +151,10 @@ fn asking(c: char) -> Option<Ask> {
 }
 
 fn typed(key: KeyEvent, ask: Ask) -> Option<DebuggerAction> {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    Some(match key.code {
-        KeyCode::Esc => DebuggerAction::Escape,
-        KeyCode::Enter => DebuggerAction::Submit,
-        KeyCode::Char(c) if ask.is_letter() => DebuggerAction::Answer(ask, c.to_string()),
-        KeyCode::Char('u') if control => DebuggerAction::Type(InputRequest::DeleteLine),
-        KeyCode::Char('w') if control => DebuggerAction::Type(InputRequest::DeletePrevWord),
-        KeyCode::Char('a') if control => DebuggerAction::Type(InputRequest::GoToStart),
-        KeyCode::Char('e') if control => DebuggerAction::Type(InputRequest::GoToEnd),
-        KeyCode::Char(c) if !control => DebuggerAction::Type(InputRequest::InsertChar(c)),
-        KeyCode::Backspace => DebuggerAction::Type(InputRequest::DeletePrevChar),
-        KeyCode::Delete => DebuggerAction::Type(InputRequest::DeleteNextChar),
-        KeyCode::Left => DebuggerAction::Type(InputRequest::GoToPrevChar),
-        KeyCode::Right => DebuggerAction::Type(InputRequest::GoToNextChar),
-        KeyCode::Home => DebuggerAction::Type(InputRequest::GoToStart),
-        KeyCode::End => DebuggerAction::Type(InputRequest::GoToEnd),
-        _ => return None,
-    })
+    match key.code {
+        KeyCode::Esc => Some(DebuggerAction::Escape),
+        KeyCode::Enter => Some(DebuggerAction::Submit),
+        KeyCode::Char(c) if ask.is_letter() => Some(DebuggerAction::Answer(ask, c.to_string())),
+        _ => to_input_request(&Event::Key(key)).map(DebuggerAction::Type),
+    }
 }

@@ -11,4 +11,4 @@ mod screen;
 mod worker;
 
 pub(crate) use clean::clean;
-pub(crate) use screen::{DebuggerHost, ScreenEnd, run};
+pub(crate) use screen::{DebuggerHost, run};

@@ -1,7 +1,6 @@
 //! The event loop of the debugger.
 
-use std::io::{self, Stdout};
-use std::sync::Once;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,12 +8,9 @@ use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
 use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event};
 use crossterm::execute;
-use crossterm::terminal::{
-    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
-};
+use crossterm::terminal::{Clear, ClearType};
 use foldspace::Seq;
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::DefaultTerminal;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tui_input::InputRequest;
 
@@ -22,6 +18,7 @@ use super::draw::{Styles, draw, heights};
 use super::keys;
 use super::model::{DebuggerAction, Model, OutsideRequest};
 use super::worker::Worker;
+use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::style::Tone;
 
 const BUSY: Duration = Duration::from_millis(10);
@@ -30,35 +27,14 @@ const KEYS_MAX: usize = 64;
 
 /// Acts outside of the debugger, which only reads.
 pub(crate) trait DebuggerHost {
-    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, String>;
+    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, Failure>;
 
     /// Opens a shell in a throw-away copy and waits for its end.
-    fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, String>;
+    fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, Failure>;
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScreenEnd {
-    Quit,
-    Told,
-}
-
-struct RawTerminal {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
-}
-
-impl RawTerminal {
-    fn new() -> io::Result<Self> {
-        restore_at_panic();
-        enter()?;
-        match Terminal::new(CrosstermBackend::new(io::stdout())) {
-            Ok(terminal) => Ok(Self { terminal }),
-            Err(error) => {
-                restore();
-                Err(error)
-            }
-        }
-    }
-}
+/// The terminal while the debugger has it. A panic restores it before its message is printed.
+struct RawTerminal(DefaultTerminal);
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
@@ -66,28 +42,17 @@ impl Drop for RawTerminal {
     }
 }
 
-fn enter() -> io::Result<()> {
-    enable_raw_mode()?;
-    execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste).inspect_err(|_| restore())
+fn enter() -> io::Result<DefaultTerminal> {
+    let entered = ratatui::try_init();
+    let pasting = |terminal| execute!(io::stdout(), EnableBracketedPaste).map(|()| terminal);
+    entered.and_then(pasting).inspect_err(|_| restore())
 }
 
 /// Restores the terminal; it is idempotent.
 fn restore() {
     // Without a terminal there is nothing to restore.
-    let _ = disable_raw_mode();
-    let _ = execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
-}
-
-/// Restores the terminal before a panic's message is printed.
-fn restore_at_panic() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            restore();
-            before(panic);
-        }));
-    });
+    let _ = execute!(io::stdout(), DisableBracketedPaste, Show);
+    let _ = ratatui::try_restore();
 }
 
 pub(crate) fn run(
@@ -95,20 +60,20 @@ pub(crate) fn run(
     colour: bool,
     outside: &mut dyn DebuggerHost,
     told: &AtomicBool,
-) -> io::Result<ScreenEnd> {
+) -> io::Result<Exit> {
     let worker = Worker::start()?;
     let styles = Styles { colour };
-    let mut held = RawTerminal::new()?;
+    let mut held = RawTerminal(enter()?);
     let mut has_more = false;
     loop {
-        fit(&mut model, &held.terminal)?;
+        fit(&mut model, &held.0)?;
         while let Some(errand) = model.next_errand() {
             worker.send(errand)?;
         }
-        held.terminal.draw(|frame| draw(frame, &model, styles))?;
+        held.0.draw(|frame| draw(frame, &model, styles))?;
         let patience = if model.is_busy() { BUSY } else { IDLE };
         has_more = match Input::wait_for(if has_more { Duration::ZERO } else { patience })? {
-            Input::Gone => return Ok(ScreenEnd::Told),
+            Input::Gone => return Ok(Exit::Interrupted),
             Input::Silent if !has_more => false,
             Input::Silent | Input::Waiting => take_keys(&mut model)?,
         };
@@ -117,12 +82,12 @@ pub(crate) fn run(
         }
         while let Some(wish) = model.take_wish() {
             if wish == OutsideRequest::Quit {
-                return Ok(ScreenEnd::Quit);
+                return Ok(Exit::Ok);
             }
             fulfil(wish, &mut model, &mut held, outside)?;
         }
         if told.load(Ordering::Relaxed) {
-            return Ok(ScreenEnd::Told);
+            return Ok(Exit::Interrupted);
         }
     }
 }
@@ -151,7 +116,7 @@ impl Input {
     }
 }
 
-fn fit(model: &mut Model, terminal: &Terminal<CrosstermBackend<Stdout>>) -> io::Result<()> {
+fn fit(model: &mut Model, terminal: &DefaultTerminal) -> io::Result<()> {
     let size = terminal.size()?;
     let heights = heights(model, size.width, size.height);
     if heights != model.heights {
@@ -199,16 +164,15 @@ fn fulfil(
         OutsideRequest::Shell { session, at } => {
             restore();
             let done = outside.shell_here(&session, at);
-            enter()?;
+            held.0 = enter()?;
             // Not `clear`: that asks the terminal where the cursor is, and not every one answers.
             execute!(io::stdout(), Clear(ClearType::All))?;
-            held.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
             done
         }
     };
     match done {
         Ok(words) => model.tell(Tone::Good, words),
-        Err(words) => model.tell(Tone::Bad, words),
+        Err(failure) => model.tell(Tone::Bad, failure.to_string()),
     }
     Ok(())
 }
@@ -232,12 +196,12 @@ mod tests {
     struct Panics;
 
     impl DebuggerHost for Panics {
-        fn fork_here(&mut self, _: &str, _: Seq, _: Option<&str>) -> Result<String, String> {
+        fn fork_here(&mut self, _: &str, _: Seq, _: Option<&str>) -> Result<String, Failure> {
             panic!("as this test wants it");
         }
 
-        fn shell_here(&mut self, _: &str, _: Seq) -> Result<String, String> {
-            Err("there is none".to_owned())
+        fn shell_here(&mut self, _: &str, _: Seq) -> Result<String, Failure> {
+            Err(Failure::failed("there is none"))
         }
     }
 

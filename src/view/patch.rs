@@ -26,9 +26,8 @@ pub struct Patch {
     pub path: String,
     /// `added`, `removed` or `changed`.
     pub change: &'static str,
-    head: Vec<String>,
-    /// Lines with their signs; `@` stands for the header of a hunk.
-    lines: Vec<(char, String)>,
+    /// The whole patch, as it would be shown without colour.
+    pub text: String,
     /// True where contents differ that are no text.
     pub binary: bool,
     /// Lines that came.
@@ -74,13 +73,16 @@ fn mode_of(executable: bool) -> &'static str {
     if executable { "100755" } else { "100644" }
 }
 
-/// Returns a line for entries that git does not know. It skips such lines.
-fn bare_of(mode: &str, path: &str) -> Option<String> {
+/// Tells whether git knows such entries; it skips the lines about others.
+fn is_known_to_git(mode: &str) -> bool {
+    mode != DIRECTORY && mode.chars().all(|c| c.is_ascii_digit())
+}
+
+fn came_or_went(word: &str, mode: &str, path: &str) -> String {
     match mode {
-        DIRECTORY => Some(format!("directory {path}/")),
-        mode if mode.starts_with(|c: char| c.is_ascii_digit()) => None,
-        "" => None,
-        special => Some(format!("{special} {path}")),
+        DIRECTORY => format!("{word} directory {path}/\n"),
+        mode if is_known_to_git(mode) => format!("{word} file mode {mode}\n"),
+        special => format!("{word} {special} {path}\n"),
     }
 }
 
@@ -91,11 +93,7 @@ pub fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, Session
 
 /// Returns the patches of a change from one session's files to another's.
 pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
-    let (before, after) = match change {
-        Change::Added { after, .. } => (None, Some(after)),
-        Change::Removed { before, .. } => (Some(before), None),
-        Change::Changed { before, after, .. } => (Some(before), Some(after)),
-    };
+    let (before, after) = sides(change);
     let path = change.path().to_string();
     let (old, new) = (Side::read(from, before)?, Side::read(to, after)?);
     let other_kind = before.zip(after).is_some_and(|(b, a)| kind_of(b) != kind_of(a));
@@ -105,6 +103,15 @@ pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<
             vec![Patch::between(path.clone(), &old, &Side::default()), Patch::between(path, &Side::default(), &new)]
         }
     })
+}
+
+/// Returns the entries before and after a change.
+pub fn sides(change: &Change) -> (Option<&Entry>, Option<&Entry>) {
+    match change {
+        Change::Added { after, .. } => (None, Some(after)),
+        Change::Removed { before, .. } => (Some(before), None),
+        Change::Changed { before, after, .. } => (Some(before), Some(after)),
+    }
 }
 
 fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {
@@ -119,29 +126,23 @@ impl Patch {
     }
 
     fn between(path: String, old: &Side, new: &Side) -> Self {
-        let bare = |change, word: &str, shown: String| (change, vec![format!("{word} {shown}")]);
-        let (old_bare, new_bare) = (bare_of(old.mode, &path), bare_of(new.mode, &path));
-        let is_bare = old_bare.is_some() || new_bare.is_some();
         let (change, modes) = match (old.mode, new.mode) {
-            ("", _) if let Some(shown) = new_bare => bare("added", "new", shown),
-            (_, "") if let Some(shown) = old_bare => bare("removed", "deleted", shown),
-            ("", mode) => ("added", vec![format!("new file mode {mode}")]),
-            (mode, "") => ("removed", vec![format!("deleted file mode {mode}")]),
-            (a, b) if a == b => ("changed", Vec::new()),
-            (a, b) => ("changed", vec![format!("old mode {a}"), format!("new mode {b}")]),
+            ("", mode) => ("added", came_or_went("new", mode, &path)),
+            (mode, "") => ("removed", came_or_went("deleted", mode, &path)),
+            (a, b) if a == b => ("changed", String::new()),
+            (a, b) => ("changed", format!("old mode {a}\nnew mode {b}\n")),
         };
-        let mut head = Vec::new();
-        if !is_bare {
-            head.push(format!("diff --git a/{path} b/{path}"));
-        }
-        head.extend(modes);
+        let (from, to) = (old.name("a", &path), new.name("b", &path));
+        let text = match is_known_to_git(old.mode) && is_known_to_git(new.mode) {
+            true => format!("diff --git a/{path} b/{path}\n{modes}"),
+            false => modes,
+        };
         let binary = old.binary != new.binary;
-        let mut patch = Self { path, change, head, lines: Vec::new(), binary, added: 0, removed: 0 };
-        let (from, to) = (old.name("a", &patch.path), new.name("b", &patch.path));
+        let mut patch = Self { path, change, text, binary, added: 0, removed: 0 };
         if binary {
-            patch.head.push(format!("Binary files {from} and {to} differ"));
+            patch.text.push_str(&format!("Binary files {from} and {to} differ\n"));
         } else if old.text != new.text {
-            patch.head.extend([format!("--- {from}"), format!("+++ {to}")]);
+            patch.text.push_str(&format!("--- {from}\n+++ {to}\n"));
             patch.compare(&old.text, &new.text);
         }
         patch
@@ -152,39 +153,14 @@ impl Patch {
             (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
         let diff = TextDiff::configure().newline_terminated(true).timeout(PATIENCE).diff_slices(&old, &new);
         for hunk in diff.unified_diff().iter_hunks() {
-            self.lines.push(('@', hunk.header().to_string()));
+            self.text.push_str(&format!("{}\n", hunk.header()));
             for change in hunk.iter_changes() {
-                let sign = match change.tag() {
-                    ChangeTag::Equal => ' ',
-                    ChangeTag::Delete => '-',
-                    ChangeTag::Insert => '+',
-                };
-                self.removed += u64::from(sign == '-');
-                self.added += u64::from(sign == '+');
-                let text = change.value();
-                self.lines.push((sign, text.strip_suffix('\n').unwrap_or(text).to_owned()));
-                if !text.ends_with('\n') {
-                    self.lines.push(('\\', " No newline at end of file".to_owned()));
-                }
+                self.removed += u64::from(change.tag() == ChangeTag::Delete);
+                self.added += u64::from(change.tag() == ChangeTag::Insert);
+                let end = if change.value().ends_with('\n') { "" } else { "\n\\ No newline at end of file\n" };
+                self.text.push_str(&format!("{}{}{end}", change.tag(), change.value()));
             }
         }
-    }
-
-    /// The lines before the hunks, and those of the hunks with their signs.
-    pub fn parts(&self) -> (&[String], &[(char, String)]) {
-        (&self.head, &self.lines)
-    }
-
-    /// The whole patch as it would be shown without colour.
-    pub fn text(&self) -> String {
-        let mut text: String = self.head.iter().map(|line| format!("{line}\n")).collect();
-        for (sign, line) in &self.lines {
-            match sign {
-                '@' => text.push_str(&format!("{line}\n")),
-                sign => text.push_str(&format!("{sign}{line}\n")),
-            }
-        }
-        text
     }
 }
 
@@ -234,7 +210,7 @@ pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<C
         binary: patches.iter().any(|patch| patch.binary),
         lines_added: patches.iter().map(|patch| patch.added).sum(),
         lines_removed: patches.iter().map(|patch| patch.removed).sum(),
-        patch: patches.iter().map(Patch::text).collect(),
+        patch: patches.into_iter().map(|patch| patch.text).collect(),
     })
 }
 

@@ -70,26 +70,12 @@ fn moment(text: &str) -> Option<Timestamp> {
 
 /// Reads a length of time such as `90s`, `10m` or `1h30m`.
 fn milliseconds(text: &str) -> Option<i64> {
-    let mut rest = text.strip_suffix(" ago").unwrap_or(text);
-    let mut sum: i64 = 0;
-    while !rest.is_empty() {
-        let unit_at = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: i64 = rest[..unit_at].parse().ok()?;
-        let after = &rest[unit_at..];
-        let unit_len = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
-        let unit = match &after[..unit_len] {
-            "ms" => 1,
-            "s" => 1000,
-            "m" | "min" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            "w" => 604_800_000,
-            _ => return None,
-        };
-        sum = sum.checked_add(number.checked_mul(unit)?)?;
-        rest = &after[unit_len..];
-    }
-    (!text.is_empty()).then_some(sum)
+    let text = text.strip_suffix(" ago").unwrap_or(text);
+    let span: jiff::Span = text.starts_with(|c: char| c.is_ascii_digit()).then(|| text.parse().ok())??;
+    let length = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
+    let millis = i64::try_from(length.as_millis()).ok().filter(|millis| *millis >= 0)?;
+    // What is longer could not be read again as milliseconds.
+    jiff::Span::new().try_milliseconds(millis).ok().map(|_| millis)
 }
 
 impl Position {

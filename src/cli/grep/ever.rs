@@ -1,40 +1,33 @@
 use std::collections::BTreeSet;
 
+use foldspace::Session;
 use foldspace::history::{HistoryHit, HistorySearch, search_history};
 use foldspace::tools::LineSearch;
-use foldspace::{EntryPath, Seq, Session};
 
 use super::{marked, search};
 use crate::cli::blame::why;
 use crate::cli::{DIM, Exit, Failure, NOTED, Out, text};
 
-pub(super) struct EverQuery<'a> {
-    pub(super) until: Seq,
-    pub(super) wanted: &'a dyn Fn(&EntryPath) -> bool,
-    pub(super) files_only: bool,
-    pub(super) names_only: bool,
-}
-
 pub(super) fn search_all(
     session: &Session,
     lines: &mut LineSearch,
-    asked: &EverQuery<'_>,
+    what: &HistorySearch<'_>,
+    names_only: bool,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let (mut any, mut wrong, mut named) = (false, None, BTreeSet::new());
     // They are shown while others are looked for.
     let marks = lines.clone();
-    let mut matching = |bytes: &[u8]| match search(lines, bytes) {
-        Ok(hits) => hits.into_iter().map(|hit| (hit.number, hit.line)).collect(),
-        Err(failure) => {
+    let mut matching = |bytes: &[u8]| {
+        search(lines, bytes).unwrap_or_else(|failure| {
             wrong.get_or_insert(failure);
             Vec::new()
-        }
+        })
     };
     let mut found = |hit: HistoryHit| {
         any = true;
         match hit {
-            HistoryHit::Line { path, .. } if asked.names_only => {
+            HistoryHit::Line { path, .. } if names_only => {
                 named.insert(path);
                 Ok(())
             }
@@ -42,9 +35,7 @@ pub(super) fn search_all(
             hit => out.line(shown(&hit, &marks, out)),
         }
     };
-    let events = !asked.files_only && !asked.names_only;
-    let what = HistorySearch { until: asked.until, wanted: asked.wanted, events };
-    search_history::<Failure>(session, &what, &mut matching, &mut found)?;
+    search_history::<Failure>(session, what, &mut matching, &mut found)?;
     if let Some(failure) = wrong {
         return Err(failure);
     }

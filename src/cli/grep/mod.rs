@@ -1,6 +1,7 @@
 mod ever;
 
 use foldspace::event::Node;
+use foldspace::history::HistorySearch;
 use foldspace::reducers::Entry;
 use foldspace::tools::LineSearch;
 use foldspace::{EntryPath, VirtualFileSystem};
@@ -39,10 +40,8 @@ pub(super) struct Grep {
     at: AtArg,
 }
 
-struct Hit {
-    number: u64,
-    line: String,
-}
+/// A line's number, and the line.
+type Hit = (u64, String);
 
 impl Grep {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
@@ -55,14 +54,10 @@ impl Grep {
                 let is_inside = *other == path || other.is_below(&path);
                 is_inside && glob.as_ref().is_none_or(|glob| glob.fits(other))
             };
-            let asked = ever::EverQuery {
-                until: self.at.resolve(&found.session)?,
-                wanted: &wanted,
-                // Who names files does not ask about events.
-                files_only: !path.is_root() || glob.is_some(),
-                names_only: self.files_with_matches,
-            };
-            return ever::search_all(&found.session, &mut lines, &asked, out);
+            // A search in named files is not one in events.
+            let events = path.is_root() && glob.is_none() && !self.files_with_matches;
+            let what = HistorySearch { until: self.at.resolve(&found.session)?, wanted: &wanted, events };
+            return ever::search_all(&found.session, &mut lines, &what, self.files_with_matches, out);
         }
         let state = self.at.state(&found.session)?;
         let files = VirtualFileSystem::of(&state);
@@ -95,13 +90,13 @@ impl Grep {
     fn lines(&self) -> Result<LineSearch, Failure> {
         let flags = if self.ignore_case { "(?i)" } else { "" };
         let lines = LineSearch::new(&format!("{flags}{}", self.pattern));
-        lines.map_err(|error| tree::bad_pattern("pattern", text::regex_error(error)))
+        lines.map_err(|error| Failure::pattern("pattern", text::regex_error(error)))
     }
 
-    fn as_json(&self, path: &EntryPath, hit: &Hit) -> serde_json::Value {
+    fn as_json(&self, path: &EntryPath, (number, line): &Hit) -> serde_json::Value {
         match self.files_with_matches {
             true => json!({ "path": path }),
-            false => json!({ "path": path, "line_number": hit.number, "line": hit.line }),
+            false => json!({ "path": path, "line_number": number, "line": line }),
         }
     }
 
@@ -110,7 +105,7 @@ impl Grep {
         if self.files_with_matches {
             return if hits.is_empty() { Ok(()) } else { out.line(path) };
         }
-        for Hit { number, line } in hits {
+        for (number, line) in hits {
             out.line(format!("{path}:{number}:{}", marked(line, lines, out)))?;
         }
         Ok(())
@@ -120,10 +115,10 @@ impl Grep {
 fn search(lines: &mut LineSearch, bytes: &[u8]) -> Result<Vec<Hit>, Failure> {
     let mut hits = Vec::new();
     let searched = lines.each(bytes, &mut |number, line| {
-        hits.push(Hit { number, line: line.to_owned() });
+        hits.push((number, line.to_owned()));
         true
     });
-    searched.map_err(|error| tree::searching(&error))?;
+    searched.map_err(|error| Failure::io("search", "a file", &error))?;
     Ok(hits)
 }
 

@@ -54,21 +54,15 @@ pub(super) struct OfferArgs {
     agent: Option<String>,
     /// MCP: the tools offered: files, shell, python, podman_shell, sessions, or all
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "files,shell,python", value_parser = group)]
-    tools: Vec<Groups>,
+    tools: Vec<Vec<ToolGroup>>,
     #[command(flatten)]
     workspace: WorkspaceArgs,
     #[command(flatten)]
     rules: RuleArgs,
 }
 
-#[derive(Debug, Clone)]
-struct Groups(Vec<ToolGroup>);
-
-fn group(text: &str) -> Result<Groups, foldspace::event::ValueError> {
-    match text {
-        "all" => Ok(Groups(ToolGroup::ALL.to_vec())),
-        name => Ok(Groups(vec![name.parse()?])),
-    }
+fn group(text: &str) -> Result<Vec<ToolGroup>, foldspace::event::ValueError> {
+    if text == "all" { Ok(ToolGroup::ALL.to_vec()) } else { Ok(vec![text.parse()?]) }
 }
 
 impl Mcp {
@@ -107,7 +101,7 @@ impl OfferArgs {
             agent: self.agent.clone(),
             workspace: self.workspace.spec()?,
             mounts,
-            groups: self.tools.iter().flat_map(|groups| groups.0.iter().copied()).collect(),
+            groups: self.tools.iter().flatten().copied().collect(),
             rules: self.rules.unasked(),
         })
     }

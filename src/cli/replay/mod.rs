@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::NonEmptyStringValueParser;
-use foldspace::{Registry, Session, State};
+use foldspace::{Session, Sessions};
 
 use super::interrupt::Interruption;
 use super::{AtArg, Exit, Failure, Globals, Out, Signals, block_on, open, position};
-use crate::tui::model::{DebuggerAction, Model, SessionHistory, StopPredicate};
-use crate::tui::{self, ScreenEnd};
+use crate::tui;
+use crate::tui::model::{DebuggerAction, Model, SessionHistory};
 
 /// Debugs a session, on the terminal or by options in a script
 #[derive(Debug, clap::Args)]
@@ -96,45 +96,43 @@ impl ReplayArgs {
             return Err(Failure::usage(format!("{option} is for options that go somewhere, and there is none"))
                 .with_hint("add --step, --step-call, --until, --search or --changes"));
         }
-        if self.verb.is_given() || !self.show.is_empty() || out.is_json() {
-            let opened = open::reading(globals)?;
-            let found = opened.find(&self.session)?;
-            let is_worked_in = found.is_worked_in();
-            let past = SessionHistory::new(&opened.sessions, &found.session, Arc::new(move || is_worked_in))
-                .map_err(failure)?;
-            let past = Arc::new(past);
-            return script::run(self, &found.session, past, out);
-        }
-        if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        let scripted = self.verb.is_given() || !self.show.is_empty() || out.is_json();
+        let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        if !scripted && !has_terminal {
             return Err(Failure::usage("the debugger needs a terminal, and there is none")
                 .with_hint("say what to do: --step N, --until CONDITION, --show WHAT; --help has all"));
         }
-        self.on_terminal(globals)
+        let opened = if scripted { open::reading(globals)? } else { open::following(globals)? };
+        let session = opened.find(&self.session)?.session;
+        let looked_at = session.clone();
+        let is_worked_in = Arc::new(move || looked_at.lease_holder().is_some());
+        let past = Arc::new(SessionHistory::new(&opened.sessions, &session, is_worked_in)?);
+        match scripted {
+            true => script::run(self, &session, past, out),
+            false => self.on_terminal(globals, &opened.sessions, &session, past),
+        }
     }
 
-    fn on_terminal(&self, globals: &Globals) -> Result<Exit, Failure> {
-        let opened = open::following(globals)?;
-        let found = opened.find(&self.session)?;
-        let session = found.session.clone();
-        let is_worked_in = Arc::new(move || session.lease_holder().is_some());
-        let past = Arc::new(SessionHistory::new(&opened.sessions, &found.session, is_worked_in).map_err(failure)?);
-        let at = self.position(&found.session, past.head())?;
+    fn on_terminal(
+        &self,
+        globals: &Globals,
+        sessions: &Sessions,
+        session: &Session,
+        past: Arc<SessionHistory>,
+    ) -> Result<Exit, Failure> {
+        let at = self.position(session, past.head())?;
         let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
         crossterm::style::force_color_output(colour);
-        let mut model = Model::new(past, at, read_predicate);
+        let mut model = Model::new(past, at);
         if !self.at.is_given() {
             model.apply(DebuggerAction::Last);
         }
         let (told, away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let ending = block_on(async {
             tokio::spawn(mind(Signals::listen(), Arc::clone(&told), Arc::clone(&away)));
-            let mut outside = outside::PagerProgram { globals, sessions: &opened.sessions, away: &away };
-            tui::run(model, colour, &mut outside, &told)
+            tui::run(model, colour, &mut outside::PagerProgram { globals, sessions, away: &away }, &told)
         })?;
-        match ending.map_err(|error| Failure::io("use", "the terminal", &error))? {
-            ScreenEnd::Quit => Ok(Exit::Ok),
-            ScreenEnd::Told => Ok(Exit::Interrupted),
-        }
+        ending.map_err(|error| Failure::io("use", "the terminal", &error))
     }
 
     fn position(&self, session: &Session, head: u64) -> Result<u64, Failure> {
@@ -151,29 +149,4 @@ async fn mind(mut signals: Signals, told: Arc<AtomicBool>, away: Arc<AtomicBool>
     // In raw mode Ctrl-C is a key; as a signal it means the same as any other. At a prompt it is for what runs there.
     while signals.next().await == Interruption::Stop && away.load(Ordering::Relaxed) {}
     told.store(true, Ordering::Relaxed);
-}
-
-fn failure(trouble: crate::tui::model::ViewError) -> Failure {
-    use crate::tui::model::ViewError;
-    match trouble {
-        ViewError::Session(error) => error.into(),
-        ViewError::Slice(error) => error.into(),
-        ViewError::Nowhere(words) => Failure::missing(words),
-        ViewError::Words(words) => Failure::usage(words),
-        ViewError::Stopped => Failure::new(Exit::Interrupted, trouble.to_string()),
-    }
-}
-
-struct Slices(foldspace::tools::Predicate);
-
-impl StopPredicate for Slices {
-    fn holds(&self, state: &State) -> bool {
-        // A slice without a JSON form holds nothing.
-        self.0.holds(state).unwrap_or(false)
-    }
-}
-
-fn read_predicate(text: &str) -> Result<Box<dyn StopPredicate>, String> {
-    let read = foldspace::tools::Predicate::parse(text, &Registry::standard());
-    read.map(|predicate| Box::new(Slices(predicate)) as Box<dyn StopPredicate>).map_err(|error| error.to_string())
 }

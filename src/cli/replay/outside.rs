@@ -17,20 +17,6 @@ pub(super) struct PagerProgram<'a> {
 }
 
 impl PagerProgram<'_> {
-    fn fork(&self, session: &str, at: Seq, name: Option<&str>) -> Result<String, Failure> {
-        let opened = open::changing(self.globals)?;
-        let parent = opened.find(session)?.session;
-        // A fork has no mounts copied.
-        let roots = AllowedRoots::default();
-        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
-        let child =
-            nursery.begin(&parent, ForkOptions { name: name.map(str::to_owned), ..ForkOptions::fork_at(at) })?;
-        let moved = operations::child(&parent, &child, Isolation::Fork, Some(at)).moved();
-        let begun = child.origin().map_or(at, |origin| origin.at);
-        let moved = moved.map(|moved| format!("; {moved}")).unwrap_or_default();
-        Ok(format!("{} is a fork of {} at {begun}{moved}", child.name(), parent.name()))
-    }
-
     fn prompt(&self, session: &str, at: Seq) -> Result<String, Failure> {
         let session = self.sessions.session(self.sessions.find(session)?.id)?;
         // A thread that is in no runtime yet: the prompt has its own.
@@ -47,22 +33,23 @@ impl PagerProgram<'_> {
 }
 
 impl DebuggerHost for PagerProgram<'_> {
-    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, String> {
-        self.fork(session, at, name).map_err(told)
+    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, Failure> {
+        let opened = open::changing(self.globals)?;
+        let parent = opened.find(session)?.session;
+        // A fork has no mounts copied.
+        let roots = AllowedRoots::default();
+        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
+        let child =
+            nursery.begin(&parent, ForkOptions { name: name.map(str::to_owned), ..ForkOptions::fork_at(at) })?;
+        let child = operations::child(&parent, &child, Isolation::Fork, Some(at));
+        let moved = child.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
+        Ok(format!("{} is a fork of {} at {}{moved}", child.name, child.parent_name, child.at.unwrap_or(at)))
     }
 
-    fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, String> {
+    fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, Failure> {
         self.away.store(true, Ordering::Relaxed);
-        let ended = self.prompt(session, at).map_err(told);
+        let ended = self.prompt(session, at);
         self.away.store(false, Ordering::Relaxed);
         ended
-    }
-}
-
-fn told(failure: Failure) -> String {
-    match failure {
-        Failure::Told { message, hint: Some(hint), .. } => format!("{message}; {hint}"),
-        Failure::Told { message, .. } => message,
-        Failure::Closed => "the output is closed".to_owned(),
     }
 }

@@ -7,13 +7,13 @@ use foldspace::view;
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::{ReplayArgs, failure};
+use super::ReplayArgs;
 use crate::cli::state::slice_name;
 use crate::cli::{BOLD, Exit, Failure, Out, events, text};
 use crate::tui::clean;
 use crate::tui::model::{
-    Ask, DebuggerAction, Direction, HistoryPosition, JsonDifference, Model, SessionHistory, Sheet, ShownStep, Tab,
-    changed_slices,
+    Ask, DebuggerAction, Direction, HistoryPosition, Model, SessionHistory, Sheet, ShownStep, Tab, changed_slices,
+    changes_of,
 };
 
 const COLUMNS_MAX: usize = 16 << 10;
@@ -45,16 +45,16 @@ pub(super) fn run(
     let script = ReplayScript { replay, session, pane, way };
     let from_start = script.goes() && way == Direction::Forward && !replay.at.is_given();
     let begins = if from_start { 1 } else { replay.position(session, past.head())? };
-    let mut model = Model::new(past, begins, super::read_predicate);
+    let mut model = Model::new(past, begins);
     if replay.verb.step_call.is_none() {
         // A step is an event then, also where a call begins.
-        script.act(&mut model, DebuggerAction::FoldAll)?;
+        model.attempt(DebuggerAction::FoldAll)?;
     }
     if from_start {
-        model.before_first();
+        model.stand_outside(0);
     } else if script.looks_back() && !replay.at.is_given() {
         // The last event is the first that may be meant.
-        model.after_last();
+        model.stand_outside(model.past.head() + 1);
     }
     script.run(&mut model, out)
 }
@@ -100,15 +100,11 @@ impl ReplayScript<'_> {
 
     fn run(&self, model: &mut Model, out: &mut Out) -> Result<Exit, Failure> {
         if let Some(places) = &self.replay.verb.diff {
-            self.act(model, DebuggerAction::Answer(Ask::Compare, places.clone()))?;
+            model.attempt(DebuggerAction::Answer(Ask::Compare, places.clone()))?;
         } else if self.goes() && self.replay.all {
             return self.run_all(model, out);
         } else if self.goes() && !self.go(model, 0)? {
-            let words = match self.way {
-                Direction::Forward => "nothing found up to the end",
-                Direction::Back => "nothing found back to the beginning",
-            };
-            return Err(Failure::failed(words));
+            return Err(Failure::failed(self.way.nothing_found()));
         }
         self.show(model, out).map(Exit::from)
     }
@@ -122,10 +118,6 @@ impl ReplayScript<'_> {
         Ok(if any { Exit::Ok } else { Exit::Failed })
     }
 
-    fn act(&self, model: &mut Model, action: DebuggerAction) -> Result<(), Failure> {
-        model.attempt(action).map_err(failure)
-    }
-
     fn go(&self, model: &mut Model, time: usize) -> Result<bool, Failure> {
         let (verb, way, before) = (&self.replay.verb, self.way, model.cursor);
         if let Some(count) = verb.step.or(verb.back) {
@@ -134,31 +126,29 @@ impl ReplayScript<'_> {
                 Direction::Back => before.checked_sub(count).filter(|target| *target > 0),
             };
             let Some(target) = target.filter(|_| count > 0) else { return Ok(false) };
-            self.act(model, DebuggerAction::Jump(target))?;
+            model.attempt(DebuggerAction::Jump(target))?;
         } else if let Some(count) = verb.step_call {
             for _ in 0..count {
                 let from = model.cursor;
-                self.act(model, DebuggerAction::Call(way))?;
+                model.attempt(DebuggerAction::Call(way))?;
                 if model.cursor == from {
                     return Ok(false);
                 }
             }
         } else if let Some(pattern) = &verb.search {
-            let action = if time == 0 {
-                DebuggerAction::Answer(Ask::Search(way), pattern.clone())
-            } else {
-                DebuggerAction::Again(way)
-            };
-            self.act(model, action)?;
+            model.attempt(match time {
+                0 => DebuggerAction::Answer(Ask::Search(way), pattern.clone()),
+                _ => DebuggerAction::Again(way),
+            })?;
         } else if let Some(path) = &verb.changes {
             // What is shown may have chosen another file meanwhile.
-            self.act(model, DebuggerAction::Answer(Ask::Select, path.clone()))?;
-            self.act(model, DebuggerAction::Change(way))?;
+            model.attempt(DebuggerAction::Answer(Ask::Select, path.clone()))?;
+            model.attempt(DebuggerAction::Change(way))?;
         } else {
             for condition in verb.until.iter().filter(|_| time == 0) {
-                self.act(model, DebuggerAction::Answer(Ask::Breakpoint, condition.clone()))?;
+                model.attempt(DebuggerAction::Answer(Ask::Breakpoint, condition.clone()))?;
             }
-            self.act(model, DebuggerAction::Continue(way))?;
+            model.attempt(DebuggerAction::Continue(way))?;
         }
         Ok(model.cursor != before)
     }
@@ -166,14 +156,14 @@ impl ReplayScript<'_> {
     fn show(&self, model: &mut Model, out: &mut Out) -> Result<(), Failure> {
         let because = model.because.clone();
         match self.pane {
-            Pane::Nothing => self.act(model, DebuggerAction::Tab(Tab::Event))?,
-            Pane::Tab(tab) => self.act(model, DebuggerAction::Tab(tab))?,
-            Pane::File(path) => self.act(model, DebuggerAction::Answer(Ask::Select, path.to_owned()))?,
-            Pane::Slice(_) => self.act(model, DebuggerAction::Tab(Tab::Slices))?,
+            Pane::Nothing => model.attempt(DebuggerAction::Tab(Tab::Event))?,
+            Pane::Tab(tab) => model.attempt(DebuggerAction::Tab(tab))?,
+            Pane::File(path) => model.attempt(DebuggerAction::Answer(Ask::Select, path.to_owned()))?,
+            Pane::Slice(_) => model.attempt(DebuggerAction::Tab(Tab::Slices))?,
         }
         model.show_whole_file(self.replay.whole);
         let seq = model.cursor;
-        model.settle_or_fail().map_err(failure)?;
+        model.settle_or_fail()?;
         let Some(step) = model.sight.as_ref().map(|sight| sight.step.clone()) else { return Ok(()) };
         if let (Pane::File(path), false) = (self.pane, self.replay.verb.is_given()) {
             check_is_there(path, &step)?;
@@ -204,7 +194,7 @@ impl ReplayScript<'_> {
 
     fn as_json(&self, model: &Model, step: &ShownStep, because: &str) -> Result<Value, Failure> {
         let event = self.session.event(step.cursor)?;
-        let compared = model.compared.as_ref();
+        let compared = model.choice.compared.as_ref();
         let place = |at: &HistoryPosition| json!({ "session": at.past.id(), "name": at.past.name(), "seq": at.seq });
         Ok(json!({
             "session": self.session.id(),
@@ -229,20 +219,18 @@ impl ReplayScript<'_> {
             Pane::Nothing => Value::Null,
             Pane::Tab(Tab::Files) => changes(&step.changes)?,
             Pane::Tab(Tab::File) => self.file_json(model.sight.as_ref().and_then(|sight| sight.file.as_ref()), step)?,
-            Pane::File(_) => self.file_json(model.selected.as_ref(), step)?,
+            Pane::File(_) => self.file_json(model.choice.selected.as_ref(), step)?,
             Pane::Tab(Tab::Slices) => {
-                let slices = changed_slices(step).map_err(failure)?;
-                slices.iter().map(|(name, list)| json!({ "slice": name, "changes": differences(list) })).collect()
+                let slices = changed_slices(step)?;
+                slices.iter().map(|(name, changes)| json!({ "slice": name, "changes": changes })).collect()
             }
             Pane::Slice(name) => {
-                let list = slice_changes(step, name)?;
-                let value = step.new.slice_json(name).transpose()?.unwrap_or_default();
-                json!({ "slice": name, "changes": differences(&list), "value": value })
+                json!({ "slice": name, "changes": changes_of(step, name)?, "value": view::slice(&step.new, name)? })
             }
-            Pane::Tab(Tab::Diff) => match model.compared.as_ref() {
+            Pane::Tab(Tab::Diff) => match model.choice.compared.as_ref() {
                 None => changes(&step.changes)?,
                 Some((from, to)) => {
-                    let (old, new) = (from.state().map_err(failure)?, to.state().map_err(failure)?);
+                    let (old, new) = (from.state()?, to.state()?);
                     changes(&VirtualFileSystem::of(&old).diff(&VirtualFileSystem::of(&new)))?
                 }
             },
@@ -262,26 +250,15 @@ impl ReplayScript<'_> {
     }
 }
 
-fn slice_changes(step: &ShownStep, wanted: &str) -> Result<Vec<JsonDifference>, Failure> {
-    let slices = changed_slices(step).map_err(failure)?;
-    Ok(slices.into_iter().find(|(name, _)| *name == wanted).map(|(_, list)| list).unwrap_or_default())
-}
-
-fn differences(list: &[JsonDifference]) -> Value {
-    let one = |d: &JsonDifference| json!({ "pointer": d.pointer, "before": d.before, "after": d.after });
-    list.iter().map(one).collect()
-}
-
 fn show_slice(step: &ShownStep, name: &str, out: &mut Out) -> Result<(), Failure> {
-    for difference in slice_changes(step, name)? {
+    for difference in changes_of(step, name)? {
         let value = |value: &Option<Value>| value.as_ref().map(ToString::to_string).unwrap_or_default();
         let (before, after) = (value(&difference.before), value(&difference.after));
         let arrow = if before.is_empty() || after.is_empty() { "" } else { " -> " };
         let line = format!("{} {}: {before}{arrow}{after}", difference.sign(), difference.pointer);
         out.line(clean(&line, 0, COLUMNS_MAX))?;
     }
-    let value = step.new.slice_json(name).transpose()?.unwrap_or_default();
-    let whole = serde_json::to_string_pretty(&value).unwrap_or_default();
+    let whole = serde_json::to_string_pretty(&view::slice(&step.new, name)?).unwrap_or_default();
     out.line(out.content(&whole).into_owned())
 }
 

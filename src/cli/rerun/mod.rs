@@ -99,14 +99,6 @@ pub(super) struct RuleFileArgs {
 }
 
 impl RuleFileArgs {
-    pub(super) fn given(&self) -> Option<&'static str> {
-        match (&self.file, self.no_default_rules) {
-            (Some(_), _) => Some("--rules"),
-            (None, true) => Some("--no-default-rules"),
-            (None, false) => None,
-        }
-    }
-
     pub(super) fn rules(&self) -> Result<NormalRules, Failure> {
         let rules = if self.no_default_rules { NormalRules::bare() } else { NormalRules::default() };
         let Some(path) = &self.file else { return Ok(rules) };

@@ -48,16 +48,14 @@ impl RerunPrinter {
                 out.line(format!("             {status}: {}", text::one_line(&outcome.text, 300)))
             }
             CallVerdict::Diverged { divergences } => {
-                self.shown.extend(divergences.iter().filter_map(path_of).cloned());
-                divergences.iter().try_for_each(|divergence| self.divergence(divergence, out))
+                for divergence in divergences {
+                    if let Divergence::File { change } = divergence {
+                        self.shown.insert(change.path().clone());
+                    }
+                    self.divergence(divergence, out)?;
+                }
+                Ok(())
             }
-        }
-    }
-
-    pub(in crate::cli) fn differing(&mut self, call: &CallReport, out: &mut Out) -> Result<(), Failure> {
-        match call.verdict {
-            CallVerdict::Same if !out.is_json() => Ok(()),
-            _ => self.call(call, out),
         }
     }
 
@@ -79,7 +77,7 @@ impl RerunPrinter {
     }
 
     fn file(&self, change: &Change, out: &mut Out) -> Result<(), Failure> {
-        view::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| diffs::show(patch, out))
+        view::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| diffs::show(&patch.text, out))
     }
 
     fn files_at_end(&self, report: &RerunReport, out: &mut Out) -> Result<(), Failure> {
@@ -172,20 +170,13 @@ fn texts(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> 
     if was.lines().count() <= 1 && is.lines().count() <= 1 {
         return pair(name, &text::one_line(was, 300), &text::one_line(is, 300), out);
     }
-    diffs::show(&Patch::of_texts(name, was, is), out)
+    diffs::show(&Patch::of_texts(name, was, is).text, out)
 }
 
 fn pair(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("             {}", out.paint(BOLD, name)))?;
     out.line(format!("             {}", out.paint(BAD, format!("- {was}"))))?;
     out.line(format!("             {}", out.paint(GOOD, format!("+ {is}"))))
-}
-
-fn path_of(divergence: &Divergence) -> Option<&EntryPath> {
-    match divergence {
-        Divergence::File { change } => Some(change.path()),
-        _ => None,
-    }
 }
 
 fn shown_call(call: &Value) -> String {

@@ -1,11 +1,10 @@
 //! A run measured by a session that is known to be right.
 
-use clap::Args;
-use foldspace::Seq;
-use foldspace::tools::Expectation;
+use clap::{Arg, Args};
+use foldspace::tools::{CallVerdict, Expectation};
+use foldspace::{Seq, Session};
 
 use super::super::rerun::{RerunPrinter, RuleFileArgs, roots_of};
-use super::naming::OpenedSession;
 use crate::cli::{Failure, FoundSession, Globals, OpenedStore, Out, text};
 
 /// The options about what a run must come to.
@@ -24,17 +23,15 @@ pub(super) struct ExpectedRun {
     expectation: Expectation,
 }
 
-impl ExpectArgs {
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        match (&self.expect, self.rules.given()) {
-            (None, Some(option)) => {
-                let what = format!("{option} is about what may differ from another session: --expect names that");
-                Err(Failure::usage(what))
-            }
-            _ => Ok(()),
-        }
+/// Lets the rules about differences want a session to differ from.
+pub(super) fn wants_session(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "file" | "no_default_rules" => arg.requires("expect"),
+        _ => arg,
     }
+}
 
+impl ExpectArgs {
     pub(super) fn find(&self, globals: &Globals, opened: &OpenedStore) -> Result<Option<ExpectedRun>, Failure> {
         let Some(wanted) = &self.expect else { return Ok(None) };
         let found = opened.find(wanted)?;
@@ -45,21 +42,16 @@ impl ExpectArgs {
 }
 
 impl ExpectedRun {
-    pub(super) fn compare(
-        self,
-        begun: &OpenedSession,
-        from: Seq,
-        globals: &Globals,
-        out: &mut Out,
-    ) -> Result<bool, Failure> {
-        let (was, is) = (&self.found.session, &begun.session);
+    pub(super) fn compare(self, is: &Session, from: Seq, globals: &Globals, out: &mut Out) -> Result<bool, Failure> {
+        let was = &self.found.session;
         let compared = self.expectation.compare(is, from, &roots_of(globals, is)?)?;
         let mut report = RerunPrinter::new(was, is);
         if !out.is_json() {
             out.line(format!("\ncompared with session {}:", text::one_line(&self.found.name, 80)))?;
         }
-        for call in &compared.calls {
-            report.differing(call, out)?;
+        let shows_all = out.is_json();
+        for call in compared.calls.iter().filter(|call| shows_all || !matches!(call.verdict, CallVerdict::Same)) {
+            report.call(call, out)?;
         }
         report.end(&compared, "expectation", out)?;
         Ok(compared.is_same())

@@ -6,28 +6,31 @@ mod script;
 mod summary;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use foldspace::backends::ProgressWatch;
 use foldspace::event::MountHydrated;
-use foldspace::hub::OpenSession;
+use foldspace::hub::{HubOptions, OpenSession};
+use foldspace::reducers::Mounts;
 use foldspace::store::Durability;
-use foldspace::tools::{ShellRules, hydrate};
-use foldspace::{ToolCall, WorkspaceSpec};
+use foldspace::tools::hydrate;
+use foldspace::{Hub, Session, Sessions, ToolCall};
 use tokio_util::sync::CancellationToken;
 
 use mounts::MountArgs;
 
 use super::{
-    Exit, Failure, Globals, LocalServer, OpenedStore, Out, RuleArgs, WorkspaceArgs, interrupt, open, output, text,
-    workspace,
+    Exit, Failure, Globals, LocalServer, Out, RuleArgs, WorkspaceArgs, interrupt, open, output, text, workspace,
 };
-use naming::OpenedSession;
+use naming::ChosenSession;
 use report::RunReport;
 pub(super) use script::{CallScript, ScriptStep};
 use summary::Summary;
 
 /// Makes the tool calls of a script in a session
 #[derive(Debug, clap::Args)]
+#[command(mut_args(expected::wants_session))]
 #[command(after_help = "\
 A script has one JSON object a line; blank lines, and lines that begin with # or //, are skipped:
   {\"tool\": \"write_file\", \"params\": {\"file_path\": \"a.txt\", \"content\": \"hello\\n\"}}
@@ -75,78 +78,81 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl RunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        self.expected.check()?;
         let script = CallScript::read(&self.script)?;
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
         let opened = open::writing(globals, durability)?;
         let expected = self.expected.find(globals, &opened)?;
-        let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
+        let chosen = naming::choose(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
         out.go_live_for_good()?;
-        let run = ScriptRun { args: self, globals, opened: &opened, begun: &begun, script: &script, mounts: &mounts };
-        let summary = super::block_on(run.in_workspace(out))??;
+        let run = ScriptRun { args: self, chosen, script: &script, mounts: &mounts };
+        let (session, summary) = super::block_on(run.in_workspace(globals, &opened.sessions, out))??;
         // What was not waited for is on the disk before anything is said of it.
         opened.sessions.store().sync()?;
         let as_expected =
-            expected.map(|expected| expected.compare(&begun, summary.before, globals, out)).transpose()?;
-        summary.show(&begun, globals, out)?;
-        match (summary.exit(), as_expected) {
-            (Exit::Ok, Some(false)) => Ok(Exit::Failed),
-            (exit, _) => Ok(exit),
-        }
+            expected.map(|expected| expected.compare(&session, summary.before, globals, out)).transpose()?;
+        let exit = if as_expected == Some(false) { Exit::Failed } else { Exit::Ok };
+        let exit = if summary.exit() == Exit::Ok { exit } else { summary.exit() };
+        summary.show(&session, globals, out)?;
+        Ok(exit)
     }
 }
 
 /// A script with its session.
 struct ScriptRun<'a> {
     args: &'a RunArgs,
-    globals: &'a Globals,
-    opened: &'a OpenedStore,
-    begun: &'a OpenedSession,
+    chosen: ChosenSession,
     script: &'a CallScript,
     mounts: &'a mounts::Chosen,
 }
 
 impl ScriptRun<'_> {
-    /// Makes the calls in the session's workspace. A new session is removed when its workspace can't be opened.
-    async fn in_workspace(&self, out: &mut Out) -> Result<Summary, Failure> {
-        // The lease keeps other processes out of a new session, so that it can be removed.
-        let _lease = if self.begun.is_new { Some(self.begun.session.lease()?) } else { None };
-        let desk = LocalServer::of_command(self.globals, &self.opened.sessions, ShellRules::default())?;
-        let open = match self.ready(&desk, out).await {
-            Ok(open) => open,
-            Err(failure) => {
-                desk.close().await;
-                return Err(self.discarded(failure));
-            }
-        };
-        let summary = self.calls(&open, out).await;
-        drop(open);
+    async fn in_workspace(
+        &self,
+        globals: &Globals,
+        sessions: &Sessions,
+        out: &mut Out,
+    ) -> Result<(Session, Summary), Failure> {
+        let (progress, roots) = (Some(Arc::new(output::progress) as ProgressWatch), self.mounts.roots.clone());
+        let desk =
+            LocalServer::open(sessions, HubOptions { progress, roots, ..HubOptions::new(open::directory(globals)?) });
+        let ran = self.in_session(desk.hub(), out).await;
         desk.close().await;
-        summary
+        ran
     }
 
-    async fn ready(&self, desk: &LocalServer, out: &mut Out) -> Result<OpenSession, Failure> {
-        let open = desk.hub().open(self.begun.session.id()).await?;
-        let hydrated = match open.tool_runner() {
-            Some(runner) => {
-                let mounts::Chosen { specs, roots } = self.mounts;
-                hydrate(&self.begun.session, runner.workspace().as_ref(), specs, roots).await?
+    /// Makes the calls in the session's workspace. Of a new session whose workspace can't be opened nothing is left.
+    async fn in_session(&self, hub: &Hub, out: &mut Out) -> Result<(Session, Summary), Failure> {
+        let mounts::Chosen { specs, roots } = self.mounts;
+        let (open, copied) = match &self.chosen {
+            ChosenSession::New(name, spec) => {
+                let open = hub.create(Some(name.clone()), spec, specs).await?;
+                let mounts = open.session().state()?.slice().map(|mounts: &Mounts| mounts.iter().cloned().collect());
+                (open, mounts.unwrap_or_default())
             }
-            None => Vec::new(),
+            ChosenSession::Known(session) => {
+                let open = hub.open(session.id()).await?;
+                let copied = match open.tool_runner() {
+                    Some(runner) => hydrate(session, runner.workspace().as_ref(), specs, roots).await?,
+                    None => Vec::new(),
+                };
+                (open, copied)
+            }
         };
-        if hydrated.is_empty() && !self.mounts.specs.is_empty() {
+        if copied.is_empty() && !specs.is_empty() {
             output::note("the workspace is not new; the mounts were not copied again");
         }
         if !out.is_json() {
-            hydrated.iter().try_for_each(|mount| out.line(copied(mount)))?;
+            copied.iter().try_for_each(|mount| out.line(told(mount)))?;
         }
-        Ok(open)
+        let summary = self.calls(&open, out).await?;
+        Ok((open.session().clone(), summary))
     }
 
     async fn calls(&self, open: &OpenSession, out: &mut Out) -> Result<Summary, Failure> {
         let (args, script) = (self.args, self.script);
-        let mut summary = Summary::before(self.begun, script)?;
+        let is_new = matches!(self.chosen, ChosenSession::New(..));
+        let mut summary = Summary::before(open.session(), is_new, script)?;
         let mut report = RunReport::new(out, script, open.session());
         let workspace = LocalServer::workspace_of(open);
         report.watch(workspace.as_ref());
@@ -179,26 +185,9 @@ impl ScriptRun<'_> {
         summary.interrupted = cancel.is_cancelled();
         Ok(summary)
     }
-
-    /// Removes a new session that can't be used; returns the failure.
-    fn discarded(&self, failure: Failure) -> Failure {
-        let session = &self.begun.session;
-        let remove = || -> Result<(), Failure> {
-            if let Some(spec) = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok()) {
-                spec.remove(session.id(), &open::directory(self.globals)?)?;
-            }
-            Ok(self.opened.sessions.remove(session.id())?)
-        };
-        if self.begun.is_new
-            && let Err(Failure::Told { message, .. }) = remove()
-        {
-            output::note(&format!("the new session could not be removed: {message}"));
-        }
-        failure
-    }
 }
 
-fn copied(mount: &MountHydrated) -> String {
+fn told(mount: &MountHydrated) -> String {
     let (files, bytes) = (text::count(mount.files, "file"), text::size(mount.bytes));
     let (host, path) = (text::one_line(&mount.host_path, 4096), mount.mount_path.rooted());
     format!("copied {host} to {path}: {files}, {bytes}")

@@ -3,42 +3,35 @@
 use std::path::Path;
 
 use foldspace::session::{MAX_NAME_CHARS, name_of};
-use foldspace::{NewSession, Session, SessionError, SessionId, Sessions, WorkspaceSpec};
+use foldspace::{Session, SessionError, SessionId, Sessions, WorkspaceSpec};
 
 use crate::cli::{Failure, files};
 
 const ROOM: usize = 8;
 const ID_DIGITS: usize = 8;
 
-pub(super) struct OpenedSession {
-    pub(super) session: Session,
-    pub(super) is_new: bool,
+/// The session of a run: one that is there, or the name and the workspace of a new one.
+pub(super) enum ChosenSession {
+    Known(Session),
+    New(String, WorkspaceSpec),
 }
 
-pub(super) fn begin(
+pub(super) fn choose(
     sessions: &Sessions,
     wanted: Option<&str>,
     script: &str,
     spec: Option<WorkspaceSpec>,
-) -> Result<OpenedSession, Failure> {
-    let entries = sessions.list()?;
-    let names: Vec<String> = entries.iter().map(name_of).collect();
+) -> Result<ChosenSession, Failure> {
     let Some(wanted) = wanted else {
-        let session = sessions.create(new(free_name(script, &names), spec))?;
-        return Ok(OpenedSession { session, is_new: true });
+        let names: Vec<String> = sessions.list()?.iter().map(name_of).collect();
+        return Ok(ChosenSession::New(free_name(script, &names), spec.unwrap_or_default()));
     };
-    if let Some(id) = existing(sessions, wanted)? {
-        let session = sessions.session(id)?;
-        check_same(&session, spec.as_ref())?;
-        return Ok(OpenedSession { session, is_new: false });
-    }
-    let session = sessions.create(new(wanted.to_owned(), spec))?;
-    Ok(OpenedSession { session, is_new: true })
-}
-
-fn new(name: String, spec: Option<WorkspaceSpec>) -> NewSession {
-    let spec = spec.unwrap_or_default();
-    NewSession { name: Some(name), backend: Some(spec.backend_name().to_owned()), options: spec.options() }
+    let Some(id) = existing(sessions, wanted)? else {
+        return Ok(ChosenSession::New(wanted.to_owned(), spec.unwrap_or_default()));
+    };
+    let session = sessions.session(id)?;
+    check_same(&session, spec.as_ref())?;
+    Ok(ChosenSession::Known(session))
 }
 
 fn check_same(session: &Session, spec: Option<&WorkspaceSpec>) -> Result<(), Failure> {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use foldspace::event::CallStatus;
 use foldspace::{Session, ToolOutcome, Workspace};
+use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::super::bar::Bar;
 use super::script::{CallScript, Expect, ScriptStep};
-use crate::cli::{BAD, DIM, Failure, GOOD, ODD, Out, events, text};
+use crate::cli::{BAD, DIM, Failure, GOOD, ODD, Out, bar, events, text};
 
 pub(super) struct RunReport<'a> {
     out: &'a mut Out,
-    bar: Option<Bar>,
+    bar: Option<ProgressBar>,
     place: &'a str,
     session: Session,
 }
@@ -21,24 +21,24 @@ pub(super) struct RunReport<'a> {
 impl<'a> RunReport<'a> {
     pub(super) fn new(out: &'a mut Out, script: &'a CallScript, session: &Session) -> Self {
         let watched = out.is_terminal() && std::io::stderr().is_terminal() && !out.is_json();
-        let bar = watched.then(|| Bar::new(script.steps.len()));
+        let bar = watched.then(|| bar::drawn(script.steps.len()));
         Self { out, bar, place: &script.place, session: session.clone() }
     }
 
     pub(super) fn watch(&self, workspace: &dyn Workspace) {
-        if let Some(bar) = self.bar.clone().filter(Bar::is_drawn) {
-            workspace.watch_progress(Arc::new(move |line: &str| bar.tell(text::one_line(line, 200))));
+        if let Some(bar) = self.bar.clone().filter(|bar| !bar.is_hidden()) {
+            workspace.watch_progress(Arc::new(move |line: &str| bar.set_message(text::one_line(line, 200))));
         }
     }
 
-    pub(super) fn bar(&self) -> Option<Bar> {
+    pub(super) fn bar(&self) -> Option<ProgressBar> {
         self.bar.clone()
     }
 
     pub(super) fn begin(&self, step: &ScriptStep) {
         if let Some(bar) = &self.bar {
             let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&self.session, &step.params));
-            bar.tell(format!("{tool} {subject}"));
+            bar.set_message(format!("{tool} {subject}"));
         }
     }
 
@@ -55,8 +55,8 @@ impl<'a> RunReport<'a> {
         match &self.bar {
             None => self.show(step, outcome, right),
             Some(bar) => {
-                bar.advance();
-                if right { Ok(()) } else { bar.clone().above(|| self.show(step, outcome, right)) }
+                bar.inc(1);
+                if right { Ok(()) } else { bar.clone().suspend(|| self.show(step, outcome, right)) }
             }
         }
     }
@@ -89,7 +89,7 @@ impl<'a> RunReport<'a> {
 
     pub(super) fn finish(self) {
         if let Some(bar) = self.bar {
-            bar.finish();
+            bar.finish_and_clear();
         }
     }
 }

@@ -19,12 +19,16 @@ pub(in crate::cli) struct CallScript {
     pub(in crate::cli) steps: Vec<ScriptStep>,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::cli) struct ScriptStep {
+    #[serde(skip)]
     pub(in crate::cli) line: u64,
     pub(in crate::cli) tool: String,
+    #[serde(default)]
     pub(in crate::cli) params: Value,
     pub(in crate::cli) agent: Option<String>,
+    #[serde(default)]
     pub(in crate::cli) expect: Expect,
 }
 
@@ -43,17 +47,6 @@ impl Expect {
             Self::Error => status == CallStatus::Error,
         }
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptLine {
-    tool: String,
-    #[serde(default)]
-    params: Value,
-    agent: Option<String>,
-    #[serde(default)]
-    expect: Expect,
 }
 
 impl CallScript {
@@ -99,15 +92,14 @@ fn step(line: &[u8], number: u64) -> Result<Option<ScriptStep>, String> {
     if text.is_empty() || text.starts_with('#') || text.starts_with("//") {
         return Ok(None);
     }
-    let line: ScriptLine = serde_json::from_str(text).map_err(|error| why(&error))?;
-    if !line.params.is_object() && !line.params.is_null() {
+    let step: ScriptStep = serde_json::from_str(text).map_err(|error| why(&error))?;
+    if !step.params.is_object() && !step.params.is_null() {
         return Err("`params` must be an object".to_owned());
     }
-    if line.agent.as_ref().is_some_and(|agent| agent.len() > MAX_AGENT_BYTES) {
+    if step.agent.as_ref().is_some_and(|agent| agent.len() > MAX_AGENT_BYTES) {
         return Err(format!("`agent` has more than {MAX_AGENT_BYTES} bytes"));
     }
-    let ScriptLine { tool, params, agent, expect } = line;
-    Ok(Some(ScriptStep { line: number, tool, params, agent, expect }))
+    Ok(Some(ScriptStep { line: number, ..step }))
 }
 
 fn why(error: &serde_json::Error) -> String {

@@ -1,7 +1,7 @@
 //! The server's token: given, or generated.
 
 use std::io::{IsTerminal, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use foldspace::http::Token;
@@ -20,7 +20,7 @@ pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Op
     }
     let made = fresh()?;
     let path = directory.join(KEPT);
-    keep(&path, &made).map_err(|error| Failure::io("write", path.display(), &error))?;
+    keep(directory, &made).map_err(|error| Failure::io("write", path.display(), &error))?;
     let shown = text::one_line(&path.display().to_string(), 300);
     // What is no terminal may be a journal that others read.
     let told = match std::io::stdout().is_terminal() {
@@ -55,12 +55,9 @@ fn fresh() -> Result<String, Failure> {
 }
 
 /// Writes the token for this user only, whatever the mode of an earlier file.
-#[expect(clippy::disallowed_methods, reason = "a server writes its token down")]
-fn keep(path: &Path, token: &str) -> std::io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    writeln!(file, "{token}")
+fn keep(directory: &Path, token: &str) -> std::io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    writeln!(file, "{token}")?;
+    file.persist(directory.join(KEPT))?;
+    Ok(())
 }

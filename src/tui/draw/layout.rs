@@ -1,6 +1,7 @@
-//! Which pane is where.
+//! The places of the panes.
 
-use ratatui::layout::Rect;
+use ratatui::layout::Constraint::{Length, Min};
+use ratatui::layout::{Layout, Rect};
 
 use crate::tui::model::{Focus, Heights, Model, Tab};
 
@@ -20,49 +21,26 @@ pub(super) struct Areas {
 
 impl Areas {
     pub(super) fn of(model: &Model, area: Rect) -> Self {
-        let middle = Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area };
+        let [title, middle, bottom] = Layout::vertical([Length(1), Min(0), Length(1)]).areas(area);
         let none = Rect { height: 0, ..middle };
-        let row = |y: u16| Rect { y, height: 1.min(area.height), ..area };
         let apart = area.width >= WIDE;
-        let mut areas = Self {
-            title: row(area.y),
-            timeline: none,
-            tabs: none,
-            files: none,
-            detail: none,
-            bottom: row(area.y + area.height.saturating_sub(1)),
-            apart,
+        let [timeline, files, lower] = match (model.zoomed, model.focus) {
+            (true, Focus::Timeline) => [middle, none, none],
+            (true, Focus::Files) if apart => [none, middle, none],
+            (true, _) => [none, none, middle],
+            (false, _) if apart => {
+                let widths = [Length(middle.width * 2 / 5), Length(middle.width / 5), Min(0)];
+                Layout::horizontal(widths).spacing(1).areas(middle)
+            }
+            (false, _) => {
+                let upper = (middle.height * 2 / 5).max(3);
+                let [timeline, lower] = Layout::vertical([Length(upper), Min(0)]).areas(middle);
+                [timeline, none, lower]
+            }
         };
-        match (model.zoomed, model.focus) {
-            (true, Focus::Timeline) => areas.timeline = middle,
-            (true, Focus::Files) if apart => areas.files = middle,
-            (true, _) => areas.lower(middle),
-            (false, _) if apart => areas.side_by_side(middle),
-            (false, _) => areas.stacked(middle),
-        }
-        if !apart && model.tab == Tab::Files {
-            areas.files = std::mem::replace(&mut areas.detail, none);
-        }
-        areas
-    }
-
-    fn stacked(&mut self, middle: Rect) {
-        let upper = (middle.height.saturating_mul(2) / 5).max(3).min(middle.height);
-        self.timeline = Rect { height: upper, ..middle };
-        self.lower(Rect { y: middle.y + upper, height: middle.height - upper, ..middle });
-    }
-
-    fn side_by_side(&mut self, middle: Rect) {
-        let (left, between) = (middle.width * 2 / 5, middle.width / 5);
-        self.timeline = Rect { width: left, ..middle };
-        self.files = Rect { x: middle.x + left + 1, width: between, ..middle };
-        let x = middle.x + left + between + 2;
-        self.lower(Rect { x, width: middle.width - left - between - 2, ..middle });
-    }
-
-    fn lower(&mut self, area: Rect) {
-        self.tabs = Rect { height: 1.min(area.height), ..area };
-        self.detail = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        let [tabs, detail] = Layout::vertical([Length(1), Min(0)]).areas(lower);
+        let (files, detail) = if !apart && model.tab == Tab::Files { (detail, none) } else { (files, detail) };
+        Self { title, timeline, tabs, files, detail, bottom, apart }
     }
 
     pub(super) fn heights(&self) -> Heights {

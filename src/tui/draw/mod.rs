@@ -9,12 +9,13 @@ mod timeline;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Clear, Paragraph};
 
 use super::clean::{clean, columns, fitted};
 use super::keys::HELP;
 use super::model::{Heights, Model, Tab};
+use crate::terminal::style::Tone;
 use crate::terminal::text;
 use layout::Areas;
 pub(crate) use style::Styles;
@@ -63,30 +64,19 @@ fn title(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     if let Some(kind) = &model.rows.kind {
         right.push_str(&format!("only kind {}  ", clean(kind, 0, 20)));
     }
-    bar(frame, area, &left, &right, styles.bar());
-}
-
-fn bar(frame: &mut Frame<'_>, area: Rect, left: &str, right: &str, style: ratatui::style::Style) {
     let width = usize::from(area.width);
-    let right = fitted(right, width / 2);
-    let room = width.saturating_sub(columns(&right));
-    let left = fitted(left, room);
-    let gap = " ".repeat(room.saturating_sub(columns(&left)));
-    frame.render_widget(Paragraph::new(Span::styled(format!("{left}{gap}{right}"), style)), area);
+    let right = fitted(&right, width / 2);
+    let left = fitted(&left, width.saturating_sub(columns(&right)));
+    frame.render_widget(Line::styled(left, styles.bar()), area);
+    frame.render_widget(Line::raw(right).right_aligned(), area);
 }
 
 fn tabs(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
-    if area.height == 0 {
-        return;
-    }
-    let mut spans = Vec::new();
-    for (number, tab) in (1..).zip(Tab::ALL) {
-        let shown = format!(" {number} {} ", tab.name());
-        let style = if tab == model.tab { styles.chosen_tab() } else { styles.plain() };
-        let shown = if tab == model.tab { format!("[{}]", shown.trim()) } else { shown };
-        spans.push(Span::styled(shown, style));
-    }
-    frame.render_widget(Paragraph::new(Line::from(spans)), area);
+    let span = |(number, tab): (u8, Tab)| match tab == model.tab {
+        true => Span::styled(format!("[{number} {}]", tab.name()), styles.of(Tone::Bold)),
+        false => Span::raw(format!(" {number} {} ", tab.name())),
+    };
+    frame.render_widget((1..).zip(Tab::ALL).map(span).collect::<Line<'_>>(), area);
 }
 
 fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
@@ -95,21 +85,21 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
         let room = usize::from(area.width).saturating_sub(question.len() + 1);
         let scroll = prompt.input.visual_scroll(room);
         let typed = clean(prompt.input.value(), scroll, room);
-        frame.render_widget(Paragraph::new(format!("{question}{typed}")), area);
+        frame.render_widget(format!("{question}{typed}"), area);
         let at = question.len() + prompt.input.visual_cursor().saturating_sub(scroll);
         let column = u16::try_from(at).unwrap_or(u16::MAX).min(area.width.saturating_sub(1));
         frame.set_cursor_position((area.x + column, area.y));
         return;
     }
     let (words, style) = match (&model.message, model.seeking()) {
-        (_, Some(reached)) => (format!("looking... at {reached}; Esc stops"), styles.plain()),
+        (_, Some(reached)) => (format!("looking... at {reached}; Esc stops"), styles.of(Tone::Plain)),
         (Some((tone, words)), None) => (words.clone(), styles.of(*tone)),
-        (None, None) => {
-            ("j/k row  l/h event  / search  u until  1-6 panes  d diff  ? help  q quit".to_owned(), styles.dim())
-        }
+        (None, None) => (
+            "j/k row  l/h event  / search  u until  1-6 panes  d diff  ? help  q quit".to_owned(),
+            styles.of(Tone::Dim),
+        ),
     };
-    let words = fitted(&words, usize::from(area.width));
-    frame.render_widget(Paragraph::new(Span::styled(words, style)), area);
+    frame.render_widget(Span::styled(fitted(&words, usize::from(area.width)), style), area);
 }
 
 fn help(frame: &mut Frame<'_>, top: usize, area: Rect, styles: Styles) {
@@ -120,14 +110,13 @@ fn help(frame: &mut Frame<'_>, top: usize, area: Rect, styles: Styles) {
     let rows = usize::from(height).saturating_sub(1);
     let top = top.min(HELP.len().saturating_sub(rows));
     let more = if top + rows < HELP.len() { "j for more, " } else { "" };
-    let mut lines =
-        vec![Line::styled(format!("{:<1$}", format!(" Keys  ({more}Esc closes)"), usize::from(width)), styles.bar())];
+    let mut lines = vec![Line::styled(format!(" Keys  ({more}Esc closes)"), styles.bar())];
     for (keys, words) in HELP.iter().skip(top).take(rows) {
         let line = match *keys {
-            "" => Line::styled(format!(" {words}"), styles.of(crate::terminal::style::Tone::Bold)),
+            "" => Line::styled(format!(" {words}"), styles.of(Tone::Bold)),
             keys => Line::raw(format!("   {keys:<16} {words}")),
         };
         lines.push(line);
     }
-    frame.render_widget(Paragraph::new(lines), area);
+    frame.render_widget(Text::from(lines), area);
 }

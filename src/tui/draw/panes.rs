@@ -7,25 +7,25 @@ use ratatui::widgets::Paragraph;
 
 use super::style::Styles;
 use crate::tui::clean::{clean, columns, fitted};
-use crate::tui::model::{Focus, Model, Sheet};
+use crate::tui::model::{Focus, Model, Scroll, Sheet};
 
 pub(super) fn files(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
-    let Some(sight) = &model.sight else { return };
-    let focused = model.focus == Focus::Files;
-    sheet(frame, &sight.files, (model.file_line, model.file_top, 0), focused, area, styles);
+    if let Some(sight) = &model.sight {
+        sheet(frame, &sight.files, (model.file_scroll, 0), model.focus == Focus::Files, area, styles);
+    }
 }
 
 pub(super) fn detail(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
-    let Some(sight) = &model.sight else { return };
-    let focused = model.focus == Focus::Detail;
-    let place = (model.detail_line, model.detail_top, model.sideways);
-    sheet(frame, &sight.detail, place, focused, area, styles);
+    if let Some(sight) = &model.sight {
+        let place = (model.detail_scroll, model.sideways);
+        sheet(frame, &sight.detail, place, model.focus == Focus::Detail, area, styles);
+    }
 }
 
 fn sheet(
     frame: &mut Frame<'_>,
     sheet: &Sheet,
-    (chosen, top, skipped): (usize, usize, usize),
+    (scroll, skipped): (Scroll, usize),
     focused: bool,
     area: Rect,
     styles: Styles,
@@ -37,8 +37,8 @@ fn sheet(
     let sign = if focused { '>' } else { ' ' };
     let mut lines = vec![title(&format!("{sign}{}", sheet.title), width, styles.title(focused))];
     let rows = usize::from(area.height) - 1;
-    for (at, line) in sheet.lines.iter().enumerate().skip(top).take(rows) {
-        let is_chosen = at == chosen && (focused || line.target.is_some());
+    for (at, line) in sheet.lines.iter().enumerate().skip(scroll.top).take(rows) {
+        let is_chosen = at == scroll.line && (focused || line.target.is_some());
         let sign = if is_chosen { '>' } else { ' ' };
         let text = clean(&line.text, skipped, width.saturating_sub(1));
         let style = styles.of(line.tone);

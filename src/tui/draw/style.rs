@@ -16,22 +16,14 @@ impl Styles {
 
     pub(super) fn of(self, tone: Tone) -> Style {
         match tone {
-            Tone::Plain => self.plain(),
-            Tone::Dim => self.dim(),
+            Tone::Plain => Style::new(),
+            Tone::Dim => Style::new().add_modifier(Modifier::DIM),
             Tone::Bold => Style::new().add_modifier(Modifier::BOLD),
             Tone::Good => self.in_colour(Color::Green),
             Tone::Bad => self.in_colour(Color::Red),
             Tone::Odd => self.in_colour(Color::Yellow),
             Tone::Noted => self.in_colour(Color::Cyan),
         }
-    }
-
-    pub(super) fn plain(self) -> Style {
-        Style::new()
-    }
-
-    pub(super) fn dim(self) -> Style {
-        Style::new().add_modifier(Modifier::DIM)
     }
 
     pub(super) fn bar(self) -> Style {
@@ -41,10 +33,6 @@ impl Styles {
     pub(super) fn title(self, focused: bool) -> Style {
         let style = self.in_colour(Color::Blue).add_modifier(Modifier::UNDERLINED);
         if focused { style.add_modifier(Modifier::BOLD) } else { style }
-    }
-
-    pub(super) fn chosen_tab(self) -> Style {
-        Style::new().add_modifier(Modifier::BOLD)
     }
 
     pub(super) fn chosen(self, style: Style, focused: bool) -> Style {

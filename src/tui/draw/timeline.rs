@@ -7,6 +7,7 @@ use ratatui::widgets::Paragraph;
 
 use super::panes::title;
 use super::style::Styles;
+use crate::terminal::style::Tone;
 use crate::tui::clean::clean;
 use crate::tui::model::{Focus, Model, TimelineRow};
 
@@ -36,7 +37,7 @@ fn line(row: &TimelineRow, model: &Model, digits: usize, width: usize, focused: 
     for (lane, letter) in (0..model.window.lanes.len()).zip('a'..) {
         let span = match lane == row.lane {
             true => Span::styled(letter.to_string(), styles.lane(lane)),
-            false => Span::styled("|", styles.dim()),
+            false => Span::styled("|", styles.of(Tone::Dim)),
         };
         spans.push(span);
     }
@@ -55,5 +56,5 @@ fn line(row: &TimelineRow, model: &Model, digits: usize, width: usize, focused: 
     let room = width.saturating_sub(digits + 4 + model.window.lanes.len());
     spans.push(Span::styled(clean(&format!(" {fold}{text}"), 0, room + 1), styles.of(row.tone)));
     let line = Line::from(spans);
-    if chosen { line.patch_style(styles.chosen(styles.plain(), focused)) } else { line }
+    if chosen { line.patch_style(styles.chosen(styles.of(Tone::Plain), focused)) } else { line }
 }

@@ -11,6 +11,15 @@ pub(crate) enum Direction {
     Back,
 }
 
+impl Direction {
+    pub(crate) fn nothing_found(self) -> &'static str {
+        match self {
+            Self::Forward => "nothing found up to the end",
+            Self::Back => "nothing found back to the beginning",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DebuggerAction {
     Line(Direction),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::seek::Sought;
 use super::view::ViewTarget;
-use super::{Direction, Leash, Model, Seek, SessionHistory, Tone, ViewContent, ViewError};
+use super::{Direction, Failure, Leash, Model, Scroll, Seek, SessionHistory, Tone, ViewContent};
 
 pub(crate) struct BackgroundTask {
     number: u64,
@@ -21,7 +21,7 @@ enum TaskWork {
 pub(crate) struct TaskDone {
     number: u64,
     way: Direction,
-    found: Result<SearchHit, ViewError>,
+    found: Result<SearchHit, Failure>,
 }
 
 enum SearchHit {
@@ -39,7 +39,7 @@ impl BackgroundTask {
     pub(crate) fn run(self) -> TaskDone {
         let (way, found) = match &self.work {
             // A later task has replaced it.
-            _ if self.leash.is_cancelled() => (Direction::Forward, Err(ViewError::Stopped)),
+            _ if self.leash.is_cancelled() => (Direction::Forward, Err(Failure::stopped())),
             TaskWork::Look(look) => {
                 (Direction::Forward, look.run(&self.past, &self.leash).map(|sight| SearchHit::Sight(Box::new(sight))))
             }
@@ -81,7 +81,7 @@ impl Model {
         self.show_window();
     }
 
-    fn take_found(&mut self, done: TaskDone) -> Result<(), ViewError> {
+    fn take_found(&mut self, done: TaskDone) -> Result<(), Failure> {
         match done.found? {
             SearchHit::Sight(sight) => self.take_sight(*sight),
             SearchHit::Place(Some(sought)) => {
@@ -91,13 +91,7 @@ impl Model {
                 }
                 self.because = sought.because;
             }
-            SearchHit::Place(None) => {
-                let words = match done.way {
-                    Direction::Forward => "nothing found up to the end",
-                    Direction::Back => "nothing found back to the beginning",
-                };
-                self.tell(Tone::Odd, words);
-            }
+            SearchHit::Place(None) => self.tell(Tone::Odd, done.way.nothing_found()),
         }
         Ok(())
     }
@@ -108,37 +102,27 @@ impl Model {
                 && known.step.after == sight.step.after
         });
         if !is_same {
-            let center = |first: usize, height: usize| first.saturating_sub(height / 3);
-            self.file_line = sight.files.first;
-            self.file_top = center(sight.files.first, self.heights.files);
-            self.detail_line = sight.detail.first;
-            self.detail_top = center(sight.detail.first, self.heights.detail);
+            let center = |line: usize, height: usize| Scroll { line, top: line.saturating_sub(height / 3) };
+            self.file_scroll = center(sight.files.first, self.heights.files);
+            self.detail_scroll = center(sight.detail.first, self.heights.detail);
             self.sideways = 0;
         }
-        self.file_line = self.file_line.min(sight.files.lines.len().saturating_sub(1));
-        self.detail_line = self.detail_line.min(sight.detail.lines.len().saturating_sub(1));
+        self.file_scroll.line = self.file_scroll.line.min(sight.files.lines.len().saturating_sub(1));
+        self.detail_scroll.line = self.detail_scroll.line.min(sight.detail.lines.len().saturating_sub(1));
         self.sight = Some(sight);
     }
 
-    #[cfg(test)]
-    pub(crate) fn settle(&mut self) {
-        while let Some(errand) = self.next_errand() {
-            let done = errand.run();
-            self.take(done);
-        }
-    }
-
     /// Runs all due work at once.
-    pub(crate) fn settle_or_fail(&mut self) -> Result<(), ViewError> {
+    pub(crate) fn settle_or_fail(&mut self) -> Result<(), Failure> {
         self.run_while(|_| true)
     }
 
     /// Runs the due search, and leaves views for later.
-    pub(super) fn go_long_ways(&mut self) -> Result<(), ViewError> {
+    pub(super) fn go_long_ways(&mut self) -> Result<(), Failure> {
         self.run_while(|model| model.seek_due.is_some())
     }
 
-    fn run_while(&mut self, is_wanted: fn(&Self) -> bool) -> Result<(), ViewError> {
+    fn run_while(&mut self, is_wanted: fn(&Self) -> bool) -> Result<(), Failure> {
         while is_wanted(self)
             && let Some(errand) = self.next_errand()
         {

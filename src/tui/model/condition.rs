@@ -3,18 +3,11 @@
 use std::sync::Arc;
 
 use foldspace::event::{CallFinished, CallStarted, CallStatus, CommandResult, EvalResult, EventRef, Node, WriteFile};
-use foldspace::tools::PathGlob;
+use foldspace::tools::{PathGlob, Predicate};
 use foldspace::view;
-use foldspace::{EntryPath, State};
+use foldspace::{EntryPath, Registry, State};
 
-use super::{SearchQuery, SessionHistory};
-
-/// A predicate over states. One that fails does not hold.
-pub(crate) trait StopPredicate: Send + Sync {
-    fn holds(&self, state: &State) -> bool;
-}
-
-pub(crate) type ReadPredicate = fn(&str) -> Result<Box<dyn StopPredicate>, String>;
+use super::{Failure, SearchQuery, SessionHistory};
 
 pub(crate) struct StopCondition {
     text: String,
@@ -28,30 +21,35 @@ enum Test {
     Tool(String),
     Failed,
     Text(SearchQuery),
-    State(Box<dyn StopPredicate>),
+    State(Predicate),
 }
 
-pub(crate) const FORMS: &str =
-    "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
+const FORMS: &str = "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
 
 impl StopCondition {
-    pub(crate) fn read(text: &str, predicate: ReadPredicate) -> Result<Arc<Self>, String> {
+    pub(crate) fn read(text: &str) -> Result<Arc<Self>, Failure> {
         let text = text.trim();
         let (word, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()));
         let named = |what: &str| match rest {
-            "" => Err(format!("say which {what}: {word} NAME")),
+            "" => Err(Failure::usage(format!("say which {what}: {word} NAME"))),
             rest => Ok(rest.to_owned()),
         };
         let test = match word {
-            "" => return Err(format!("a condition is one of: {FORMS}")),
-            "path" => Test::Path(glob(&named("path")?)?),
+            "" => return Err(Failure::usage(format!("a condition is one of: {FORMS}"))),
+            "path" => {
+                Test::Path(PathGlob::new(&named("path")?).map_err(|error| Failure::pattern("glob", error.kind()))?)
+            }
             "kind" => Test::Kind(named("kind")?.to_lowercase()),
             "agent" => Test::Agent(named("agent")?),
             "tool" => Test::Tool(named("tool")?),
             "failed" if rest.is_empty() => Test::Failed,
             _ => match text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) {
                 Some(pattern) => Test::Text(SearchQuery::read(pattern)?),
-                None => Test::State(predicate(text).map_err(|why| format!("{why}; a condition is one of: {FORMS}"))?),
+                None => {
+                    let predicate = Predicate::parse(text, &Registry::standard());
+                    let wrong = |error| Failure::usage(format!("{error}; a condition is one of: {FORMS}"));
+                    Test::State(predicate.map_err(wrong)?)
+                }
             },
         };
         Ok(Arc::new(Self { text: text.to_owned(), test }))
@@ -67,7 +65,8 @@ impl StopCondition {
 
     pub(crate) fn holds(&self, state: &State) -> bool {
         match &self.test {
-            Test::State(predicate) => predicate.holds(state),
+            // A slice without a JSON form holds nothing.
+            Test::State(predicate) => predicate.holds(state).unwrap_or(false),
             _ => false,
         }
     }
@@ -94,10 +93,6 @@ fn failed(event: &EventRef<'_>) -> bool {
     call.is_some_and(|call| call.event.status != CallStatus::Ok)
         || command.is_some_and(|command| command.event.exit_code != 0)
         || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
-}
-
-fn glob(pattern: &str) -> Result<PathGlob, String> {
-    PathGlob::new(pattern).map_err(|error| format!("the glob can't be understood: {}", error.kind()))
 }
 
 pub(crate) fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {

@@ -1,28 +1,22 @@
 //! A read-only history with caches.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldspace::event::{CallFinished, CallStarted, ChildStarted, Digest, EventRef};
-use foldspace::reducers::{Change, ToolCalls};
-use foldspace::view;
+use foldspace::reducers::Change;
+use foldspace::view::{self, Position};
 use foldspace::{Event, Recorded, Replay, Seq, Session, SessionId, Sessions, State};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
-use super::{Leash, Tone, ViewError};
+use super::{Failure, Leash, Tone};
 use crate::terminal::events;
 
 pub(crate) const CHUNK: u64 = 256;
 const CHUNKS: usize = 512;
 const GISTS: usize = 4096;
-/// Replay cursors that are kept, so that states fold from nearby.
-const ANCHORS: usize = 32;
-/// Events from a kept cursor to its use, and from a new cursor to the position first wanted.
-const NEAR: u64 = 1024;
-const BEHIND: u64 = 512;
 /// Chunks searched for the outcome of a call in the list.
 const NEAR_END: u64 = 4;
 
@@ -38,10 +32,6 @@ pub(crate) struct SessionHistory {
     chunks: Cache<u64, Arc<[Brief]>>,
     gists: Cache<Seq, Arc<Gist>>,
     ends: Cache<Seq, CallEnd>,
-    /// Positions of outcomes that were not read yet.
-    finished: Cache<Seq, Seq>,
-    /// A store that is only read keeps no states itself.
-    anchors: Mutex<BTreeMap<Seq, Replay>>,
 }
 
 #[derive(Debug, Clone)]
@@ -99,7 +89,7 @@ impl PastOutcome {
 }
 
 impl SessionHistory {
-    pub(crate) fn new(sessions: &Sessions, session: &Session, is_held: IsHeld) -> Result<Self, ViewError> {
+    pub(crate) fn new(sessions: &Sessions, session: &Session, is_held: IsHeld) -> Result<Self, Failure> {
         Ok(Self {
             head: AtomicU64::new(session.head()?),
             session: session.clone(),
@@ -109,12 +99,10 @@ impl SessionHistory {
             chunks: Cache::new(CHUNKS),
             gists: Cache::new(GISTS),
             ends: Cache::new(GISTS),
-            finished: Cache::new(GISTS),
-            anchors: Mutex::default(),
         })
     }
 
-    pub(crate) fn sibling(&self, name: &str) -> Result<Self, ViewError> {
+    pub(crate) fn sibling(&self, name: &str) -> Result<Self, Failure> {
         let entry = self.sessions.find(name)?;
         Self::new(&self.sessions, &self.sessions.session(entry.id)?, Arc::clone(&self.is_held))
     }
@@ -131,53 +119,31 @@ impl SessionHistory {
         self.head.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn refresh(&self) -> Result<Seq, ViewError> {
+    pub(crate) fn refresh(&self) -> Result<Seq, Failure> {
         let head = self.session.head()?;
         self.head.store(head, Ordering::Relaxed);
-        // They know of no later events.
-        self.anchors().clear();
         self.held.store((self.is_held)(), Ordering::Relaxed);
         Ok(head)
     }
 
-    pub(crate) fn state(&self, seq: Seq, leash: &Leash) -> Result<State, ViewError> {
-        leash.holds()?;
-        Ok(self.replay(seq)?.state().clone())
+    pub(crate) fn position(&self, text: &str) -> Result<Seq, Failure> {
+        self.refresh()?;
+        Ok(text.parse::<Position>()?.resolve(&self.session)?)
     }
 
-    pub(crate) fn event(&self, seq: Seq) -> Result<Recorded, ViewError> {
+    pub(crate) fn state(&self, seq: Seq, leash: &Leash) -> Result<State, Failure> {
+        leash.holds()?;
+        Ok(self.session.state_at(seq)?)
+    }
+
+    pub(crate) fn event(&self, seq: Seq) -> Result<Recorded, Failure> {
         Ok(self.session.event(seq)?)
     }
 
-    pub(crate) fn replay(&self, at: Seq) -> Result<Replay, ViewError> {
-        let near = self.anchors().range(..=at).next_back().map(|(_, replay)| replay.clone());
-        let mut replay = match near.filter(|replay| at - replay.position() <= NEAR) {
-            Some(replay) => replay,
-            None => {
-                let mut replay = Replay::at_start(&self.session)?;
-                replay.jump(at.saturating_sub(BEHIND).min(replay.head()))?;
-                self.keep(replay.clone());
-                replay
-            }
-        };
-        replay.jump(at.min(replay.head()))?;
+    pub(crate) fn replay(&self, at: Seq) -> Result<Replay, Failure> {
+        let mut replay = Replay::at_start(&self.session)?;
+        replay.jump(at)?;
         Ok(replay)
-    }
-
-    fn keep(&self, replay: Replay) {
-        let (at, mut anchors) = (replay.position(), self.anchors());
-        anchors.insert(at, replay);
-        if anchors.len() > ANCHORS {
-            let ends = [anchors.keys().next(), anchors.keys().next_back()].into_iter().flatten().copied();
-            if let Some(furthest) = ends.max_by_key(|end| end.abs_diff(at)) {
-                anchors.remove(&furthest);
-            }
-        }
-    }
-
-    fn anchors(&self) -> MutexGuard<'_, BTreeMap<Seq, Replay>> {
-        // Whatever a panic left of it is a cache.
-        self.anchors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn visit(
@@ -185,7 +151,7 @@ impl SessionHistory {
         from: Seq,
         until: Seq,
         visit: &mut dyn FnMut(&EventRef<'_>) -> bool,
-    ) -> Result<(), ViewError> {
+    ) -> Result<(), Failure> {
         if from > until {
             return Ok(());
         }
@@ -196,7 +162,7 @@ impl SessionHistory {
         Ok(())
     }
 
-    pub(crate) fn content(&self, digest: &Digest) -> Result<bytes::Bytes, ViewError> {
+    pub(crate) fn content(&self, digest: &Digest) -> Result<bytes::Bytes, Failure> {
         Ok(self.session.content(digest)?)
     }
 
@@ -208,11 +174,11 @@ impl SessionHistory {
         self.session.event_json(event)
     }
 
-    pub(crate) fn patches(&self, change: &Change) -> Result<Vec<view::Patch>, ViewError> {
-        Ok(view::patches(&self.session, change)?)
+    pub(crate) fn patch(&self, change: &Change) -> Result<String, Failure> {
+        Ok(view::change(&self.session, change)?.patch)
     }
 
-    pub(crate) fn brief(&self, seq: Seq) -> Result<Option<Brief>, ViewError> {
+    pub(crate) fn brief(&self, seq: Seq) -> Result<Option<Brief>, Failure> {
         if seq == 0 || seq > self.head() {
             return Ok(None);
         }
@@ -220,7 +186,7 @@ impl SessionHistory {
         Ok(usize::try_from((seq - 1) % CHUNK).ok().and_then(|at| chunk.get(at).cloned()))
     }
 
-    pub(crate) fn chunk(&self, number: u64) -> Result<Arc<[Brief]>, ViewError> {
+    pub(crate) fn chunk(&self, number: u64) -> Result<Arc<[Brief]>, Failure> {
         let from = number * CHUNK + 1;
         let until = (from + CHUNK - 1).min(self.head());
         let length = (until + 1).saturating_sub(from);
@@ -241,7 +207,7 @@ impl SessionHistory {
         Ok(chunk)
     }
 
-    pub(crate) fn gist(&self, seq: Seq) -> Result<Arc<Gist>, ViewError> {
+    pub(crate) fn gist(&self, seq: Seq) -> Result<Arc<Gist>, Failure> {
         if let Some(known) = self.gists.get(&seq) {
             return Ok(known);
         }
@@ -262,20 +228,17 @@ impl SessionHistory {
         events::gist(&self.session, event)
     }
 
-    pub(crate) fn end_of(&self, call: Seq, leash: &Leash) -> Result<CallEnd, ViewError> {
+    pub(crate) fn end_of(&self, call: Seq, leash: &Leash) -> Result<CallEnd, Failure> {
         self.end_within(call, u64::MAX, leash)
     }
 
-    pub(crate) fn end_near(&self, call: Seq) -> Result<CallEnd, ViewError> {
+    pub(crate) fn end_near(&self, call: Seq) -> Result<CallEnd, Failure> {
         self.end_within(call, NEAR_END, &Leash::default())
     }
 
-    fn end_within(&self, call: Seq, chunks: u64, leash: &Leash) -> Result<CallEnd, ViewError> {
+    fn end_within(&self, call: Seq, chunks: u64, leash: &Leash) -> Result<CallEnd, Failure> {
         if let Some(known) = self.ends.get(&call) {
             return Ok(known);
-        }
-        if let Some(finished) = self.finished.get(&call) {
-            return self.ended(call, finished);
         }
         let (first, last) = (call.saturating_sub(1) / CHUNK, self.head().saturating_sub(1) / CHUNK);
         let until = last.min(first.saturating_add(chunks));
@@ -285,26 +248,14 @@ impl SessionHistory {
             for brief in self.chunk(number)?.iter().filter(|brief| brief.call == Some(call)) {
                 end.last = brief.seq;
                 if &*brief.kind == CallFinished::KIND {
-                    return self.ended(call, brief.seq);
+                    let known = self.event(brief.seq)?.typed::<CallFinished>().and_then(Result::ok);
+                    (end.outcome, end.is_known) = (known.map(|known| PastOutcome::of(&known.event)), true);
+                    self.ends.insert(call, end.clone());
+                    return Ok(end);
                 }
             }
         }
         Ok(end)
-    }
-
-    fn ended(&self, call: Seq, finished: Seq) -> Result<CallEnd, ViewError> {
-        let known = self.event(finished)?.typed::<CallFinished>().and_then(Result::ok);
-        let end = CallEnd { last: finished, outcome: known.map(|known| PastOutcome::of(&known.event)), is_known: true };
-        self.ends.insert(call, end.clone());
-        Ok(end)
-    }
-
-    pub(crate) fn learn_ends(&self, state: &State) {
-        for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::iter) {
-            if call.status.is_some() && self.ends.peek(&call.call).is_none() {
-                self.finished.insert(call.call, call.finished);
-            }
-        }
     }
 
     pub(crate) fn unfinished(&self) -> &'static str {

@@ -1,9 +1,10 @@
 //! Differences between two JSON values.
 
+use serde::Serialize;
 use serde_json::Value;
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct JsonDifference {
     pub(crate) pointer: String,
     pub(crate) before: Option<Value>,
@@ -31,10 +32,14 @@ fn compare(pointer: String, before: &Value, after: &Value, found: &mut Vec<JsonD
         (before, after) if before == after => {}
         (Value::Object(old), Value::Object(new)) => {
             for (name, value) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-                found.push(JsonDifference { pointer: at(&pointer, name), before: Some(value.clone()), after: None });
+                found.push(JsonDifference {
+                    pointer: pointer_to(&pointer, name),
+                    before: Some(value.clone()),
+                    after: None,
+                });
             }
             for (name, value) in new {
-                let pointer = at(&pointer, name);
+                let pointer = pointer_to(&pointer, name);
                 match old.get(name) {
                     Some(earlier) => compare(pointer, earlier, value, found),
                     None => found.push(JsonDifference { pointer, before: None, after: Some(value.clone()) }),
@@ -57,21 +62,21 @@ fn compare_lists(pointer: &str, old: &[Value], new: &[Value], found: &mut Vec<Js
         };
         let both = old_at.len().min(new_at.len());
         for (left, right) in old_at.clone().zip(new_at.clone()) {
-            compare(at(pointer, &right.to_string()), &old[left], &new[right], found);
+            compare(pointer_to(pointer, &right.to_string()), &old[left], &new[right], found);
         }
         for left in old_at.skip(both) {
-            let pointer = at(pointer, &left.to_string());
+            let pointer = pointer_to(pointer, &left.to_string());
             found.push(JsonDifference { pointer, before: Some(old[left].clone()), after: None });
         }
         for right in new_at.skip(both) {
-            let pointer = at(pointer, &right.to_string());
+            let pointer = pointer_to(pointer, &right.to_string());
             found.push(JsonDifference { pointer, before: None, after: Some(new[right].clone()) });
         }
     }
 }
 
 /// A pointer one step further.
-fn at(pointer: &str, name: &str) -> String {
+pub(crate) fn pointer_to(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldspace::Seq;
 
-use super::ViewError;
+use super::Failure;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Leash {
@@ -31,7 +31,7 @@ impl Leash {
         !self.is_cancelled()
     }
 
-    pub(crate) fn holds(&self) -> Result<(), ViewError> {
-        if self.is_cancelled() { Err(ViewError::Stopped) } else { Ok(()) }
+    pub(crate) fn holds(&self) -> Result<(), Failure> {
+        if self.is_cancelled() { Err(Failure::stopped()) } else { Ok(()) }
     }
 }

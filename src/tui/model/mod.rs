@@ -4,7 +4,6 @@
 mod action;
 pub(crate) mod background_task;
 mod condition;
-pub(crate) mod error;
 pub(crate) mod history;
 mod json;
 pub(crate) mod leash;
@@ -20,35 +19,34 @@ mod tests;
 mod timeline;
 pub(crate) mod view;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use foldspace::{EntryPath, Seq};
+use foldspace::Seq;
 
+use crate::terminal::exit::Failure;
 use crate::terminal::style::Tone;
 pub(crate) use action::{Ask, DebuggerAction, Direction, OutsideRequest};
 pub(crate) use background_task::{BackgroundTask, TaskDone};
-pub(crate) use condition::{ReadPredicate, StopCondition, StopPredicate};
-pub(crate) use error::ViewError;
+pub(crate) use condition::StopCondition;
 #[cfg(test)]
 pub(crate) use history::IsHeld;
 pub(crate) use history::SessionHistory;
-pub(crate) use json::JsonDifference;
 pub(crate) use prompt::InputPrompt;
 pub(crate) use sheet::{Sheet, Target};
-pub(crate) use sheets::changed_slices;
+pub(crate) use sheets::{changed_slices, changes_of};
 pub(crate) use timeline::{TimelineRow, VisibleRows};
 pub(crate) use view::{HistoryPosition, ShownStep, Tab, ViewContent};
 
 use background_task::Busy;
 use condition::touches;
 use history::{Brief, CHUNK};
-use json::differences;
+use json::{JsonDifference, differences, pointer_to};
 use leash::Leash;
 use search::SearchQuery;
 use seek::{Seek, SeekTarget};
-use timeline::{Reach, Reached, Rows};
-use view::ViewTarget;
+use timeline::{Reached, Rows};
+use view::{ViewChoice, ViewTarget};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Focus {
@@ -65,26 +63,26 @@ pub(crate) struct Heights {
     pub(crate) apart: bool,
 }
 
+/// The chosen line of a sheet, and the first one on the screen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Scroll {
+    pub(crate) line: usize,
+    pub(crate) top: usize,
+}
+
 /// Everything that the debugger shows, and nothing of how.
 pub(crate) struct Model {
     pub(crate) past: Arc<SessionHistory>,
     visits: Vec<(Arc<SessionHistory>, Seq)>,
-    read_predicate: ReadPredicate,
     pub(crate) cursor: Seq,
     pub(crate) rows: Rows,
     pub(crate) window: VisibleRows,
     pub(crate) heights: Heights,
     pub(crate) focus: Focus,
     pub(crate) tab: Tab,
-    pub(crate) selected: Option<EntryPath>,
-    whole_file: bool,
-    turned: BTreeSet<EntryPath>,
-    slices: BTreeSet<String>,
-    pub(crate) compared: Option<(HistoryPosition, HistoryPosition)>,
-    pub(crate) file_line: usize,
-    pub(crate) file_top: usize,
-    pub(crate) detail_line: usize,
-    pub(crate) detail_top: usize,
+    pub(crate) choice: ViewChoice,
+    pub(crate) file_scroll: Scroll,
+    pub(crate) detail_scroll: Scroll,
     pub(crate) sideways: usize,
     pub(crate) prompt: Option<InputPrompt>,
     pub(crate) help: Option<usize>,
@@ -103,26 +101,19 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(past: Arc<SessionHistory>, cursor: Seq, read_predicate: ReadPredicate) -> Self {
+    pub(crate) fn new(past: Arc<SessionHistory>, cursor: Seq) -> Self {
         let mut model = Self {
             cursor: cursor.clamp(1, past.head().max(1)),
             past,
             visits: Vec::new(),
-            read_predicate,
             rows: Rows::default(),
             window: VisibleRows::default(),
             heights: Heights { timeline: 8, files: 8, detail: 8, apart: false },
             focus: Focus::Timeline,
             tab: Tab::Files,
-            selected: None,
-            whole_file: false,
-            turned: BTreeSet::new(),
-            slices: BTreeSet::new(),
-            compared: None,
-            file_line: 0,
-            file_top: 0,
-            detail_line: 0,
-            detail_top: 0,
+            choice: ViewChoice::default(),
+            file_scroll: Scroll::default(),
+            detail_scroll: Scroll::default(),
             sideways: 0,
             prompt: None,
             help: None,
@@ -155,23 +146,20 @@ impl Model {
     }
 
     /// Applies an action and its long work.
-    pub(crate) fn attempt(&mut self, action: DebuggerAction) -> Result<(), ViewError> {
+    pub(crate) fn attempt(&mut self, action: DebuggerAction) -> Result<(), Failure> {
         self.because.clear();
         self.act(action)?;
         self.go_long_ways()
     }
 
-    pub(crate) fn before_first(&mut self) {
-        (self.cursor, self.look_due) = (0, false);
-    }
-
-    pub(crate) fn after_last(&mut self) {
-        (self.cursor, self.look_due) = (self.past.head() + 1, false);
+    /// Puts the cursor before the first event or after the last one, where there is nothing to look at.
+    pub(crate) fn stand_outside(&mut self, cursor: Seq) {
+        (self.cursor, self.look_due) = (cursor, false);
     }
 
     pub(crate) fn show_whole_file(&mut self, whole: bool) {
-        self.look_due |= self.whole_file != whole;
-        self.whole_file = whole;
+        self.look_due |= self.choice.whole_file != whole;
+        self.choice.whole_file = whole;
     }
 
     pub(crate) fn take_wish(&mut self) -> Option<OutsideRequest> {
@@ -207,11 +195,7 @@ impl Model {
             cursor: self.cursor,
             whole_call: self.is_on_folded_call(),
             tab: if self.tab == Tab::Files && self.heights.apart { Tab::File } else { self.tab },
-            selected: self.selected.clone(),
-            whole_file: self.whole_file,
-            turned: self.turned.clone(),
-            slices: self.slices.clone(),
-            compared: self.compared.clone(),
+            choice: self.choice.clone(),
         }
     }
 

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use foldspace::Seq;
 
 use super::{
-    Brief, DebuggerAction, Direction, Focus, Model, OutsideRequest, Reach, Reached, SeekTarget, Tab, Target, Tone,
-    ViewError,
+    Brief, DebuggerAction, Direction, Failure, Focus, Model, OutsideRequest, Reached, SeekTarget, Tab, Target, Tone,
 };
 
 impl Model {
-    pub(super) fn act(&mut self, action: DebuggerAction) -> Result<(), ViewError> {
+    pub(super) fn act(&mut self, action: DebuggerAction) -> Result<(), Failure> {
         match action {
             DebuggerAction::Line(way) => return self.line(way),
             DebuggerAction::Page(way) => return self.page(way),
@@ -30,7 +29,7 @@ impl Model {
             DebuggerAction::Sideways(Direction::Forward) => self.sideways = (self.sideways + 16).min(4096),
             DebuggerAction::Sideways(Direction::Back) => self.sideways = self.sideways.saturating_sub(16),
             DebuggerAction::WholeFile => {
-                self.whole_file = !self.whole_file;
+                self.choice.whole_file = !self.choice.whole_file;
                 self.show_tab(Tab::File);
             }
             DebuggerAction::Zoom => self.zoomed = !self.zoomed,
@@ -59,10 +58,10 @@ impl Model {
     }
 
     /// Moves to an event, and unfolds its call.
-    pub(super) fn go_to(&mut self, seq: Seq) -> Result<(), ViewError> {
+    pub(super) fn go_to(&mut self, seq: Seq) -> Result<(), Failure> {
         let head = self.past.head();
         if seq == 0 || seq > head {
-            return Err(ViewError::Words(format!("there is no event {seq}: the events are 1 to {head}")));
+            return Err(Failure::usage(format!("there is no event {seq}: the events are 1 to {head}")));
         }
         if let Some(call) = self.past.brief(seq)?.and_then(|brief| brief.inner_of()) {
             self.rows.folds.open(call);
@@ -74,11 +73,11 @@ impl Model {
     pub(super) fn settle_on(&mut self, seq: Seq) {
         self.cursor = seq;
         self.look_due = true;
-        self.compared = None;
+        self.choice.compared = None;
         self.show_window();
     }
 
-    fn line(&mut self, way: Direction) -> Result<(), ViewError> {
+    fn line(&mut self, way: Direction) -> Result<(), Failure> {
         match (&mut self.help, self.focus) {
             (Some(top), _) => *top = moved(*top, way, 1),
             (None, Focus::Timeline) => return self.by_row(way, Brief::is_any),
@@ -87,14 +86,14 @@ impl Model {
         Ok(())
     }
 
-    fn page(&mut self, way: Direction) -> Result<(), ViewError> {
+    fn page(&mut self, way: Direction) -> Result<(), Failure> {
         match (&mut self.help, self.focus) {
             (Some(top), _) => *top = moved(*top, way, 10),
             (None, Focus::Files) => self.scroll(way, self.heights.files.max(2) - 1),
             (None, Focus::Detail) => self.scroll(way, self.heights.detail.max(2) - 1),
             (None, Focus::Timeline) => {
                 for _ in 1..self.heights.timeline.max(2) {
-                    match self.rows.next(&self.past, self.cursor, way, Reach::Near, Brief::is_any)? {
+                    match self.rows.next(&self.past, self.cursor, way, None, Brief::is_any)? {
                         Reached::Row(seq) => self.cursor = seq,
                         Reached::End | Reached::TooFar => break,
                     }
@@ -105,7 +104,7 @@ impl Model {
         Ok(())
     }
 
-    fn end(&mut self, way: Direction) -> Result<(), ViewError> {
+    fn end(&mut self, way: Direction) -> Result<(), Failure> {
         if self.focus != Focus::Timeline {
             self.scroll(way, usize::MAX);
             return Ok(());
@@ -123,8 +122,8 @@ impl Model {
         Ok(())
     }
 
-    fn by_row(&mut self, way: Direction, wanted: fn(&Brief) -> bool) -> Result<(), ViewError> {
-        match self.rows.next(&self.past, self.cursor, way, Reach::Near, wanted)? {
+    fn by_row(&mut self, way: Direction, wanted: fn(&Brief) -> bool) -> Result<(), Failure> {
+        match self.rows.next(&self.past, self.cursor, way, None, wanted)? {
             Reached::Row(seq) => self.settle_on(seq),
             Reached::End => self.tell_end(way),
             Reached::TooFar => self.seek(way, SeekTarget::Row(self.rows.clone(), wanted)),
@@ -140,7 +139,7 @@ impl Model {
         self.tell(Tone::Dim, words);
     }
 
-    fn by_event(&mut self, way: Direction) -> Result<(), ViewError> {
+    fn by_event(&mut self, way: Direction) -> Result<(), Failure> {
         match way {
             Direction::Forward if self.cursor < self.past.head() => self.go_to(self.cursor + 1),
             Direction::Back if self.cursor > 1 => self.go_to(self.cursor - 1),
@@ -151,39 +150,37 @@ impl Model {
         }
     }
 
-    fn by_change(&mut self, way: Direction) -> Result<(), ViewError> {
+    fn by_change(&mut self, way: Direction) -> Result<(), Failure> {
         let shown = self.sight.as_ref().and_then(|sight| sight.file.clone());
-        let Some(path) = self.selected.clone().or(shown) else {
-            return Err(ViewError::Words(
-                "no file is chosen: e asks for one, or choose one in the files' pane".to_owned(),
-            ));
+        let Some(path) = self.choice.selected.clone().or(shown) else {
+            return Err(Failure::usage("no file is chosen: e asks for one, or choose one in the files' pane"));
         };
         // From here on it is about this file, whatever else changes where that leads.
-        self.selected = Some(path.clone());
+        self.choice.selected = Some(path.clone());
         self.seek(way, SeekTarget::Change(path));
         Ok(())
     }
 
-    fn run_on(&mut self, way: Direction) -> Result<(), ViewError> {
+    fn run_on(&mut self, way: Direction) -> Result<(), Failure> {
         if self.breakpoints.is_empty() {
-            return Err(ViewError::Words("there is no breakpoint: b sets one".to_owned()));
+            return Err(Failure::usage("there is no breakpoint: b sets one"));
         }
         self.seek(way, SeekTarget::Any(self.breakpoints.clone()));
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), ViewError> {
+    fn enter(&mut self) -> Result<(), Failure> {
         let (sheet, at) = match self.focus {
             Focus::Timeline => return self.turn_row(),
-            Focus::Files => (self.sight.as_ref().map(|sight| &sight.files), self.file_line),
-            Focus::Detail => (self.detail(), self.detail_line),
+            Focus::Files => (self.sight.as_ref().map(|sight| &sight.files), self.file_scroll.line),
+            Focus::Detail => (self.detail(), self.detail_scroll.line),
         };
         let target = sheet.and_then(|sheet| sheet.lines.get(at)).and_then(|line| line.target.clone());
         self.turn(target);
         Ok(())
     }
 
-    fn turn_row(&mut self) -> Result<(), ViewError> {
+    fn turn_row(&mut self) -> Result<(), Failure> {
         let Some(brief) = self.past.brief(self.cursor)? else { return Ok(()) };
         if brief.is_child() {
             return self.visit_child();
@@ -202,11 +199,11 @@ impl Model {
         Ok(())
     }
 
-    fn visit_child(&mut self) -> Result<(), ViewError> {
+    fn visit_child(&mut self) -> Result<(), Failure> {
         let event = self.past.event(self.cursor)?;
         let json = self.past.plain_json(&event.view());
         let child = json.get("child").or_else(|| json.get("name")).and_then(serde_json::Value::as_str);
-        let child = child.ok_or_else(|| ViewError::Words("the event does not tell which session".to_owned()))?;
+        let child = child.ok_or_else(|| Failure::usage("the event does not tell which session"))?;
         if child == self.past.id().to_string() {
             self.tell(Tone::Dim, "a shared child acts in this session, under its agent's name");
             return Ok(());
@@ -246,18 +243,18 @@ impl Model {
     fn turn(&mut self, target: Option<Target>) {
         match target {
             Some(Target::File(path)) => {
-                self.selected = Some(path);
+                self.choice.selected = Some(path);
                 self.show_tab(Tab::File);
                 return;
             }
             Some(Target::Directory(path)) => {
-                if !self.turned.remove(&path) {
-                    self.turned.insert(path);
+                if !self.choice.turned.remove(&path) {
+                    self.choice.turned.insert(path);
                 }
             }
             Some(Target::Slice(name)) => {
-                if !self.slices.remove(&name) {
-                    self.slices.insert(name);
+                if !self.choice.slices.remove(&name) {
+                    self.choice.slices.insert(name);
                 }
             }
             None => return,
@@ -277,7 +274,7 @@ impl Model {
         self.tell(Tone::Plain, "no breakpoints any more");
     }
 
-    fn refresh(&mut self) -> Result<(), ViewError> {
+    fn refresh(&mut self) -> Result<(), Failure> {
         let head = self.past.refresh()?;
         self.look_due = true;
         self.tell(Tone::Plain, format!("the last event is {head}"));
@@ -292,7 +289,7 @@ impl Model {
             return self.tell(Tone::Plain, "stopped");
         }
         self.seek_due = None;
-        if self.compared.take().is_some() || self.selected.take().is_some() {
+        if self.choice.compared.take().is_some() || self.choice.selected.take().is_some() {
             self.look_due = true;
         }
         self.zoomed = false;
@@ -340,11 +337,8 @@ impl Model {
         let sheet = if files || sight.tab == Tab::Files { &sight.files } else { &sight.detail };
         let last = sheet.lines.len().saturating_sub(1);
         let height = if files && self.heights.apart { self.heights.files } else { self.heights.detail }.max(1);
-        let (line, top) = match files {
-            true => (&mut self.file_line, &mut self.file_top),
-            false => (&mut self.detail_line, &mut self.detail_top),
-        };
-        *line = moved(*line, way, by).min(last);
-        *top = (*top).clamp((*line + 1).saturating_sub(height), *line);
+        let scroll = if files { &mut self.file_scroll } else { &mut self.detail_scroll };
+        scroll.line = moved(scroll.line, way, by).min(last);
+        scroll.top = scroll.top.clamp((scroll.line + 1).saturating_sub(height), scroll.line);
     }
 }

@@ -4,44 +4,28 @@ use std::sync::Arc;
 
 use foldspace::{Seq, SessionError};
 
-use super::{HistoryPosition, Model, Tone, ViewError};
-
-fn words(text: impl Into<String>) -> ViewError {
-    ViewError::Words(text.into())
-}
+use super::{Failure, HistoryPosition, Model, Tone};
 
 impl Model {
-    /// Parses a position: `12` or `@12`, `-5` before the last, `.` the cursor, `'a` a mark.
-    pub(super) fn position(&self, text: &str) -> Result<Seq, ViewError> {
-        let head = self.past.head();
-        let number = |digits: &str| digits.parse::<Seq>().ok();
-        let seq = match text {
-            "." => Some(self.step_end()),
-            _ if text.starts_with('\'') => Some(self.marked(&text[1..])?),
-            _ => match text.strip_prefix('-') {
-                Some(back) => number(back).map(|back| before_head(head, back)).transpose()?,
-                None => number(text.strip_prefix('@').unwrap_or(text)),
-            },
-        };
-        let seq = seq.ok_or_else(|| words(format!("no position: {text}; give a number, -N, . or 'a for a mark")))?;
-        if seq > head {
-            return Err(SessionError::NoPosition { seq, head }.into());
+    /// Parses a position of the command line, `.` for the cursor, or `'a` for a mark.
+    pub(super) fn position(&self, text: &str) -> Result<Seq, Failure> {
+        match (text, text.strip_prefix('\'')) {
+            (".", _) => Ok(self.step_end()),
+            (_, Some(mark)) => self.marked(mark),
+            _ => self.past.position(text),
         }
-        Ok(seq)
     }
 
     /// Parses `A..B`, or `A` against the cursor: positions here, `NAME` or `NAME@SEQ` of another session.
-    pub(super) fn places(&self, text: &str) -> Result<(HistoryPosition, HistoryPosition), ViewError> {
+    pub(super) fn places(&self, text: &str) -> Result<(HistoryPosition, HistoryPosition), Failure> {
         let Some((from, to)) = text.split_once("..") else {
             return Ok((self.place(text.trim())?, self.place(".")?));
         };
-        let or = |text: &str, default: &str| {
-            if text.trim().is_empty() { default.to_owned() } else { text.trim().to_owned() }
-        };
-        Ok((self.place(&or(from, "0"))?, self.place(&or(to, "."))?))
+        let or = |given, default| if str::is_empty(given) { default } else { given };
+        Ok((self.place(or(from.trim(), "0"))?, self.place(or(to.trim(), "."))?))
     }
 
-    fn place(&self, text: &str) -> Result<HistoryPosition, ViewError> {
+    fn place(&self, text: &str) -> Result<HistoryPosition, Failure> {
         let is_here = text == "." || text.starts_with(['\'', '@', '-']) || text.bytes().all(|b| b.is_ascii_digit());
         if is_here {
             return Ok(HistoryPosition { past: Arc::clone(&self.past), seq: self.position(text)? });
@@ -52,38 +36,32 @@ impl Model {
         };
         let past = Arc::new(self.past.sibling(name)?);
         let head = past.head();
-        let seq = match seq.map(str::parse::<Seq>) {
-            None => head,
-            Some(Ok(seq)) if seq <= head => seq,
-            Some(Ok(seq)) => return Err(SessionError::NoPosition { seq, head }.into()),
-            Some(Err(_)) => return Err(words(format!("no position: {text}; give NAME@SEQ, such as {name}@{head}"))),
-        };
-        Ok(HistoryPosition { past, seq })
+        let wrong = |_| Failure::usage(format!("no position: {text}; give NAME@SEQ, such as {name}@{head}"));
+        let seq = seq.map_or(Ok(head), |seq| seq.parse::<Seq>().map_err(wrong))?;
+        match seq <= head {
+            true => Ok(HistoryPosition { past, seq }),
+            false => Err(SessionError::NoPosition { seq, head }.into()),
+        }
     }
 
-    pub(super) fn set_mark(&mut self, text: &str) -> Result<(), ViewError> {
+    pub(super) fn set_mark(&mut self, text: &str) -> Result<(), Failure> {
         let mark = letter(text)?;
         self.marks.insert(mark, self.cursor);
         self.tell(Tone::Plain, format!("mark {mark} at {}", self.cursor));
         Ok(())
     }
 
-    pub(super) fn marked(&self, text: &str) -> Result<Seq, ViewError> {
+    pub(super) fn marked(&self, text: &str) -> Result<Seq, Failure> {
         let mark = letter(text)?;
         let marked = self.marks.get(&mark).copied();
-        marked.ok_or_else(|| words(format!("there is no mark {mark}: m {mark} sets it")))
+        marked.ok_or_else(|| Failure::usage(format!("there is no mark {mark}: m {mark} sets it")))
     }
 }
 
-fn before_head(head: Seq, back: u64) -> Result<Seq, ViewError> {
-    let nothing = SessionError::NothingBack { count: back, head };
-    head.checked_sub(back).ok_or_else(|| ViewError::Nowhere(nothing.to_string()))
-}
-
-fn letter(text: &str) -> Result<char, ViewError> {
+fn letter(text: &str) -> Result<char, Failure> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(letter), None) if letter.is_ascii_alphanumeric() => Ok(letter),
-        _ => Err(words("a mark is one letter or digit")),
+        _ => Err(Failure::usage("a mark is one letter or digit")),
     }
 }

@@ -1,8 +1,8 @@
 //! Questions to the person, and their answers.
 
 use super::{
-    Ask, DebuggerAction, Direction, Model, OutsideRequest, SearchQuery, Seek, SeekTarget, StopCondition, Tab, Tone,
-    ViewError,
+    Ask, DebuggerAction, Direction, Failure, Model, OutsideRequest, SearchQuery, Seek, SeekTarget, StopCondition, Tab,
+    Tone,
 };
 use foldspace::EntryPath;
 use tui_input::Input;
@@ -29,19 +29,19 @@ impl Model {
         prompt.input.handle(request);
     }
 
-    pub(super) fn answer_typed(&mut self) -> Result<(), ViewError> {
+    pub(super) fn answer_typed(&mut self) -> Result<(), Failure> {
         let Some(prompt) = self.prompt.take() else { return Ok(()) };
         self.act(DebuggerAction::Answer(prompt.ask, prompt.input.value().to_owned()))
     }
 
-    pub(super) fn answer(&mut self, ask: Ask, text: &str) -> Result<(), ViewError> {
+    pub(super) fn answer(&mut self, ask: Ask, text: &str) -> Result<(), Failure> {
         self.prompt = None;
         let text = text.trim();
         match ask {
             // An empty answer takes the last search again.
             Ask::Search(way) if text.is_empty() => return self.again(way),
             Ask::Search(way) => {
-                self.search = Some(SearchQuery::read(text).map_err(ViewError::Words)?.into());
+                self.search = Some(SearchQuery::read(text)?.into());
                 return self.again(way);
             }
             Ask::Filter => return self.filter(text),
@@ -52,20 +52,20 @@ impl Model {
                 return self.go_to(seq);
             }
             Ask::Until(way) => {
-                let condition = StopCondition::read(text, self.read_predicate).map_err(ViewError::Words)?;
+                let condition = StopCondition::read(text)?;
                 self.seek(way, SeekTarget::Any(vec![condition]));
             }
             Ask::Breakpoint => {
-                let condition = StopCondition::read(text, self.read_predicate).map_err(ViewError::Words)?;
+                let condition = StopCondition::read(text)?;
                 self.tell(Tone::Plain, format!("breakpoint {}: {}", self.breakpoints.len() + 1, condition.text()));
                 self.breakpoints.push(condition);
             }
             Ask::Compare => {
-                self.compared = Some(self.places(text)?);
+                self.choice.compared = Some(self.places(text)?);
                 self.show_tab(Tab::Diff);
             }
             Ask::Select => {
-                self.selected = Some(EntryPath::lookup(text).map_err(|error| ViewError::Words(error.to_string()))?);
+                self.choice.selected = Some(EntryPath::lookup(text)?);
                 self.show_tab(Tab::File);
             }
             Ask::SetMark => self.set_mark(text)?,
@@ -77,9 +77,9 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn again(&mut self, way: Direction) -> Result<(), ViewError> {
+    pub(super) fn again(&mut self, way: Direction) -> Result<(), Failure> {
         let Some(search) = self.search.clone() else {
-            return Err(ViewError::Words("nothing was searched for yet: / asks".to_owned()));
+            return Err(Failure::usage("nothing was searched for yet: / asks"));
         };
         self.seek(way, SeekTarget::Search(search));
         Ok(())
@@ -89,13 +89,13 @@ impl Model {
         self.seek_due = Some(Seek { from: self.cursor, way, wanted });
     }
 
-    fn filter(&mut self, text: &str) -> Result<(), ViewError> {
+    fn filter(&mut self, text: &str) -> Result<(), Failure> {
         let (word, rest) = text.split_once(' ').map_or((text, ""), |(word, rest)| (word, rest.trim()));
         match (word, rest) {
             ("", _) => (self.rows.agent, self.rows.kind) = (None, None),
             ("agent", name) => self.rows.agent = (!name.is_empty()).then(|| name.into()),
             ("kind", kind) => self.rows.kind = (!kind.is_empty()).then(|| kind.to_lowercase()),
-            _ => return Err(ViewError::Words("a filter is: agent NAME, or kind TEXT; nothing shows all".to_owned())),
+            _ => return Err(Failure::usage("a filter is: agent NAME, or kind TEXT; nothing shows all")),
         }
         self.look_due = true;
         Ok(())

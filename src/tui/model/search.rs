@@ -6,7 +6,7 @@ use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
-use super::SessionHistory;
+use super::{Failure, SessionHistory};
 use crate::terminal::text;
 
 const CONTENT_MAX: usize = 8 << 20;
@@ -27,18 +27,17 @@ enum SearchField {
 }
 
 impl SearchQuery {
-    pub(crate) fn read(search: &str) -> Result<Self, String> {
+    pub(crate) fn read(search: &str) -> Result<Self, Failure> {
         let places =
             [("path:", SearchField::Paths), ("content:", SearchField::Contents), ("event:", SearchField::Events)];
         let named = places.into_iter().find_map(|(prefix, place)| Some((search.strip_prefix(prefix)?, place)));
         let (pattern, place) = named.unwrap_or((search, SearchField::Anywhere));
         if pattern.is_empty() {
-            return Err("give a regular expression".to_owned());
+            return Err(Failure::usage("give a regular expression"));
         }
         let mut builder = RegexMatcherBuilder::new();
         let matcher = builder.case_smart(true).multi_line(true).build(pattern);
-        let matcher =
-            matcher.map_err(|error| format!("the pattern can't be understood: {}", text::regex_error(&error)))?;
+        let matcher = matcher.map_err(|error| Failure::pattern("pattern", text::regex_error(error)))?;
         Ok(Self { matcher, place })
     }
 

@@ -6,8 +6,7 @@ use foldspace::event::EventRef;
 use foldspace::{EntryPath, Replay, Seq, State};
 
 use super::{
-    Brief, CHUNK, Direction, Leash, Reach, Reached, Rows, SearchQuery, SessionHistory, StopCondition, ViewError,
-    touches,
+    Brief, CHUNK, Direction, Failure, Leash, Reached, Rows, SearchQuery, SessionHistory, StopCondition, touches,
 };
 
 #[derive(Clone)]
@@ -32,10 +31,10 @@ pub(crate) struct Sought {
 }
 
 impl Seek {
-    pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<Option<Sought>, ViewError> {
+    pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<Option<Sought>, Failure> {
         match &self.wanted {
             SeekTarget::Row(rows, wanted) => {
-                let reached = rows.next(past, self.from, self.way, Reach::Far(leash), *wanted)?;
+                let reached = rows.next(past, self.from, self.way, Some(leash), *wanted)?;
                 Ok(match reached {
                     Reached::Row(seq) => Some(Sought { seq, because: String::new() }),
                     Reached::End | Reached::TooFar => None,
@@ -57,7 +56,7 @@ impl Seek {
         past: &SessionHistory,
         leash: &Leash,
         is_met: &dyn Fn(&EventRef<'_>) -> Option<String>,
-    ) -> Result<Option<Sought>, ViewError> {
+    ) -> Result<Option<Sought>, Failure> {
         let mut found = None;
         if self.way == Direction::Forward {
             past.visit(self.from + 1, past.head(), &mut |event| {
@@ -85,31 +84,18 @@ impl Seek {
         past: &SessionHistory,
         leash: &Leash,
         conditions: &[Arc<StopCondition>],
-    ) -> Result<Option<Sought>, ViewError> {
+    ) -> Result<Option<Sought>, Failure> {
         if self.way == Direction::Forward {
-            let mut pass = Pass::begin(past, self.from, conditions)?;
-            while leash.at(pass.replay.position()) {
-                match pass.step()? {
-                    SeekStep::Met(sought) => return Ok(Some(sought)),
-                    SeekStep::Unmet => {}
-                    SeekStep::End => return Ok(None),
-                }
-            }
-            return Ok(None);
+            return Pass::begin(past, self.from, conditions)?.next(past.head(), leash);
         }
         // Each stretch is twice as long as the one after it: what has to be folded before it is not folded too often.
         let (mut until, mut length) = (self.from.saturating_sub(1), CHUNK);
-        while until > 0 && leash.at(until) {
+        while until > 0 && !leash.is_cancelled() {
             let before = until.saturating_sub(length);
             length = length.saturating_mul(2);
-            let mut pass = Pass::begin(past, before, conditions)?;
-            let mut last = None;
-            while pass.replay.position() < until && !leash.is_cancelled() {
-                match pass.step()? {
-                    SeekStep::Met(sought) => last = Some(sought),
-                    SeekStep::Unmet => {}
-                    SeekStep::End => break,
-                }
+            let (mut pass, mut last) = (Pass::begin(past, before, conditions)?, None);
+            while let Some(sought) = pass.next(until, leash)? {
+                last = Some(sought);
             }
             if last.is_some() {
                 return Ok(last);
@@ -132,30 +118,28 @@ struct Pass<'a> {
     held: Vec<bool>,
 }
 
-enum SeekStep {
-    Met(Sought),
-    Unmet,
-    End,
-}
-
 impl<'a> Pass<'a> {
-    fn begin(past: &'a SessionHistory, after: Seq, conditions: &'a [Arc<StopCondition>]) -> Result<Self, ViewError> {
+    fn begin(past: &'a SessionHistory, after: Seq, conditions: &'a [Arc<StopCondition>]) -> Result<Self, Failure> {
         let replay = past.replay(after)?;
         let held = holding(conditions, replay.state());
         Ok(Self { past, replay, conditions, held })
     }
 
-    fn step(&mut self) -> Result<SeekStep, ViewError> {
-        let Some(event) = self.replay.step()? else { return Ok(SeekStep::End) };
-        let holds = holding(self.conditions, self.replay.state());
-        let came =
-            self.conditions.iter().zip(holds.iter().zip(&self.held)).find(|(_, (now, before))| **now && !**before);
-        let because = match came {
-            Some((condition, _)) => Some(condition.text().to_owned()),
-            None => met(self.past, self.conditions, &event.view()),
-        };
-        self.held = holds;
-        Ok(because.map_or(SeekStep::Unmet, |because| SeekStep::Met(Sought { seq: event.seq, because })))
+    fn next(&mut self, until: Seq, leash: &Leash) -> Result<Option<Sought>, Failure> {
+        while self.replay.position() < until && leash.at(self.replay.position()) {
+            let Some(event) = self.replay.step()? else { break };
+            let holds = holding(self.conditions, self.replay.state());
+            let changed = holds.iter().zip(&self.held).position(|(now, before)| *now && !*before);
+            let because = match changed.and_then(|at| self.conditions.get(at)) {
+                Some(condition) => Some(condition.text().to_owned()),
+                None => met(self.past, self.conditions, &event.view()),
+            };
+            self.held = holds;
+            if let Some(because) = because {
+                return Ok(Some(Sought { seq: event.seq, because }));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::terminal::exit::Exit;
 use crate::tui::fixture;
 
 use Direction::{Back, Forward};
@@ -93,7 +94,7 @@ fn slice_pane_shows_changes() {
     assert!(shown.contains("    ~ /writes: 0 -> 1"), "{shown}");
     assert!(shown.contains("\n  > Mounts"), "{shown}");
     model.focus = Focus::Detail;
-    model.detail_line = 0;
+    model.detail_scroll.line = 0;
     does(&mut model, [DebuggerAction::Enter]);
     assert!(detail(&model).contains("* v VirtualFileSystem"), "{}", detail(&model));
 }
@@ -141,19 +142,23 @@ fn run_stops_at_condition() {
 #[test]
 fn run_stops_where_predicate_holds() {
     let mut model = at(1);
-    does(&mut model, [asked(Ask::Until(Forward), "calls 3")]);
+    does(&mut model, [asked(Ask::Until(Forward), "Usage.calls >= 3")]);
     assert_eq!(model.cursor, 8);
-    does(&mut model, [asked(Ask::Until(Forward), "calls 3")]);
+    does(&mut model, [asked(Ask::Until(Forward), "Usage.calls >= 3")]);
     assert_eq!((model.cursor, said(&model)), (8, "nothing found up to the end"), "it holds from there on");
-    does(&mut model, [DebuggerAction::Last, asked(Ask::Until(Back), "calls 3")]);
+    does(&mut model, [DebuggerAction::Last, asked(Ask::Until(Back), "Usage.calls >= 3")]);
     assert_eq!(model.cursor, 8);
     does(
         &mut model,
-        [asked(Ask::Breakpoint, "calls 5"), asked(Ask::Breakpoint, "path a.txt"), DebuggerAction::Continue(Forward)],
+        [
+            asked(Ask::Breakpoint, "Usage.calls >= 5"),
+            asked(Ask::Breakpoint, "path a.txt"),
+            DebuggerAction::Continue(Forward),
+        ],
     );
     assert_eq!((model.cursor, said(&model)), (9, "stopped at 9: path a.txt"));
     does(&mut model, [DebuggerAction::Continue(Forward)]);
-    assert_eq!((model.cursor, said(&model)), (13, "stopped at 13: calls 5"));
+    assert_eq!((model.cursor, said(&model)), (13, "stopped at 13: Usage.calls >= 5"));
     does(&mut model, [DebuggerAction::ClearBreakpoints, DebuggerAction::Continue(Forward)]);
     assert_eq!((model.cursor, said(&model)), (13, "there is no breakpoint: b sets one"));
 }
@@ -173,7 +178,7 @@ fn cursor_follows_changes_of_a_file() {
     does(&mut model, [DebuggerAction::Change(Back)]);
     assert_eq!(model.cursor, 9);
     does(&mut model, [DebuggerAction::Escape]);
-    assert_eq!(model.selected, None);
+    assert_eq!(model.choice.selected, None);
 }
 
 #[test]
@@ -317,10 +322,10 @@ fn background_search_ends_when_unwanted() {
     leash.cancel();
     for tab in Tab::ALL {
         let look = ViewTarget { tab, ..model.look() };
-        assert!(matches!(look.run(&model.past, &leash), Err(ViewError::Stopped)), "{tab:?}");
+        assert!(matches!(look.run(&model.past, &leash), Err(Failure::Told { exit: Exit::Interrupted, .. })), "{tab:?}");
     }
-    let way = model.rows.next(&model.past, 1, Forward, timeline::Reach::Far(&leash), |_| true);
-    assert!(matches!(way, Err(ViewError::Stopped)));
+    let way = model.rows.next(&model.past, 1, Forward, Some(&leash), |_| true);
+    assert!(matches!(way, Err(Failure::Told { exit: Exit::Interrupted, .. })));
 }
 
 #[test]
@@ -393,7 +398,7 @@ fn predicate_is_found_far_back() {
     let (sessions, session) = fixture::story();
     fixture::long_call(&session, 3000);
     let mut model = fixture::model(&sessions, &session, 1);
-    for (condition, stop) in [("calls 7", 19), ("calls 2", 5)] {
+    for (condition, stop) in [("Usage.calls >= 7", 19), ("Usage.calls >= 2", 5)] {
         does(&mut model, [DebuggerAction::Last, asked(Ask::Jump, "-1"), asked(Ask::Until(Back), condition)]);
         assert_eq!(model.cursor, stop, "{condition}");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldspace::Seq;
 
-use super::{Brief, CHUNK, Direction, Leash, SessionHistory, Tone, ViewError};
+use super::{Brief, CHUNK, Direction, Failure, Leash, SessionHistory, Tone};
 use crate::terminal::text;
 
 /// Chunks searched on the input thread for one row.
@@ -45,12 +45,6 @@ impl Folds {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Reach<'a> {
-    Near,
-    Far(&'a Leash),
-}
-
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
     pub(crate) folds: Folds,
@@ -75,15 +69,15 @@ impl Rows {
             }
     }
 
-    /// Finds the next row in a direction that is `wanted`.
+    /// Finds the next row in a direction that is `wanted`; without a leash only where the input thread may look.
     pub(crate) fn next(
         &self,
         past: &SessionHistory,
         from: Seq,
         way: Direction,
-        reach: Reach<'_>,
+        leash: Option<&Leash>,
         wanted: fn(&Brief) -> bool,
-    ) -> Result<Reached, ViewError> {
+    ) -> Result<Reached, Failure> {
         let fits = |brief: &&Brief| self.shows(brief) && wanted(brief);
         let head = past.head();
         let start = match way {
@@ -92,14 +86,8 @@ impl Rows {
             Direction::Back if from <= 1 => return Ok(Reached::End),
             Direction::Back => (from - 2) / CHUNK,
         };
-        let chunks = match reach {
-            Reach::Near => NEAR,
-            Reach::Far(_) => u64::MAX,
-        };
-        for step in 0..=chunks {
-            if let Reach::Far(leash) = reach {
-                leash.holds()?;
-            }
+        for step in 0..=leash.map_or(NEAR, |_| u64::MAX) {
+            leash.map_or(Ok(()), Leash::holds)?;
             let found = match way {
                 Direction::Forward => {
                     let number = start.saturating_add(step);
@@ -143,17 +131,17 @@ pub(crate) struct VisibleRows {
 
 impl VisibleRows {
     /// Shows the rows around the cursor, and scrolls as little as possible.
-    pub(crate) fn show(&mut self, past: &SessionHistory, rows: &Rows, cursor: Seq) -> Result<(), ViewError> {
+    pub(crate) fn show(&mut self, past: &SessionHistory, rows: &Rows, cursor: Seq) -> Result<(), Failure> {
         let height = self.height.max(1);
         let found = |way| {
             let (mut found, mut at) = (Vec::new(), cursor);
             while found.len() + 1 < height
-                && let Reached::Row(seq) = rows.next(past, at, way, Reach::Near, Brief::is_any)?
+                && let Reached::Row(seq) = rows.next(past, at, way, None, Brief::is_any)?
             {
                 found.push(seq);
                 at = seq;
             }
-            Ok::<_, ViewError>(found)
+            Ok::<_, Failure>(found)
         };
         let (above, mut below) = (found(Direction::Back)?, found(Direction::Forward)?);
         let margin = (height / 4).min(3);
@@ -179,7 +167,7 @@ impl VisibleRows {
         Ok(())
     }
 
-    fn row(&mut self, past: &SessionHistory, rows: &Rows, brief: &Brief) -> Result<TimelineRow, ViewError> {
+    fn row(&mut self, past: &SessionHistory, rows: &Rows, brief: &Brief) -> Result<TimelineRow, Failure> {
         let gist = past.gist(brief.seq)?;
         let owner = match &gist.child {
             Some(child) => format!("+{child}"),
@@ -215,12 +203,12 @@ impl VisibleRows {
     }
 }
 
-fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), ViewError> {
+fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), Failure> {
     let end = past.end_near(call)?;
     Ok(match end.outcome {
         Some(outcome) => (format!("{} {}", outcome.ending, text::duration(outcome.micros)), outcome.tone),
         None if end.is_known => (past.unfinished().to_owned(), Tone::Odd),
-        // Further away than anybody looks for a row: who goes there is told.
+        // Further away than is looked for a row; the call itself tells it.
         None => ("...".to_owned(), Tone::Dim),
     })
 }

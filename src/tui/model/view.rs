@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldspace::reducers::Change;
-use foldspace::{EntryPath, Seq, State, Timestamp, VirtualFileSystem};
+use foldspace::{EntryPath, Seq, State, Timestamp, VirtualFileSystem, view};
 
-use super::{Leash, SessionHistory, Sheet, ViewError, sheets};
+use super::{Failure, Leash, SessionHistory, Sheet, sheets};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tab {
@@ -40,9 +40,19 @@ pub(crate) struct HistoryPosition {
 }
 
 impl HistoryPosition {
-    pub(crate) fn state(&self) -> Result<State, ViewError> {
+    pub(crate) fn state(&self) -> Result<State, Failure> {
         self.past.state(self.seq, &Leash::default())
     }
+}
+
+/// The choices of a person about the contents of the panes.
+#[derive(Clone, Default)]
+pub(crate) struct ViewChoice {
+    pub(crate) selected: Option<EntryPath>,
+    pub(crate) whole_file: bool,
+    pub(crate) turned: BTreeSet<EntryPath>,
+    pub(crate) slices: BTreeSet<String>,
+    pub(crate) compared: Option<(HistoryPosition, HistoryPosition)>,
 }
 
 #[derive(Clone)]
@@ -50,11 +60,7 @@ pub(crate) struct ViewTarget {
     pub(crate) cursor: Seq,
     pub(crate) whole_call: bool,
     pub(crate) tab: Tab,
-    pub(crate) selected: Option<EntryPath>,
-    pub(crate) whole_file: bool,
-    pub(crate) turned: BTreeSet<EntryPath>,
-    pub(crate) slices: BTreeSet<String>,
-    pub(crate) compared: Option<(HistoryPosition, HistoryPosition)>,
+    pub(crate) choice: ViewChoice,
 }
 
 #[derive(Clone)]
@@ -78,25 +84,24 @@ pub(crate) struct ViewContent {
 }
 
 impl ViewTarget {
-    pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<ViewContent, ViewError> {
+    pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<ViewContent, Failure> {
         let step = self.step(past, leash)?;
-        past.learn_ends(&step.new);
-        let file = self.selected.clone().or_else(|| step.first_file());
-        let files = sheets::files(&step, &self.turned);
+        let file = self.choice.selected.clone().or_else(|| step.first_file());
+        let files = sheets::files(&step, &self.choice.turned);
         leash.holds()?;
         let detail = match self.tab {
             Tab::Files => Sheet::default(),
-            Tab::File => sheets::file(past, &step, file.as_ref(), self.whole_file)?,
-            Tab::Slices => sheets::slices(&step, &self.slices)?,
+            Tab::File => sheets::file(past, &step, file.as_ref(), self.choice.whole_file)?,
+            Tab::Slices => sheets::slices(&step, &self.choice.slices)?,
             Tab::Event if step.call => sheets::call(past, &step, leash)?,
             Tab::Event => sheets::event(past, step.cursor)?,
             Tab::Output => sheets::output(past, &step, leash)?,
-            Tab::Diff => sheets::diff(past, &step, self.compared.as_ref(), leash)?,
+            Tab::Diff => sheets::diff(past, &step, self.choice.compared.as_ref(), leash)?,
         };
         Ok(ViewContent { time: step.new.time(), step, tab: self.tab, file, files, detail })
     }
 
-    fn step(&self, past: &SessionHistory, leash: &Leash) -> Result<ShownStep, ViewError> {
+    fn step(&self, past: &SessionHistory, leash: &Leash) -> Result<ShownStep, Failure> {
         let end = if self.whole_call { past.end_of(self.cursor, leash)?.last } else { self.cursor };
         let before = self.cursor.saturating_sub(1);
         let old = past.state(before, leash)?;
@@ -112,9 +117,9 @@ impl ShownStep {
     }
 
     fn first_file(&self) -> Option<EntryPath> {
-        let file = |change: &&Change| match change {
-            Change::Added { after: entry, .. } | Change::Changed { after: entry, .. } => !entry.is_directory(),
-            Change::Removed { before: entry, .. } => !entry.is_directory(),
+        let file = |change: &&Change| {
+            let (before, after) = view::sides(change);
+            after.or(before).is_some_and(|entry| !entry.is_directory())
         };
         self.changes.iter().find(file).map(|change| change.path().clone())
     }

@@ -1,17 +1,17 @@
 //! The difference between the ends of a step, two positions, or two sessions.
 
-use foldspace::{Slice, VirtualFileSystem};
+use foldspace::{Slice, VirtualFileSystem, view};
 
 use super::file::patches;
 use crate::terminal::text;
-use crate::tui::model::{HistoryPosition, Leash, SessionHistory, Sheet, ShownStep, Tone, ViewError, differences};
+use crate::tui::model::{Failure, HistoryPosition, Leash, SessionHistory, Sheet, ShownStep, Tone};
 
 pub(crate) fn diff(
     past: &SessionHistory,
     step: &ShownStep,
     compared: Option<&(HistoryPosition, HistoryPosition)>,
     leash: &Leash,
-) -> Result<Sheet, ViewError> {
+) -> Result<Sheet, Failure> {
     let (title, old, new) = match compared {
         None => (format!("difference {}..{}", step.before, step.after), step.old.clone(), step.new.clone()),
         Some((from, to)) => {
@@ -25,10 +25,7 @@ pub(crate) fn diff(
     let mut others = Vec::new();
     for slice in new.registry().slices() {
         leash.holds()?;
-        let json = |state: &foldspace::State| state.slice_json(slice.name).transpose();
-        if slice.name != foldspace::VirtualFileSystem::NAME
-            && !differences(&json(&old)?.unwrap_or_default(), &json(&new)?.unwrap_or_default()).is_empty()
-        {
+        if slice.name != VirtualFileSystem::NAME && view::slice(&old, slice.name)? != view::slice(&new, slice.name)? {
             others.push(slice.name);
         }
     }

@@ -5,11 +5,11 @@ use foldspace::{Recorded, Seq};
 use serde_json::Value;
 
 use crate::terminal::text;
-use crate::tui::model::{Leash, SessionHistory, Sheet, ShownStep, Tone, ViewError};
+use crate::tui::model::{Failure, Leash, SessionHistory, Sheet, ShownStep, Tone};
 
 const EVENTS_MAX: usize = 500;
 
-pub(crate) fn event(past: &SessionHistory, seq: Seq) -> Result<Sheet, ViewError> {
+pub(crate) fn event(past: &SessionHistory, seq: Seq) -> Result<Sheet, Failure> {
     let event = past.event(seq)?;
     let mut sheet = Sheet::new(format!("event {seq}: {}", text::one_line(&event.event.kind, 100)));
     about(&event, &mut sheet);
@@ -27,7 +27,7 @@ fn about(event: &Recorded, sheet: &mut Sheet) {
     }
 }
 
-pub(crate) fn call(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, ViewError> {
+pub(crate) fn call(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, Failure> {
     let started = past.event(step.cursor)?;
     let end = past.end_of(step.cursor, leash)?;
     let known = started.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);
@@ -64,23 +64,7 @@ pub(crate) fn call(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Re
 }
 
 fn value(value: &Value, sheet: &mut Sheet) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                match value {
-                    Value::String(text) if text.contains('\n') => {
-                        sheet.add(Tone::Plain, format!("  {name}:"));
-                        sheet.block(Tone::Plain, "    ", text);
-                    }
-                    Value::Array(_) | Value::Object(_) if value.to_string().len() > 60 => {
-                        sheet.add(Tone::Plain, format!("  {name}:"));
-                        sheet.block(Tone::Plain, "    ", &serde_json::to_string_pretty(value).unwrap_or_default());
-                    }
-                    value => sheet.add(Tone::Plain, format!("  {name}: {value}")),
-                }
-            }
-        }
-        Value::String(text) => sheet.block(Tone::Plain, "  ", text),
-        other => sheet.block(Tone::Plain, "  ", &serde_json::to_string_pretty(other).unwrap_or_default()),
+    for (name, text) in text::value_lines(value) {
+        sheet.add(Tone::Plain, format!("{name}{text}"));
     }
 }

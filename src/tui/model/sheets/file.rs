@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use foldspace::event::Node;
 use foldspace::reducers::{Change, Entry};
-use foldspace::{EntryPath, VirtualFileSystem};
+use foldspace::{EntryPath, VirtualFileSystem, view};
 use similar::{ChangeTag, TextDiff};
 
+use crate::terminal::style::patch_lines;
 use crate::terminal::text;
-use crate::tui::model::{SessionHistory, Sheet, ShownStep, Tone, ViewError};
+use crate::tui::model::{Failure, SessionHistory, Sheet, ShownStep, Tone};
 
 const BYTES_MAX: usize = 2 << 20;
 /// The time limit of an exact comparison.
@@ -19,7 +20,7 @@ pub(crate) fn file(
     step: &ShownStep,
     path: Option<&EntryPath>,
     whole: bool,
-) -> Result<Sheet, ViewError> {
+) -> Result<Sheet, Failure> {
     let Some(path) = path else {
         let mut sheet = Sheet::new("file");
         sheet.add(Tone::Dim, "no file changed at this step; choose one to see it");
@@ -38,7 +39,7 @@ pub(crate) fn file(
     match change {
         Some(change) if !whole => patches(past, change, &mut sheet)?,
         _ => {
-            let old = change.and_then(before);
+            let old = change.and_then(|change| view::sides(change).0);
             let new = tree.get(path);
             shown_whole(past, (change.is_some(), old), new, &mut sheet)?;
         }
@@ -46,28 +47,12 @@ pub(crate) fn file(
     Ok(sheet)
 }
 
-fn before(change: &Change) -> Option<&Entry> {
-    match change {
-        Change::Added { .. } => None,
-        Change::Removed { before, .. } | Change::Changed { before, .. } => Some(before),
-    }
-}
-
-pub(super) fn patches(past: &SessionHistory, change: &Change, sheet: &mut Sheet) -> Result<(), ViewError> {
-    for patch in past.patches(change)? {
-        let (head, lines) = patch.parts();
-        head.iter().for_each(|line| sheet.add(Tone::Bold, line));
-        for (sign, line) in lines {
-            if sheet.is_full() {
-                return Ok(());
-            }
-            match sign {
-                '@' => sheet.add(Tone::Noted, line),
-                '+' => sheet.add(Tone::Good, format!("+{line}")),
-                '-' => sheet.add(Tone::Bad, format!("-{line}")),
-                sign => sheet.add(Tone::Plain, format!("{sign}{line}")),
-            }
+pub(super) fn patches(past: &SessionHistory, change: &Change, sheet: &mut Sheet) -> Result<(), Failure> {
+    for (tone, line) in patch_lines(&past.patch(change)?) {
+        if sheet.is_full() {
+            break;
         }
+        sheet.add(tone, line);
     }
     Ok(())
 }
@@ -77,7 +62,7 @@ fn shown_whole(
     (changed, old): (bool, Option<&Entry>),
     new: Option<&Entry>,
     sheet: &mut Sheet,
-) -> Result<(), ViewError> {
+) -> Result<(), Failure> {
     let Some(shown) = new.or(old) else {
         sheet.add(Tone::Dim, "nothing is there");
         return Ok(());
@@ -114,7 +99,7 @@ fn shown_whole(
     Ok(())
 }
 
-fn contents(past: &SessionHistory, entry: &Entry) -> Result<Result<String, String>, ViewError> {
+fn contents(past: &SessionHistory, entry: &Entry) -> Result<Result<String, String>, Failure> {
     Ok(match &entry.node {
         Node::File { text: true, incomplete: false, content, .. } => {
             let bytes = past.content(content)?;

@@ -12,4 +12,4 @@ pub(crate) use event::{call, event};
 pub(crate) use file::file;
 pub(crate) use files::files;
 pub(crate) use output::output;
-pub(crate) use slices::{changed_slices, slices};
+pub(crate) use slices::{changed_slices, changes_of, slices};

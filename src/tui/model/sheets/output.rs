@@ -5,11 +5,11 @@ use foldspace::{Event, Recorded, Seq};
 use serde_json::Value;
 
 use crate::terminal::text;
-use crate::tui::model::{Leash, SessionHistory, Sheet, ShownStep, Tone, ViewError};
+use crate::tui::model::{Failure, Leash, SessionHistory, Sheet, ShownStep, Tone};
 
 const BYTES_MAX: usize = 1 << 20;
 
-pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, ViewError> {
+pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, Failure> {
     let event = past.event(step.cursor)?;
     let Some(call) = event.call else {
         let mut sheet = Sheet::new("output");
@@ -42,7 +42,7 @@ pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> 
     Ok(sheet)
 }
 
-fn printing(past: &SessionHistory, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Recorded>, ViewError> {
+fn printing(past: &SessionHistory, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Recorded>, Failure> {
     let mut found = Vec::new();
     past.visit(call, last, &mut |event| {
         if event.call == Some(call) && [CommandResult::KIND, EvalResult::KIND].contains(&event.kind) {
@@ -59,7 +59,7 @@ fn stream(
     sign: &str,
     tone: Tone,
     sheet: &mut Sheet,
-) -> Result<(), ViewError> {
+) -> Result<(), Failure> {
     if output.kept == 0 {
         return Ok(());
     }

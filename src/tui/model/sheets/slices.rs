@@ -2,45 +2,37 @@
 
 use std::collections::BTreeSet;
 
-use foldspace::{Slice, State, VirtualFileSystem};
+use foldspace::reducers::Change;
+use foldspace::{Slice, VirtualFileSystem, view};
 use serde_json::Value;
 
 use crate::terminal::text;
-use crate::tui::model::{JsonDifference, Sheet, ShownStep, Target, Tone, ViewError, differences};
+use crate::tui::model::{Failure, JsonDifference, Sheet, ShownStep, Target, Tone, differences, pointer_to};
 
 const SHOWN_MAX: usize = 500;
 const VALUE_MAX: usize = 300;
 
-pub(crate) fn changed_slices(step: &ShownStep) -> Result<Vec<(&'static str, Vec<JsonDifference>)>, ViewError> {
+pub(crate) fn changed_slices(step: &ShownStep) -> Result<Vec<(&'static str, Vec<JsonDifference>)>, Failure> {
     let names = step.new.registry().slices();
     names.iter().map(|slice| Ok((slice.name, changes_of(step, slice.name)?))).collect()
 }
 
-fn changes_of(step: &ShownStep, name: &str) -> Result<Vec<JsonDifference>, ViewError> {
+pub(crate) fn changes_of(step: &ShownStep, name: &str) -> Result<Vec<JsonDifference>, Failure> {
     if name == VirtualFileSystem::NAME {
         // As JSON it may be large; what differs in it is known.
         return Ok(step.changes.iter().map(of_file).collect());
     }
-    Ok(differences(&json_of(&step.old, name)?, &json_of(&step.new, name)?))
+    Ok(differences(&view::slice(&step.old, name)?, &view::slice(&step.new, name)?))
 }
 
-fn json_of(state: &State, name: &str) -> Result<Value, ViewError> {
-    Ok(state.slice_json(name).transpose()?.unwrap_or_default())
-}
-
-fn of_file(change: &foldspace::reducers::Change) -> JsonDifference {
-    use foldspace::reducers::Change::{Added, Changed, Removed};
-    let (before, after) = match change {
-        Added { after, .. } => (None, Some(after)),
-        Removed { before, .. } => (Some(before), None),
-        Changed { before, after, .. } => (Some(before), Some(after)),
-    };
+fn of_file(change: &Change) -> JsonDifference {
+    let (before, after) = view::sides(change);
     let json = |entry| serde_json::to_value(entry).ok();
-    let pointer = format!("/{}", change.path().to_string().replace('~', "~0").replace('/', "~1"));
+    let pointer = pointer_to("", &change.path().to_string());
     JsonDifference { pointer, before: before.and_then(json), after: after.and_then(json) }
 }
 
-pub(crate) fn slices(step: &ShownStep, open: &BTreeSet<String>) -> Result<Sheet, ViewError> {
+pub(crate) fn slices(step: &ShownStep, open: &BTreeSet<String>) -> Result<Sheet, Failure> {
     let changed = changed_slices(step)?;
     let count = changed.iter().filter(|(_, differences)| !differences.is_empty()).count() as u64;
     let mut sheet = Sheet::new(format!("slices at {}: {} changed", step.after, count));
@@ -61,7 +53,7 @@ pub(crate) fn slices(step: &ShownStep, open: &BTreeSet<String>) -> Result<Sheet,
             sheet.add(Tone::Odd, format!("    ... and {} more", differences.len() - SHOWN_MAX));
         }
         if is_open {
-            let whole = serde_json::to_string_pretty(&json_of(&step.new, name)?).unwrap_or_default();
+            let whole = serde_json::to_string_pretty(&view::slice(&step.new, name)?).unwrap_or_default();
             sheet.block(Tone::Plain, "      ", &whole);
         }
     }
