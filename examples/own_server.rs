@@ -11,13 +11,13 @@ use std::time::Duration;
 use axum::Router;
 use foldspace::backends::{HostOptions, ProgressWatch};
 use foldspace::http::{
-    Access, CallEvent, CallRequest, CallResponse, ClientError, Holder, HttpClient, HttpFace, HttpOptions, HttpProblem,
-    HttpServer, OverHttp, ServerLimits, Token, bind_unix, exchange,
+    Access, CallEvent, CallRequest, ClientError, Holder, HttpClient, HttpFace, HttpOptions, HttpProblem, HttpServer,
+    OverHttp, ServerLimits, Token, bind_unix, exchange,
 };
 use foldspace::hub::{CallFigures, Forward, HubError, HubOptions, OpenSession};
 use foldspace::mcp::{McpError, McpOptions, McpServer, ToolGroup};
 use foldspace::store::LeaseHolder;
-use foldspace::{Hub, Registry, Sessions, WorkspaceSpec};
+use foldspace::{Hub, Registry, Sessions, ToolOutcome, WorkspaceSpec};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -76,7 +76,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let call = json!({ "tool": "shell_execute", "params": { "command": "uname" } });
     let call: CallRequest = serde_json::from_value(call)?;
     let mut begun = 0;
-    let done: CallResponse = client
+    let done: ToolOutcome = client
         .call("demo", &call, |event| match event {
             CallEvent::Begun(call) => begun = call,
             CallEvent::Question(question) => {
@@ -87,7 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             CallEvent::Missed(bytes) => println!("{bytes} bytes were missed"),
         })
         .await?;
-    println!("{}", done.status);
+    println!("{:?}", done.status);
     if let Err(ClientError::Refused(refused)) = client.get::<Value>("/v1/sessions/other").await {
         println!("{}", problem(&refused));
     }
