@@ -244,6 +244,7 @@ mod testing;
 #[cfg(feature = "tools")]
 pub mod tools;
 #[cfg(feature = "tools")]
+#[doc(hidden)]
 pub mod view;
 
 /// Events, and the values in them.
@@ -290,7 +291,7 @@ pub mod event {
         SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
-    pub use crate::engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS};
+    pub use crate::engine::path::EntryPath;
     pub use crate::engine::recorded::{EventRef, Payload, Recorded};
 }
 
@@ -327,9 +328,13 @@ pub mod event {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod fold {
-    pub use crate::engine::reducer::{Folding, Opener, Reducer};
+    pub use crate::engine::reducer::Reducer;
+    #[doc(hidden)]
+    pub use crate::engine::reducer::{Folding, Opener};
     pub use crate::engine::registry::{Registry, SliceSummary};
-    pub use crate::engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
+    #[doc(hidden)]
+    pub use crate::engine::slice::EncodedSlice;
+    pub use crate::engine::slice::{OnRewind, Slice, SliceError};
     pub use crate::engine::state::State;
 }
 
@@ -385,8 +390,8 @@ pub mod fold {
 /// ```
 pub mod history {
     pub use crate::engine::history::{
-        BLAME_BYTES_MAX, Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange,
-        SessionChange, blame, history_through_merges, path_history, search_history,
+        Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange, SessionChange, blame,
+        history_through_merges, path_history, search_history,
     };
     pub use crate::engine::portable::{PortableSummary, export_session, import_session, import_session_if};
     pub use crate::engine::replay::Replay;
@@ -415,7 +420,9 @@ pub mod history {
 pub mod session {
     pub use crate::engine::session::Session;
     pub use crate::engine::session::children::ForkOptions;
-    pub use crate::engine::session::error::{MAX_NAME_CHARS, SessionError};
+    #[doc(hidden)]
+    pub use crate::engine::session::error::MAX_NAME_CHARS;
+    pub use crate::engine::session::error::SessionError;
     pub use crate::engine::session::name_index::name_of;
     pub use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
     pub use crate::engine::session::sessions::{NewSession, Sessions};
@@ -470,15 +477,16 @@ pub mod session {
 /// ```
 pub mod store {
     pub use crate::engine::bus::Bus;
-    pub use crate::engine::commit::{
-        CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES,
-        MAX_COMMIT_EVENTS, MAX_KIND_BYTES,
-    };
+    pub use crate::engine::commit::{CallLink, Commit, CommitError, Content, Expected, ForkPoint};
+    #[doc(hidden)]
+    pub use crate::engine::commit::{MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_KIND_BYTES};
     pub use crate::engine::store::{
         Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, Lease, LeaseHolder,
-        LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, SessionEntry, SharedStore,
-        Snapshot, StorageUse, StoreError, Visitor,
+        LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, SessionEntry, SharedStore, Snapshot,
+        StoreError, Visitor,
     };
+    #[doc(hidden)]
+    pub use crate::engine::store::{NamingTurn, StorageUse};
 }
 
 #[cfg(feature = "podman")]

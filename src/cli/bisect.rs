@@ -95,16 +95,10 @@ impl BisectArgs {
             return by_slice(&session, &predicate, good, bad, out);
         }
         let (spec, home) = (self.spec(&session)?, Home::of(globals)?);
-        let bisection = Bisection {
-            home: home.path().to_owned(),
-            command: self.command()?,
-            policy: CommandPolicy { auto_confirm: true, ..CommandPolicy::default() },
-            jobs: usize::from(self.jobs),
-            session,
-            spec,
-            good,
-            bad,
-        };
+        let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+        let (ends, place, jobs) = ((Some(good), Some(bad)), home.path().to_owned(), usize::from(self.jobs));
+        let bisection = Bisection::of_session(session, self.command()?, policy, ends, place, jobs)?;
+        let bisection = Bisection { spec, ..bisection };
         if !out.is_json() {
             out.go_live_for_good()?;
         }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::engine::error::ValueError;
 
 /// Maximum segments of a path that an agent creates.
-pub const MAX_SEGMENTS: usize = 16;
+pub(crate) const MAX_SEGMENTS: usize = 16;
 /// Maximum characters of a segment of such a path.
-pub const MAX_SEGMENT_CHARS: usize = 80;
+pub(crate) const MAX_SEGMENT_CHARS: usize = 80;
 
 /// Normalised path relative to the root of a workspace.
 ///

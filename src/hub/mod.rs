@@ -5,6 +5,7 @@ mod figures;
 mod forward;
 pub(crate) mod in_flight;
 mod open;
+#[doc(hidden)]
 pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
@@ -34,7 +35,9 @@ use crate::tools::{
 
 pub use error::HubError;
 pub use figures::CallFigures;
-pub use forward::{Forward, Forwarding};
+pub use forward::Forward;
+#[doc(hidden)]
+pub use forward::Forwarding;
 use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};

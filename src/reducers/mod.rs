@@ -20,8 +20,9 @@ pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
 };
-pub(crate) use merge::can_be_made;
-pub use merge::{MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, plan_merge};
+pub use merge::MergeChoices;
+#[cfg(feature = "tools")]
+pub(crate) use merge::{MergePlan, MergeStep, can_be_made, plan_merge};
 pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
 pub use podman_workspace::PodmanWorkspace;

@@ -41,8 +41,10 @@ pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, 
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
+#[doc(hidden)]
+pub use policy::MAX_SCRIPT_CHARS;
 pub use policy::rules::ShellRules;
-pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
+pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
 pub use predicate::Predicate;
 pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunReport, RerunWorkspace,

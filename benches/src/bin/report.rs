@@ -54,7 +54,7 @@ fn machine() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let command: Vec<String> = std::env::args().skip(1).collect();
     format!(
-        "`cargo run --release -p foldspace-benches --bin report -- {}`: {cores} cores, {:.0} GiB of memory, Linux {}, \
+        "`cargo run --profile dist -p foldspace-benches --bin report -- {}`: {cores} cores, {:.0} GiB of memory, Linux {}, \
          allocator mimalloc",
         command.join(" "),
         memory / f64::from(1 << 20),

@@ -6,7 +6,7 @@ use crate::engine::store::StoreError;
 use crate::engine::{Diagnostic, EntryPath, ErrorKind, Seq, SessionError, SessionId};
 
 /// Maximum bytes of a file for blame.
-pub const BLAME_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const BLAME_BYTES_MAX: u64 = 16 << 20;
 
 /// Failure of blame, an export or an import.
 #[derive(Debug, thiserror::Error)]

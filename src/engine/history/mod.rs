@@ -19,7 +19,7 @@ use super::{EventRef, Recorded, Seq, Session, SessionResult};
 
 pub use blame::{Blame, BlameLine, blame};
 pub use cause::Cause;
-pub use error::{BLAME_BYTES_MAX, HistoryError};
+pub use error::HistoryError;
 pub use lineage::SessionChange;
 pub use merged::history_through_merges;
 pub use path::{PathChange, path_history};

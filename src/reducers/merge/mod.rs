@@ -16,7 +16,6 @@ use crate::engine::event::{ConflictKind, MergeConflict, MergeSide, Node, WriteMo
 use crate::engine::{Digest, EntryPath};
 
 pub use choices::MergeChoices;
-pub use text::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
 
 use decide::EntryDecision;
 pub(crate) use decide::can_be_made;
@@ -24,7 +23,7 @@ use sides::Sides;
 
 /// Steps and conflicts of a merge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MergePlan {
+pub(crate) struct MergePlan {
     /// Steps in order: removals first, then writes, each directory before its entries.
     pub steps: Vec<MergeStep>,
     /// Changes of both sides, by path; with the chosen side where there is one.
@@ -37,7 +36,7 @@ pub struct MergePlan {
 
 /// A change of the parent's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MergeStep {
+pub(crate) enum MergeStep {
     /// An entry goes, and with a directory what is below it.
     Delete {
         /// Path of the entry.
@@ -58,7 +57,7 @@ pub enum MergeStep {
 
 impl MergeStep {
     /// Returns the path of the entry.
-    pub fn path(&self) -> &EntryPath {
+    pub(crate) fn path(&self) -> &EntryPath {
         match self {
             Self::Delete { path } | Self::Write { path, .. } => path,
         }
@@ -67,22 +66,14 @@ impl MergeStep {
 
 impl MergePlan {
     /// Iterates over the conflicts without a choice. While there is one, the steps must not be taken.
-    pub fn open(&self) -> impl Iterator<Item = &MergeConflict> {
+    pub(crate) fn open(&self) -> impl Iterator<Item = &MergeConflict> {
         self.conflicts.iter().filter(|conflict| conflict.resolved.is_none())
     }
 }
 
-/// Plans how what `theirs` changed since `base` comes into `ours`, by these rules:
-///
-/// - Changes of one side are taken; equal changes of both are there already.
-/// - Texts that both changed are merged line by line; the executable bit is merged apart from the contents.
-/// - A directory goes when nothing is left in it; what the other side made or changed in it is a conflict.
-/// - A file on one side and a directory on the other are a conflict of all that is below, too.
-/// - A choice decides conflicts only: of a text the lines that both sides changed, else the whole entry is as it is on
-///   that side.
-///
-/// Only paths that differ are looked at. `read` gives contents by their digest.
-pub fn plan_merge<E>(
+/// Plans a merge by the rules of [`merge_child`](crate::tools::merge_child). Only paths that differ are looked at. `read`
+/// gives contents by their digest.
+pub(crate) fn plan_merge<E>(
     base: &VirtualFileSystem,
     ours: &VirtualFileSystem,
     theirs: &VirtualFileSystem,

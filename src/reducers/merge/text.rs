@@ -5,9 +5,9 @@ use similar::{MergeResolution, TextMerge};
 use crate::engine::event::MergeSide;
 
 /// Bytes of a text that is merged line by line; a larger one that both sides changed is a conflict.
-pub const MERGED_BYTES_MAX: u64 = 8 << 20;
+pub(crate) const MERGED_BYTES_MAX: u64 = 8 << 20;
 /// Lines of such a text. The time that a merge takes can grow with the square of them.
-pub const MERGED_LINES_MAX: usize = 50_000;
+pub(crate) const MERGED_LINES_MAX: usize = 50_000;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MergedLines {

@@ -48,7 +48,7 @@ pub struct Bisection {
 impl Bisection {
     /// Creates a bisection that denies what the session's limits deny, in workspaces like the session's. The ends
     /// default to [`first_position`] and the last position.
-    pub(crate) fn of_session(
+    pub fn of_session(
         session: Session,
         command: ShellCommand,
         mut policy: CommandPolicy,

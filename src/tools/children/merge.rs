@@ -88,7 +88,13 @@ pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) 
 }
 
 /// Merges a child's changes since its fork or last merge into the runner's session: its parent or an earlier ancestor.
-/// [`plan_merge`] has the rules.
+///
+/// - Changes of one side are taken; equal changes of both are there already.
+/// - Texts that both changed are merged line by line; the executable bit is merged apart from the contents.
+/// - A directory goes when nothing is left in it; what the other side made or changed in it is a conflict.
+/// - A file on one side and a directory on the other are a conflict of all that is below, too.
+/// - A choice decides conflicts only: of a text the lines that both sides changed, else the whole entry is as it is on
+///   that side.
 ///
 /// One commit holds all events: a [`ChildMerged`], which names the child's event behind each file, and the events of
 /// the files. With open conflicts no file changes, and a [`MergeConflicted`] is recorded unless it repeats the last

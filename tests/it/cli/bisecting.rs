@@ -163,6 +163,16 @@ fn bisect_with_skips_names_a_range() {
 }
 
 #[test]
+fn bisect_of_limited_child_runs_no_denied_program() {
+    let program = Program::with_bug("memory");
+    program.printed(&["clone", "bug", "--name", "limited", "--deny", "grep"]);
+    assert_snapshot!(program.run(&[&["bisect", "limited"][..], &NO_BUG].concat()), @"
+    error: the command is not allowed: the policy denies this program: grep -q BUG *.txt
+    [exit 1]
+    ");
+}
+
+#[test]
 fn bisect_wrong_arguments_are_refused() {
     let program = Program::with_bug("memory");
     let told = |arguments: &[&str]| program.run(&[&["bisect", "bug"], arguments].concat());
