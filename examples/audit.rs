@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "an example makes a file of the host")]
 
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use foldspace::backends::HostOptions;
@@ -17,8 +18,10 @@ use foldspace::event::{
     SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile,
 };
 use foldspace::reducers::MergeChoices;
+use foldspace::store::Visitor;
 use foldspace::tools::{
-    AllowedRoots, CaptureBudget, CommandPolicy, Forker, MountSpec, RewindOptions, ShellRules, hydrate, merge_child,
+    AllowedRoots, CaptureBudget, CommandPolicy, Forker, MountError, MountSpec, RewindOptions, ShellRules, hydrate,
+    merge_child,
 };
 use foldspace::{
     EntryPath, Event, ForkOptions, HostWorkspace, NewSession, Recorded, Registry, Session, Sessions, ToolCall,
@@ -141,13 +144,14 @@ fn child_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {
 
 fn print_trail(session: &Session) -> Result<(), Box<dyn Error>> {
     let mut failed = None;
-    session.visit(1, &mut |event| {
+    let visitor: &mut Visitor<'_> = &mut |event| {
         match describe(event) {
             Ok(line) => println!("{:4}  {:7} {line}", event.seq, event.agent),
             Err(error) => failed = Some(error),
         }
-        if failed.is_some() { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
-    })?;
+        if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    session.visit(1, visitor)?;
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
@@ -163,7 +167,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir(&notes)?;
     std::fs::write(notes.join("plan.txt"), "read\nwrite\ntest\n")?;
     let roots = AllowedRoots::new([directory.path()])?;
-    hydrate(&session, &*workspace, &[MountSpec { host_path: notes, ..MountSpec::default() }], &roots).await?;
+    let mount = MountSpec { host_path: notes, ..MountSpec::default() };
+    let elsewhere = MountSpec { host_path: "/etc".into(), ..MountSpec::default() };
+    let refused: Result<_, MountError> = hydrate(&session, &*workspace, &[elsewhere], &roots).await;
+    println!("refused: {}", refused.err().ok_or("it was copied")?);
+    hydrate(&session, &*workspace, &[mount], &roots).await?;
 
     // `echo` is allowed by name. Other commands need approval, and are refused without an approver.
     let policy = CommandPolicy { allow: vec!["echo".to_owned()], ..CommandPolicy::default() };

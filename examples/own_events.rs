@@ -7,7 +7,9 @@
 use std::error::Error;
 use std::time::Duration;
 
+use bytes::Bytes;
 use foldspace::event::CommitId;
+use foldspace::fold::SliceError;
 use foldspace::reducers::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
@@ -36,6 +38,13 @@ struct Budget {
 
 impl Slice for Budget {
     const NAME: &'static str = "Budget";
+    // Version 1 was the cents alone. A rewind may have put one back, which the history has for good.
+    const VERSION: u32 = 2;
+
+    fn decode_older(_: u32, blocks: &[Bytes]) -> Result<Self, SliceError> {
+        let cents = serde_json::from_slice(&blocks.concat());
+        Ok(Self { cents: cents.map_err(|error| SliceError::new(Self::NAME, error))?, purchases: 0 })
+    }
 }
 
 /// A task of the agent's plan took on a state.

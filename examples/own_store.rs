@@ -17,8 +17,8 @@ use foldspace::history::{
 };
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::{
-    Bus, CommitError, Content, EventBatch, FsckReport, JournalProblem, Lease, LeaseHolder, Loss, LostEvents, Pending,
-    SessionEntry, Snapshot,
+    Bus, CommitError, Content, EventBatch, Expected, ForkPoint, FsckReport, JournalProblem, Lease, LeaseHolder, Loss,
+    LostEvents, Pending, SessionEntry, Snapshot,
 };
 use foldspace::{
     Commit, EntryPath, EventStore, ForkOptions, LocalStore, MemoryStore, NewSession, Registry, Seq, Session,
@@ -120,6 +120,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     write(&session, &path, "roses\nviolets\n")?;
     let child = sessions.child_of(&session, ForkOptions::fork_at(session.head()?))?;
     write(&child, &path, "roses\nviolets\nsugar\n")?;
+
+    let begun = Expected::ForkOf(ForkPoint { session: session.id(), seq: session.head()? });
+    println!("the child's first commit expects {begun:?}");
 
     // The change that wrote each line, over all sessions that it went through.
     let Blame { lines, .. } = blame(&child, &path, child.head()?)?;
