@@ -30,6 +30,38 @@ fn problem(HttpProblem { status, detail, hint, holder, .. }: &HttpProblem) -> St
     }
 }
 
+/// Makes a call as the owner. It needs an approval, which the owner gives.
+async fn use_socket(client: &HttpClient) -> Result<(), Box<dyn Error>> {
+    let (asked, mut questions) = tokio::sync::mpsc::unbounded_channel();
+    let answering = client.clone();
+    tokio::spawn(async move {
+        while let Some(call) = questions.recv().await {
+            if let Err(error) = answering.answer("demo", call, "once", None).await {
+                println!("not answered: {error}");
+            }
+        }
+    });
+    let call = json!({ "tool": "shell_execute", "params": { "command": "uname" } });
+    let call: CallRequest = serde_json::from_value(call)?;
+    let mut begun = 0;
+    let done: ToolOutcome = client
+        .call("demo", &call, |event| match event {
+            CallEvent::Begun(call) => begun = call,
+            CallEvent::Question(question) => {
+                println!("may it run? {}", question["command"]);
+                let _ = asked.send(begun);
+            }
+            CallEvent::Output { bytes, .. } => println!("it printed {} bytes", bytes.len()),
+            CallEvent::Missed(bytes) => println!("{bytes} bytes were missed"),
+        })
+        .await?;
+    println!("{:?}", done.status);
+    if let Err(ClientError::Refused(refused)) = client.get::<Value>("/v1/sessions/other").await {
+        println!("{}", problem(&refused));
+    }
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
@@ -62,35 +94,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let request = http::Request::get("/v1/sessions").header("host", address.to_string()).body(Default::default())?;
     println!("without a token: {}", exchange(TcpStream::connect(address).await?, request).await?.status());
 
-    // The owner's client makes a call that needs an approval, and gives it.
-    let client = HttpClient::at(&socket);
-    let (asked, mut questions) = tokio::sync::mpsc::unbounded_channel();
-    let answering = client.clone();
-    tokio::spawn(async move {
-        while let Some(call) = questions.recv().await {
-            if let Err(error) = answering.answer("demo", call, "once", None).await {
-                println!("not answered: {error}");
-            }
-        }
-    });
-    let call = json!({ "tool": "shell_execute", "params": { "command": "uname" } });
-    let call: CallRequest = serde_json::from_value(call)?;
-    let mut begun = 0;
-    let done: ToolOutcome = client
-        .call("demo", &call, |event| match event {
-            CallEvent::Begun(call) => begun = call,
-            CallEvent::Question(question) => {
-                println!("may it run? {}", question["command"]);
-                let _ = asked.send(begun);
-            }
-            CallEvent::Output { bytes, .. } => println!("it printed {} bytes", bytes.len()),
-            CallEvent::Missed(bytes) => println!("{bytes} bytes were missed"),
-        })
-        .await?;
-    println!("{:?}", done.status);
-    if let Err(ClientError::Refused(refused)) = client.get::<Value>("/v1/sessions/other").await {
-        println!("{}", problem(&refused));
-    }
+    use_socket(&HttpClient::at(&socket)).await?;
     for CallFigures { tool, count, micros, .. } in hub.call_figures() {
         println!("{tool}: {count} calls in {micros} us");
     }

@@ -105,6 +105,21 @@ fn write(session: &Session, path: &EntryPath, text: &str) -> Result<(), Box<dyn 
     Ok(())
 }
 
+/// Checks a journal on a disk: it tells what is wrong with it, and what was lost.
+fn check_journal() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    drop(Sessions::open(directory.path(), Registry::standard())?.create(NewSession::default())?);
+    let FsckReport { problems, loss, commits, .. } = LocalStore::fsck(directory.path(), false)?;
+    for JournalProblem { segment, offset, what, .. } in problems {
+        println!("segment {segment} at byte {offset}: {what}");
+    }
+    for LostEvents { session, first, last } in loss.into_iter().flat_map(|Loss { sessions, .. }| sessions) {
+        println!("{session} lost {first} to {last}");
+    }
+    println!("{commits} commit is whole");
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let store = Arc::new(Counted { inner: MemoryStore::default(), commits: AtomicU64::new(0) });
     // Times of a clock for tests: every reading is a second later.
@@ -153,16 +168,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{} commits", store.commits.load(Ordering::Relaxed));
 
-    // A journal on a disk tells what is wrong with it, and what was lost.
-    let directory = tempfile::tempdir()?;
-    drop(Sessions::open(directory.path(), Registry::standard())?.create(NewSession::default())?);
-    let FsckReport { problems, loss, commits, .. } = LocalStore::fsck(directory.path(), false)?;
-    for JournalProblem { segment, offset, what, .. } in problems {
-        println!("segment {segment} at byte {offset}: {what}");
-    }
-    for LostEvents { session, first, last } in loss.into_iter().flat_map(|Loss { sessions, .. }| sessions) {
-        println!("{session} lost {first} to {last}");
-    }
-    println!("{commits} commit is whole");
-    Ok(())
+    check_journal()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::event::{Common, Event, SliceRestored};
 use super::reducer::ErasedFolding;
-use super::registry::SliceSummary;
+use super::slice::SliceSummary;
 use super::store::EventBatch;
 use super::{EventRef, OnRewind, Registry, Seq, State};
 

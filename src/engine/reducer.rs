@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::event::{CodecError, Event};
 use super::recorded::{EventRef, Recorded};
-use super::registry::SliceSummary;
+use super::slice::SliceSummary;
 use super::slice::{ErasedSlice, Slice, SliceError};
 
 /// Pure function `(slice, recorded event) -> slice`.

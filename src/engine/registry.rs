@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::event::{CodecError, Common, Event};
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
-use super::{EventRef, OnRewind, Slice, ValueError};
+use super::slice::SliceSummary;
+use super::{EventRef, Slice, ValueError};
 
 /// Events, slices and reducers that a program knows.
 ///
@@ -45,17 +46,6 @@ type ToJson = fn(u16, &[u8]) -> Result<Value, CodecError>;
 struct EventType {
     version: u16,
     to_json: ToJson,
-}
-
-/// Summary of a registered slice.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct SliceSummary {
-    /// Name of the slice.
-    pub name: &'static str,
-    /// Version of its encoding.
-    pub version: u32,
-    /// Effect of a rewind on it.
-    pub on_rewind: OnRewind,
 }
 
 impl Registry {

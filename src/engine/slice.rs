@@ -55,6 +55,17 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
     }
 }
 
+/// Summary of a registered slice.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct SliceSummary {
+    /// Name of the slice.
+    pub name: &'static str,
+    /// Version of its encoding.
+    pub version: u32,
+    /// Effect of a rewind on it.
+    pub on_rewind: OnRewind,
+}
+
 /// Error of encoding or decoding a slice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("slice {slice}: {reason}")]

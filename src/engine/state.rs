@@ -4,7 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::registry::SliceSummary;
+use super::slice::SliceSummary;
 use super::slice::{EncodedSlice, ErasedSlice};
 use super::{Digest, OnRewind, Registry, Seq, SessionId, Slice, SliceError, Timestamp};
 

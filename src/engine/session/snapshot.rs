@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::engine::registry::SliceSummary;
+use crate::engine::slice::SliceSummary;
 use crate::engine::store::Snapshot;
 use crate::engine::{Registry, Seq, SessionId, State};
 

@@ -2,7 +2,7 @@
 
 use super::leaves::Leaves;
 use super::table::EntryTable;
-use super::{Entry, VirtualFileSystem};
+use super::{Entry, EntryMap, VirtualFileSystem};
 use crate::engine::event::{CodecError, Common, Node, delete_path};
 use crate::engine::path::parent_bytes;
 use crate::engine::reducer::Folding;
@@ -12,17 +12,6 @@ use crate::engine::{EntryPath, EventRef, Timestamp};
 const MANY: usize = 512;
 /// Directory removals after which a hash table, which has to be searched whole for each, is given up.
 const SEARCHES_MAX: usize = 32;
-
-/// Map of entries by path, as far as the rule needs it. No order of iteration shows through.
-pub(super) trait EntryMap {
-    /// Checks for a directory at a path; none if no entry is there.
-    fn is_directory(&self, path: &[u8]) -> Option<bool>;
-    fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry>;
-    /// Adds an entry at a path without one.
-    fn add(&mut self, path: EntryPath, entry: Entry);
-    fn remove(&mut self, path: &[u8]) -> Option<Entry>;
-    fn remove_below(&mut self, path: &EntryPath);
-}
 
 /// Puts a node at a path. Returns true if entries below a directory had to be searched.
 pub(super) fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Timestamp) -> Result<bool, &'static str> {

@@ -7,9 +7,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::blocks::{self, Block, LeafRow};
-use super::folding::EntryMap;
 use super::leaf::Leaf;
-use super::{Entry, range_below};
+use super::{Entry, EntryMap, range_below};
 use crate::engine::collections::{DiffItem, OrdMap};
 use crate::engine::path::EntryPath;
 

@@ -17,6 +17,17 @@ use leaves::Leaves;
 use crate::engine::event::{DeleteEntry, Event, Node, WriteFile};
 use crate::engine::{EntryPath, Registry, Slice, SliceError, State, Timestamp, ValueError};
 
+/// Map of entries by path, as far as the rule needs it. No order of iteration shows through.
+trait EntryMap {
+    /// Checks for a directory at a path; none if no entry is there.
+    fn is_directory(&self, path: &[u8]) -> Option<bool>;
+    fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry>;
+    /// Adds an entry at a path without one.
+    fn add(&mut self, path: EntryPath, entry: Entry);
+    fn remove(&mut self, path: &[u8]) -> Option<Entry>;
+    fn remove_below(&mut self, path: &EntryPath);
+}
+
 /// Every entry of the workspace, by path in lexicographic (byte) order.
 ///
 /// Invariant: the directory of every entry is an entry, a directory itself. The root is not an entry.

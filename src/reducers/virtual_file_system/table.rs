@@ -5,8 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use super::Entry;
-use super::folding::EntryMap;
+use super::{Entry, EntryMap};
 use crate::engine::path::EntryPath;
 
 /// Entries by path. Long folds mostly wait for memory, so lookups touch packed data: an index of four bytes a path, and
