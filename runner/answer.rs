@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use crate::connection::HostConnection;
 use crate::exec::candidates;
-use crate::files::{CommandRoot, Refused, small_file};
+use crate::files::{CommandRoot, Refused};
 use crate::wire::{MAX_FRAME, RunFailure, RunnerReply, RunnerRequest};
 
 pub(crate) struct Answerer {
@@ -50,7 +50,7 @@ impl Answerer {
         }
         let candidates = candidates(program, path)?;
         let executable = |candidate: &&std::ffi::CString| {
-            let path = self.root.path().join(std::ffi::OsStr::from_bytes(candidate.as_bytes()));
+            let path = self.root.path.join(std::ffi::OsStr::from_bytes(candidate.as_bytes()));
             std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
         };
         let found = candidates.iter().find(executable);
@@ -85,7 +85,7 @@ impl OomBias {
 
     /// Has to be made before the runner forbids to be looked into: after that not even it may open the file.
     pub(crate) fn new() -> Self {
-        let own = small_file("/proc/self/oom_score_adj").and_then(|text| text.trim().parse().ok());
+        let own = std::fs::read_to_string("/proc/self/oom_score_adj").ok().and_then(|text| text.trim().parse().ok());
         let file = OpenOptions::new().write(true).open("/proc/self/oom_score_adj").ok();
         Self(file.zip(own))
     }

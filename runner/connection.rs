@@ -166,6 +166,7 @@ impl HostConnection {
     }
 }
 
-fn is_fatal(error: &io::Error) -> bool {
+/// Tells whether a descriptor that is not waited for is of no use any more.
+pub(crate) fn is_fatal(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

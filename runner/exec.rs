@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use crate::connection::HostConnection;
+use crate::connection::{HostConnection, is_fatal};
 use crate::crowd::Population;
 use crate::files::{CommandRoot, Refused, c_path};
 use crate::processes::{self, Processes};
@@ -166,7 +166,7 @@ impl RunnerCommand {
             Ok(written) => {
                 left.drain(..written);
             }
-            Err(error) if waits(&error) => {}
+            Err(error) if !is_fatal(&error) => {}
             // The program does not read, which is its right.
             Err(_) => left.clear(),
         }
@@ -181,7 +181,7 @@ impl RunnerCommand {
         let Some(pipe) = slot else { return false };
         match peer.relay(stream, pipe) {
             Ok(1..) => return true,
-            Err(error) if waits(&error) => {}
+            Err(error) if !is_fatal(&error) => {}
             _ => *slot = None,
         }
         false
@@ -378,8 +378,4 @@ fn unexecuted(program: &[u8], error: &io::Error) -> Result<StartOutcome, Refused
         }
         _ => Ok(StartOutcome::NoProgram { exit_code: 126, message: format!("{shown}: {error}\n") }),
     }
-}
-
-fn waits(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

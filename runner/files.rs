@@ -1,12 +1,12 @@
 //! Directories below the root, and small files. Links are followed as long as they stay inside.
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::OpenOptions;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::sys::{EXDEV, O_DIRECTORY, O_PATH, open_beneath};
 use crate::wire::RunFailure;
@@ -37,18 +37,10 @@ impl Refused {
 
 /// The directory that operations stay in. It is opened anew each time, because a mount may have covered it.
 pub(crate) struct CommandRoot {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl CommandRoot {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn directory(&self, path: &[u8]) -> Result<OwnedFd, Refused> {
         let root = OpenOptions::new().read(true).custom_flags(O_PATH | O_DIRECTORY).open(&self.path);
         let root = root.map_err(|error| Refused::io("open", self.path.as_os_str().as_bytes(), &error))?;
@@ -63,10 +55,4 @@ pub(crate) fn c_path(path: &[u8]) -> Result<CString, Refused> {
         return Err(Refused::new(RunFailure::Invalid, format!("a path has more than {PATH_MAX} bytes")));
     }
     CString::new(path).map_err(|_| Refused::new(RunFailure::Invalid, "a path holds a NUL byte"))
-}
-
-pub(crate) fn small_file(path: &str) -> Option<String> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(4096).read_to_string(&mut text).ok()?;
-    Some(text)
 }

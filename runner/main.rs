@@ -70,26 +70,22 @@ fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(|error| named("open up", socket, &error))?;
     listener.set_nonblocking(true)?;
     let features = if sys::makes_other_sockets() { 0 } else { FEW_SOCKETS };
-    let answerer = Answerer { root: CommandRoot::new(root), token, null: null()?, oom, features };
+    let answerer = Answerer { root: CommandRoot { path: root }, token, null: null()?, oom, features };
     RunnerServer::new(Gate::Listener(listener), signals, answerer).serve()
 }
 
-/// As a child on the host, with a socket to its parent as standard input.
+/// As a child on the host, with a socket to its parent as standard input: when that closes, the parent is gone.
 fn host(root: PathBuf) -> io::Result<()> {
-    let id = sys::parent();
     let signals = sys::take_signals()?;
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    sys::close_on_exec(io::stdin())?;
     control.set_nonblocking(true)?;
     sys::adopt_orphans()?;
-    sys::signal_on_parent_death(sys::SIGHUP)?;
     let (token, oom) = (Vec::new(), OomBias::none());
-    let answerer = Answerer { root: CommandRoot::new(root), token, null: null()?, oom, features: 0 };
-    // The socket also tells that the parent is gone, so a parent that was lost before the line above is noticed.
-    RunnerServer::new(Gate::Parent { control, id }, signals, answerer).serve()
+    let answerer = Answerer { root: CommandRoot { path: root }, token, null: null()?, oom, features: 0 };
+    RunnerServer::new(Gate::Parent(control), signals, answerer).serve()
 }
 
-/// Reads the token and removes its file, before there is anybody inside who could read it.
+/// Reads the token and removes its file, before there is a command that could read it.
 fn take_token(socket: &Path) -> io::Result<Vec<u8>> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".token");

@@ -9,13 +9,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use crate::answer::Answerer;
-use crate::connection::HostConnection;
+use crate::connection::{HostConnection, is_fatal};
 use crate::crowd::Population;
 use crate::exec::{ExecContext, KillCause, RunnerCommand, StartOutcome};
 use crate::spawn::Spawner;
 use crate::sys::{
-    POLLIN, Passed, PollFd, SIGCHLD, SIGHUP, SIGTERM, next_signal, parent, peer, readable, receive_descriptor,
-    wait_ready,
+    POLLIN, Passed, PollFd, SIGCHLD, SIGTERM, next_signal, peer, readable, receive_descriptor, wait_ready,
 };
 use crate::wire::{
     Ended, MAX_CONNECTIONS, OutputStreamKind, RunFailure, RunRequest, RunnerReply, RunnerRequest, VERSION,
@@ -31,10 +30,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) enum Gate {
     Listener(UnixListener),
     /// On the host: sockets that the parent sends over this one.
-    Parent {
-        control: UnixStream,
-        id: i32,
-    },
+    Parent(UnixStream),
 }
 
 pub(crate) struct RunnerServer {
@@ -95,7 +91,7 @@ impl RunnerServer {
         let gate = match &self.gate {
             _ if self.rests_until.is_some() => -1,
             Gate::Listener(listener) => listener.as_raw_fd(),
-            Gate::Parent { control, .. } => control.as_raw_fd(),
+            Gate::Parent(control) => control.as_raw_fd(),
         };
         fds.clear();
         fds.extend([self.signals.as_raw_fd(), gate].map(|fd| PollFd { fd, events: POLLIN, ready: 0 }));
@@ -117,20 +113,12 @@ impl RunnerServer {
     /// True when the runner is to end.
     fn take_signals(&mut self) -> bool {
         while let Some(signal) = next_signal(&self.signals) {
-            let ends = match (signal.number, &self.gate) {
-                (SIGCHLD, _) => {
-                    self.population.reap();
-                    false
-                }
-                // From inside the container anybody could send it.
-                (SIGTERM, Gate::Listener(_)) => signal.sender == Some(0),
-                (SIGTERM, Gate::Parent { .. }) => true,
-                // It also comes when only the parent's thread has ended.
-                (SIGHUP, Gate::Parent { id, .. }) => parent() != *id,
-                _ => false,
-            };
-            if ends {
-                return true;
+            match (signal.number, &self.gate) {
+                (SIGCHLD, _) => drop(self.population.reap()),
+                // From inside the container any command could send it.
+                (SIGTERM, Gate::Listener(_)) if signal.sender != Some(0) => {}
+                (SIGTERM, _) => return true,
+                _ => {}
             }
         }
         false
@@ -169,7 +157,7 @@ impl RunnerServer {
                 let trusted = taken.as_ref().is_ok_and(|stream| stream.as_ref().is_some_and(outside));
                 (taken, trusted)
             }
-            Gate::Parent { control, .. } => match receive_descriptor(control) {
+            Gate::Parent(control) => match receive_descriptor(control) {
                 Ok(Passed::Socket(fd)) => (Ok(Some(UnixStream::from(fd))), true),
                 Ok(Passed::Nothing) => (Ok(None), false),
                 Ok(Passed::Closed) => return true,
@@ -179,7 +167,7 @@ impl RunnerServer {
         match taken {
             Ok(Some(stream)) if trusted => self.add_peer(stream),
             Ok(_) => {}
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) if !is_fatal(&error) => {}
             Err(_) => self.rests_until = Some(Instant::now() + REST),
         }
         false

@@ -111,8 +111,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 #[expect(unsafe_code, reason = "between clone and execve only plain system calls are sound")]
 extern "C" fn begin(argument: *mut c_void) -> c_int {
     let child: *mut ChildSetup = argument.cast();
-    // SAFETY: `argument` is the `ChildSetup` of `spawn`, which lives until this process is its program or has ended; nobody
-    // else uses it meanwhile. Every pointer in it ends in NUL or null as the calls need.
+    // SAFETY: `argument` is the `ChildSetup` of `spawn`, which lives until this process is its program or has ended, and is
+    // used by nothing else meanwhile. Every pointer in it ends in NUL or null as the calls need.
     unsafe {
         let child = &mut *child;
         setsid();

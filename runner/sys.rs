@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-pub(crate) const SIGHUP: i32 = 1;
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGTERM: i32 = 15;
 pub(crate) const SIGCHLD: i32 = 17;
@@ -32,10 +31,8 @@ const PR_SET_DUMPABLE: c_int = 4;
 pub(crate) const PR_SET_CHILD_SUBREAPER: c_int = 36;
 const PR_SET_NO_NEW_PRIVS: c_int = 38;
 const WNOHANG: c_int = 1;
-const F_SETFD: c_int = 2;
 const F_GETFL: c_int = 3;
 const F_SETFL: c_int = 4;
-const FD_CLOEXEC: c_int = 1;
 const SOL_SOCKET: c_int = 1;
 const SO_PEERCRED: c_int = 17;
 const SCM_RIGHTS: c_int = 1;
@@ -54,11 +51,9 @@ unsafe extern "C" {
     fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
     #[link_name = "kill"]
     fn raw_kill(pid: c_int, signal: c_int) -> c_int;
-    fn getppid() -> c_int;
     fn getpgid(pid: c_int) -> c_int;
     pub(crate) fn prctl(option: c_int, ...) -> c_int;
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
-    fn close(fd: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32) -> c_int;
     fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
@@ -123,15 +118,10 @@ struct OpenHow {
 /// Closes what this process was given beyond its standard streams: commands would have it too.
 pub(crate) fn close_inherited() {
     const FIRST: c_int = 3;
-    const LAST_WITHOUT_RANGE: c_int = 4096;
     #[expect(unsafe_code, reason = "std has no call for descriptors that it did not open")]
     // SAFETY: nothing has been opened yet, so nothing uses what is closed.
     unsafe {
-        if syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0) != 0 {
-            for fd in FIRST..LAST_WITHOUT_RANGE {
-                close(fd);
-            }
-        }
+        syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0);
     }
 }
 
@@ -157,7 +147,7 @@ pub(crate) fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
 pub(crate) fn take_signals() -> io::Result<File> {
     let mut all = SignalSet::empty();
     let mut wanted = SignalSet::empty();
-    for number in [SIGHUP, SIGTERM, SIGCHLD] {
+    for number in [SIGTERM, SIGCHLD] {
         wanted.0[0] |= 1 << (number - 1);
     }
     #[expect(unsafe_code, reason = "std does not wrap signals")]
@@ -187,7 +177,7 @@ pub(crate) fn next_signal(mut signals: &File) -> Option<Received> {
     }
     let word = |at: usize| raw.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
     // Of a signal by `kill` only the kernel says who sent it. With sigqueue the caller fills the sender in, and one
-    // that a descriptor sends (F_SETSIG, and whoever has this process's user may set it off) names nobody, which looks
+    // that a descriptor sends (F_SETSIG, which any process of this one's user may set off) names no sender, which looks
     // as one from outside.
     let sender = if word(8)?.cast_signed() == SI_USER { word(12) } else { None };
     Some(Received { number: word(0)?.cast_signed(), sender })
@@ -206,25 +196,12 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     control(PR_SET_CHILD_SUBREAPER, 1)
 }
 
-/// Asks for a signal when the parent, or only its thread that made this process, ends.
-pub(crate) fn signal_on_parent_death(number: i32) -> io::Result<()> {
-    control(PR_SET_PDEATHSIG, number)
-}
-
 fn control(option: c_int, value: c_int) -> io::Result<()> {
     let zero: c_ulong = 0;
     #[expect(unsafe_code, reason = "prctl has no wrapper in std")]
     // SAFETY: the options above take a number and no pointer.
     let done = unsafe { prctl(option, c_long::from(value) as c_ulong, zero, zero, zero) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-pub(crate) fn parent() -> i32 {
-    #[expect(unsafe_code, reason = "getppid has no wrapper that a borrowed std gives cheaply")]
-    // SAFETY: it has no arguments and cannot fail.
-    unsafe {
-        getppid()
-    }
 }
 
 /// The process group of a process, if there is such a process.
@@ -238,21 +215,13 @@ pub(crate) fn group_of(pid: i32) -> Option<i32> {
 /// Signals one process. Ids that mean several, or the first process, are refused.
 pub(crate) fn kill(pid: i32, number: i32) {
     if pid > 1 {
-        #[expect(unsafe_code, reason = "kill has no wrapper in std")]
-        // SAFETY: it takes numbers only. That the process is gone is as good.
-        unsafe {
-            raw_kill(pid, number);
-        }
+        send(pid, number);
     }
 }
 
 pub(crate) fn kill_group(group: i32, number: i32) {
     if group > 1 {
-        #[expect(unsafe_code, reason = "kill has no wrapper in std")]
-        // SAFETY: it takes numbers only. That the group is gone is as good.
-        unsafe {
-            raw_kill(-group, number);
-        }
+        send(-group, number);
     }
 }
 
@@ -260,11 +229,15 @@ pub(crate) fn kill_group(group: i32, number: i32) {
 pub(crate) fn kill_namespace(number: i32) {
     // Anywhere else this would be every process of the machine.
     if std::process::id() == 1 {
-        #[expect(unsafe_code, reason = "kill has no wrapper in std")]
-        // SAFETY: it takes numbers only.
-        unsafe {
-            raw_kill(-1, number);
-        }
+        send(-1, number);
+    }
+}
+
+fn send(target: i32, number: i32) {
+    #[expect(unsafe_code, reason = "kill has no wrapper in std")]
+    // SAFETY: it takes numbers only. That the target is gone is as good.
+    unsafe {
+        raw_kill(target, number);
     }
 }
 
@@ -299,13 +272,6 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
         let flags = fcntl(fd, F_GETFL);
         fcntl(fd, F_SETFL, flags | O_NONBLOCK)
     };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-pub(crate) fn close_on_exec(fd: impl AsFd) -> io::Result<()> {
-    #[expect(unsafe_code, reason = "fcntl has no wrapper in std")]
-    // SAFETY: the command takes a number only.
-    let done = unsafe { fcntl(fd.as_fd().as_raw_fd(), F_SETFD, FD_CLOEXEC) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -397,6 +363,6 @@ fn owned(fd: c_int) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     #[expect(unsafe_code, reason = "the calls above give plain numbers")]
-    // SAFETY: the kernel has just given it to this process, and nobody else has it.
+    // SAFETY: the kernel has just given it to this process, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

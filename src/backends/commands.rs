@@ -35,7 +35,7 @@ pub(crate) trait CommandHost: Send + Sync + 'static {
     fn root(&self) -> String;
     /// A directory for scripts: as this program sees it, and as commands do.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
-    fn under_way(&self) -> &Arc<RunningCommands>;
+    fn in_flight(&self) -> &Arc<RunningCommands>;
     /// Bytes that have to stay free on the disk of the workspace while a command runs that begins now.
     fn floor(&self) -> u64 {
         0
@@ -74,7 +74,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult> {
         let backend = self.properties.backend_name;
         let default_timeout = self.properties.default_timeout;
-        let wish = match command.check().and_then(|()| CancelState::new().map_err(unavailable(backend))) {
+        let wish = match command.check().and_then(|()| CancelState::new().map_err(failed(backend))) {
             Ok(wish) => Arc::new(wish),
             Err(error) => return Box::pin(async { Err(error) }),
         };
@@ -158,7 +158,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         watch: &OutputWatch,
         wish: Arc<CancelState>,
     ) -> Result<ShellResult, ShellError> {
-        let _ongoing = self.place.under_way().begin(Arc::clone(&wish), self.place.floor());
+        let _ongoing = self.place.in_flight().begin(Arc::clone(&wish), self.place.floor());
         let runner = self.place.runner()?;
         // The file is gone when this is dropped.
         let (argv, _script) = self.argv(&command.command)?;
@@ -199,7 +199,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
             CommandLine::Args(args) => (args.iter().map(OsString::from).collect(), None),
             CommandLine::Script { interpreter, script } => {
                 let (here, there) = self.place.scripts()?;
-                let file = write_script(&here, script).map_err(unavailable(self.backend))?;
+                let file = write_script(&here, script).map_err(failed(self.backend))?;
                 let name = file.path().file_name().unwrap_or_default().to_owned();
                 (vec![interpreter.into(), there.join(name).into_os_string()], Some(file))
             }
@@ -235,10 +235,6 @@ impl<P: CommandHost> CommandRun<'_, P> {
 
 fn failed<E: std::fmt::Display>(backend: &'static str) -> impl Fn(E) -> ShellError {
     move |error| ShellError::Unavailable { backend, reason: error.to_string() }
-}
-
-fn unavailable(backend: &'static str) -> impl Fn(std::io::Error) -> ShellError {
-    failed(backend)
 }
 
 /// Writes a script that all may read and none may change.

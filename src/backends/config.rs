@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::containers::PodmanOptions;
-use super::disk::{make_private, remove_path};
+use super::disk::{entries_in, make_private, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
@@ -239,17 +239,15 @@ impl WorkspaceSpec {
 
     /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
-        let failed = |reason| BackendError { backend: self.backend_name(), reason };
-        let directory = match self {
-            Self::Host(HostOptions { directory: None }) => home.join(WORKSPACES).join(session.to_string()),
-            // Other sessions may share some of the files.
-            Self::Podman(_) => {
-                let removed = podman::remove_files(session);
-                return removed.map_err(|error| failed(error.to_string()));
+        let removed = match self {
+            Self::Host(HostOptions { directory: None }) => {
+                remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string())
             }
-            Self::Host(_) | Self::Memory | Self::Mock(_) => return Ok(()),
+            // Other sessions may share some of the files.
+            Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()),
+            Self::Host(_) | Self::Memory | Self::Mock(_) => Ok(()),
         };
-        remove_path(&directory).map_err(|error| failed(error.to_string()))
+        removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })
     }
 
     /// Lists the directories below `home` with files of sessions that are gone.
@@ -257,14 +255,8 @@ impl WorkspaceSpec {
         let place = home.join(WORKSPACES);
         let failed =
             |error| BackendError { backend: "host", reason: format!("can't read {}: {error}", place.display()) };
-        #[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
-        let entries = match std::fs::read_dir(&place) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(failed)?,
-        };
         let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(failed)?;
+        for entry in entries_in(&place).map_err(failed)? {
             let session = entry.file_name().to_str().and_then(|name| name.parse().ok());
             if session.is_some_and(|session| !is_there(session)) {
                 found.push(entry.path());

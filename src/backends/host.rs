@@ -88,7 +88,7 @@ struct HostPlace {
     directory: PathBuf,
     anchor: Option<Anchor>,
     running: Mutex<HostCommand>,
-    under_way: Arc<RunningCommands>,
+    in_flight: Arc<RunningCommands>,
 }
 
 #[derive(Default)]
@@ -116,14 +116,14 @@ impl HostWorkspace {
         let is_new = is_empty(&directory).map_err(|error| failed("read", &error))?;
         let aside = StagingDir::of(&directory).map_err(|error| failed("use", &error))?;
         let tree = DirTree::beneath(NAME, &directory, &aside.path(), None).map_err(|error| failed("open", &error))?;
-        let tree = if aside.is_within() { tree.hiding(WITHIN) } else { tree };
+        let tree = if aside.is_within { tree.hiding(WITHIN) } else { tree };
         let anchor = tree.anchor().cloned();
         let disk = PlainDisk::new(tree).map_err(|error| failed("open", &error))?;
         let place = Arc::new(HostPlace {
             directory: directory.clone(),
             anchor,
             running: Mutex::default(),
-            under_way: Arc::default(),
+            in_flight: Arc::default(),
         });
         let properties = ShellProperties {
             backend_name: NAME,
@@ -133,7 +133,7 @@ impl HostWorkspace {
             in_container: false,
         };
         let shell = Arc::new(RunnerShell::new(Arc::clone(&place), properties));
-        let marker = PopulateMarker::new(NAME, aside.home().join("filling"), is_new);
+        let marker = PopulateMarker::new(NAME, aside.home.join("filling"), is_new);
         Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, marker, directory, _aside: aside })
     }
 }
@@ -179,8 +179,8 @@ impl CommandHost for HostPlace {
         self.directory.to_string_lossy().into_owned()
     }
 
-    fn under_way(&self) -> &Arc<RunningCommands> {
-        &self.under_way
+    fn in_flight(&self) -> &Arc<RunningCommands> {
+        &self.in_flight
     }
 
     fn lost(&self, _: &Runner) {

@@ -58,47 +58,33 @@ impl Output {
         let half = (max - note_room) / 2;
         let (head, tail) = (&self.kept[..self.cut_at], &self.kept[self.cut_at..]);
         let tail = if self.is_cut() { tail } else { head };
-        let (head, from_head) = lossy_start(head, half);
-        let (tail, from_tail) = lossy_end(tail, half);
+        let (head, from_head) = fitting(lossy(&head[..head.len().min(half)]), half);
+        let mut last = &tail[tail.len().saturating_sub(half)..];
+        if last.len() < tail.len() {
+            // It may begin within a character.
+            let within = last.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count();
+            last = &last[within..];
+        }
+        let last: Vec<(char, usize)> = lossy(last).collect();
+        let (tail, from_tail) = fitting(last.into_iter().rev(), half);
         let left_out = self.bytes.saturating_sub((from_head + from_tail) as u64);
+        let (head, tail) = (String::from_iter(head), String::from_iter(tail.iter().rev()));
         (format!("{head}\n[... {left_out} bytes left out ...]\n{tail}"), true)
     }
 }
 
-/// The beginning as text of at most `max` bytes, and how many bytes it stands for.
-fn lossy_start(bytes: &[u8], max: usize) -> (String, usize) {
-    let mut text = String::new();
-    let mut taken = 0;
-    for (character, length) in lossy(&bytes[..bytes.len().min(max)]) {
-        if text.len() + character.len_utf8() > max {
+/// Takes as many characters as fit in `max` bytes. Gives also how many bytes they stand for.
+fn fitting(characters: impl Iterator<Item = (char, usize)>, max: usize) -> (Vec<char>, usize) {
+    let (mut text, mut length, mut taken) = (Vec::new(), 0, 0);
+    for (character, bytes) in characters {
+        length += character.len_utf8();
+        if length > max {
             break;
         }
         text.push(character);
-        taken += length;
+        taken += bytes;
     }
     (text, taken)
-}
-
-/// The end as text of at most `max` bytes, and how many bytes it stands for.
-fn lossy_end(bytes: &[u8], max: usize) -> (String, usize) {
-    let mut rest = &bytes[bytes.len().saturating_sub(max)..];
-    // It may begin within a character.
-    let is_whole = rest.len() == bytes.len();
-    let within = rest.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count();
-    if !is_whole {
-        rest = &rest[within..];
-    }
-    let characters: Vec<(char, usize)> = lossy(rest).collect();
-    let (mut from, mut length) = (characters.len(), 0);
-    while let Some((character, _)) = from.checked_sub(1).map(|last| characters[last]) {
-        if length + character.len_utf8() > max {
-            break;
-        }
-        length += character.len_utf8();
-        from -= 1;
-    }
-    let shown = &characters[from..];
-    (shown.iter().map(|(character, _)| character).collect(), shown.iter().map(|(_, length)| length).sum())
 }
 
 /// The characters, each with the bytes that it stands for; what is none is replaced.

@@ -2,15 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-
 use super::config::WorkspaceSpec;
-use super::disk::{make_private, remove_path};
+use super::disk::{entries_in, lock_file, make_private, remove_path};
 use super::host::HostOptions;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
@@ -105,18 +102,13 @@ pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, Back
         backend: "throw-away",
         reason: format!("can't look through {}: {error}", path.display()),
     };
-    #[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
-    let entries = match std::fs::read_dir(&place) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(|error| failed(&place, &error))?,
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        let lock = entry.map_err(|error| failed(&place, &error))?.path();
+    for entry in entries_in(&place).map_err(|error| failed(&place, &error))? {
+        let lock = entry.path();
         let name = lock.file_stem().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
         let Some(id) = name.filter(|_| lock.extension().is_some_and(|ending| ending == LOCK)) else { continue };
         // Who has the lock is at work.
-        let Ok(_held) = abandoned(&lock) else { continue };
+        let Some(_held) = lock_file(&lock).map_err(|error| failed(&lock, &error))? else { continue };
         let directory = lock.with_extension("");
         found.push(directory.clone());
         if !dry_run {
@@ -151,31 +143,19 @@ fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<
 
 /// Makes a file and locks it; a sweep that saw it before it was locked may have removed it.
 fn locked(path: &Path) -> io::Result<File> {
-    let mut tries = 1;
-    loop {
-        #[expect(clippy::disallowed_methods, reason = "a backend makes its own files")]
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        let held = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        match held {
-            Ok(()) if file.metadata()?.nlink() > 0 => return Ok(file),
-            Err(error) if tries >= TRIES => return Err(error.into()),
-            _ if tries >= TRIES => return Err(ErrorKind::ResourceBusy.into()),
-            _ => tries += 1,
+    for _ in 0..TRIES {
+        if let Some(file) = lock_file(path)? {
+            return Ok(file);
         }
         std::thread::sleep(PAUSE);
     }
-}
-
-fn abandoned(path: &Path) -> io::Result<File> {
-    #[expect(clippy::disallowed_methods, reason = "a backend opens its own files")]
-    let file = File::options().write(true).open(path)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(file)
+    Err(ErrorKind::ResourceBusy.into())
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+
     use super::*;
 
     fn names(home: &Path) -> usize {
@@ -219,7 +199,7 @@ mod tests {
         let left = home.path().join(PLACE).join("0123456789abcdef0123456789abcdef");
         std::fs::create_dir_all(left.join("workspaces")).unwrap();
         std::fs::write(left.with_extension(LOCK), b"").unwrap();
-        std::fs::write(home.path().join(PLACE).join("note.lock"), b"somebody's own").unwrap();
+        std::fs::write(home.path().join(PLACE).join("note.lock"), b"another's own").unwrap();
         assert_eq!(sweep_throwaways(home.path(), true).unwrap(), std::slice::from_ref(&left));
         assert!(left.exists());
         assert_eq!(sweep_throwaways(home.path(), false).unwrap(), std::slice::from_ref(&left));

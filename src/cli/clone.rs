@@ -119,8 +119,8 @@ impl Clone {
         };
         let mounts = if isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
         let roots = AllowedRoots::new(self.roots_for(&mounts)?)?;
-        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
-        let child = super::block_on(begin(globals, &nursery, &parent, new))??;
+        let forker = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
+        let child = super::block_on(begin(globals, &forker, &parent, new))??;
         let document = operations::child(&parent, &child, isolation, at);
         out.show(&document, |out| show(&document, out))
     }
@@ -144,9 +144,9 @@ impl Clone {
     }
 }
 
-async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkOptions) -> Result<Session, Failure> {
+async fn begin(globals: &Globals, forker: &Forker, parent: &Session, new: ForkOptions) -> Result<Session, Failure> {
     if new.isolation == Isolation::Shared {
-        return Ok(nursery.sessions.child_of(parent, new)?);
+        return Ok(forker.sessions.child_of(parent, new)?);
     }
     let tool_runner = match parent_dispatcher(globals, parent) {
         Ok(tool_runner) => tool_runner,
@@ -154,11 +154,11 @@ async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkO
             output::note(&format!(
                 "the session's workspace can't be opened ({message}); its files come from its history"
             ));
-            return Ok(nursery.begin(parent, new)?);
+            return Ok(forker.begin(parent, new)?);
         }
         Err(failure) => return Err(failure),
     };
-    let child = nursery.start(&tool_runner, new).await?;
+    let child = forker.start(&tool_runner, new).await?;
     child.close()?;
     tool_runner.close()?;
     Ok(child.session().clone())

@@ -231,13 +231,13 @@ fn overlays(size: Size) -> Result<Table> {
         let is_podman = matches!(spec, WorkspaceSpec::Podman(_));
         let parent = Grown::of(spec, 10_000)?;
         let new = || ForkOptions::new(Isolation::Fork);
-        let fork = || parent.block_on(parent.nursery.start(&parent.tool_runner, new()));
+        let fork = || parent.block_on(parent.forker.start(&parent.tool_runner, new()));
         let mut children: Vec<ToolRunner> = (0..10).map(|_| fork()).collect::<Result<_, _>>()?;
         let count = size.of(100, 1_000);
         let places = || -> Result<(u64, u64)> {
-            parent.nursery.sessions.store().sync()?;
+            parent.forker.sessions.store().sync()?;
             let files = if is_podman { taken(Path::new(&cache))? } else { 0 };
-            Ok((taken(&parent.nursery.home)?, files))
+            Ok((taken(&parent.forker.home)?, files))
         };
         let (memory, (store, files), start) = (resident()?, places()?, Instant::now());
         for _ in 0..count {

@@ -65,7 +65,7 @@ impl Forks {
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         let new = ForkOptions::new(Isolation::Fork);
-        let child = self.parent.block_on(self.parent.nursery.start(&self.parent.tool_runner, new))?;
+        let child = self.parent.block_on(self.parent.forker.start(&self.parent.tool_runner, new))?;
         let begun = start.elapsed();
         child.workspace().container().context("a sandbox has a container")?.start()?;
         let ready = start.elapsed();

@@ -33,7 +33,7 @@ fn first_line(number: u64) -> String {
 /// A session whose commits are on the disk when they count as made, and its workspace.
 pub struct Grown {
     /// Where its children begin.
-    pub nursery: Forker,
+    pub forker: Forker,
     /// Makes its calls.
     pub tool_runner: ToolRunner,
     runtime: tokio::runtime::Runtime,
@@ -62,8 +62,8 @@ impl Grown {
         let rules = ShellRules { policy, ..ShellRules::default() };
         let tool_runner = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let nursery = Forker { sessions, home, roots: AllowedRoots::default() };
-        let mut grown = Self { nursery, tool_runner, runtime, spec, noise: Noise::new(files), scratch };
+        let forker = Forker { sessions, home, roots: AllowedRoots::default() };
+        let mut grown = Self { forker, tool_runner, runtime, spec, noise: Noise::new(files), scratch };
         grown.fill(files)?;
         Ok(grown)
     }
@@ -136,8 +136,8 @@ impl Grown {
         let id = child.session().id();
         child.close()?;
         drop(child);
-        self.spec.remove(id, &self.nursery.home)?;
-        Ok(self.nursery.sessions.remove(id)?)
+        self.spec.remove(id, &self.forker.home)?;
+        Ok(self.forker.sessions.remove(id)?)
     }
 
     /// Whose workspace it is.
@@ -167,7 +167,7 @@ impl Drop for Grown {
     fn drop(&mut self) {
         // What is left is seen by who looks for it; a bench has nothing better to do about it.
         drop(self.tool_runner.close());
-        drop(self.spec.remove(self.id(), &self.nursery.home));
+        drop(self.spec.remove(self.id(), &self.forker.home));
     }
 }
 

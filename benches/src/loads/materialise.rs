@@ -41,8 +41,8 @@ impl Past {
         let scratch = Scratch::new("past")?;
         let store = scratch.path().join("store");
         // The store is held by `grown` as long as that lives; its files are what it leaves.
-        let from = grown.nursery.home.clone();
-        grown.nursery.sessions.store().sync()?;
+        let from = grown.forker.home.clone();
+        grown.forker.sessions.store().sync()?;
         let status = Command::new("cp").arg("-a").args([&from, &store]).status()?;
         ensure!(status.success(), "cp: {status}");
         let past = Self { store, at, files, plain, _scratch: scratch };

@@ -28,13 +28,13 @@ const COVERED_MAX: usize = 128;
 
 impl DirTree {
     /// Makes the changes in order, all or none; readers see old contents or new ones. Gives what is at each path then.
-    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<MadeStat>, BackendError> {
+    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<(EntryPath, MadeStat)>, BackendError> {
         let mut batch = ApplyBatch::of(self);
         let mut made = Vec::with_capacity(changes.len());
         for change in changes {
             let failure = match batch.make(change) {
                 Ok(done) => {
-                    made.push(done);
+                    made.push((change.path().clone(), done));
                     continue;
                 }
                 Err(failure) => failure,
@@ -312,8 +312,9 @@ impl<'a> ApplyBatch<'a> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+
     use super::*;
 
     #[test]
@@ -328,12 +329,12 @@ mod tests {
         let mut batch = ApplyBatch::of(&tree);
         let delete = FileChange::Delete { path: EntryPath::lookup("a").unwrap() };
         assert!(batch.make(&delete).is_ok());
-        std::fs::write(at("files/a"), "by somebody meanwhile").unwrap();
+        std::fs::write(at("files/a"), "by another meanwhile").unwrap();
         let words = batch.undo().map_err(|failure| failure.words()).unwrap_err();
         batch.clear();
         let kept = words.split_once("it is kept as ").unwrap().1;
         tree.empty_aside().unwrap();
         assert_eq!(std::fs::read(kept).unwrap(), b"old", "{words}");
-        assert_eq!(std::fs::read(at("files/a")).unwrap(), b"by somebody meanwhile");
+        assert_eq!(std::fs::read(at("files/a")).unwrap(), b"by another meanwhile");
     }
 }

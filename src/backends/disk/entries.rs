@@ -1,12 +1,17 @@
 //! Single entries: making directories, telling what entries are.
 
+use std::fs::{DirEntry, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, Statx, StatxFlags, mkdirat, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Statx, StatxFlags, flock, fstat, mkdirat, openat, stat, statx,
+};
 use rustix::io::Errno;
+
+use super::beneath::failed;
 
 /// The mode of directories that are closed to other users.
 pub(super) const PRIVATE: u32 = 0o700;
@@ -14,7 +19,36 @@ pub(super) const PRIVATE: u32 = 0o700;
 /// Makes a directory, and those above it, for its owner only; one that is there stays as it is.
 #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory)
+    let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory);
+    made.map_err(|error| io::Error::new(error.kind(), format!("cannot make {}: {error}", directory.display())))
+}
+
+/// Lists a directory; nothing where there is none.
+#[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
+pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
+    match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other?.collect(),
+    }
+}
+
+/// Locks a file, made where it is missing, for as long as it is open; none where another has it, or there is no
+/// directory for it.
+pub(crate) fn lock_file(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match openat(CWD, path, flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other.map_err(failed("open", path))?,
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        other => other.map_err(failed("lock", path))?,
+    }
+    // The process that had it before may have removed it, and the next one has another lock.
+    let ours = fstat(&file).map_err(failed("look at", path))?;
+    let there = vanished(stat(path)).map_err(failed("look at", path))?;
+    let is_ours = there.is_some_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino));
+    Ok(is_ours.then(|| file.into()))
 }
 
 pub(super) fn make_directory(parent: impl AsFd, name: impl rustix::path::Arg, mode: u32) -> Result<bool, Errno> {

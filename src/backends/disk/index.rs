@@ -10,7 +10,6 @@ use super::beneath::{leads_nowhere, open_directory};
 use super::dir_xattrs::Forms;
 use super::file_stat::{FileStat, MadeStat};
 use super::listing::look;
-use crate::backends::FileChange;
 use crate::engine::path::EntryPath;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -256,10 +255,6 @@ impl StatIndex {
         }
         self.listings[listing] = new;
     }
-}
-
-pub(super) fn with_paths(changes: &[FileChange], made: Vec<MadeStat>) -> Vec<(EntryPath, MadeStat)> {
-    changes.iter().map(|change| change.path().clone()).zip(made).collect()
 }
 
 /// Looks at an entry that was just made. It is not fresh while it has the modification time that was set.

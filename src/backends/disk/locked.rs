@@ -11,13 +11,18 @@ use crate::engine::path::EntryPath;
 
 pub(crate) struct OnDisk {
     backend: &'static str,
-    is_quick: bool,
+    is_overlay: bool,
     disk: Mutex<Box<dyn WorkspaceDisk>>,
 }
 
 impl OnDisk {
     pub(crate) fn new(backend: &'static str, disk: Box<dyn WorkspaceDisk>) -> Self {
-        Self { backend, is_quick: disk.is_quick(), disk: Mutex::new(disk) }
+        Self { backend, is_overlay: disk.is_overlay(), disk: Mutex::new(disk) }
+    }
+
+    /// Tells whether what changes lies in a small upper layer. Else it is found by looking at everything.
+    pub(crate) fn is_overlay(&self) -> bool {
+        self.is_overlay
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn WorkspaceDisk>> {
@@ -40,7 +45,7 @@ impl OnDisk {
 
 impl ChangeDetector for OnDisk {
     fn is_quick(&self) -> bool {
-        self.is_quick
+        self.is_overlay
     }
 
     fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
@@ -59,7 +64,7 @@ impl ChangeDetector for OnDisk {
         let mut disk = self.lock();
         let observed = disk.tree().and_then(|tree| tree.observe(path));
         let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
-        if let Some(pending) = disk.pending() {
+        if let Some(pending) = &mut disk.known().pending {
             pending.shown(path, observed.as_ref().map(|observed| &observed.identity));
         }
         Ok(observed.map(|observed| observed.kind))
@@ -71,7 +76,7 @@ impl ChangeDetector for OnDisk {
         let mut take = |path, found: TreeEntry| entries.push((path, found));
         let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
-        if let Some(pending) = disk.pending() {
+        if let Some(pending) = &mut disk.known().pending {
             pending.shown_below(path, &entries, &closed);
         }
         let entries = entries.into_iter().filter(|(found, _)| found != path);
@@ -81,7 +86,7 @@ impl ChangeDetector for OnDisk {
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let mut disk = self.lock();
         let found = disk.tree().and_then(|tree| tree.regular_file(path));
-        if let Some(pending) = disk.pending() {
+        if let Some(pending) = &mut disk.known().pending {
             // The caller may go on without a file that is not there.
             pending.shown(path, found.as_ref().ok().map(|(stamp, _)| stamp));
         }

@@ -27,7 +27,7 @@ mod tests;
 mod tree;
 mod workspace_disk;
 
-pub(crate) use entries::make_private;
+pub(crate) use entries::{entries_in, lock_file, make_private};
 pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};
 pub(crate) use plain::PlainDisk;
 pub(crate) use remove::remove_path;

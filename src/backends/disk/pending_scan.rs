@@ -5,14 +5,17 @@
 //! path: the next scan names it, even if it is by then as the scan saw it, for the caller knows something else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::file_stat::{FileStat, FileTime};
+use super::dir_xattrs::Forms;
+use super::file_stat::{FileStat, FileTime, MadeStat};
 use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
 use super::limits::PATH_BYTES_MAX;
 use super::listing::is_absent;
+use super::scan::ScanOutcome;
 use super::tree::TreeEntry;
-use crate::engine::path::EntryPath;
+use crate::backends::DirtyPath;
+use crate::engine::path::{EntryPath, parent_bytes};
 
 /// Entries of one directory from which on they are put in order to find several.
 const MANY: usize = 8;
@@ -23,6 +26,41 @@ pub(super) enum ScannedFiles {
     /// The upper layer of an overlay, if it had any files. Its devices and inodes differ from the tree's, and it has
     /// marks of what is gone.
     Upper(Option<OwnedFd>),
+}
+
+/// The files of a disk as they are known, and the scan that is to become known when it is settled.
+#[derive(Debug, Default)]
+pub(crate) struct KnownFiles {
+    pub(super) index: StatIndex,
+    pub(super) pending: Option<PendingScan>,
+    /// Paths that the next scan names, whatever it finds.
+    pub(super) carried: Vec<DirtyPath>,
+}
+
+impl KnownFiles {
+    /// Takes up a scan. Gives what it names.
+    pub(super) fn scanned(&mut self, outcome: ScanOutcome, files: ScannedFiles) -> Vec<DirtyPath> {
+        let ScanOutcome { index, mut touched, started } = outcome;
+        touched.extend(self.carried.iter().cloned());
+        self.pending = Some(PendingScan { index, files, started, orders: BTreeMap::new(), last: None });
+        touched
+    }
+
+    pub(super) fn learn(&mut self, root: BorrowedFd<'_>, made: &[(EntryPath, MadeStat)], forms: Forms) {
+        let pending = self.pending.as_mut().map(PendingScan::index_mut);
+        for index in std::iter::once(&mut self.index).chain(pending) {
+            if let Err(error) = index.learn(root, made, forms) {
+                tracing::debug!(%error, "what was made will be looked at again");
+            }
+        }
+    }
+
+    /// Settles the last scan.
+    pub(super) fn mark_clean(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            (self.index, self.carried) = (pending.index, Vec::new());
+        }
+    }
 }
 
 /// An index that becomes the known one when the scan is settled.
@@ -36,10 +74,6 @@ pub(crate) struct PendingScan {
 }
 
 impl PendingScan {
-    pub(super) fn new(index: StatIndex, files: ScannedFiles, started: FileTime) -> Self {
-        Self { index, files, started, orders: BTreeMap::new(), last: None }
-    }
-
     pub(super) fn index_mut(&mut self) -> &mut StatIndex {
         self.orders.clear();
         self.last = None;
@@ -95,7 +129,7 @@ impl PendingScan {
 
     /// Tells whether a path lies in a lower layer, as far as the scan can tell.
     fn is_lower(&mut self, path: &EntryPath) -> bool {
-        let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
+        let directory = parent_bytes(path.as_bytes()).unwrap_or_default();
         let is_seen = self.listing(directory).is_some();
         match &self.files {
             ScannedFiles::Tree => false,
@@ -119,7 +153,7 @@ impl PendingScan {
     }
 
     fn at(&mut self, path: &EntryPath) -> Option<IndexedEntry> {
-        let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
+        let directory = parent_bytes(path.as_bytes()).unwrap_or_default();
         let number = self.number(directory)?;
         self.find(number, path.name())
     }

@@ -13,12 +13,16 @@ use super::remove::remove_all;
 use super::tree::DirTree;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
 
 impl DirTree {
     /// Makes the changes in order, each in its place; hard links come apart. Tells also whether something was removed.
-    pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<MadeStat>, bool), BackendError> {
+    pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<(EntryPath, MadeStat)>, bool), BackendError> {
         let (mut parent, mut removed) = (ParentDir::default(), false);
-        let made = changes.iter().map(|change| self.populate_one(change, &mut parent, &mut removed));
+        let made = changes.iter().map(|change| {
+            let made = self.populate_one(change, &mut parent, &mut removed)?;
+            Ok((change.path().clone(), made))
+        });
         let made = made.collect::<Result<_, MakingError>>();
         made.map(|made| (made, removed))
             .map_err(|failure| BackendError { backend: self.backend, reason: failure.words() })

@@ -108,8 +108,9 @@ impl Emptying {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the test makes files by itself")]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the test makes files by itself")]
+
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

@@ -22,12 +22,13 @@ pub(super) const KEPT: &str = "kept-";
 /// but for what could not be put back.
 #[derive(Debug)]
 pub(crate) struct StagingDir {
-    home: PathBuf,
+    pub(crate) home: PathBuf,
     all: OwnedFd,
     name: String,
     /// Locked, so that others see that it is in use.
     own: OwnedFd,
-    is_within: bool,
+    /// Set if it is within the directory, where no look should find it.
+    pub(crate) is_within: bool,
 }
 
 impl StagingDir {
@@ -76,15 +77,6 @@ impl StagingDir {
 
     pub(crate) fn path(&self) -> PathBuf {
         self.home.join(&self.name)
-    }
-
-    pub(crate) fn home(&self) -> &Path {
-        &self.home
-    }
-
-    /// Tells whether it is within the directory, where no look should find it.
-    pub(crate) fn is_within(&self) -> bool {
-        self.is_within
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::pending_scan::PendingScan;
+use super::pending_scan::KnownFiles;
 use super::tree::DirTree;
 use crate::backends::{BackendError, DirtyPath, FileChange};
 
@@ -14,16 +14,19 @@ pub(crate) trait WorkspaceDisk: Send {
     /// at what it names afterwards, not before.
     fn dirty(&mut self) -> io::Result<Vec<DirtyPath>>;
 
-    /// Gives the last `dirty`, until it is settled, so that it takes up what its caller is shown.
-    fn pending(&mut self) -> Option<&mut PendingScan>;
+    /// Gives what is known of the files, and the last `dirty`, which takes up what its caller is shown.
+    fn known(&mut self) -> &mut KnownFiles;
 
     /// Takes what `dirty` saw for known. What came after that will be seen by the next.
-    fn mark_clean(&mut self) -> io::Result<()>;
+    fn mark_clean(&mut self) -> io::Result<()> {
+        self.known().mark_clean();
+        Ok(())
+    }
 
     /// Takes what is there for known, without a look at what would have been named.
     fn adopt(&mut self) -> io::Result<()> {
         self.dirty()?;
-        if let Some(pending) = self.pending() {
+        if let Some(pending) = &mut self.known().pending {
             pending.index_mut().trust();
         }
         self.mark_clean()
@@ -35,7 +38,7 @@ pub(crate) trait WorkspaceDisk: Send {
     /// The same where no one else uses the files meanwhile.
     fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 
-    fn is_quick(&self) -> bool {
+    fn is_overlay(&self) -> bool {
         false
     }
 

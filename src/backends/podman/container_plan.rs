@@ -1,12 +1,9 @@
 //! A container to be made, as the engine is told of it.
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use podman_api::models::{ContainerMount, LinuxResources, Namespace, PosixRlimit};
-use podman_api::opts::{ContainerCreateOpts, ContainerRestartPolicy, ImageVolumeMode, SystemdEnabled};
 use rustix::process::{Resource, getrlimit};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::paths::{DOOR, Paths, SOCKET, USER};
 use super::process_label::owner_of_this_process;
@@ -33,86 +30,62 @@ pub(crate) struct ContainerPlan<'a> {
     pub(crate) workspace: &'a Path,
 }
 
-pub(super) fn creation(plan: &ContainerPlan<'_>, rootless: bool) -> ContainerCreateOpts {
-    let options = plan.options;
+/// Gives the plan as the engine takes it, rootless or not.
+pub(super) fn creation(plan: &ContainerPlan<'_>, rootless: bool) -> Value {
+    let ContainerPlan { name, session, options, paths, workspace } = plan;
+    let (user, group) = USER;
     let runner = [format!("{RUN}/runner"), "serve".to_owned(), format!("{RUN}/{DOOR}/{SOCKET}"), WORKSPACE.to_owned()];
-    let quota = (options.cpus * CPU_PERIOD as f64).round();
+    let quota = (options.cpus * CPU_PERIOD as f64).round() as i64;
     let memory = i64::try_from(options.memory_bytes).unwrap_or(i64::MAX);
-    // The structs have no defaults; their JSON is what is meant.
-    let resources = json!({
-        "cpu": { "period": CPU_PERIOD, "quota": quota as i64 },
-        "memory": { "limit": memory, "swap": memory },
-        "pids": { "limit": options.pids },
-    });
-    let network = Namespace { nsmode: Some(if options.network { "" } else { "none" }.to_owned()), value: None };
-    let mut builder = ContainerCreateOpts::builder()
-        .image(&options.image)
-        .name(plan.name)
-        .labels([(LABEL, plan.session), (OWNER, &owner_of_this_process())])
-        .command(&runner)
-        .entrypoint(Vec::<String>::new())
-        .user(format!("{}:{}", USER.0, USER.1))
-        .work_dir(WORKSPACE)
-        .env(HashMap::from([("HOME", WORKSPACE), ("LANG", "C.UTF-8")]))
-        .drop_capabilities(["all"])
-        .read_only_fs(true)
-        .privileged(false)
-        .seccomp_profile_path(plan.paths.seccomp.to_string_lossy())
-        .systemd(SystemdEnabled::False)
-        .restart_policy(ContainerRestartPolicy::No)
+    let bind = |source: &Path, destination: &str, options: &[&str]| {
+        let options = [&["nosuid", "nodev", "rprivate"], options].concat();
+        json!({ "type": "bind", "source": source.to_string_lossy(), "destination": destination, "options": options })
+    };
+    let size = format!("size={}", options.tmp_bytes);
+    let mounts = [
+        bind(workspace, WORKSPACE, &["rbind", "rw"]),
+        bind(&paths.run, RUN, &["bind", "ro"]),
+        bind(&paths.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "noexec"]),
+        json!({ "type": "tmpfs", "source": "tmpfs", "destination": "/tmp", "options": [size, "mode=1777", "nosuid", "nodev"] }),
+    ];
+    let mut plan = json!({
+        "image": options.image,
+        "name": name,
+        "labels": { LABEL: session, OWNER: owner_of_this_process() },
+        "command": runner,
+        "entrypoint": [],
+        "user": format!("{user}:{group}"),
+        "work_dir": WORKSPACE,
+        "env": { "HOME": WORKSPACE, "LANG": "C.UTF-8" },
+        "cap_drop": ["all"],
+        "no_new_privileges": true,
+        "read_only_filesystem": true,
+        "privileged": false,
+        "seccomp_profile_path": paths.seccomp.to_string_lossy(),
+        "systemd": "false",
+        "restart_policy": "no",
         // They would be writable.
-        .image_volume_mode(ImageVolumeMode::Ignore)
-        .stop_timeout(STOP_SECONDS as u64)
-        .net_namespace(network)
-        .mounts(mounts(plan))
-        .r_limits(limits(rootless));
+        "image_volume_mode": "ignore",
+        "stop_timeout": STOP_SECONDS,
+        "netns": { "nsmode": if options.network { "" } else { "none" } },
+        "mounts": mounts,
+        "r_limits": [limit("nofile", Resource::Nofile, rootless), limit("nproc", Resource::Nproc, rootless)],
+        "resource_limits": {
+            "cpu": { "period": CPU_PERIOD, "quota": quota },
+            "memory": { "limit": memory, "swap": memory },
+            "pids": { "limit": options.pids },
+        },
+    });
     if rootless {
         // User 65534 inside is this process's user outside, which so owns what commands make.
-        let value = format!("uid={},gid={}", USER.0, USER.1);
-        builder = builder.user_namespace(Namespace { nsmode: Some("keep-id".to_owned()), value: Some(value) });
+        plan["userns"] = json!({ "nsmode": "keep-id", "value": format!("uid={user},gid={group}") });
     }
-    if let Ok(resources) = serde_json::from_value::<LinuxResources>(resources) {
-        builder = builder.resource_limits(resources);
-    }
-    builder.build()
+    plan
 }
 
-fn mounts(plan: &ContainerPlan<'_>) -> Vec<ContainerMount> {
-    let bind = |source: &Path, destination: &str, options: &[&str]| ContainerMount {
-        destination: Some(destination.to_owned()),
-        source: Some(source.to_string_lossy().into_owned()),
-        _type: Some("bind".to_owned()),
-        options: Some(options.iter().map(|&option| option.to_owned()).collect()),
-        uid_mappings: None,
-        gid_mappings: None,
-    };
-    let tmp = ContainerMount {
-        destination: Some("/tmp".to_owned()),
-        source: Some("tmpfs".to_owned()),
-        _type: Some("tmpfs".to_owned()),
-        options: Some(vec![
-            format!("size={}", plan.options.tmp_bytes),
-            "mode=1777".to_owned(),
-            "nosuid".to_owned(),
-            "nodev".to_owned(),
-        ]),
-        uid_mappings: None,
-        gid_mappings: None,
-    };
-    vec![
-        bind(plan.workspace, WORKSPACE, &["rbind", "rw", "nosuid", "nodev", "rprivate"]),
-        bind(&plan.paths.run, RUN, &["bind", "ro", "nosuid", "nodev", "rprivate"]),
-        bind(&plan.paths.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "nosuid", "nodev", "noexec", "rprivate"]),
-        tmp,
-    ]
-}
-
-/// Both must be named, and without their usual prefix. A user may not raise its own.
-fn limits(rootless: bool) -> Vec<PosixRlimit> {
-    let limit = |name: &str, resource: Resource| {
-        let most = getrlimit(resource).maximum.filter(|_| rootless).unwrap_or(u64::MAX);
-        let at = Some(FILES_MAX.min(most));
-        PosixRlimit { type_: Some(name.to_owned()), soft: at, hard: at }
-    };
-    vec![limit("nofile", Resource::Nofile), limit("nproc", Resource::Nproc)]
+/// A limit, which has to be named without its usual prefix. A user may not raise its own.
+fn limit(name: &str, resource: Resource, rootless: bool) -> Value {
+    let most = getrlimit(resource).maximum.filter(|_| rootless).unwrap_or(u64::MAX);
+    let at = FILES_MAX.min(most);
+    json!({ "type": name, "soft": at, "hard": at })
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use podman_api::opts::{ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerStopOpts, PullOpts};
 use podman_api::{Error, Podman};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::connection::{EngineAddress, ProcessEnv, resolve};
-pub(crate) use super::container_plan::WORKSPACE;
 use super::container_plan::{ContainerPlan, LABEL, OWNER, STOP_SECONDS, creation};
 pub(crate) use super::paths::USER;
 use super::requests::Requests;
@@ -171,12 +170,9 @@ impl Engine {
 
     pub(crate) fn create(&self, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
         let action = "make the container";
-        let options = creation(plan, self.rootless).serialize().map_err(|error| failure(action, &error))?;
-        let mut options: Value = serde_json::from_str(&options).map_err(|error| failure(action, &error.into()))?;
-        // podman-api has it under a misspelt name, which the engine ignores.
-        options["no_new_privileges"] = true.into();
+        let mut options = creation(plan, self.rootless);
         if self.cgroup_version == 1 {
-            // What holds the groups there is a tmpfs that everybody may write to.
+            // The groups are there in a tmpfs that every user may write to.
             options["mask"] = json!([CGROUPS]);
         }
         let post = || self.ask(action, LONG, self.requests.post("/libpod/containers/create", &options));

@@ -15,6 +15,7 @@ use crate::backends::runner::{RUNNER, Runner, RunnerError};
 
 const READY: Duration = Duration::from_secs(20);
 const ATTEMPT: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct LiveContainer {
     pub(super) engine: Arc<Engine>,
@@ -105,7 +106,9 @@ fn runner(socket: &Path, first: i32, token: &[u8]) -> Result<Runner, EngineError
                 return Err(EngineError::NoRunner(format!("it has ended at once ({error})")));
             }
             // Slow is not broken.
-            Err(RunnerError::Connect { .. } | RunnerError::Gone(_) | RunnerError::Silent { .. }) if now() < until => {}
+            Err(RunnerError::Connect { .. } | RunnerError::Gone(_) | RunnerError::Silent { .. }) if now() < until => {
+                std::thread::sleep(PAUSE);
+            }
             Err(error) => return Err(EngineError::NoRunner(error.to_string())),
         }
     }

@@ -1,5 +1,6 @@
 //! Notes of the store that a session's files belong to: several stores may share a cache.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -10,9 +11,6 @@ use super::paths;
 use crate::backends::BackendError;
 use crate::backends::disk::{OverlayDir, remove_path};
 use crate::engine::id::SessionId;
-
-/// Directories that are held at once, while the sessions are counted again.
-const HELD_MAX: usize = 64;
 
 /// Notes the store of a session beside its files. Files without a note are never swept.
 pub(super) fn note(overlay: &OverlayDir, store: &Path) {
@@ -74,42 +72,23 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
 ) -> Result<Vec<PathBuf>, E> {
     // Without a place for files there are none.
     let (Ok(all), Ok(name)) = (paths::cache(), name_of(home)) else { return Ok(Vec::new()) };
-    let known = sessions()?;
-    let ids = paths::names_in(&all).filter_map(|name| name.parse::<SessionId>().ok());
-    let overlay = ids.filter(|id| !known.contains(id)).filter_map(|id| Some((id, paths::overlay(id).ok()?)));
-    let ours: Vec<(SessionId, OverlayDir)> =
-        overlay.filter(|(_, overlay)| noted(overlay).is_some_and(|noted| noted == name)).collect();
+    let failed = |error: io::Error| BackendError { backend: NAME, reason: error.to_string() };
+    let known = BTreeSet::from_iter(sessions()?);
     let mut found = Vec::new();
-    for some in ours.chunks(HELD_MAX) {
-        found.extend(sweep(some, dry_run, &sessions)?);
+    for id in paths::names_in(&all).filter_map(|name| name.parse().ok()).filter(|id| !known.contains(id)) {
+        let overlay = paths::overlay(id).map_err(failed)?;
+        let held = is_noted(&overlay, &name).then(|| overlay.try_hold()).transpose().map_err(failed)?;
+        let Some(_held) = held.flatten() else { continue };
+        // Again, now that it is held: the maker of a child lets go of its files when the child is recorded, and the
+        // last user may have taken it along meanwhile.
+        if sessions()?.contains(&id) || noted(&overlay).is_none() {
+            continue;
+        }
+        found.push(overlay.home());
+        if !dry_run {
+            overlay.remove_held().map_err(failed)?;
+        }
     }
     found.sort();
-    Ok(found)
-}
-
-fn sweep<E: From<BackendError>>(
-    some: &[(SessionId, OverlayDir)],
-    dry_run: bool,
-    sessions: impl Fn() -> Result<Vec<SessionId>, E>,
-) -> Result<Vec<PathBuf>, E> {
-    let failed = |error: io::Error| BackendError { backend: NAME, reason: error.to_string() };
-    let mut idle = Vec::new();
-    for (id, overlay) in some {
-        if let Some(held) = overlay.try_hold().map_err(failed)? {
-            idle.push((id, overlay, held));
-        }
-    }
-    // Again, now that they are held: the maker of a child lets go of its files when the child is recorded.
-    let known = sessions()?;
-    let mut found = Vec::new();
-    for (_, overlay, _held) in idle.into_iter().filter(|(id, ..)| !known.contains(id)) {
-        // Its last user may have taken it along meanwhile.
-        if noted(overlay).is_some() {
-            found.push(overlay.home());
-            if !dry_run {
-                overlay.remove_held().map_err(failed)?;
-            }
-        }
-    }
     Ok(found)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backends::disk::{OverlayDir, remove_path};
+use crate::backends::disk::{OverlayDir, entries_in, remove_path};
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
@@ -229,10 +229,9 @@ pub(crate) fn sweep() -> Vec<String> {
 }
 
 /// The names in a directory; none where there is no such directory.
-#[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
 pub(crate) fn names_in(directory: &Path) -> impl Iterator<Item = String> + use<> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+    let entries = entries_in(directory).unwrap_or_default();
+    entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok())
 }
 
 /// Makes a directory with that mode, and its parents. One that is there keeps its own.

@@ -1,6 +1,6 @@
 //! Requests that podman-api does not make as they must be made, over the same transport.
 //!
-//! Its `no_new_privilages` goes out under that name, which the engine does not know.
+//! Its options of a container have `no_new_privilages`, which goes out under that name: the engine does not know it.
 
 use std::pin::Pin;
 

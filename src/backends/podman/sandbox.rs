@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::NAME;
 use super::container::SessionContainer;
 use super::container_plan::WORKSPACE;
-use super::files::Files;
+use super::files;
 use super::owners;
 use super::paths::Paths;
 use crate::backends::commands::RunnerShell;
@@ -48,7 +48,7 @@ impl PodmanSandbox {
         if let Some(store) = store {
             owners::note(&paths.overlay, store);
         }
-        let (files, marker) = Files::open(&paths, options.overlay)?;
+        let (files, marker) = files::open(&paths, options.overlay)?;
         let container = SessionContainer::new(session, options.clone(), paths, files);
         let properties = ShellProperties {
             backend_name: NAME,
@@ -75,11 +75,11 @@ impl Workspace for PodmanSandbox {
     }
 
     fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.container.files.disk.apply(changes)
+        self.container.files.apply(changes)
     }
 
     fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.container.files.disk.populate(changes)
+        self.container.files.populate(changes)
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
@@ -87,7 +87,7 @@ impl Workspace for PodmanSandbox {
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {
-        Some(&self.container.files.disk)
+        Some(&self.container.files)
     }
 
     fn marker(&self) -> Option<&PopulateMarker> {

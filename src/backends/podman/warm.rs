@@ -1,17 +1,18 @@
-//! Containers that are made before anybody needs one.
+//! Containers that are made before a session needs one.
 
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::NAME;
-use super::container_plan::{ContainerPlan, WARM};
+use super::container_plan::{ContainerPlan, WARM, WORKSPACE};
 use super::engine::{Engine, EngineError};
-use super::files::Files;
 use super::launch::{self, LiveContainer, failed, now};
 use super::paths::{self, Paths};
 use crate::backends::BackendError;
 use crate::backends::containers::{OverlayUse, PodmanOptions};
+use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::overlay;
 use crate::engine::lock::lock;
 
@@ -126,7 +127,7 @@ pub(super) fn adopt(
     options: &PodmanOptions,
     own_name: &str,
     paths: &Paths,
-    files: &Files,
+    files: &OnDisk,
 ) -> Option<(LiveContainer, String, bool)> {
     if !files.is_overlay() {
         return None;
@@ -248,7 +249,7 @@ impl Warm {
         options: &PodmanOptions,
         own_name: &str,
         paths: &Paths,
-        files: &Files,
+        files: &OnDisk,
     ) -> Result<(LiveContainer, bool), EngineError> {
         let (engine, id, pid) = (Arc::clone(&self.engine), self.id.clone(), self.pid);
         // Another process may have left a container of the session, with commands that still run on these files.
@@ -261,7 +262,7 @@ impl Warm {
         paths.take_over(&self.paths).map_err(failed("hand over the container"))?;
         // First, because only the runner's answer tells that the number is still its process's.
         let (runner, limits_enforced) = launch::reach(&engine, pid, paths, &self.token, options)?;
-        files.attach(pid).map_err(failed("show the files in the container"))?;
+        files.lock().attach(pid, Path::new(WORKSPACE)).map_err(failed("show the files in the container"))?;
         self.paths.remove_spare();
         Ok((LiveContainer { engine, id, pid, runner, was_warm: true, used: now() }, limits_enforced))
     }

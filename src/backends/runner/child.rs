@@ -1,26 +1,28 @@
 //! The runner as a child process on the host.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Permissions};
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tempfile::TempPath;
 
 use super::RUNNER;
 use super::connection::{MARGIN, wait};
 use super::error::RunnerError;
+use crate::engine::lock::lock;
 
 /// Attempts at a program that another thread's new process still holds open.
 const TRIES: u32 = 20;
@@ -29,28 +31,20 @@ const TRIES: u32 = 20;
 pub(super) struct HostRunner {
     /// Carries sockets to the runner; when it closes, the runner ends.
     control: UnixStream,
-    child: Mutex<Child>,
+    pub(super) child: Mutex<Child>,
 }
 
 impl HostRunner {
     pub(super) fn start(root: &Path) -> Result<Self, RunnerError> {
-        let failed = |program: &Path| {
-            let program = program.to_owned();
-            move |source| RunnerError::Start { program, source }
-        };
-        let root = std::path::absolute(root).map_err(failed(root))?;
         if let Some(program) = in_memory() {
-            let path = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
-            match start(&path, &root) {
+            match start(Path::new(&format!("/proc/self/fd/{}", program.as_raw_fd())), root) {
                 Ok(runner) => return Ok(runner),
                 // Some systems forbid to execute what has no file.
                 Err(error) => tracing::debug!(%error, "the runner is not executed from memory"),
             }
         }
-        let path = std::env::temp_dir().join(format!("foldspace-runner-{}", unique().map_err(failed(&root))?));
-        let started = write_program(&path).and_then(|()| start(&path, &root));
-        remove(&path);
-        started.map_err(failed(&path))
+        let started = in_file().and_then(|program| start(&program, root));
+        started.map_err(|source| RunnerError::Start { directory: std::env::temp_dir(), source })
     }
 
     pub(super) fn connect(&self) -> io::Result<UnixStream> {
@@ -69,20 +63,14 @@ impl HostRunner {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(child.try_wait(), Ok(None))
-    }
-
-    #[cfg(test)]
-    pub(super) fn id(&self) -> u32 {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+        matches!(lock(&self.child).try_wait(), Ok(None))
     }
 }
 
 impl Drop for HostRunner {
     /// Lets the runner kill what it runs and end, and takes its exit status, so that nothing stays behind.
     fn drop(&mut self) {
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut child = lock(&self.child);
         let mut ended = false;
         if self.control.shutdown(Shutdown::Write).is_ok() {
             let mut fds = [PollFd::new(&self.control, PollFlags::IN)];
@@ -100,7 +88,7 @@ fn start(program: &Path, root: &Path) -> io::Result<HostRunner> {
     let (control, theirs) = UnixStream::pair()?;
     control.set_write_timeout(Some(MARGIN))?;
     let mut command = Command::new(program);
-    command.arg0("foldspace-runner").arg("host").arg(root).current_dir("/");
+    command.arg0("foldspace-runner").arg("host").arg(std::path::absolute(root)?).current_dir("/");
     // A group of its own: an interrupt from the terminal is foldspace's to answer.
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let mut tries = 0;
@@ -123,8 +111,7 @@ fn in_memory() -> Option<&'static OwnedFd> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know the flag, and allow it anyway.
         let made = memfd_create(c"foldspace-runner", flags | MemfdFlags::EXEC);
-        let fd = made.or_else(|_| memfd_create(c"foldspace-runner", flags))?;
-        let mut file = File::from(fd);
+        let mut file = File::from(made.or_else(|_| memfd_create(c"foldspace-runner", flags))?);
         file.write_all(RUNNER)?;
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok::<_, io::Error>(OwnedFd::from(file))
@@ -132,21 +119,23 @@ fn in_memory() -> Option<&'static OwnedFd> {
     PROGRAM.get_or_init(|| make().ok()).as_ref()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a backend writes the program that it starts")]
-fn write_program(path: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(path)?;
-    file.write_all(RUNNER)
+/// The program in a temporary file, which is removed with the path.
+fn in_file() -> io::Result<TempPath> {
+    let mode = Permissions::from_mode(0o700);
+    let mut file = tempfile::Builder::new().prefix("foldspace-runner-").permissions(mode).tempfile()?;
+    file.write_all(RUNNER)?;
+    Ok(file.into_temp_path())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the program was written here")]
-fn remove(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path) {
-        tracing::debug!(%error, path = %path.display(), "the runner's program stays in its place");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runner_in_file_starts() {
+        let root = tempfile::tempdir().unwrap();
+        let runner = start(&in_file().unwrap(), root.path()).unwrap();
+        assert!(runner.is_alive());
+        assert!(start(&root.path().join("none"), root.path()).is_err());
     }
-}
-
-fn unique() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -8,8 +8,8 @@ use super::wire::{Malformed, RunFailure};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunnerError {
-    #[error("the runner could not be started with {program}: {source}")]
-    Start { program: PathBuf, source: io::Error },
+    #[error("the runner could not be started from memory, nor from a file in {directory}: {source}")]
+    Start { directory: PathBuf, source: io::Error },
     #[error("no runner answers at {socket}: {source}")]
     Connect { socket: PathBuf, source: io::Error },
     #[error("{socket} is served by process {actual}, not by the container's runner, process {expected}")]

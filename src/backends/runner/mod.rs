@@ -64,16 +64,16 @@ enum RunnerOrigin {
 }
 
 impl Runner {
-    /// Reaches a container's runner, which may still be starting. With its first process as the host sees it,
+    /// Reaches a container's runner. With its first process as the host sees it,
     /// `process`, no one inside can pose as the runner.
     pub(crate) fn connect(
         socket: &Path,
         token: &[u8],
         process: Option<u32>,
-        timeout: Duration,
+        patience: Duration,
     ) -> Result<Self, RunnerError> {
         let address = RunnerAddress { socket: socket.to_owned(), token: token.to_vec(), process };
-        let (connection, features) = address.connect_within(timeout)?;
+        let (connection, features) = address.connect(patience)?;
         let (idle, origin) = (Mutex::new(vec![connection]), RunnerOrigin::Container(address));
         Ok(Self { shared: Arc::new(RunnerInner { idle, origin, features, variables: OnceLock::new() }) })
     }
@@ -129,15 +129,6 @@ impl Runner {
             RunnerOrigin::Host(child) => child.is_alive(),
             // One that has too much to do lives.
             RunnerOrigin::Container(_) => matches!(self.ping(), Ok(()) | Err(RunnerError::Busy(_))),
-        }
-    }
-
-    /// The runner's process on the host; in a container it is what was given to [`Runner::connect`].
-    #[cfg(test)]
-    pub(crate) fn process(&self) -> Option<u32> {
-        match &self.shared.origin {
-            RunnerOrigin::Host(child) => Some(child.id()),
-            RunnerOrigin::Container(address) => address.process,
         }
     }
 

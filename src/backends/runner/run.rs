@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::connection::{MARGIN, Waited, now};
-use super::wire::{MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
+use super::wire::{MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
 use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
 
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub(crate) struct RunSpec {
     /// Its directory, below the root, which no link leads out of. Empty is the root itself.
     pub(crate) directory: PathBuf,
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// Its standard input; at most [`MAX_STDIN`] bytes.
+    /// Its standard input; at most 64 KiB.
     pub(crate) stdin: Vec<u8>,
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
@@ -34,13 +34,14 @@ impl Runner {
         output: &mut dyn FnMut(OutputStreamKind, &[u8]),
         cancel: &Cancel,
     ) -> Result<Ended, RunnerError> {
-        let variables = spec.variables()?;
+        let join = |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        let variables: Vec<Vec<u8>> = spec.env.iter().map(join).collect();
         let request = spec.request(&variables)?;
         let mut connection = self.take()?;
         connection.send(&RunnerRequest::Run(request))?;
         let mut clock = OutsideClock::start(spec);
         let ended = loop {
-            let waking = cancel.descriptor().filter(|_| !clock.cancelled);
+            let waking = (!clock.cancelled).then(|| cancel.descriptor());
             match connection.wait(clock.patience(), waking)? {
                 Waited::TimedOut => return Err(RunnerError::Silent { waited: clock.passed() }),
                 Waited::Woken => {
@@ -65,17 +66,6 @@ impl Runner {
 }
 
 impl RunSpec {
-    fn variables(&self) -> Result<Vec<Vec<u8>>, RunnerError> {
-        let join = |(name, value): &(OsString, OsString)| match name.as_bytes() {
-            name if name.is_empty() || name.contains(&b'=') => Err(RunnerError::Invalid(format!(
-                "{name:?} is no name of a variable",
-                name = String::from_utf8_lossy(name)
-            ))),
-            name => Ok([name, b"=", value.as_bytes()].concat()),
-        };
-        self.env.iter().map(join).collect()
-    }
-
     fn request<'a>(&'a self, variables: &'a [Vec<u8>]) -> Result<RunRequest<'a>, RunnerError> {
         let argv: Vec<&[u8]> = self.argv.iter().map(|word| word.as_bytes()).collect();
         let env: Vec<&[u8]> = variables.iter().map(Vec::as_slice).collect();
@@ -85,10 +75,6 @@ impl RunSpec {
                 let (count, limit) = (words.len(), format!("{MAX_WORDS} with {MAX_WORDS_BYTES} bytes"));
                 return Err(RunnerError::Invalid(format!("{count} {what} with {bytes} bytes, of at most {limit}")));
             }
-        }
-        if self.stdin.len() > MAX_STDIN {
-            let actual = self.stdin.len();
-            return Err(RunnerError::Invalid(format!("{actual} bytes of standard input, of at most {MAX_STDIN}")));
         }
         let cwd = below(&self.directory);
         // Zero would be no timeout at all.

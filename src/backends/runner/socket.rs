@@ -10,12 +10,9 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::connection::{MARGIN, RunnerConnection, now};
+use super::connection::{MARGIN, RunnerConnection};
 use super::error::RunnerError;
 use crate::engine::peer;
-
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The address of a container's runner, and the means to know each other.
 pub(super) struct RunnerAddress {
@@ -33,22 +30,6 @@ impl std::fmt::Debug for RunnerAddress {
 }
 
 impl RunnerAddress {
-    pub(super) fn connect_within(&self, timeout: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
-        let until = now() + timeout.min(LONGEST);
-        let mut pause = PAUSES.0;
-        loop {
-            let left = until.saturating_duration_since(now());
-            match self.connect(left.max(PAUSES.1)) {
-                // A new runner has not made its socket yet, or an old one's is still there.
-                Err(RunnerError::Connect { .. } | RunnerError::Gone(_)) if now() < until => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSES.1);
-                }
-                done => return done,
-            }
-        }
-    }
-
     pub(super) fn connect(&self, patience: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
         let stream = open_socket(&self.socket, patience).map_err(RunnerError::connect(&self.socket))?;
         if let Some(expected) = self.process {

@@ -38,9 +38,8 @@ impl DebuggerHost for PagerProgram<'_> {
         let parent = opened.find(session)?.session;
         // A fork has no mounts copied.
         let roots = AllowedRoots::default();
-        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
-        let child =
-            nursery.begin(&parent, ForkOptions { name: name.map(str::to_owned), ..ForkOptions::fork_at(at) })?;
+        let forker = Forker { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
+        let child = forker.begin(&parent, ForkOptions { name: name.map(str::to_owned), ..ForkOptions::fork_at(at) })?;
         let child = operations::child(&parent, &child, Isolation::Fork, Some(at));
         let moved = child.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
         Ok(format!("{} is a fork of {} at {}{moved}", child.name, child.parent_name, child.at.unwrap_or(at)))

@@ -212,10 +212,10 @@ impl RerunTarget {
         (name, at): (&str, Seq),
     ) -> Result<Self, Failure> {
         let roots = AllowedRoots::default();
-        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
+        let forker = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
         let workspace = asked.map(|spec| (spec.backend_name().to_owned(), spec.options()));
         let new = ForkOptions { name: Some(name.to_owned()), workspace, ..ForkOptions::fork_at(at) };
-        Self::kept(globals, nursery.begin(recorded, new)?)
+        Self::kept(globals, forker.begin(recorded, new)?)
     }
 
     /// Returns the surroundings of calls, which Ctrl-C cancels. Needs a runtime.

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 
 use proptest::prelude::*;
 
+use super::text::MERGED_LINES_MAX;
 use super::*;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{DeleteEntry, Special, WriteFile};

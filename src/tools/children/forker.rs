@@ -83,14 +83,14 @@ impl Forker {
         };
         let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new })?;
         let id = self.sessions.fresh_id();
-        let (parent, nursery) = (parent.clone(), self.clone());
+        let (parent, forker) = (parent.clone(), self.clone());
         let begun = tokio::task::spawn_blocking(move || {
             let (_turn, looking) = (turn, looking);
             let shared = match looking {
-                Some(_) => share(&parent, id, at, &spec, &nursery.home),
+                Some(_) => share(&parent, id, at, &spec, &forker.home),
                 None => None,
             };
-            nursery.begin_with_id(&parent, new, id, &spec, shared)
+            forker.begin_with_id(&parent, new, id, &spec, shared)
         });
         begun.await.map_err(|_| stopped())?
     }
@@ -99,8 +99,8 @@ impl Forker {
         let id = self.sessions.fresh_id();
         let (new, spec) = with_workspace(parent.session(), new)?;
         let mounts = mounts_of(parent.session())?;
-        let (parent, nursery) = (parent.clone(), self.clone());
-        let begun = tokio::task::spawn_blocking(move || nursery.begin_with_id(&parent, new, id, &spec, None));
+        let (parent, forker) = (parent.clone(), self.clone());
+        let begun = tokio::task::spawn_blocking(move || forker.begin_with_id(&parent, new, id, &spec, None));
         let child = begun.await.map_err(|_| stopped())??;
         let hydrated = hydrate(child.session(), child.workspace().as_ref(), &mounts, &self.roots).await;
         let session = child.session();

@@ -133,7 +133,7 @@ impl SubagentOutcome {
 /// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
 /// let session = sessions.create(NewSession::named("lead"))?;
 /// let lead = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
-/// let nursery = Forker { sessions, home: directory.path().into(), roots: AllowedRoots::default() };
+/// let forker = Forker { sessions, home: directory.path().into(), roots: AllowedRoots::default() };
 ///
 /// async fn work(child: ChildContext) -> Result<Value, String> {
 ///     let params = json!({ "file_path": child.task, "content": "done\n" });
@@ -143,7 +143,7 @@ impl SubagentOutcome {
 ///
 /// let fork = |task: &str| Subagent { child: ForkOptions::new(Isolation::Fork), task: json!(task) };
 /// let options = Subagents { merge: Some(MergeChoices::default()), ..Subagents::default() };
-/// let results = dispatch_subagents(&lead, &nursery, vec![fork("a.txt"), fork("b.txt")], options, work).await;
+/// let results = dispatch_subagents(&lead, &forker, vec![fork("a.txt"), fork("b.txt")], options, work).await;
 /// assert!(results.iter().all(|child| child.outcome.is_done()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -151,7 +151,7 @@ impl SubagentOutcome {
 /// ```
 pub async fn dispatch_subagents<F, W>(
     parent: &ToolRunner,
-    nursery: &Forker,
+    forker: &Forker,
     batch: Vec<Subagent>,
     options: Subagents,
     work: F,
@@ -168,7 +168,7 @@ where
         let isolation = child.isolation;
         let begun = match cancel.is_cancelled() {
             true => Err(not_begun(SubagentOutcome::Cancelled)),
-            false => nursery.start(parent, child).await.map_err(not_started),
+            false => forker.start(parent, child).await.map_err(not_started),
         };
         children.push((begun, task, isolation));
     }

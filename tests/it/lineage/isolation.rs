@@ -140,8 +140,8 @@ fn fully_isolated_child_has_fresh_mounts() {
         assert_eq!(family.texts(&parent), texts([("in/notes", "edited")]));
         // Where that is not allowed any more, the child says so.
         let nowhere = foldspace::tools::AllowedRoots::new([tempfile::tempdir().unwrap().path()]).unwrap();
-        let nursery = foldspace::tools::Forker { roots: nowhere, ..family.forker() };
-        let refused = family.runtime.block_on(nursery.start(&parent, ForkOptions::new(Isolation::Full))).unwrap_err();
+        let forker = foldspace::tools::Forker { roots: nowhere, ..family.forker() };
+        let refused = family.runtime.block_on(forker.start(&parent, ForkOptions::new(Isolation::Full))).unwrap_err();
         assert!(refused.to_string().contains("without the parent's mounts"), "{refused}");
     }
 }

@@ -153,9 +153,9 @@ fn subagent_batch_can_be_cancelled() {
         }
     };
     let batch = vec![fork(Value::Null), fork(Value::Null)];
-    let nursery = family.forker();
+    let forker = family.forker();
     let results = family.runtime.block_on(async {
-        let running = dispatch_subagents(&parent, &nursery, batch, options, work);
+        let running = dispatch_subagents(&parent, &forker, batch, options, work);
         let cancelling = async {
             begun.notified().await;
             cancel.cancel();
@@ -186,12 +186,12 @@ fn subagent_without_mounts_is_named() {
     std::fs::create_dir_all(&source).unwrap();
     std::fs::write(source.join("a.txt"), "a").unwrap();
     let mounts = [foldspace::tools::MountSpec { host_path: source.clone(), ..foldspace::tools::MountSpec::default() }];
-    let nursery = family.forker();
-    let hydrating = foldspace::tools::hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &nursery.roots);
+    let forker = family.forker();
+    let hydrating = foldspace::tools::hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &forker.roots);
     family.runtime.block_on(hydrating).unwrap();
     std::fs::remove_dir_all(source).unwrap();
     let batch = vec![agent(Isolation::Full, json!([]))];
-    let results = family.runtime.block_on(dispatch_subagents(&parent, &nursery, batch, merging(), calls));
+    let results = family.runtime.block_on(dispatch_subagents(&parent, &forker, batch, merging(), calls));
     assert!(matches!(results[0].outcome, SubagentOutcome::NotStarted { .. }), "{results:?}");
     let begun = family.sessions.session(results[0].session.unwrap()).unwrap();
     assert_eq!(begun.name(), results[0].name, "who begins batches can take it away again");

@@ -52,11 +52,7 @@ fn parse_layer(line: &str, own: &str) -> Option<LayerId> {
 }
 
 impl Manifest {
-    pub(super) fn encode(&self) -> io::Result<Vec<u8>> {
-        Ok(self.encode_since(&boot_id()?))
-    }
-
-    fn encode_since(&self, boot: &[u8]) -> Vec<u8> {
+    pub(super) fn encode(&self, boot: &[u8]) -> Vec<u8> {
         let mut text = boot.to_vec();
         for layer in &self.layers {
             text.extend_from_slice(format!("{layer}\n").as_bytes());
@@ -77,12 +73,8 @@ impl Manifest {
         text
     }
 
-    /// Decodes the manifest of `own`; none of an earlier start of the machine, or of another program.
-    pub(super) fn decode(bytes: &[u8], own: &str) -> io::Result<Option<Self>> {
-        Ok(Self::decode_since(bytes, own, &boot_id()?))
-    }
-
-    fn decode_since(bytes: &[u8], own: &str, boot: &[u8]) -> Option<Self> {
+    /// Decodes the manifest of `own`; none of another start of the machine than `boot`, or of another program.
+    pub(super) fn decode(bytes: &[u8], own: &str, boot: &[u8]) -> Option<Self> {
         Self::read(bytes.strip_prefix(boot)?, own)
     }
 
@@ -107,7 +99,8 @@ impl Manifest {
     }
 }
 
-fn boot_id() -> io::Result<Vec<u8>> {
+/// Identifies this start of the machine.
+pub(super) fn boot_id() -> io::Result<Vec<u8>> {
     let mut id = Vec::new();
     let file = open_in(CWD, BOOT_ID, OFlags::RDONLY).map_err(context("open", BOOT_ID))?;
     File::from(file).read_to_end(&mut id)?;
@@ -134,17 +127,17 @@ mod tests {
         ];
         for dirty in all {
             let manifest = Manifest { layers: layers.clone(), dirty };
-            let bytes = manifest.encode_since(boot);
-            assert_eq!(Manifest::decode_since(&bytes, "own", boot), Some(manifest));
+            let bytes = manifest.encode(boot);
+            assert_eq!(Manifest::decode(&bytes, "own", boot), Some(manifest));
             assert_eq!(Manifest::layers_in(&bytes, "own"), Some(layers.clone()));
-            assert_eq!(Manifest::decode_since(&bytes, "own", b"another start\n"), None);
+            assert_eq!(Manifest::decode(&bytes, "own", b"another start\n"), None);
         }
     }
 
     #[test]
     fn list_of_earlier_program_names_layers_in_the_pool() {
         let list = b"a start\nabc/4\n12\n\0ea/b\0";
-        let manifest = Manifest::decode_since(list, "own", b"a start\n").unwrap();
+        let manifest = Manifest::decode(list, "own", b"a start\n").unwrap();
         assert_eq!(manifest.layers, ["abc.4", "own.12"]);
         assert_eq!(manifest.dirty, Some(vec![DirtyPath::Entry(path("a/b"))]));
     }
@@ -152,7 +145,7 @@ mod tests {
     #[test]
     fn manifest_damaged_is_none() {
         for text in ["x", "1\n2 3", "../1", "/1", "a/", "a/b/1", "-1", "1\0e../x\0", ".1", "..1", "a/b.1", "a.b"] {
-            assert_eq!(Manifest::decode_since(text.as_bytes(), "own", b""), None, "{text:?}");
+            assert_eq!(Manifest::decode(text.as_bytes(), "own", b""), None, "{text:?}");
             assert_eq!(Manifest::layers_in(format!("start\n{text}").as_bytes(), "own"), None, "{text:?}");
         }
         assert_eq!(Manifest::layers_in(b"", "own"), Some(Vec::new()));
@@ -162,7 +155,7 @@ mod tests {
     fn manifest_with_many_dirty_paths_names_all() {
         let many = (0..=DIRTY_MAX).map(|number| DirtyPath::Entry(path(&number.to_string()))).collect();
         let manifest = Manifest { layers: Vec::new(), dirty: Some(many) };
-        let decoded = Manifest::decode_since(&manifest.encode_since(b""), "own", b"").unwrap();
+        let decoded = Manifest::decode(&manifest.encode(b""), "own", b"").unwrap();
         assert_eq!(decoded.dirty, Some(vec![DirtyPath::Subtree(EntryPath::root())]));
     }
 }

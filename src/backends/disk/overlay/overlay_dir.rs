@@ -7,17 +7,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    Access, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, access, flock, fstat, openat, renameat_with, stat,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-use super::manifest::{LayerId, Manifest, layer_id};
+use super::manifest::{LayerId, Manifest, boot_id, layer_id};
 use super::pool::LayerPool;
 use super::step::step;
 use crate::backends::disk::beneath::{failed, open_in};
-use crate::backends::disk::entries::{PRIVATE, make_directory, vanished};
+use crate::backends::disk::entries::{lock_file, make_private, vanished};
 use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
@@ -67,7 +64,6 @@ impl OverlayDir {
 
     /// Opens the pool, which is made where it is not there yet.
     pub(super) fn pool(&self) -> io::Result<LayerPool> {
-        make_directory(CWD, &self.all, PRIVATE).map_err(failed("make", &self.all))?;
         LayerPool::open(&self.all.join(POOL))
     }
 
@@ -75,26 +71,21 @@ impl OverlayDir {
         self.home().join(NOTE)
     }
 
-    /// Makes its directory, and those above it that are its own.
+    /// Makes its directory, and those above it.
     pub(super) fn make(&self) -> io::Result<OwnedFd> {
-        let (home, root) = (self.home(), self.root());
-        make_directory(CWD, &self.all, PRIVATE).map_err(failed("make", &self.all))?;
-        let mut steps: Vec<_> = root.ancestors().take_while(|path| path.starts_with(&home)).collect();
-        steps.reverse();
-        for step in steps {
-            make_directory(CWD, step, PRIVATE).map_err(failed("make", step))?;
-        }
+        let root = self.root();
+        make_private(&root)?;
         open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))
     }
 
     pub(super) fn has_manifest(&self) -> bool {
-        access(self.root().join(LIST), Access::EXISTS).is_ok()
+        self.root().join(LIST).exists()
     }
 
     /// Reads its manifest; none where there is none, or one of an earlier start of the machine.
     pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
-        let bytes = self.read_manifest()?;
-        Ok(bytes.map(|bytes| Manifest::decode(&bytes, &self.name)).transpose()?.flatten())
+        let Some(bytes) = self.read_manifest()? else { return Ok(None) };
+        Ok(Manifest::decode(&bytes, &self.name, &boot_id()?))
     }
 
     /// Gives the layers that its manifest names, whenever that was written.
@@ -120,7 +111,7 @@ impl OverlayDir {
     pub(super) fn commit(&self, manifest: &Manifest) -> io::Result<()> {
         let root = self.root();
         let top = self.make()?;
-        let bytes = manifest.encode()?;
+        let bytes = manifest.encode(&boot_id()?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR);
         let mut file = File::from(file.map_err(failed("make", &root.join(NEXT_LIST)))?);
@@ -192,21 +183,7 @@ impl OverlayDir {
 
     /// Locks the overlay while the file is open; none where another has it, or there is no directory.
     pub(crate) fn try_hold(&self) -> io::Result<Option<File>> {
-        let path = self.home().join(LOCK);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match openat(CWD, path.as_path(), flags, Mode::RUSR | Mode::WUSR) {
-            Err(Errno::NOENT) => return Ok(None),
-            other => other.map_err(failed("open", &path))?,
-        };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            other => other.map_err(failed("lock", &path))?,
-        }
-        // The process that had it before may have removed it, and the next one has another lock.
-        let ours = fstat(&file).map_err(failed("look at", &path))?;
-        let there = vanished(stat(&path)).map_err(failed("look at", &path))?;
-        let is_ours = there.is_some_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino));
-        Ok(is_ours.then(|| file.into()))
+        lock_file(&self.home().join(LOCK))
     }
 
     /// Removes the overlay, also one that is open; layers that other manifests name stay.
@@ -253,7 +230,7 @@ impl OverlayDir {
 
     /// Removes an overlay that an earlier program has removed but for layers that others used.
     fn finish_removal(&self) -> io::Result<()> {
-        let is_gone = || access(self.root().join(OLD_GONE), Access::EXISTS).is_ok();
+        let is_gone = || self.root().join(OLD_GONE).exists();
         match if is_gone() { self.try_hold()? } else { None } {
             // Another process may have used it in between.
             Some(_held) if is_gone() => self.remove_held(),

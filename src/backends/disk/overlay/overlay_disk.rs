@@ -18,8 +18,8 @@ use super::overlay_dir::{OverlayDir, WORK};
 use super::pool::{ASIDE, Layer, TREE, subdirectory};
 use crate::backends::disk::beneath::{failed, open_in};
 use crate::backends::disk::file_stat::{FileTime, MadeStat};
-use crate::backends::disk::index::{StatIndex, with_paths};
-use crate::backends::disk::pending_scan::{PendingScan, ScannedFiles};
+use crate::backends::disk::index::StatIndex;
+use crate::backends::disk::pending_scan::{KnownFiles, ScannedFiles};
 use crate::backends::disk::remove::remove_path;
 use crate::backends::disk::scan::{ScanOutcome, scan};
 use crate::backends::disk::tree::DirTree;
@@ -54,10 +54,8 @@ pub(crate) struct OverlayDisk {
     /// An upper layer of an earlier process. It goes when the manifest does not name it any more.
     empty: Option<LayerId>,
     mounted: OnceLock<Mounted>,
-    known: StatIndex,
-    pending: Option<PendingScan>,
-    /// Dirty paths of layers that are sealed by now.
-    carried: Vec<DirtyPath>,
+    /// Those of the upper layer. Dirty paths of layers that are sealed by now are carried along.
+    known: KnownFiles,
     pub(in crate::backends::disk) places: Vec<MountPoint>,
     /// Removes what is not needed any more.
     removing: Option<JoinHandle<()>>,
@@ -139,8 +137,8 @@ impl OverlayDisk {
     }
 
     fn of(options: OverlayOptions, lower: Vec<LayerId>, carried: Vec<DirtyPath>) -> Self {
-        let (mounted, known, places) = (OnceLock::new(), StatIndex::default(), Vec::new());
-        Self { options, lower, empty: None, mounted, known, pending: None, carried, places, removing: None }
+        let known = KnownFiles { carried, ..KnownFiles::default() };
+        Self { options, lower, empty: None, mounted: OnceLock::new(), known, places: Vec::new(), removing: None }
     }
 
     fn mount_above(&self, lower: &[LayerId]) -> io::Result<Mounted> {
@@ -188,8 +186,9 @@ impl OverlayDisk {
         let placed = self.place_again(&mounted);
         // Nothing is written to the old layer any more.
         let late = self.look().map_or_else(|_| vec![DirtyPath::Subtree(EntryPath::root())], |look| look.touched);
-        self.carried.extend(late);
-        (self.known, self.pending, self.lower) = (StatIndex::default(), None, lower);
+        let mut carried = std::mem::take(&mut self.known).carried;
+        carried.extend(late);
+        (self.known.carried, self.lower) = (carried, lower);
         let mounted = self.mounted.take().filter(|_| self.mounted.set(mounted).is_ok());
         Ok((Replaced { dir: self.options.dir.clone(), mounted, layers }, placed))
     }
@@ -231,26 +230,20 @@ impl OverlayDisk {
         if let Some(mounted) = self.mounted.get()
             && let Some(upper) = mounted.changed()?
         {
-            return scan(upper, &self.known, mounted.notes.forms(), None);
+            return scan(upper, &self.known.index, mounted.notes.forms(), None);
         }
         Ok(ScanOutcome { index: StatIndex::default(), touched: Vec::new(), started: FileTime::now() })
     }
 
     fn learn(&mut self, made: &[(EntryPath, MadeStat)]) {
         let is_ours = |path: &EntryPath| made.iter().any(|(made, _)| made == path);
-        self.carried.retain(|carried| !matches!(carried, DirtyPath::Entry(path) if is_ours(path)));
-        if let Err(error) = self.try_learn(made) {
-            tracing::debug!(%error, "what was made will be looked at again");
+        self.known.carried.retain(|carried| !matches!(carried, DirtyPath::Entry(path) if is_ours(path)));
+        let Some(mounted) = self.mounted.get() else { return };
+        match mounted.changed() {
+            Ok(Some(upper)) => self.known.learn(upper, made, mounted.notes.forms()),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "what was made will be looked at again"),
         }
-    }
-
-    fn try_learn(&mut self, made: &[(EntryPath, MadeStat)]) -> Result<(), Errno> {
-        let Some(mounted) = self.mounted.get() else { return Ok(()) };
-        let Some(upper) = mounted.changed()? else { return Ok(()) };
-        for index in std::iter::once(&mut self.known).chain(self.pending.as_mut().map(PendingScan::index_mut)) {
-            index.learn(upper, made, mounted.notes.forms())?;
-        }
-        Ok(())
     }
 
     fn mounted_tree(&self) -> Result<&DirTree, BackendError> {
@@ -298,39 +291,29 @@ impl WorkspaceDisk for OverlayDisk {
         if let Some(mounted) = self.mounted.get() {
             mounted.tree.open_root()?;
         }
-        let ScanOutcome { index, mut touched, started } = self.look()?;
+        let outcome = self.look()?;
         let upper = self.mounted.get().map_or(Ok(None), Mounted::changed)?;
         let upper = upper.map(|upper| upper.try_clone_to_owned()).transpose()?;
-        self.pending = Some(PendingScan::new(index, ScannedFiles::Upper(upper), started));
-        touched.extend(self.carried.iter().cloned());
-        Ok(touched)
+        Ok(self.known.scanned(outcome, ScannedFiles::Upper(upper)))
     }
 
-    fn pending(&mut self) -> Option<&mut PendingScan> {
-        self.pending.as_mut()
-    }
-
-    fn mark_clean(&mut self) -> io::Result<()> {
-        if let Some(pending) = self.pending.take() {
-            self.known = pending.index;
-            self.carried.clear();
-        }
-        Ok(())
+    fn known(&mut self) -> &mut KnownFiles {
+        &mut self.known
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         let made = self.mounted_tree()?.apply(changes)?;
-        self.learn(&with_paths(changes, made));
+        self.learn(&made);
         Ok(())
     }
 
     fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         let (made, _) = self.mounted_tree()?.populate(changes)?;
-        self.learn(&with_paths(changes, made));
+        self.learn(&made);
         Ok(())
     }
 
-    fn is_quick(&self) -> bool {
+    fn is_overlay(&self) -> bool {
         true
     }
 
@@ -347,7 +330,7 @@ impl WorkspaceDisk for OverlayDisk {
     }
 
     fn seal_if_large(&mut self) -> Result<(), SealError> {
-        if self.known.len() <= self.options.seal_above { Ok(()) } else { self.seal() }
+        if self.known.index.len() <= self.options.seal_above { Ok(()) } else { self.seal() }
     }
 
     fn share(&mut self, name: &str) -> Result<bool, SealError> {
@@ -366,7 +349,7 @@ impl WorkspaceDisk for OverlayDisk {
             placed.map_err(SealError::Misplaced)?;
         }
         // Until it has committed that, this overlay names them.
-        fork.commit(&Manifest { layers: self.lower.clone(), dirty: Some(self.carried.clone()) })?;
+        fork.commit(&Manifest { layers: self.lower.clone(), dirty: Some(self.known.carried.clone()) })?;
         Ok(true)
     }
 }

@@ -16,7 +16,7 @@ use super::manifest::{LayerId, is_layer_id, layer_id};
 use super::mount::Notes;
 use super::step::step;
 use crate::backends::disk::beneath::{failed, open_in};
-use crate::backends::disk::entries::{PRIVATE, make_directory};
+use crate::backends::disk::entries::{PRIVATE, make_directory, make_private};
 use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
@@ -43,7 +43,7 @@ pub(super) struct Layer {
 
 impl LayerPool {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        make_directory(CWD, path, PRIVATE).map_err(failed("make", path))?;
+        make_private(path)?;
         let directory = open_in(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", path))?;
         Ok(Self { path: path.to_owned(), directory })
     }

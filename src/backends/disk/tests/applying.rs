@@ -234,6 +234,23 @@ fn scan_reports_changes_to_laid_out_files() {
     });
 }
 
+/// The kernel does not move a directory of a lower layer that has a long path.
+#[test]
+fn apply_error_restores_directory_with_long_path() {
+    let deep = format!("{}/{}/deep", "x".repeat(200), "y".repeat(200));
+    let fill = |top: &std::path::Path| {
+        fs::create_dir_all(top.join(&deep).join("in/empty")).unwrap();
+        fs::write(top.join(&deep).join("in/file"), "old").unwrap();
+    };
+    on_each_with(&fill, |rig| {
+        let before = rig.world();
+        rig.disk.apply(&[delete(&deep), file(&deep, "a file"), delete("")]).unwrap_err();
+        assert_eq!(rig.world(), before, "{}", rig.kind);
+        rig.disk.apply(&[delete(&deep)]).unwrap();
+        assert_eq!(rig.world().len(), 2, "{}", rig.kind);
+    });
+}
+
 #[test]
 fn apply_leaves_nothing_aside() {
     on_each_with(&some_files, |rig| {

@@ -1,4 +1,4 @@
-//! Where things are kept aside, and directories that are put in the place of the one that was opened.
+//! The places where things are kept aside, and directories that are put in the place of the one that was opened.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What was changed is touched, and nothing of the machine outside is reached.
+//! Changes are touched, and nothing of the machine outside is reached.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use super::rig::{
 };
 use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::dir_xattrs::Forms;
-use crate::backends::disk::index::{StatIndex, with_paths};
+use crate::backends::disk::index::StatIndex;
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::scan::scan;
 use crate::backends::disk::{DirTree, PlainDisk};
@@ -278,7 +278,7 @@ fn scan_reports_changes_before_first_look() {
     ]);
     let changes: Vec<_> = changes.collect();
     let mut index = scan(tree.root.as_fd(), &StatIndex::default(), Forms::Plain, None).unwrap().index;
-    let made = with_paths(&changes, tree.apply(&changes).unwrap());
+    let made = tree.apply(&changes).unwrap();
     fs::write(at("theirs"), "them").unwrap();
     fs::remove_file(at("gone")).unwrap();
     fs::remove_dir_all(at("in")).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::backends::disk::locked::OnDisk;
-use crate::backends::disk::pending_scan::PendingScan;
+use crate::backends::disk::pending_scan::KnownFiles;
 use crate::backends::disk::workspace_disk::WorkspaceDisk;
 use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions, PlainDisk, overlay};
 use crate::backends::{BackendError, DirtyPath, FileChange};
@@ -23,7 +23,7 @@ pub(super) struct Rig {
     pub(super) directory: tempfile::TempDir,
 }
 
-/// What a walk sees of an entry.
+/// An entry as a walk sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seen {
     File { bytes: Vec<u8>, executable: bool },
@@ -77,8 +77,8 @@ impl WorkspaceDisk for Sealing {
         self.0.dirty()
     }
 
-    fn pending(&mut self) -> Option<&mut PendingScan> {
-        self.0.pending()
+    fn known(&mut self) -> &mut KnownFiles {
+        self.0.known()
     }
 
     fn mark_clean(&mut self) -> std::io::Result<()> {
@@ -156,7 +156,7 @@ impl Rig {
         OnDisk::new(self.kind, std::mem::replace(&mut self.disk, plain(&|_| {}).disk))
     }
 
-    /// What is touched now; the disk knows it afterwards.
+    /// Gives what is touched now; the disk knows it afterwards.
     pub(super) fn take(&mut self) -> Vec<DirtyPath> {
         let touched = self.disk.dirty().unwrap();
         self.disk.mark_clean().unwrap();
@@ -226,7 +226,7 @@ pub(super) fn assert_covered(kind: &str, before: &World, after: &World, touched:
     }
 }
 
-/// What is in a directory.
+/// Gives the contents of a directory.
 pub(super) fn world(top: &Path) -> World {
     let mut world = World::new();
     walk(top, &EntryPath::root(), &mut world);

@@ -3,7 +3,7 @@
 mod sharing;
 mod state;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use state::ContainerState;
 
 use super::container_plan::{ContainerPlan, RUN, WORKSPACE};
 use super::engine::{Engine, EngineError};
-use super::files::Files;
 use super::launch::{self, LiveContainer, now};
 use super::paths::{self, Paths};
 use super::{NAME, warm};
 use crate::backends::commands::CommandHost;
 use crate::backends::containers::PodmanOptions;
+use crate::backends::disk::SealError;
+use crate::backends::disk::locked::OnDisk;
 use crate::backends::runner::Runner;
 use crate::backends::running_commands::RunningCommands;
 use crate::backends::shell::ShellError;
@@ -35,8 +36,8 @@ pub(in crate::backends::podman) struct SessionContainer {
     name: Mutex<String>,
     pub(in crate::backends::podman) options: PodmanOptions,
     pub(in crate::backends::podman) paths: Paths,
-    pub(in crate::backends::podman) files: Files,
-    under_way: Arc<RunningCommands>,
+    pub(in crate::backends::podman) files: OnDisk,
+    in_flight: Arc<RunningCommands>,
     /// Held while the engine takes its time.
     state: Mutex<ContainerState>,
     news: Mutex<Vec<MachineNews>>,
@@ -49,7 +50,7 @@ impl SessionContainer {
         session: SessionId,
         options: PodmanOptions,
         paths: Paths,
-        files: Files,
+        files: OnDisk,
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
@@ -58,7 +59,7 @@ impl SessionContainer {
             options,
             paths,
             files,
-            under_way: Arc::default(),
+            in_flight: Arc::default(),
             state: Mutex::default(),
             news: Mutex::default(),
             progress: Mutex::default(),
@@ -68,7 +69,11 @@ impl SessionContainer {
 
     pub(in crate::backends::podman) fn news(&self) -> Vec<MachineNews> {
         // The files may be shown anew only where nothing runs.
-        if self.under_way.is_empty() && !self.files.tidy() {
+        let sealed = if self.in_flight.is_empty() { self.files.lock().seal_if_large() } else { Ok(()) };
+        if let Err(error) = &sealed {
+            tracing::warn!(%error, "the workspace could not get a new layer");
+        }
+        if let Err(SealError::Misplaced(_)) = sealed {
             self.tear_down("its files could not be shown");
         }
         std::mem::take(&mut *lock(&self.news))
@@ -149,7 +154,10 @@ impl SessionContainer {
     fn start(&self, engine: &Arc<Engine>, id: &str) -> Result<(LiveContainer, bool), EngineError> {
         let token = paths::token().map_err(launch::failed("prepare the container"))?;
         let pid = launch::start(engine, id, &self.paths, &token)?;
-        self.files.attach(pid).map_err(launch::failed("show the files in the container"))?;
+        self.files
+            .lock()
+            .attach(pid, Path::new(WORKSPACE))
+            .map_err(launch::failed("show the files in the container"))?;
         let (runner, limits_enforced) = launch::reach(engine, pid, &self.paths, &token, &self.options)?;
         let (engine, id) = (Arc::clone(engine), id.to_owned());
         Ok((LiveContainer { engine, id, pid, runner, was_warm: false, used: now() }, limits_enforced))
@@ -200,7 +208,9 @@ impl SessionContainer {
 
     fn leave(&self, state: &mut ContainerState, next: ContainerState, reason: &str) {
         if let ContainerState::Running(live) = std::mem::replace(state, next) {
-            self.files.detach(live.pid);
+            if let Err(error) = self.files.lock().detach(live.pid) {
+                tracing::debug!(%error, "a container was gone before its files were taken away");
+            }
             let event = ContainerStopped { name: lock(&self.name).clone(), reason: reason.to_owned() };
             lock(&self.news).push(MachineNews::Stopped(event));
         }
@@ -212,7 +222,7 @@ impl SessionContainer {
         // Another thread brings the container up, or takes it down.
         let Ok(mut state) = self.state.try_lock() else { return };
         let ContainerState::Running(live) = &mut *state else { return };
-        if !self.under_way.is_empty() {
+        if !self.in_flight.is_empty() {
             // It is idle from the end of the last command on.
             live.used = now();
             return;
@@ -236,10 +246,10 @@ impl SessionContainer {
 
     /// Ends commands that leave the disk too little.
     fn spare_the_disk(&self) {
-        if !self.under_way.is_empty()
+        if !self.in_flight.is_empty()
             && let Some(free) = self.free()
         {
-            self.under_way.end_starving(free);
+            self.in_flight.end_starving(free);
         }
     }
 
@@ -329,8 +339,8 @@ impl CommandHost for SessionContainer {
         Ok((self.paths.run.join("scripts"), PathBuf::from(RUN).join("scripts")))
     }
 
-    fn under_way(&self) -> &Arc<RunningCommands> {
-        &self.under_way
+    fn in_flight(&self) -> &Arc<RunningCommands> {
+        &self.in_flight
     }
 
     fn floor(&self) -> u64 {

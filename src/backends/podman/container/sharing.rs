@@ -11,7 +11,7 @@ impl SessionContainer {
     pub(in crate::backends::podman) fn share_files(&self, child: SessionId) -> std::io::Result<bool> {
         let mut state = lock(&self.state);
         let (own, child) = (self.paths.overlay.home(), paths::overlay(child)?);
-        if !self.under_way.is_empty() || !self.files.is_overlay() || own.parent() != child.home().parent() {
+        if !self.in_flight.is_empty() || !self.files.is_overlay() || own.parent() != child.home().parent() {
             return Ok(false);
         }
         if !self.is_left_alone(&mut state) {
@@ -23,7 +23,7 @@ impl SessionContainer {
             return Ok(false);
         }
         owners::note_same(&child, &self.paths.overlay);
-        match self.files.share(child.name()) {
+        match self.files.lock().share(child.name()) {
             Ok(shared) => Ok(shared),
             Err(SealError::Unmade(error)) => Err(error),
             Err(SealError::Misplaced(error)) => {

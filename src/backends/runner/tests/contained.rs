@@ -56,7 +56,12 @@ fn container() -> Option<Container> {
     command.args(["--pid", "--fork", "--mount-proc", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.arg(path("runner")).arg("serve").arg(path("private/socket")).arg(path("workspace"));
     let process = Killed(command.env("SECRET", "of the runner").stdout(Stdio::null()).spawn().unwrap());
-    let runner = Runner::connect(&path("private/socket"), TOKEN, None, Duration::from_secs(20)).unwrap();
+    let mut runner = None;
+    eventually("the runner answers", || {
+        runner = Runner::connect(&path("private/socket"), TOKEN, None, Duration::from_secs(20)).ok();
+        runner.is_some()
+    });
+    let runner = runner.unwrap();
     let first = child_of(process.0.id()).unwrap();
     // Only the namespace's first process can be the peer.
     let known = Runner::connect(&path("private/socket"), TOKEN, Some(first), Duration::from_secs(20)).unwrap();
@@ -139,7 +144,7 @@ fn runner_refuses_wrong_token_and_process() {
     assert!(!format!("{runner:?}").contains("token"));
     let link = container.directory.path().join("link");
     std::os::unix::fs::symlink(&socket, &link).unwrap();
-    let linked = Runner::connect(&link, TOKEN, None, Duration::ZERO);
+    let linked = Runner::connect(&link, TOKEN, None, Duration::from_secs(5));
     assert!(matches!(linked, Err(RunnerError::Connect { .. })), "{linked:?}");
 }
 

@@ -13,6 +13,28 @@ use std::time::Duration;
 use super::*;
 use crate::testing::{eventually, skip};
 
+impl Runner {
+    /// The runner's process on the host; in a container it is what was given to [`Runner::connect`].
+    pub(super) fn process(&self) -> Option<u32> {
+        match &self.shared.origin {
+            RunnerOrigin::Host(child) => Some(lock(&child.child).id()),
+            RunnerOrigin::Container(address) => address.process,
+        }
+    }
+}
+
+impl Cancel {
+    /// A wish that never comes.
+    pub(super) fn never() -> Self {
+        Self::new().unwrap()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        let mut fds = [rustix::event::PollFd::new(&self.event, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&Default::default())).is_ok_and(|ready| ready > 0)
+    }
+}
+
 /// A runner on the host, and the directory that it is rooted in.
 pub(super) struct World {
     pub(super) runner: Runner,
@@ -31,7 +53,7 @@ impl World {
     }
 }
 
-/// What a command wrote and how it ended.
+/// The output of a command, and its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ran {
     pub(super) stdout: String,
@@ -73,7 +95,7 @@ impl Drop for Killed {
     }
 }
 
-/// Whether a process lives, or a thread of it; one that has ended and was not waited for does not.
+/// Tells whether a process lives, or a thread of it; one that has ended and was not waited for does not.
 pub(super) fn lives(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.into_iter().any(|thread| {

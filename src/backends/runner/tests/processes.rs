@@ -1,4 +1,4 @@
-//! What a command may expect, and how it ends.
+//! A command's surroundings, and its end.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -22,8 +22,6 @@ fn command_environment_is_the_given_one() {
     let mut command = spec(&["/usr/bin/env"]);
     command.env = vec![("ONLY".into(), "this = that".into())];
     assert_eq!(run(&world.runner, &command).unwrap().stdout, "ONLY=this = that\n");
-    command.env = vec![("A=B".into(), "x".into())];
-    assert!(matches!(run(&world.runner, &command), Err(RunnerError::Invalid(_))));
 }
 
 #[test]
@@ -110,10 +108,9 @@ fn command_cancelled_leaves_runner_working() {
     let world = World::new();
     let cancel = Cancel::new().unwrap();
     let mut seen = Vec::new();
-    let wish = cancel.clone();
     let mut output = |_: OutputStreamKind, bytes: &[u8]| {
         seen.extend_from_slice(bytes);
-        wish.cancel();
+        cancel.cancel();
     };
     let ended = world.runner.run(&shell("echo begun; sleep 1000"), &mut output, &cancel).unwrap();
     assert_eq!((ended.cancelled, ended.timed_out, ended.signal, ended.sent), (true, false, Some(15), Some(15)));
@@ -169,11 +166,10 @@ fn command_leaves_no_processes_forked_at_its_end() {
     let script = "(sleep 1000 & echo $! > pid-$$; (setsid sleep 1000 & echo $! > pid-$$) &) &";
     // Beside another command leftovers are told apart in another way.
     for beside in [false, true] {
+        let cancel = Cancel::new().unwrap();
         std::thread::scope(|scope| {
-            let cancel = Cancel::new().unwrap();
             if beside {
-                let (runner, cancel) = (&world.runner, cancel.clone());
-                scope.spawn(move || runner.run(&shell("sleep 1000"), &mut |_, _| (), &cancel).unwrap());
+                scope.spawn(|| world.runner.run(&shell("sleep 1000"), &mut |_, _| (), &cancel).unwrap());
             }
             for _ in 0..100 {
                 let ran = run(&world.runner, &shell(script)).unwrap();
