@@ -63,7 +63,7 @@ impl LocalServer {
     /// calls.
     pub(super) async fn close(&self) {
         self.hub.end();
-        let others = self.hub.calls_under_way();
+        let others = self.hub.calls_in_flight();
         if others > 0 {
             let calls = text::count(others as u64, "call");
             output::note(&format!("{calls} of other processes in flight here; Ctrl-C cancels them"));
@@ -82,7 +82,7 @@ const KILLING: Duration = Duration::from_secs(15);
 pub(super) async fn end_calls(hub: &Hub) {
     hub.cancel_calls();
     if tokio::time::timeout(KILLING, hub.calls_ended()).await.is_err() {
-        tracing::warn!(calls = hub.calls_under_way(), "cancelled calls have not ended");
+        tracing::warn!(calls = hub.calls_in_flight(), "cancelled calls have not ended");
     }
 }
 

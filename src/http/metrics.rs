@@ -37,7 +37,7 @@ impl Metrics {
         one("foldspace_sessions", "gauge", "Sessions in the store.", &sessions);
         one("foldspace_open_workspaces", "gauge", "Workspaces that are open.", &hub.open_count());
         one("foldspace_events", "gauge", "Events in the sessions of the store.", &events);
-        one("foldspace_calls_under_way", "gauge", "Calls, rewinds and merges under way.", &hub.calls_under_way());
+        one("foldspace_calls_under_way", "gauge", "Calls, rewinds and merges under way.", &hub.calls_in_flight());
         let followers = Arc::strong_count(&self.followers) - 1;
         one("foldspace_sse_clients", "gauge", "Clients that follow events.", &followers);
         let sent = self.events_sent.load(Ordering::Relaxed);

@@ -315,7 +315,7 @@ impl Hub {
     }
 
     /// Returns the number of calls, rewinds and merges in flight, here or through it in other processes.
-    pub fn calls_under_way(&self) -> usize {
+    pub fn calls_in_flight(&self) -> usize {
         self.shared.in_flight.count()
     }
 

@@ -33,8 +33,8 @@ impl Order {
         }
     }
 
-    pub(super) fn fits(self, under_way: Self) -> bool {
-        match (self, under_way) {
+    pub(super) fn fits(self, in_flight: Self) -> bool {
+        match (self, in_flight) {
             (Self::Free | Self::Resumes, _) | (_, Self::Free) => true,
             (Self::Reads, Self::Reads) => true,
             (Self::Reads | Self::Changes, _) => false,

@@ -46,7 +46,7 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("y", "copy the position"),
     ("r", "look for new events"),
     ("?", "this help"),
-    ("Esc", "close, stop what is under way"),
+    ("Esc", "close, stop what runs"),
     ("q", "quit"),
 ];
 

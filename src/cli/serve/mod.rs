@@ -146,7 +146,7 @@ impl Serve {
         let sweeping = tokio::spawn(async move { sweep(&hub, idle).await });
         signals.next().await;
         Notify::from_environment().tell("STOPPING=1");
-        tracing::info!(calls = face.hub().calls_under_way(), "the server ends");
+        tracing::info!(calls = face.hub().calls_in_flight(), "the server ends");
         self.end(&face, (&server, &mcp_ends), &mut signals).await;
         alive.abort();
         sweeping.abort();
@@ -186,7 +186,7 @@ impl Serve {
             _ = signals.next() => {}
         }
         let ending = async {
-            let left = hub.calls_under_way();
+            let left = hub.calls_in_flight();
             if left > 0 {
                 output::note(&format!("{} in flight cancelled", text::count(left as u64, "call")));
                 end_calls(hub).await;

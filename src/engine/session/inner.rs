@@ -33,7 +33,7 @@ pub(crate) struct Core {
     due: AtomicU64,
     asked: AtomicBool,
     latest: Mutex<Option<State>>,
-    pub(crate) under_way: Mutex<BTreeSet<Seq>>,
+    pub(crate) in_flight: Mutex<BTreeSet<Seq>>,
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// Held during a scan of the workspace's disk.
     pub(crate) looking: Arc<tokio::sync::Mutex<()>>,
@@ -64,7 +64,7 @@ impl Core {
             due: AtomicU64::new(due),
             asked: AtomicBool::new(false),
             latest: Mutex::default(),
-            under_way: Mutex::default(),
+            in_flight: Mutex::default(),
             turn: Arc::default(),
             looking: Arc::default(),
             outputs: Outputs::default(),

@@ -314,13 +314,13 @@ impl Session {
         Arc::clone(self.core.calls_begun.get_or_init(|| Arc::new(AtomicU64::new(before))))
     }
 
-    pub(crate) fn call_under_way(&self, call: Seq) -> SessionCall {
-        lock(&self.core.under_way).insert(call);
+    pub(crate) fn call_in_flight(&self, call: Seq) -> SessionCall {
+        lock(&self.core.in_flight).insert(call);
         SessionCall { core: Arc::clone(&self.core), call }
     }
 
-    pub(crate) fn is_under_way(&self, call: Seq) -> bool {
-        lock(&self.core.under_way).contains(&call)
+    pub(crate) fn is_in_flight(&self, call: Seq) -> bool {
+        lock(&self.core.in_flight).contains(&call)
     }
 }
 
@@ -343,7 +343,7 @@ pub(crate) struct SessionCall {
 
 impl Drop for SessionCall {
     fn drop(&mut self) {
-        lock(&self.core.under_way).remove(&self.call);
+        lock(&self.core.in_flight).remove(&self.call);
     }
 }
 

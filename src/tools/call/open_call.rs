@@ -28,7 +28,7 @@ pub(crate) struct OpenCall {
     /// Keeps others from changing files until the outcome is recorded.
     pub(crate) turn: Option<WorkspaceLock>,
     settling: Option<Pending>,
-    under_way: Option<SessionCall>,
+    in_flight: Option<SessionCall>,
 }
 
 impl OpenCall {
@@ -42,7 +42,7 @@ impl OpenCall {
         // The outcome is recorded behind it, so waiting for that is enough.
         let pending = session.submit(commit)?;
         let call = pending.first();
-        let (since, under_way) = (session.steady_micros(), Some(session.call_under_way(call)));
+        let (since, in_flight) = (session.steady_micros(), Some(session.call_in_flight(call)));
         Ok(Self {
             call,
             session: session.clone(),
@@ -52,7 +52,7 @@ impl OpenCall {
             context: None,
             turn: None,
             settling: None,
-            under_way,
+            in_flight,
         })
     }
 
@@ -156,7 +156,7 @@ impl OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         if let Some(pending) = self.settling.take() {
-            return keep_until_settled(pending, self.turn.take(), self.under_way.take());
+            return keep_until_settled(pending, self.turn.take(), self.in_flight.take());
         }
         if self.closed {
             return;
@@ -174,7 +174,7 @@ impl Drop for OpenCall {
                     context: self.context.take(),
                     turn: self.turn.take(),
                     settling: None,
-                    under_way: self.under_way.take(),
+                    in_flight: self.in_flight.take(),
                 };
                 runtime.spawn(abandoned.give_up());
             }
@@ -186,13 +186,13 @@ impl Drop for OpenCall {
 }
 
 /// Keeps the workspace lock of a dropped call, and its place among those in flight, until its record is visible.
-fn keep_until_settled(pending: Pending, turn: Option<WorkspaceLock>, under_way: Option<SessionCall>) {
+fn keep_until_settled(pending: Pending, turn: Option<WorkspaceLock>, in_flight: Option<SessionCall>) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             if let Err(error) = pending.settled().await {
                 tracing::warn!(%error, "the outcome of a call could not be recorded");
             }
-            drop((turn, under_way));
+            drop((turn, in_flight));
         });
     }
 }

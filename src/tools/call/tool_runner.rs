@@ -58,7 +58,7 @@ impl ToolRunner {
         let _lease = session.lease()?;
         let state = session.state()?;
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
-            if !session.is_under_way(call.call) {
+            if !session.is_in_flight(call.call) {
                 let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(call.call));
                 let message = "the process that ran the call ended before it did".to_owned();
                 let lost = CallFinished::without_success(CallStatus::Interrupted, CallReason::Abandoned, message, 0);

@@ -160,7 +160,7 @@ async fn call_of_gone_client_is_cancelled() {
         let begun = served.ask("GET", "/v1/sessions/demo/state/ToolCalls", None).await.json();
         calls = begun["calls"].as_array().cloned().unwrap_or_default();
         // The first one was taken back above.
-        calls.len() > 1 && served.face.hub().calls_under_way() == 1
+        calls.len() > 1 && served.face.hub().calls_in_flight() == 1
     })
     .await;
     plain.abort();

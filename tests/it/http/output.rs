@@ -66,7 +66,7 @@ async fn call_blocked_on_its_client_can_be_cancelled() {
     });
     tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE).unwrap()).await.unwrap();
     assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 202);
-    eventually("the call has ended", || served.face.hub().calls_under_way() == 0);
+    eventually("the call has ended", || served.face.hub().calls_in_flight() == 0);
     assert_eq!(served.ask("GET", "/v1/sessions/demo/calls/2", None).await.json()["status"], "interrupted");
     drop(go_on);
     call.await.unwrap().unwrap();
