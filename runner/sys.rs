@@ -58,6 +58,7 @@ unsafe extern "C" {
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32) -> c_int;
     fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
     fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
+    fn close(fd: c_int) -> c_int;
     fn syscall(number: c_long, ...) -> c_long;
     fn sigfillset(set: *mut SignalSet) -> c_int;
     pub(crate) fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
@@ -118,10 +119,15 @@ struct OpenHow {
 /// Closes what this process was given beyond its standard streams: commands would have it too.
 pub(crate) fn close_inherited() {
     const FIRST: c_int = 3;
+    const LAST_WITHOUT_RANGE: c_int = 4096;
     #[expect(unsafe_code, reason = "std has no call for descriptors that it did not open")]
     // SAFETY: nothing has been opened yet, so nothing uses what is closed.
     unsafe {
-        syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0);
+        if syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0) != 0 {
+            for fd in FIRST..LAST_WITHOUT_RANGE {
+                close(fd);
+            }
+        }
     }
 }
 

@@ -268,7 +268,7 @@ impl WorkspaceSpec {
 
     fn own_directory(session: SessionId, home: &Path) -> Result<PathBuf, BackendError> {
         let all = home.join(WORKSPACES);
-        let failed = |error| BackendError { backend: "host", reason: format!("can't make {}: {error}", all.display()) };
+        let failed = |error: std::io::Error| BackendError { backend: "host", reason: error.to_string() };
         make_private(&all).map_err(failed)?;
         Ok(Self::directory(session, home))
     }

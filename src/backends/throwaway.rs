@@ -10,6 +10,8 @@ use super::config::WorkspaceSpec;
 use super::disk::{entries_in, lock_file, make_private, remove_path};
 use super::host::HostOptions;
 use super::{BackendError, Workspace};
+use rustix::fs::OFlags;
+
 use crate::engine::id::SessionId;
 
 const PLACE: &str = "probes";
@@ -42,7 +44,8 @@ impl Throwaway {
             reason: format!("can't {action} {}: {error}", path.display()),
         };
         let place = home.join(PLACE);
-        make_private(&place).map_err(|error| failed("make", &place, &error))?;
+        make_private(&place)
+            .map_err(|error| BackendError { backend: spec.backend_name(), reason: error.to_string() })?;
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| failed("name a directory in", &place, &error))?;
         let id = SessionId::from_bytes(id);
@@ -108,7 +111,7 @@ pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, Back
         let name = lock.file_stem().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
         let Some(id) = name.filter(|_| lock.extension().is_some_and(|ending| ending == LOCK)) else { continue };
         // Who has the lock is at work.
-        let Some(_held) = lock_file(&lock).map_err(|error| failed(&lock, &error))? else { continue };
+        let Some(_held) = lock_file(&lock, OFlags::empty()).map_err(|error| failed(&lock, &error))? else { continue };
         let directory = lock.with_extension("");
         found.push(directory.clone());
         if !dry_run {
@@ -144,7 +147,7 @@ fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<
 /// Makes a file and locks it; a sweep that saw it before it was locked may have removed it.
 fn locked(path: &Path) -> io::Result<File> {
     for _ in 0..TRIES {
-        if let Some(file) = lock_file(path)? {
+        if let Some(file) = lock_file(path, OFlags::CREATE)? {
             return Ok(file);
         }
         std::thread::sleep(PAUSE);

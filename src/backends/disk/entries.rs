@@ -32,10 +32,10 @@ pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
     }
 }
 
-/// Locks a file, made where it is missing, for as long as it is open; none where another has it, or there is no
-/// directory for it.
-pub(crate) fn lock_file(path: &Path) -> io::Result<Option<File>> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+/// Locks a file for as long as it is open; none where another has it, or it is missing. With `CREATE` it is made in a
+/// directory that is there.
+pub(crate) fn lock_file(path: &Path, create: OFlags) -> io::Result<Option<File>> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | create;
     let file = match openat(CWD, path, flags, Mode::RUSR | Mode::WUSR) {
         Err(Errno::NOENT) => return Ok(None),
         other => other.map_err(failed("open", path))?,

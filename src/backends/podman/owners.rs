@@ -57,6 +57,9 @@ fn name_of(store: &Path) -> io::Result<Vec<u8>> {
     Ok(name)
 }
 
+/// Directories that are held at once, while the sessions are listed again.
+const HELD_MAX: usize = 64;
+
 /// Removes the files of sessions that the store in `home` does not know, as far as they are this store's: those that
 /// could not be removed with their session, and children that a killed process was making. With `dry_run` only finds
 /// them. `sessions` gives the sessions of that moment.
@@ -74,19 +77,33 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
     let (Ok(all), Ok(name)) = (paths::cache(), name_of(home)) else { return Ok(Vec::new()) };
     let failed = |error: io::Error| BackendError { backend: NAME, reason: error.to_string() };
     let known = BTreeSet::from_iter(sessions()?);
+    let ids = paths::names_in(&all).filter_map(|name| name.parse().ok());
+    let ids: Vec<SessionId> = ids.filter(|id| !known.contains(id)).collect();
     let mut found = Vec::new();
-    for id in paths::names_in(&all).filter_map(|name| name.parse().ok()).filter(|id| !known.contains(id)) {
-        let overlay = paths::overlay(id).map_err(failed)?;
-        let held = is_noted(&overlay, &name).then(|| overlay.try_hold()).transpose().map_err(failed)?;
-        let Some(_held) = held.flatten() else { continue };
-        // Again, now that it is held: the maker of a child lets go of its files when the child is recorded, and the
-        // last user may have taken it along meanwhile.
-        if sessions()?.contains(&id) || noted(&overlay).is_none() {
+    for some in ids.chunks(HELD_MAX) {
+        let mut held = Vec::new();
+        for &id in some {
+            let overlay = paths::overlay(id).map_err(failed)?;
+            if is_noted(&overlay, &name)
+                && let Some(lock) = overlay.try_hold().map_err(failed)?
+            {
+                held.push((id, overlay, lock));
+            }
+        }
+        if held.is_empty() {
             continue;
         }
-        found.push(overlay.home());
-        if !dry_run {
-            overlay.remove_held().map_err(failed)?;
+        // Again, now that they are held: the maker of a child lets go of its files when the child is recorded.
+        let known = BTreeSet::from_iter(sessions()?);
+        for (id, overlay, _held) in held {
+            // Its last user may have taken it along meanwhile.
+            if known.contains(&id) || noted(&overlay).is_none() {
+                continue;
+            }
+            found.push(overlay.home());
+            if !dry_run {
+                overlay.remove_held().map_err(failed)?;
+            }
         }
     }
     found.sort();

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 /// A request to end a command, which wakes up the thread that waits for it.
 #[derive(Debug)]
 pub(crate) struct Cancel {
-    pub(super) event: OwnedFd,
+    event: OwnedFd,
 }
 
 impl Cancel {

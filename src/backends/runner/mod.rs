@@ -64,8 +64,8 @@ enum RunnerOrigin {
 }
 
 impl Runner {
-    /// Reaches a container's runner. With its first process as the host sees it,
-    /// `process`, no one inside can pose as the runner.
+    /// Reaches a container's runner. With its first process as the host sees it, `process`, no one inside can pose as
+    /// the runner.
     pub(crate) fn connect(
         socket: &Path,
         token: &[u8],

@@ -183,7 +183,7 @@ impl OverlayDir {
 
     /// Locks the overlay while the file is open; none where another has it, or there is no directory.
     pub(crate) fn try_hold(&self) -> io::Result<Option<File>> {
-        lock_file(&self.home().join(LOCK))
+        lock_file(&self.home().join(LOCK), OFlags::CREATE)
     }
 
     /// Removes the overlay, also one that is open; layers that other manifests name stay.

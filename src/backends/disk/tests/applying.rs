@@ -34,7 +34,7 @@ fn delete(at: &str) -> FileChange {
 
 type Change = fn(&mut Rig, &[FileChange]) -> Result<(), BackendError>;
 
-/// How changes are made: all or none, and where nobody else uses the files.
+/// The two ways to make changes: all or none, and one by one where nothing else uses the files.
 const BOTH_WAYS: [Change; 2] = [|rig, changes| rig.disk.apply(changes), |rig, changes| rig.disk.populate(changes)];
 
 /// Runs a test on disks that begin with some files.

@@ -1,4 +1,4 @@
-//! Deeds of overlays only: sealing, squashing, and showing their files in a container.
+//! Things that only overlays do: sealing, squashing, and showing their files in a container.
 
 use std::collections::BTreeMap;
 use std::fs;

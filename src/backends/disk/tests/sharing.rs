@@ -112,7 +112,7 @@ pub(super) fn text(disk: &impl WorkspaceDisk, at: &str) -> Option<String> {
     fs::read_to_string(view(disk).join(at)).ok()
 }
 
-/// Looks until nothing is touched any more, as a tool_runner has before it shares.
+/// Looks until nothing is touched any more, as a tool runner does before it shares.
 pub(super) fn rest(disk: &mut impl WorkspaceDisk) {
     eventually("nothing is touched any more", || {
         let touched = disk.dirty().unwrap();

@@ -30,7 +30,7 @@ impl Cancel {
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        let mut fds = [rustix::event::PollFd::new(&self.event, rustix::event::PollFlags::IN)];
+        let mut fds = [rustix::event::PollFd::from_borrowed_fd(self.descriptor(), rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&Default::default())).is_ok_and(|ready| ready > 0)
     }
 }
