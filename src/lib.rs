@@ -31,7 +31,7 @@
 //!
 //! Read on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`],
 //! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
-//! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
+//! events as they come; [`Replay`] to look back; [`EventStore`] for the places that keep it all.
 #![cfg_attr(
     not(all(feature = "mcp", feature = "podman")),
     allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
@@ -424,7 +424,7 @@ pub mod session {
     pub use crate::engine::subscription::{Filter, Subscription, Watcher};
 }
 
-/// Stores of events: the durable one, the one in memory, and the trait for others.
+/// Stores of events: the durable one, the one in memory, and their trait.
 ///
 /// ```
 /// use foldspace::store::{

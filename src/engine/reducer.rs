@@ -6,8 +6,7 @@ use bytes::Bytes;
 
 use super::event::{CodecError, Event};
 use super::recorded::{EventRef, Recorded};
-use super::slice::SliceSummary;
-use super::slice::{ErasedSlice, Slice, SliceError};
+use super::slice::{ErasedSlice, Slice, SliceError, SliceSummary};
 
 /// Pure function `(slice, recorded event) -> slice`.
 ///

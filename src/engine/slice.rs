@@ -56,7 +56,7 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
 }
 
 /// Summary of a registered slice.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SliceSummary {
     /// Name of the slice.
     pub name: &'static str,

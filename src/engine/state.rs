@@ -4,8 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::slice::SliceSummary;
-use super::slice::{EncodedSlice, ErasedSlice};
+use super::slice::{EncodedSlice, ErasedSlice, SliceSummary};
 use super::{Digest, OnRewind, Registry, Seq, SessionId, Slice, SliceError, Timestamp};
 
 /// All slices of a session after the event at [`seq`](State::seq). It is immutable; a clone costs nanoseconds for any

@@ -13,7 +13,7 @@ pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
 pub use patch::{
-    ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between, sides,
+    ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
 };
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};

@@ -93,7 +93,7 @@ pub fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, Session
 
 /// Returns the patches of a change from one session's files to another's.
 pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
-    let (before, after) = sides(change);
+    let (before, after) = change.sides();
     let path = change.path().to_string();
     let (old, new) = (Side::read(from, before)?, Side::read(to, after)?);
     let other_kind = before.zip(after).is_some_and(|(b, a)| kind_of(b) != kind_of(a));
@@ -103,15 +103,6 @@ pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<
             vec![Patch::between(path.clone(), &old, &Side::default()), Patch::between(path, &Side::default(), &new)]
         }
     })
-}
-
-/// Returns the entries before and after a change.
-pub fn sides(change: &Change) -> (Option<&Entry>, Option<&Entry>) {
-    match change {
-        Change::Added { after, .. } => (None, Some(after)),
-        Change::Removed { before, .. } => (Some(before), None),
-        Change::Changed { before, after, .. } => (Some(before), Some(after)),
-    }
 }
 
 fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {

@@ -78,8 +78,9 @@ fn is_none_or_directory(node: Option<&Node>) -> bool {
 /// Returns every change of an entry and of those below it, up to a position, in order. A file that was moved here is
 /// followed to its previous path. Files below a directory are not followed, but their previous paths are given.
 ///
-/// The history is read twice at most, and as often again for each move that is followed. Memory holds the returned changes and the
-/// current entries at and below the path. Fails with [`SessionError::NoPosition`]: the history is shorter.
+/// The history is read at most twice, and at most twice more for each move that is followed. Memory holds the
+/// returned changes and the current entries at and below the path. Fails with [`SessionError::NoPosition`]: the
+/// history is shorter.
 pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let head = session.head()?;
     if until > head {

@@ -180,18 +180,18 @@ impl SearchRun<'_> {
         let before = self.live.remove(path).unwrap_or_default().0;
         let gone = replace(&mut self.live, path, &write.node).into_iter();
         hits.extend(gone.flat_map(|(path, file)| file.ended(&path, last, false)));
-        let mut known: BTreeMap<String, VecDeque<TextLine>> = BTreeMap::new();
-        for line in before {
-            known.entry(line.text.clone()).or_default().push_back(line);
+        let mut known: BTreeMap<String, VecDeque<(usize, TextLine)>> = BTreeMap::new();
+        for (at, line) in before.into_iter().enumerate() {
+            known.entry(line.text.clone()).or_default().push_back((at, line));
         }
         let (first, cause, agent): (_, Cause, Arc<str>) = (event.seq, why.cause(path), Arc::from(event.agent));
         let after = lines.into_iter().map(|(number, text)| {
-            let known = known.get_mut(&text).and_then(VecDeque::pop_front);
+            let known = known.get_mut(&text).and_then(VecDeque::pop_front).map(|(_, line)| line);
             known.unwrap_or_else(|| TextLine { number, text, first, cause: cause.clone(), agent: Arc::clone(&agent) })
         });
         let after: Vec<TextLine> = after.collect();
-        let gone = known.into_values().flatten().collect();
-        hits.extend(FileMatches(gone).ended(path, last, false));
+        let gone: BTreeMap<usize, TextLine> = known.into_values().flatten().collect();
+        hits.extend(FileMatches(gone.into_values().collect()).ended(path, last, false));
         if !after.is_empty() {
             self.live.insert(path.clone(), FileMatches(after));
         }

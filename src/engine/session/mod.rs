@@ -282,8 +282,9 @@ impl Session {
         self.core.outputs.show(output);
     }
 
-    /// Takes the session's workspace for this process. All callers share the lease, and it ends with the last. Code that opens a workspace without
-    /// a [`ToolRunner`](crate::ToolRunner) must call it first. Fails with [`StoreError::InUse`].
+    /// Takes the session's workspace for this process. All callers share the lease, and it ends with the last. Code that
+    /// opens a workspace without a [`ToolRunner`](crate::ToolRunner) must call it first. Fails with
+    /// [`StoreError::InUse`].
     pub fn lease(&self) -> SessionResult<Arc<Lease>> {
         let (core, shared) = (&self.core, &self.core.shared);
         let mut held = lock(&core.lease);

@@ -74,7 +74,7 @@ impl NameIndex {
         }
     }
 
-    /// Makes the next use read the names again, since another process has created sessions in the store.
+    /// Makes the next use read the names again, after an import or another process has created sessions.
     pub(crate) fn forget(&mut self) {
         self.known = None;
     }

@@ -24,7 +24,7 @@ struct Feed<'a> {
 
 struct FeedSource {
     after: Seq,
-    /// Empty once all is read, or a thread has ended before.
+    /// Empty once all is read, reading has failed, or a thread has ended early.
     threads: Vec<Sender<Arc<EventBatch>>>,
     outcome: SessionResult<()>,
 }
@@ -50,7 +50,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Reads the next piece for both threads, unless one waits for this one.
+    /// Reads the next piece for both threads, unless a piece waits for this one.
     fn read(&self, mut source: MutexGuard<'_, FeedSource>, own: &Receiver<Arc<EventBatch>>) {
         if !own.is_empty() {
             return;

@@ -71,8 +71,8 @@ impl MergePlan {
     }
 }
 
-/// Plans a merge by the rules of [`merge_child`](crate::tools::merge_child). Only paths that differ are looked at. `read`
-/// gives contents by their digest.
+/// Plans a merge by the rules of [`merge_child`](crate::tools::merge_child). Only paths that differ are looked at.
+/// `read` gives contents by their digest.
 pub(crate) fn plan_merge<E>(
     base: &VirtualFileSystem,
     ours: &VirtualFileSystem,

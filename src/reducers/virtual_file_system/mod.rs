@@ -103,6 +103,15 @@ impl Change {
             Self::Added { path, .. } | Self::Removed { path, .. } | Self::Changed { path, .. } => path,
         }
     }
+
+    /// Returns the entries before and after.
+    pub fn sides(&self) -> (Option<&Entry>, Option<&Entry>) {
+        match self {
+            Self::Added { after, .. } => (None, Some(after)),
+            Self::Removed { before, .. } => (Some(before), None),
+            Self::Changed { before, after, .. } => (Some(before), Some(after)),
+        }
+    }
 }
 
 impl VirtualFileSystem {
@@ -159,7 +168,8 @@ impl VirtualFileSystem {
         self.entries.range(from, Bound::Unbounded)
     }
 
-    /// Iterates over the entries directly in a directory, in order. Each step costs one search, however many entries are deeper.
+    /// Iterates over the entries directly in a directory, in order. Each step costs one search, however many entries are
+    /// deeper.
     pub fn children<'a>(&'a self, directory: &EntryPath) -> impl Iterator<Item = (&'a EntryPath, &'a Entry)> + use<'a> {
         let (mut from, until) = range_below(directory.as_bytes());
         let directory = directory.clone();

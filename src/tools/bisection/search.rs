@@ -243,7 +243,7 @@ impl Lanes<'_> {
                     self.free.push(probe);
                     records.push(record);
                 }
-                // The failure that cancelled the others counts.
+                // Any other failure counts before the cancellations that it caused.
                 Err(WorkspaceError::Cancelled) => drop(failure.get_or_insert(WorkspaceError::Cancelled)),
                 Err(error) => failure = Some(error),
             }

@@ -86,10 +86,9 @@ impl Tool for PodmanShellTool {
         match (params.action, params.command) {
             (action @ (PodmanShellAction::Start | PodmanShellAction::Stop), None) => {
                 let container = Arc::clone(&container);
-                let work = tokio::task::spawn_blocking(move || match action {
-                    PodmanShellAction::Start => container.start(),
-                    PodmanShellAction::Stop | PodmanShellAction::Exec => container.stop(),
-                });
+                let starts = matches!(action, PodmanShellAction::Start);
+                let work =
+                    tokio::task::spawn_blocking(move || if starts { container.start() } else { container.stop() });
                 work.await.map_err(|_| ToolError::new("the container was not reached: its thread ended"))??;
                 Ok(done(String::new(), String::new(), 0))
             }

@@ -202,8 +202,23 @@ impl ToolRunner {
     }
 }
 
+struct ByteCount(usize);
+
+impl std::io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns the length of a value as JSON, without making it.
 fn json_bytes(value: &Value) -> usize {
-    serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
+    let mut count = ByteCount(0);
+    serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)
 }
 
 impl std::fmt::Debug for ToolRunner {

@@ -33,6 +33,7 @@ pub(super) struct RerunSession<'a> {
     pub(super) tool_runner: ToolRunner,
     pub(super) answers: Arc<Answers>,
     pub(super) missing: BTreeSet<EntryPath>,
+    limited: Vec<(ChildLimits, ToolRunner)>,
     start: Seq,
     /// It has the past up to there itself.
     is_fork: bool,
@@ -67,7 +68,7 @@ impl<'a> RerunSession<'a> {
         if !is_fork && !PastRun::of(tool_runner.session()).files_at(tool_runner.session().head()?)?.is_empty() {
             return Err(WorkspaceError::NotFresh(tool_runner.session().name().to_owned()));
         }
-        Ok(Self { past, tool_runner, answers, missing: BTreeSet::new(), start, is_fork })
+        Ok(Self { past, tool_runner, answers, missing: BTreeSet::new(), limited: Vec::new(), start, is_fork })
     }
 
     fn session(&self) -> &Session {
@@ -75,12 +76,18 @@ impl<'a> RerunSession<'a> {
     }
 
     /// Returns a runner under these limits, and under those of its own session.
-    pub(super) fn under(&self, limits: &ChildLimits) -> Result<ToolRunner, SessionError> {
+    pub(super) fn under(&mut self, limits: &ChildLimits) -> Result<ToolRunner, SessionError> {
         if limits.is_unlimited() {
             return Ok(self.tool_runner.clone());
         }
+        // A runner keeps what it has counted of its session's own limits.
+        if let Some((_, known)) = self.limited.iter().find(|(known, _)| known == limits) {
+            return Ok(known.clone());
+        }
         let narrower = limits.within(self.session().limits());
-        self.tool_runner.in_session(self.session().clone().limited_to(narrower))
+        let limited = self.tool_runner.in_session(self.session().clone().limited_to(narrower))?;
+        self.limited.push((limits.clone(), limited.clone()));
+        Ok(limited)
     }
 
     pub(super) fn begin(&mut self) -> Result<(), WorkspaceError> {

@@ -2,6 +2,7 @@
 
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::capture::{CaptureBudget, Captured, compare};
@@ -164,7 +165,8 @@ pub(crate) fn prepare(
     }
     let mut captured = compare(disk, disk.dirty()?, &tree, budget)?;
     disk.mark_clean()?;
-    left_out.retain(|gone| captured.changes.iter().all(|change| change.path() != &gone.path));
+    let known: BTreeSet<_> = captured.changes.iter().map(PlannedChange::path).collect();
+    left_out.retain(|gone| !known.contains(&gone.path));
     captured.changes.splice(0..0, left_out.into_iter().map(PlannedChange::Delete));
     if let Some(pending) = record_found(session, workspace, captured)? {
         pending.wait().map_err(SessionError::from)?;

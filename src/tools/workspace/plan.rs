@@ -87,7 +87,7 @@ impl ChangePlan {
         let (mut gone, mut in_the_way) = (BTreeSet::new(), BTreeSet::new());
         for change in changes {
             let is_blocked = change.path().parent().is_some_and(|parent| in_the_way.contains(&parent));
-            let (before, after) = sides(&change);
+            let (before, after) = change.sides();
             if is_blocked || !after.is_none_or(can_be_written) || !can_be_taken_away(&change) {
                 // Nothing can be below a non-directory; entries below a directory are planned by themselves.
                 if is_blocked || before.is_some_and(|before| !before.is_directory()) {
@@ -123,18 +123,9 @@ pub(crate) fn after(
     tree
 }
 
-/// Returns the present entry and the target entry.
-fn sides(change: &Change) -> (Option<&Entry>, Option<&Entry>) {
-    match change {
-        Change::Added { after, .. } => (None, Some(after)),
-        Change::Changed { before, after, .. } => (Some(before), Some(after)),
-        Change::Removed { before, .. } => (Some(before), None),
-    }
-}
-
 /// Tells whether the present entry could be restored later.
 fn can_be_taken_away(change: &Change) -> bool {
-    sides(change).0.is_none_or(can_be_written)
+    change.sides().0.is_none_or(can_be_written)
 }
 
 fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
@@ -147,7 +138,7 @@ fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
 
 /// Returns the directories of entries to write; their existence needs no event.
 fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
-    let written = changes.iter().filter(|change| sides(change).1.is_some_and(can_be_written));
+    let written = changes.iter().filter(|change| change.sides().1.is_some_and(can_be_written));
     written.filter_map(|change| change.path().parent()).collect()
 }
 

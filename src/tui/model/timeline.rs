@@ -208,7 +208,7 @@ fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), Failure> {
     Ok(match end.outcome {
         Some(outcome) => (format!("{} {}", outcome.ending, text::duration(outcome.micros)), outcome.tone),
         None if end.is_known => (past.unfinished().to_owned(), Tone::Odd),
-        // Further away than is looked for a row; the call itself tells it.
+        // It is further away than is searched for a row; the view of the call shows it.
         None => ("...".to_owned(), Tone::Dim),
     })
 }

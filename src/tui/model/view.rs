@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldspace::reducers::Change;
-use foldspace::{EntryPath, Seq, State, Timestamp, VirtualFileSystem, view};
+use foldspace::{EntryPath, Seq, State, Timestamp, VirtualFileSystem};
 
 use super::{Failure, Leash, SessionHistory, Sheet, sheets};
 
@@ -118,7 +118,7 @@ impl ShownStep {
 
     fn first_file(&self) -> Option<EntryPath> {
         let file = |change: &&Change| {
-            let (before, after) = view::sides(change);
+            let (before, after) = change.sides();
             after.or(before).is_some_and(|entry| !entry.is_directory())
         };
         self.changes.iter().find(file).map(|change| change.path().clone())

@@ -17,7 +17,8 @@ use crate::engine::{Clock, Commit, CommitId, Expected, SystemClock};
 impl LocalStore {
     /// Reads every byte of the journal in `directory`. With `repair`, damage is moved into files beside the journal; a
     /// session with a gap then ends before it. Nothing is repaired after a loss, which a user must
-    /// [accept](Self::accept_loss). Fails with [`StoreError::Locked`](crate::StoreError::Locked) if another process owns the store.
+    /// [accept](Self::accept_loss). Fails with [`StoreError::Locked`](crate::StoreError::Locked) if another process owns
+    /// the store.
     pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport> {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
     }

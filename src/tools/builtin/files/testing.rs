@@ -17,7 +17,7 @@ use crate::engine::store::MemoryStore;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::{ToolCall, ToolOutcome, ToolRunner, Tools};
 
-/// A session whose standard tools are called through a real tool_runner.
+/// A session whose standard tools are called through a real tool runner.
 pub(in crate::tools) struct ToolWorld {
     runtime: tokio::runtime::Runtime,
     pub(in crate::tools) tool_runner: ToolRunner,

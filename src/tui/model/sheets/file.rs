@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use foldspace::event::Node;
 use foldspace::reducers::{Change, Entry};
-use foldspace::{EntryPath, VirtualFileSystem, view};
+use foldspace::{EntryPath, VirtualFileSystem};
 use similar::{ChangeTag, TextDiff};
 
 use crate::terminal::style::patch_lines;
@@ -39,7 +39,7 @@ pub(crate) fn file(
     match change {
         Some(change) if !whole => patches(past, change, &mut sheet)?,
         _ => {
-            let old = change.and_then(|change| view::sides(change).0);
+            let old = change.and_then(|change| change.sides().0);
             let new = tree.get(path);
             shown_whole(past, (change.is_some(), old), new, &mut sheet)?;
         }

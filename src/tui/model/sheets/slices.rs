@@ -26,7 +26,7 @@ pub(crate) fn changes_of(step: &ShownStep, name: &str) -> Result<Vec<JsonDiffere
 }
 
 fn of_file(change: &Change) -> JsonDifference {
-    let (before, after) = view::sides(change);
+    let (before, after) = change.sides();
     let json = |entry| serde_json::to_value(entry).ok();
     let pointer = pointer_to("", &change.path().to_string());
     JsonDifference { pointer, before: before.and_then(json), after: after.and_then(json) }

@@ -98,6 +98,13 @@ struct Io {
     spare: Vec<u8>,
 }
 
+impl Io {
+    /// Ends the segment's file where its frames end.
+    fn cut_off(&self) -> Result<()> {
+        self.segment.as_ref().map_or(Ok(()), |segment| segment.truncate(u64::from(self.end.offset), 0))
+    }
+}
+
 impl<T> Group<'_, T> {
     pub(crate) fn commits(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes;
@@ -213,8 +220,7 @@ impl<T: Send + Sync> Writer<T> {
             self.stage()?.frame(FrameKind::Close, b"", crc32c::crc32c(b""));
             self.sync()?;
         }
-        let io = lock(&self.io);
-        io.segment.as_ref().map_or(Ok(()), |segment| segment.truncate(u64::from(io.end.offset), 0))
+        lock(&self.io).cut_off()
     }
 
     fn write_group(&self) -> Result<u64> {
@@ -231,7 +237,7 @@ impl<T: Send + Sync> Writer<T> {
         if let Err(error) = written {
             lock(&self.staging).failed = Some(error.clone());
             // Cut off, so that no commit that was reported as failed shows later. If that fails too, recovery decides.
-            if let Some(Err(error)) = io.segment.as_ref().map(|segment| segment.truncate(u64::from(io.end.offset), 0)) {
+            if let Err(error) = io.cut_off() {
                 tracing::warn!(%error, "could not cut off a failed commit");
             }
             return Err(error);
