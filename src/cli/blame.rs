@@ -61,22 +61,28 @@ fn as_json(path: &EntryPath, seq: u64, blamed: &Blamed) -> Value {
 }
 
 fn show(session: SessionId, path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure> {
+    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|by| head(session, path, by)).collect();
     let mut table = TextTable::default();
     for (number, line) in (1_u64..).zip(&blamed.lines) {
-        let Some(by) = blamed.changes.get(line.change) else { continue };
-        let change = &by.change;
-        let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
-        let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
+        let Some([seq, why, agent, time]) = heads.get(line.change).cloned() else { continue };
         table.row([
-            Cell::right(where_of(session, by)),
-            Cell::left(text::one_line(&format!("{}{place}", why_of(by)), 80)).styled(NOTED),
+            Cell::right(seq),
+            Cell::left(why).styled(NOTED),
             Cell::left(agent),
-            Cell::left(text::moment(change.time)).styled(DIM),
+            Cell::left(time).styled(DIM),
             Cell::right(number).styled(DIM),
             Cell::left(out.content(&line.text)),
         ]);
     }
     table.show(out)
+}
+
+fn head(asked: SessionId, path: &EntryPath, by: &SessionChange) -> [String; 4] {
+    let change = &by.change;
+    let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
+    let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
+    let why = text::one_line(&format!("{}{place}", why_of(by)), 80);
+    [where_of(asked, by), why, agent, text::moment(change.time)]
 }
 
 pub(super) fn where_of(asked: SessionId, by: &SessionChange) -> String {

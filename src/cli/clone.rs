@@ -148,7 +148,7 @@ async fn begin(globals: &Globals, forker: &Forker, parent: &Session, new: ForkOp
     if new.isolation == Isolation::Shared {
         return Ok(forker.sessions.child_of(parent, new)?);
     }
-    let tool_runner = match parent_dispatcher(globals, parent) {
+    let tool_runner = match parent_tool_runner(globals, parent) {
         Ok(tool_runner) => tool_runner,
         Err(Failure::Told { message, .. }) if new.isolation == Isolation::Fork => {
             output::note(&format!(
@@ -164,7 +164,7 @@ async fn begin(globals: &Globals, forker: &Forker, parent: &Session, new: ForkOp
     Ok(child.session().clone())
 }
 
-fn parent_dispatcher(globals: &Globals, parent: &Session) -> Result<ToolRunner, Failure> {
+fn parent_tool_runner(globals: &Globals, parent: &Session) -> Result<ToolRunner, Failure> {
     let workspace = workspace::of_session(globals, parent)?;
     workspace::tool_runner(parent.clone(), workspace, RuleArgs::default().typed())
 }

@@ -48,7 +48,7 @@ impl DiffArgs {
             return out.document(&list?);
         }
         let implied = parents(&changes);
-        changes.retain(|change| match view::sides(change) {
+        changes.retain(|change| match change.sides() {
             (Some(entry), None) | (None, Some(entry)) => !entry.is_directory() || !implied.contains(change.path()),
             _ => true,
         });
@@ -58,8 +58,11 @@ impl DiffArgs {
         if !self.stat {
             return changes.iter().try_for_each(|change| diffs::show_change(&found.session, change, out));
         }
-        let patches: Result<Vec<_>, _> = changes.iter().map(|change| view::patches(&found.session, change)).collect();
-        show_stat(&patches?.concat(), changes.len(), out)
+        let mut patches = Vec::new();
+        for change in &changes {
+            patches.extend(view::patches(&found.session, change)?);
+        }
+        show_stat(&patches, changes.len(), out)
     }
 }
 

@@ -79,7 +79,10 @@ impl Exec {
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
         let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
         let open = desk.hub().open(session.id()).await?;
-        let open = self.agent.as_ref().map_or_else(|| open.clone(), |agent| open.as_agent(agent));
+        let open = match &self.agent {
+            Some(agent) => open.as_agent(agent),
+            None => open,
+        };
         let mut call = ToolCall::new("shell_execute", params);
         call.limit = Some(CALL_MAX);
         interrupt::watch(call.cancel.clone(), &LocalServer::workspace_of(&open));

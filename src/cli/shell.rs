@@ -42,7 +42,7 @@ impl ShellArgs {
             return external_command::shell_at(globals, &session, at.resolve(&session)?);
         }
         let opened = open::changing(globals)?;
-        let session = opened.find(&self.session)?.session.as_agent(self.agent.as_str());
+        let session = opened.find(&self.session)?.session;
         out.go_live_for_good()?;
         super::block_on(self.prompt(globals, &opened.sessions, &session))?
     }

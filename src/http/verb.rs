@@ -184,8 +184,10 @@ fn typed(name: &str, schema: Option<&Value>, text: String) -> Result<Value, Http
         Some(kind) => kind == wanted,
         None => false,
     };
-    let shown = format!("{text:.100}");
-    let wrong = |what| HttpProblem::new(ProblemKind::BadRequest, format!("{name} must be {what}, not {shown:?}"));
+    let wrong = |what| {
+        let shown = format!("{text:.100}");
+        HttpProblem::new(ProblemKind::BadRequest, format!("{name} must be {what}, not {shown:?}"))
+    };
     match () {
         () if is("integer") => text.parse::<u64>().map(Value::from).map_err(|_| wrong("a whole number")),
         () if is("boolean") => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),

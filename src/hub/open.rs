@@ -20,7 +20,7 @@ use crate::tools::{
     MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
 
-/// A workspace with a clone for each of its users, beside that of its slot.
+/// A workspace. Each of its users has a clone of its `Arc`, and its slot has one.
 pub(super) struct KeptWorkspace {
     tool_runner: ToolRunner,
     in_flight: Arc<InFlight>,

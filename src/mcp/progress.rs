@@ -112,8 +112,9 @@ impl ProgressReporter {
 /// Returns the length of the next message: it fits, and ends with a whole character.
 fn whole(waiting: &[u8]) -> usize {
     let fits = &waiting[..waiting.len().min(MESSAGE_MAX)];
-    match std::str::from_utf8(fits) {
-        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+    let last = fits.utf8_chunks().last().map_or(&b""[..], |chunk| chunk.invalid());
+    match std::str::from_utf8(last) {
+        Err(error) if error.error_len().is_none() => fits.len() - last.len(),
         _ => fits.len(),
     }
 }

@@ -1,7 +1,6 @@
 //! Requests of a connection: those that wait until they may begin, and those in flight.
 
 use std::collections::VecDeque;
-use std::mem::size_of;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 

@@ -110,7 +110,7 @@ impl Failure {
         self
     }
 
-    /// Makes the failure of an operation on something; none to tell of where it has no reader any more.
+    /// Returns the failure of an operation on something; [`Closed`](Self::Closed) for an output without a reader.
     pub(crate) fn io(action: &str, place: impl fmt::Display, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::Closed;

@@ -92,7 +92,7 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
     view::visible(&shown).into_owned()
 }
 
-/// Returns the lines of a value, each behind the name of its field; a longer text stands below the name.
+/// Returns the lines of a value, each behind the name of its field; a text of several lines stands below its name.
 pub(crate) fn value_lines(value: &Value) -> Vec<(String, String)> {
     let block = |text: &str| text.lines().map(|line| ("    ".to_owned(), line.to_owned())).collect::<Vec<_>>();
     let Value::Object(fields) = value else { return block(&plain(value)) };
@@ -115,10 +115,12 @@ fn plain(value: &Value) -> String {
     const SHORT: usize = 100;
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(_) | Value::Object(_) if value.to_string().len() > SHORT => {
-            serde_json::to_string_pretty(value).unwrap_or_default()
-        }
-        other => other.to_string(),
+        other => match other.to_string() {
+            long if long.len() > SHORT && (other.is_array() || other.is_object()) => {
+                serde_json::to_string_pretty(other).unwrap_or_default()
+            }
+            short => short,
+        },
     }
 }
 

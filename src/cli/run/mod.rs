@@ -157,7 +157,10 @@ impl ScriptRun<'_> {
         let workspace = LocalServer::workspace_of(open);
         report.watch(workspace.as_ref());
         let open = open.with_shell_rules(args.rules.asking(report.bar()))?;
-        let open = args.agent.as_ref().map_or_else(|| open.clone(), |agent| open.as_agent(agent));
+        let open = match &args.agent {
+            Some(agent) => open.as_agent(agent),
+            None => open,
+        };
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), &workspace);
         for step in &script.steps {

@@ -20,7 +20,7 @@ pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Op
     }
     let made = fresh()?;
     let path = directory.join(KEPT);
-    keep(directory, &made).map_err(|error| Failure::io("write", path.display(), &error))?;
+    keep(directory, &path, &made).map_err(|error| Failure::io("write", path.display(), &error))?;
     let shown = text::one_line(&path.display().to_string(), 300);
     // What is no terminal may be a journal that others read.
     let told = match std::io::stdout().is_terminal() {
@@ -55,9 +55,9 @@ fn fresh() -> Result<String, Failure> {
 }
 
 /// Writes the token for this user only, whatever the mode of an earlier file.
-fn keep(directory: &Path, token: &str) -> std::io::Result<()> {
+fn keep(directory: &Path, path: &Path, token: &str) -> std::io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     writeln!(file, "{token}")?;
-    file.persist(directory.join(KEPT))?;
+    file.persist(path)?;
     Ok(())
 }

@@ -102,7 +102,7 @@ pub(crate) fn events(
 fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
     let may_run = session.lease_holder().is_some();
-    let (mut page, mut next, mut last) = (LogPage::new(limits, from.is_none()), None, VecDeque::new());
+    let (mut page, mut next, mut last) = (LogPage::new(limits, false), None, VecDeque::new());
     visit_calls(session, from.unwrap_or(1).max(1), &mut |call| {
         if from.is_none() {
             // Only of the last ones documents are made.
@@ -117,11 +117,17 @@ fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result
         }
         fits
     })?;
-    for call in last {
-        page.take(call.document(may_run));
+    for call in last.into_iter().rev() {
+        if !page.take(call.document(may_run)) {
+            break;
+        }
     }
-    let (name, session, calls) = (session.name().to_owned(), session.id(), Some(page.documents()));
-    Ok(LogDocument { session, name, head, next, calls, events: None })
+    let mut calls = page.documents();
+    if from.is_none() {
+        calls.reverse();
+    }
+    let (name, session) = (session.name().to_owned(), session.id());
+    Ok(LogDocument { session, name, head, next, calls: Some(calls), events: None })
 }
 
 /// Visits calls in the order in which they began, for as long as `take` is true.

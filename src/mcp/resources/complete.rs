@@ -63,10 +63,15 @@ impl Fitting {
     fn with_paths(mut self, session: &Session) -> Self {
         let Ok(state) = session.state() else { return self };
         let files = VirtualFileSystem::of(&state);
-        let beginning = self.beginning.clone().into_bytes();
-        let from = files.starting_at(Bound::Included(beginning.clone()));
-        let fitting = from.take_while(|(path, _)| path.as_bytes().starts_with(&beginning));
-        self.take(fitting.filter(|(_, entry)| !entry.is_directory()).map(|(path, _)| path.to_string()));
+        let beginning = self.beginning.as_bytes();
+        let from = files.starting_at(Bound::Included(beginning.to_vec()));
+        let fitting = from.take_while(|(path, _)| path.as_bytes().starts_with(beginning));
+        for (path, _) in fitting.filter(|(_, entry)| !entry.is_directory()) {
+            self.count += 1;
+            if self.values.len() < CompletionInfo::MAX_VALUES {
+                self.values.push(path.to_string());
+            }
+        }
         self
     }
 }
