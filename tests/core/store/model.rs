@@ -209,27 +209,42 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: rounds(16) as u32, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn memory_and_local_store_agree(operations in prop::collection::vec(operation(), 1..60)) {
-        let mut pair = Pair::new();
-        operations.iter().for_each(|operation| pair.apply(operation));
-        (0..5).for_each(|number| pair.look(number, 0));
-        pair.apply(&Operation::Reopen);
-        (0..5).for_each(|number| pair.look(number, 0));
-        let directory = pair.directory;
-        drop(pair.local);
-        prop_assert_eq!(LocalStore::fsck(directory.path(), false).unwrap().problems, vec![]);
-        // The journal alone gives the same.
-        std::fs::remove_dir_all(directory.path().join("index")).unwrap();
-        let store = open(directory.path());
-        prop_assert_eq!(store.entries().unwrap(), pair.memory.entries().unwrap());
-        drop(store);
-        // So does what a collection leaves of it, with the new index and without one.
-        LocalStore::collect(directory.path(), false).unwrap();
-        let expected = history(&pair.memory);
-        assert_same(&history(&open(directory.path())), &expected, "collected");
-        assert_same(&history(&open(directory.path())), &expected, "collected and opened again");
-        std::fs::remove_dir_all(directory.path().join("index")).unwrap();
-        assert_same(&history(&LocalStore::open_reading(directory.path()).unwrap()), &expected, "read only");
+        agree(&operations);
     }
+}
+
+fn agree(operations: &[Operation]) {
+    let mut pair = Pair::new();
+    operations.iter().for_each(|operation| pair.apply(operation));
+    (0..5).for_each(|number| pair.look(number, 0));
+    pair.apply(&Operation::Reopen);
+    (0..5).for_each(|number| pair.look(number, 0));
+    let directory = pair.directory;
+    drop(pair.local);
+    assert_eq!(LocalStore::fsck(directory.path(), false).unwrap().problems, vec![]);
+    // The journal alone gives the same.
+    std::fs::remove_dir_all(directory.path().join("index")).unwrap();
+    let store = open(directory.path());
+    assert_eq!(store.entries().unwrap(), pair.memory.entries().unwrap());
+    drop(store);
+    // So does what a collection leaves of it, with the new index and without one.
+    LocalStore::collect(directory.path(), false).unwrap();
+    let expected = history(&pair.memory);
+    assert_same(&history(&open(directory.path())), &expected, "collected");
+    assert_same(&history(&open(directory.path())), &expected, "collected and opened again");
+    std::fs::remove_dir_all(directory.path().join("index")).unwrap();
+    assert_same(&history(&LocalStore::open_reading(directory.path()).unwrap()), &expected, "read only");
+}
+
+#[test]
+fn collection_keeps_only_the_present_life_of_a_parent() {
+    let submit =
+        |session| Operation::Submit { session, expected: Wanted::Any, id: None, events: 1, content: None, time: 0 };
+    let fork = |session, parent| Operation::Fork { session, parent, part: 1, id: None, time: 0 };
+    agree(&[submit(1), fork(2, 1), Operation::Remove(1), Operation::Remove(2), submit(2), fork(0, 2)]);
+    let first_life = [submit(1), fork(2, 1), Operation::Remove(1), Operation::Remove(2)];
+    agree(&[&first_life[..], &[submit(1), fork(2, 1), Operation::Remove(1)]].concat());
+    agree(&[submit(2), Operation::Remove(2), submit(2), fork(1, 2), Operation::Remove(2)]);
 }
 
 #[test]

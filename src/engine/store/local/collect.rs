@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::open::Opening;
-use super::{LocalStore, LocalStoreOptions, SessionHead};
+use super::{LocalStore, LocalStoreOptions};
 use crate::engine::event::{digests_in, references_of};
 use crate::engine::store::journal::frame::{self, FrameBody, FrameKind};
 use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
@@ -93,21 +93,26 @@ struct Garbage {
 }
 
 struct LiveData {
-    sessions: BTreeSet<SessionId>,
-    /// Sessions in whose history a child's past is, removed or not: all their frames stay, removals included.
-    parents: BTreeSet<SessionId>,
-    /// Positions of sessions' last removals: earlier frames are garbage, also if the id is in use again.
-    removals: BTreeMap<SessionId, FramePosition>,
+    /// Sessions, removed ones that are kept for their children included.
+    sessions: BTreeMap<SessionId, LiveSession>,
     contents: BTreeSet<Digest>,
+}
+
+struct LiveSession {
+    /// Its first own commit. The id may have been in use before: what is older is garbage.
+    begun: FramePosition,
+    is_buried: bool,
 }
 
 impl LiveData {
     fn find(store: &LocalStore) -> Result<Self> {
         let mut known = KnownDigests::default();
         let mut chunks = BTreeMap::new();
-        let mut removals = BTreeMap::new();
+        let mut begun = BTreeMap::new();
         store.each_frame(&mut |place, frame| match frame.body() {
-            Ok(FrameBody::Removal(session)) => drop(removals.insert(session, place)),
+            Ok(FrameBody::Commit(fork, commit)) if fork.is_some() || commit.first == 1 => {
+                begun.insert(commit.session, place);
+            }
             Ok(FrameBody::Content(digest, _)) => {
                 known.add(digest);
                 if frame.header.kind == FrameKind::Manifest
@@ -118,11 +123,11 @@ impl LiveData {
             }
             _ => {}
         })?;
-        let slots = store.shared.slots.all();
-        let (parents, there): (Vec<_>, Vec<_>) =
-            slots.iter().filter(|slot| slot.visible() > 0).partition(|slot| slot.lock().children > 0);
-        let ids = |slots: Vec<&Arc<SessionHead>>| slots.into_iter().map(|slot| slot.id).collect();
-        let mut live = Self { sessions: ids(there), parents: ids(parents), removals, contents: BTreeSet::new() };
+        let sessions = begun.into_iter().filter_map(|(id, begun)| {
+            let slot = store.shared.slots.get(id).filter(|slot| slot.visible() > 0)?;
+            Some((id, LiveSession { begun, is_buried: slot.is_buried() }))
+        });
+        let mut live = Self { sessions: sessions.collect(), contents: BTreeSet::new() };
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
             if frame.header.kind.commit_at().is_some() && live.keeps(place, frame) {
@@ -136,15 +141,12 @@ impl LiveData {
     }
 
     fn keeps(&self, place: FramePosition, frame: &Frame<'_>) -> bool {
+        let session = |id| self.sessions.get(&id);
         match frame.body() {
-            Ok(FrameBody::Commit(_, commit)) => {
-                let removed = self.removals.get(&commit.session);
-                self.parents.contains(&commit.session)
-                    || self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
-            }
+            Ok(FrameBody::Commit(_, commit)) => session(commit.session).is_some_and(|live| place >= live.begun),
             Ok(FrameBody::Content(digest, _)) => self.contents.contains(&digest),
-            // Without it the session would be back.
-            Ok(FrameBody::Removal(session)) => self.parents.contains(&session),
+            // Without it the session would be back. An older removal of the id does no harm.
+            Ok(FrameBody::Removal(id)) => session(id).is_some_and(|live| live.is_buried),
             Ok(FrameBody::Mark) => true,
             Err(_) => false,
         }
