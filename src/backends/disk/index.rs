@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory};
@@ -31,6 +31,8 @@ pub(super) struct IndexedListing {
     pub(super) form: u32,
     /// Set if it could not be read, or not whole.
     pub(super) doubtful: bool,
+    /// Set if all its entries were read after the stamp that the directory has in its parent's listing.
+    pub(super) is_whole: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +55,22 @@ impl IndexedListing {
     pub(super) fn name(&self, at: usize) -> &[u8] {
         let from = if at == 0 { 0 } else { self.entries[at - 1].name_end as usize };
         &self.names[from..self.entries[at].name_end as usize]
+    }
+
+    /// Gives the entries of the open directory that are known, as they are now. What vanished is left out.
+    pub(super) fn each_known(
+        &self,
+        directory: BorrowedFd<'_>,
+        mut give: impl FnMut(&[u8], &Statx) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        for name in (0..self.entries.len()).map(|at| self.name(at)) {
+            match look(directory, name) {
+                Ok(stat) => give(name, &stat)?,
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn push(&mut self, name: &[u8], known: IndexedEntry) {
@@ -243,13 +261,16 @@ impl StatIndex {
         };
         if let Some(listing) = self.listings.get_mut(child as usize) {
             listing.form = form;
+            // The stamp is newer than what was read.
+            listing.is_whole = false;
         }
         child
     }
 
     fn remove(&mut self, listing: usize, removed: &[usize]) {
         let old = std::mem::take(&mut self.listings[listing]);
-        let mut new = IndexedListing { form: old.form, doubtful: old.doubtful, ..IndexedListing::default() };
+        let mut new =
+            IndexedListing { form: old.form, doubtful: old.doubtful, is_whole: old.is_whole, ..Default::default() };
         for at in (0..old.entries.len()).filter(|at| removed.binary_search(at).is_err()) {
             new.push(old.name(at), old.entries[at]);
         }

@@ -39,7 +39,8 @@ pub(super) fn scan(
 ) -> io::Result<ScanOutcome> {
     let started = FileTime::now();
     let old = if known.listings.is_empty() { NONE } else { 0 };
-    let first = ScanJob { parent: None, path: Vec::new(), before: Before::Same, old, id: 0, covered: false };
+    let (path, before) = (Vec::new(), Before::Same);
+    let first = ScanJob { parent: None, path, before, is_settled: false, old, id: 0, covered: false };
     let handles = AtomicUsize::new(0);
     let is_alone = known.len() < MANY;
     let scan = DiskScan {
@@ -75,6 +76,8 @@ struct ScanJob<'a> {
     parent: Option<Arc<Handle<'a>>>,
     path: Vec<u8>,
     before: Before,
+    /// Set if its stamp is as before, and could not be so after a change.
+    is_settled: bool,
     old: u32,
     id: u32,
     /// Set if a subtree was named that it is in.
@@ -188,7 +191,9 @@ impl<'a> DiskScan<'a> {
     ) -> io::Result<()> {
         let empty = IndexedListing::default();
         let old = self.known.listings.get(job.old as usize).unwrap_or(&empty);
-        let handle = match self.open(&job) {
+        // What comes into a directory or goes shows in its stamp, and so does its form.
+        let is_known = job.is_settled && old.is_whole && !old.doubtful && !job.covered;
+        let handle = match self.open(&job, if is_known { OFlags::PATH } else { OFlags::RDONLY }) {
             Ok(handle) => handle,
             Err(error) if leads_nowhere(error) || matches!(error, Errno::ACCESS | Errno::PERM) => {
                 part.subtree(&job.path);
@@ -197,7 +202,7 @@ impl<'a> DiskScan<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        let form = if job.path.is_empty() { 0 } else { self.forms.of(&handle)? };
+        let form = if is_known { old.form } else { self.form_of(&job, &handle)? };
         let mut covered = job.covered;
         if !covered {
             covered = old.doubtful || job.before == Before::Unknown || self.hides_anew(&job, old, form);
@@ -212,10 +217,16 @@ impl<'a> DiskScan<'a> {
         let handle = Arc::new(Handle { directory: handle, handles: self.handles });
         let share = (count < HANDLES_MAX).then_some(&handle);
         let mut compare = Compare { scan: self, path: &job.path, covered, share, old: Matching::new(old) };
-        let listed = lister.each(handle.directory.as_fd(), |name, stat| {
-            compare.entry(name.to_bytes(), stat, &mut listing, part, below);
+        let mut give = |name: &[u8], stat: &Statx| {
+            compare.entry(name, stat, &mut listing, part, below);
             if part.bytes > SCAN_BYTES_MAX { Err(OVER) } else { Ok(()) }
-        });
+        };
+        let directory = handle.directory.as_fd();
+        let listed = match is_known {
+            true => old.each_known(directory, give),
+            false => lister.each(directory, |name, stat| give(name.to_bytes(), stat)),
+        };
+        listing.is_whole = listed.is_ok();
         match listed {
             Err(OVER) => return Err(too_much(&job.path)),
             Ok(()) if !covered => compare.vanished(part),
@@ -230,6 +241,10 @@ impl<'a> DiskScan<'a> {
         Ok(())
     }
 
+    fn form_of(&self, job: &ScanJob<'_>, handle: &OwnedFd) -> Result<u32, Errno> {
+        if job.path.is_empty() { Ok(0) } else { self.forms.of(handle) }
+    }
+
     /// Tells whether a directory of an overlay shows or hides other things of the layers below than before.
     fn hides_anew(&self, job: &ScanJob<'_>, old: &IndexedListing, form: u32) -> bool {
         match (self.forms, job.before) {
@@ -240,13 +255,13 @@ impl<'a> DiskScan<'a> {
         }
     }
 
-    fn open(&self, job: &ScanJob<'_>) -> Result<OwnedFd, Errno> {
+    fn open(&self, job: &ScanJob<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         match &job.parent {
             Some(parent) => {
                 let cut = job.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-                open_in(&parent.directory, &job.path[cut..], OFlags::RDONLY | OFlags::DIRECTORY)
+                open_in(&parent.directory, &job.path[cut..], flags | OFlags::DIRECTORY)
             }
-            None => open_directory(self.root, &job.path, OFlags::RDONLY),
+            None => open_directory(self.root, &job.path, flags),
         }
     }
 }
@@ -274,12 +289,12 @@ impl<'a> Compare<'_, 'a> {
         }
         let stamp = FileStat::of(stat);
         let before = self.old.find(name);
+        let settled = before.is_some_and(|before| before.stamp == stamp && !before.fresh);
+        // What could not change unseen before can't now. A plain tree is looked at again all the same:
+        // overlays need a kernel that gives a change after a look another time, and it may have an older one.
+        let is_settled = settled && self.scan.forms != Forms::Plain;
+        let fresh = !is_settled && stamp.is_fresh(self.scan.started);
         if !stamp.is_directory() {
-            let known = before.is_some_and(|before| before.stamp == stamp);
-            let settled = known && before.is_some_and(|before| !before.fresh);
-            // What could not change unseen before can't now. A plain tree is looked at again all the same:
-            // overlays need a kernel that gives a change after a look another time, and it may have an older one.
-            let fresh = !(settled && self.scan.forms != Forms::Plain) && stamp.is_fresh(self.scan.started);
             match before {
                 _ if self.covered || settled => {}
                 Some(before) if before.stamp.is_directory() => part.subtree(&below_path(self.path, name)),
@@ -289,7 +304,7 @@ impl<'a> Compare<'_, 'a> {
             return;
         }
         let id = self.scan.next_id.fetch_add(1, Ordering::Relaxed);
-        listing.push(name, IndexedEntry::new(stamp, id, false));
+        listing.push(name, IndexedEntry::new(stamp, id, fresh));
         let path = below_path(self.path, name);
         let before_it = match before {
             None => Before::Nothing,
@@ -309,6 +324,7 @@ impl<'a> Compare<'_, 'a> {
             parent: self.share.cloned(),
             path,
             before: before_it,
+            is_settled,
             old: before.map_or(NONE, |before| before.child),
             id,
             covered: self.covered,
