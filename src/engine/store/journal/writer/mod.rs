@@ -4,7 +4,7 @@
 //! thread writes takes the buffer and writes it: one caller costs no switch of threads, and many share a sync. A
 //! background thread writes commits that no caller waits for.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -19,11 +19,9 @@ use crate::engine::{Clock, Seq, SystemClock, lock};
 /// Staged bytes above which the caller must help to write.
 const STAGED_MAX: usize = 16 << 20;
 const STAGED_SOON: usize = 1 << 20;
-/// Maximum time for which a task's thread may write. On a slower disk a switch of threads hardly counts, and the thread
-/// has other work.
+/// Maximum time of a write, for a task's thread to do the next one. On a slower disk a switch of threads hardly counts,
+/// and the thread has other work.
 const QUICK_MICROS: u64 = 5_000;
-/// Quick writes after which the disk counts as quick again.
-const STEADY: u32 = 32;
 
 pub(crate) struct Note<T> {
     pub(crate) subject: Arc<T>,
@@ -65,8 +63,8 @@ pub(crate) struct Writer<T> {
     told: DurableListener<T>,
     in_place: bool,
     clock: SystemClock,
-    /// Quick writes to come before a task's thread may write again.
-    unsteady: AtomicU32,
+    /// Set if the last write was not quick.
+    was_slow: AtomicBool,
     wake: (Mutex<Wake>, Condvar),
     /// Set once the background thread was told of work.
     busy: AtomicBool,
@@ -147,7 +145,7 @@ impl<T: Send + Sync> Writer<T> {
             told,
             in_place,
             clock: SystemClock::default(),
-            unsteady: AtomicU32::new(0),
+            was_slow: AtomicBool::new(false),
             wake: Default::default(),
             busy: AtomicBool::new(false),
         }
@@ -321,7 +319,7 @@ impl<T: Send + Sync> GroupWait for Writer<T> {
     fn write_in_place(&self, number: u64) -> Result<bool> {
         // The only thread of a runtime has other tasks to serve.
         let has_more_threads = || Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1);
-        if !self.in_place || self.unsteady.load(Ordering::Relaxed) > 0 || !has_more_threads() {
+        if !self.in_place || self.was_slow.load(Ordering::Relaxed) || !has_more_threads() {
             return Ok(false);
         }
         match self.progress.try_turn(number)? {
@@ -349,9 +347,8 @@ impl<T: Send + Sync> Writer<T> {
         let mut writing = WriteTurn { progress: &self.progress, outcome: Err(panicked) };
         let begun = self.clock.monotonic_micros();
         writing.outcome = self.write_group();
-        let is_quick = self.clock.monotonic_micros().saturating_sub(begun) <= QUICK_MICROS;
-        let before = self.unsteady.load(Ordering::Relaxed);
-        self.unsteady.store(if is_quick { before.saturating_sub(1) } else { STEADY }, Ordering::Relaxed);
+        let took = self.clock.monotonic_micros().saturating_sub(begun);
+        self.was_slow.store(took > QUICK_MICROS, Ordering::Relaxed);
         let outcome = writing.outcome.clone();
         drop(writing);
         outcome.map(drop)

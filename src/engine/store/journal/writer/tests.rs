@@ -40,7 +40,7 @@ fn writer_task_uses_own_thread_where_spare() {
     let (is_written, by) = two.block_on(two.spawn(task)).unwrap();
     assert!(is_written);
     assert_eq!(*wrote.lock().unwrap(), Some(by));
-    writer.unsteady.store(1, Ordering::Relaxed);
+    writer.was_slow.store(true, Ordering::Relaxed);
     let not_now = two.block_on(async { writer.write_in_place(staged(&writer)) });
     assert!(!not_now.unwrap(), "the disk was slow");
 }
