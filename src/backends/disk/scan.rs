@@ -289,14 +289,14 @@ impl<'a> Compare<'_, 'a> {
         }
         let stamp = FileStat::of(stat);
         let before = self.old.find(name);
-        let settled = before.is_some_and(|before| before.stamp == stamp && !before.fresh);
+        let is_unchanged = before.is_some_and(|before| before.stamp == stamp && !before.fresh);
         // What could not change unseen before can't now. A plain tree is looked at again all the same:
         // overlays need a kernel that gives a change after a look another time, and it may have an older one.
-        let is_settled = settled && self.scan.forms != Forms::Plain;
+        let is_settled = is_unchanged && self.scan.forms != Forms::Plain;
         let fresh = !is_settled && stamp.is_fresh(self.scan.started);
         if !stamp.is_directory() {
             match before {
-                _ if self.covered || settled => {}
+                _ if self.covered || is_unchanged => {}
                 Some(before) if before.stamp.is_directory() => part.subtree(&below_path(self.path, name)),
                 _ => part.entry(&below_path(self.path, name)),
             }
