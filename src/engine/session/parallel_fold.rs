@@ -1,90 +1,88 @@
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::error::{SessionError, SessionResult};
 use super::inner::Core;
 use crate::engine::fold::Fold;
 use crate::engine::store::{EventBatch, StoreError};
-use crate::engine::{Seq, State, lock};
+use crate::engine::{Seq, State};
 
 /// Events of a piece: small enough to stay in a processor's cache until both threads have seen them.
 const PIECE: u64 = 1024;
+/// Pieces that may wait for the other thread.
 const AHEAD: usize = 8;
-/// Maximum wait for a piece of the other thread, which may have panicked.
-const PAUSE: Duration = Duration::from_millis(10);
 
-/// History that two threads fold. The thread for which no piece waits reads the next one for both.
-struct Feed<'a> {
+type Piece = Arc<Vec<EventBatch>>;
+
+/// The work of one of two threads that fold the same history. The one that lacks the next piece does not sleep: it
+/// reads the first one that nobody reads, for both.
+struct HalfFold<'a> {
     core: &'a Core,
+    fold: Fold,
     until: Seq,
-    source: Mutex<FeedSource>,
+    /// Number of the first piece that nobody reads.
+    unread: &'a AtomicU64,
+    to_other: Sender<(u64, Piece)>,
+    from_other: Receiver<(u64, Piece)>,
 }
 
-struct FeedSource {
-    after: Seq,
-    /// Empty once all is read, reading has failed, or a thread has ended early.
-    threads: Vec<Sender<Arc<EventBatch>>>,
-    outcome: SessionResult<()>,
-}
-
-impl Feed<'_> {
-    fn fold(&self, mut fold: Fold, pieces: Receiver<Arc<EventBatch>>) -> Fold {
-        loop {
-            match pieces.try_recv() {
-                Ok(piece) => fold.apply_batch(&piece, self.until),
-                Err(TryRecvError::Disconnected) => return fold,
-                Err(TryRecvError::Empty) => match self.source.try_lock() {
-                    Ok(source) => self.read(source, &pieces),
-                    Err(TryLockError::Poisoned(source)) => self.read(source.into_inner(), &pieces),
-                    // The other thread reads the next piece, or panics. To wait for the lock instead would be a
-                    // deadlock: the other one may wait, with the lock, until this one takes a piece.
-                    Err(TryLockError::WouldBlock) => {
-                        if let Ok(piece) = pieces.recv_timeout(PAUSE) {
-                            fold.apply_batch(&piece, self.until);
-                        }
-                    }
-                },
+impl HalfFold<'_> {
+    fn run(mut self) -> SessionResult<Fold> {
+        let start = self.fold.seq();
+        let count = (self.until - start).div_ceil(PIECE);
+        let mut there = BTreeMap::<u64, Piece>::new();
+        let mut next = 0;
+        while next < count {
+            if let Some(piece) = there.remove(&next) {
+                piece.iter().for_each(|batch| self.fold.apply_batch(batch, self.until));
+                next += 1;
+            } else if let Ok((number, piece)) = self.from_other.try_recv() {
+                there.insert(number, piece);
+            } else if self.to_other.len() < AHEAD && self.unread.load(Ordering::Relaxed) < count {
+                let number = self.unread.fetch_add(1, Ordering::Relaxed);
+                let after = start + number * PIECE;
+                let piece = self.read(after, self.until.min(after + PIECE))?;
+                // Nobody needs it where the other thread ended early.
+                let _ = self.to_other.send((number, Arc::clone(&piece)));
+                there.insert(number, piece);
+            } else {
+                // Ended early, the other thread gives the reason.
+                let Ok((number, piece)) = self.from_other.recv() else { break };
+                there.insert(number, piece);
             }
         }
+        Ok(self.fold)
     }
 
-    /// Reads the next piece for both threads, unless a piece waits for this one.
-    fn read(&self, mut source: MutexGuard<'_, FeedSource>, own: &Receiver<Arc<EventBatch>>) {
-        if !own.is_empty() {
-            return;
-        }
-        let piece = self.core.next_batch(source.after, self.until.min(source.after + PIECE));
-        let is_sent = match piece.map(|piece| piece.map(Arc::new)) {
-            Ok(Some(piece)) if piece.last() > source.after => {
-                source.after = piece.last();
-                source.threads.iter().all(|thread| thread.send(Arc::clone(&piece)).is_ok())
+    fn read(&self, mut after: Seq, end: Seq) -> SessionResult<Piece> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.core.next_batch(after, end)? {
+            if batch.last() <= after {
+                break;
             }
-            Ok(_) => false,
-            Err(error) => {
-                source.outcome = Err(error);
-                false
-            }
-        };
-        if !is_sent {
-            source.threads.clear();
+            after = batch.last();
+            batches.push(batch);
         }
+        Ok(Arc::new(batches))
     }
 }
 
 impl Core {
     pub(super) fn fold_on_two_threads(&self, first: Fold, others: Fold, until: Seq) -> SessionResult<State> {
-        let ((to_first, of_first), (to_others, of_others)) = (bounded(AHEAD), bounded(AHEAD));
-        let source = FeedSource { after: first.seq(), threads: vec![to_first, to_others], outcome: Ok(()) };
-        let feed = &Feed { core: self, until, source: Mutex::new(source) };
+        let ((to_first, of_first), (to_others, of_others)) = (unbounded(), unbounded());
+        let unread = &AtomicU64::new(0);
+        let half = |fold, to_other, from_other| HalfFold { core: self, fold, until, unread, to_other, from_other };
+        let (first, others) = (half(first, to_others, of_first), half(others, to_first, of_others));
         let (first, others) = std::thread::scope(|scope| {
-            let first = scope.spawn(move || feed.fold(first, of_first));
-            let others = feed.fold(others, of_others);
+            let first = scope.spawn(move || first.run());
+            let others = others.run();
             (first.join(), others)
         });
         let first = first.map_err(|_| StoreError::Index("a reducer panicked".to_owned()))?;
-        std::mem::replace(&mut lock(&feed.source).outcome, Ok(()))?;
+        let (first, others) = (first?, others?);
         match first.seq().min(others.seq()) {
             seq if seq < until => Err(SessionError::NoPosition { seq: until, head: seq }),
             _ => Ok(first.join(others)),
