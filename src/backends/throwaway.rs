@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
+
 use super::config::WorkspaceSpec;
 use super::disk::{entries_in, lock_file, make_private, remove_path};
 use super::host::HostOptions;
 use super::{BackendError, Workspace};
-use rustix::fs::OFlags;
-
 use crate::engine::id::SessionId;
 
 const PLACE: &str = "probes";

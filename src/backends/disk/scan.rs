@@ -39,8 +39,8 @@ pub(super) fn scan(
 ) -> io::Result<ScanOutcome> {
     let started = FileTime::now();
     let old = if known.listings.is_empty() { NONE } else { 0 };
-    let (path, before) = (Vec::new(), Before::Same);
-    let first = ScanJob { parent: None, path, before, is_settled: false, old, id: 0, covered: false };
+    let first =
+        ScanJob { parent: None, path: Vec::new(), before: Before::Same, is_settled: false, old, id: 0, covered: false };
     let handles = AtomicUsize::new(0);
     let is_alone = known.len() < MANY;
     let scan = DiskScan {
@@ -192,7 +192,7 @@ impl<'a> DiskScan<'a> {
         let empty = IndexedListing::default();
         let old = self.known.listings.get(job.old as usize).unwrap_or(&empty);
         // What comes into a directory or goes shows in its stamp, and so does its form.
-        let is_known = job.is_settled && old.is_whole && !old.doubtful && !job.covered;
+        let is_known = job.is_settled && old.is_whole;
         let handle = match self.open(&job, if is_known { OFlags::PATH } else { OFlags::RDONLY }) {
             Ok(handle) => handle,
             Err(error) if leads_nowhere(error) || matches!(error, Errno::ACCESS | Errno::PERM) => {

@@ -20,22 +20,26 @@ pub(in crate::mcp) async fn complete(
     let argument = &request.argument;
     let template = request.r#ref.as_resource_uri().unwrap_or_default();
     let wanted = request.context.as_ref().and_then(|context| context.get_argument("session"));
-    let mut fitting = Fitting { beginning: argument.value.clone(), values: Vec::new(), count: 0 };
+    let beginning = argument.value.as_str();
+    let mut fitting = Fitting::default();
     match (template, argument.name.as_str()) {
-        (uri::FILES | uri::SLICES | uri::LOG, "session") => fitting.take(sessions(client)),
+        (uri::FILES | uri::SLICES | uri::LOG, "session") => {
+            fitting.take(sessions(client).into_iter().filter(|name| name.starts_with(beginning)));
+        }
         (uri::FILES, "path") => {
             let session = match wanted {
                 Some(wanted) => client.reachable(wanted).ok(),
                 None => client.known(),
             };
             if let Some(session) = session {
-                let fitted = reading(move || Ok(fitting.with_paths(&session)));
+                let beginning = beginning.to_owned();
+                let fitted = reading(move || Ok(Fitting::of_paths(&session, &beginning)));
                 fitting = fitted.await.map_err(|error| answer(&error, None))?;
             }
         }
         (uri::SLICES, "slice") => {
             let slices = client.hub().sessions().registry().slices();
-            fitting.take(slices.into_iter().map(|slice| slice.name.to_owned()));
+            fitting.take(slices.iter().map(|slice| slice.name).filter(|name| name.starts_with(beginning)));
         }
         _ => {}
     }
@@ -44,35 +48,31 @@ pub(in crate::mcp) async fn complete(
     Ok(CompletionInfo::with_pagination(fitting.values, total, has_more).unwrap_or_default())
 }
 
+#[derive(Default)]
 struct Fitting {
-    beginning: String,
     values: Vec<String>,
     count: usize,
 }
 
 impl Fitting {
-    fn take(&mut self, values: impl IntoIterator<Item = String>) {
-        for value in values.into_iter().filter(|value| value.starts_with(&self.beginning)) {
+    fn take(&mut self, values: impl IntoIterator<Item: ToString>) {
+        for value in values {
             self.count += 1;
             if self.values.len() < CompletionInfo::MAX_VALUES {
-                self.values.push(value);
+                self.values.push(value.to_string());
             }
         }
     }
 
-    fn with_paths(mut self, session: &Session) -> Self {
-        let Ok(state) = session.state() else { return self };
-        let files = VirtualFileSystem::of(&state);
-        let beginning = self.beginning.as_bytes();
-        let from = files.starting_at(Bound::Included(beginning.to_vec()));
-        let fitting = from.take_while(|(path, _)| path.as_bytes().starts_with(beginning));
-        for (path, _) in fitting.filter(|(_, entry)| !entry.is_directory()) {
-            self.count += 1;
-            if self.values.len() < CompletionInfo::MAX_VALUES {
-                self.values.push(path.to_string());
-            }
+    fn of_paths(session: &Session, beginning: &str) -> Self {
+        let mut fitting = Self::default();
+        if let Ok(state) = session.state() {
+            let files = VirtualFileSystem::of(&state);
+            let from = files.starting_at(Bound::Included(beginning.as_bytes().to_vec()));
+            let with_it = from.take_while(|(path, _)| path.as_bytes().starts_with(beginning.as_bytes()));
+            fitting.take(with_it.filter(|(_, entry)| !entry.is_directory()).map(|(path, _)| path));
         }
-        self
+        fitting
     }
 }
 
