@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use crate::engine::{Rootless, rootless};
-use crate::rig::{Running, eventually, named_at, skip, told};
+use crate::rig::{Running, eventually, has_begun, named_at, skip, told};
 
 /// Held by the test that has the engine. Podman 4.3 looks up a user's further ids in a library that is not safe for
 /// threads: two containers made at once can end its service.
@@ -183,7 +183,7 @@ fn rootless_session_is_continued_by_later_process() {
     let mut command = person.command(&["exec", "s", "--sh", "--", "echo begun > g; sleep 100"]);
     let mut child = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begun = person.files().join("g");
-    eventually("the command runs", || begun.exists());
+    eventually("the command runs", || has_begun(&begun));
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     assert_eq!(person.containers(), 1, "nobody could remove it");

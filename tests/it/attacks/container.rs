@@ -8,7 +8,7 @@ use podman_api::Podman;
 use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};
 use serde_json::json;
 
-use crate::rig::{Kind, Rig, Step, eventually, named, podman, process_of};
+use crate::rig::{Kind, Rig, Step, eventually, has_begun, named, podman, process_of};
 
 /// Waits until the container does not run.
 pub(super) fn until_stopped(rig: &Rig) {
@@ -77,7 +77,7 @@ fn meanwhile(rig: &Rig, seconds: u64, act: impl AsyncFnOnce(Podman, String) + Se
     let params = json!({ "command": "echo begun > g; sleep 60", "timeout_seconds": seconds });
     let (tool_runner, root) = (rig.tool_runner().clone(), rig.root());
     let called = rig.runtime.spawn(async move { tool_runner.call(ToolCall::new("shell_execute", params)).await });
-    eventually("the command has begun", || root.join("g").exists());
+    eventually("the command has begun", || has_begun(&root.join("g")));
     podman(async |podman| act(podman, rig.name()).await);
     let outcome = rig.runtime.block_on(called).unwrap().unwrap();
     rig.recorded(outcome, "a command whose container was changed")

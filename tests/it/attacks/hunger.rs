@@ -142,9 +142,11 @@ fn full_tmp_fails_only_the_command() {
     rig.verify();
 }
 
-/// The most memory that a process has had so far, in KiB.
+/// The most memory that a process of the program has had so far, in KiB. None as long as it has this process's memory:
+/// one just spawned shares it until its program is loaded.
 fn most_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let status = status.strip_prefix("Name:\tfoldspace\n")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{Program, Running, eventually, named, process_of, told};
+use crate::rig::{Program, Running, eventually, has_begun, named, process_of, told};
 
 impl Program {
     /// A world with the engine of the tests, and a session `work` in a container, in which one file is.
@@ -34,7 +34,7 @@ impl Program {
     fn slow(&self) -> (Running, String) {
         let name = self.container();
         let running = self.spawn(&["exec", "work", "--timeout", "100", "--sh", "--", "echo begun > g; sleep 90"]);
-        let begun = |process: i64| Path::new(&format!("/proc/{process}/root/workspace/g")).exists();
+        let begun = |process: i64| has_begun(Path::new(&format!("/proc/{process}/root/workspace/g")));
         eventually("the command has begun", || process_of(&name).is_some_and(begun));
         (running, name)
     }

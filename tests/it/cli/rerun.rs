@@ -1,10 +1,12 @@
 //! `foldspace rerun`, `foldspace what-if` and `foldspace run --expect`.
 
+use std::fs::DirEntry;
+
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::rig::Program;
+use crate::rig::{Program, eventually, has_begun};
 
 /// Commands and file tools, one failure among them, and output that differs from run to run.
 const PROJECT: &str = r#"
@@ -141,9 +143,8 @@ fn rerun_skips_interrupted_calls_and_repeats_their_changes() {
     let slow = program.file("slow.jsonl", slow);
     let mut running = program.spawn(&["run", &slow, "--session", "work", "--yes"]);
     let sessions = program.data().join("workspaces");
-    let begun =
-        || std::fs::read_dir(&sessions).unwrap().any(|entry| entry.unwrap().path().join("files/begun").exists());
-    crate::rig::eventually("the command has begun", begun);
+    let begun = |session: DirEntry| has_begun(&session.path().join("files/begun"));
+    eventually("the command has begun", || std::fs::read_dir(&sessions).unwrap().map(Result::unwrap).any(begun));
     kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(130));
     let ran = program.run(&["exec", "work", "--", "cat", "begun"]);

@@ -32,7 +32,7 @@ use tokio::runtime::Runtime;
 pub(crate) use container::{cache, named, named_at, podman, process_of};
 pub(crate) use failing::{Failing, Fails};
 pub(crate) use family::{Family, Texts, texts, texts_at};
-pub(crate) use processes::{eventually_stuck, is_running};
+pub(crate) use processes::{eventually_stuck, has_begun, is_running};
 pub(crate) use program::{Program, Running, STORY, told};
 pub(crate) use server::{Answer, Server, TOKEN, sent, taken};
 pub(crate) use shared::testing::{PATIENCE, report_skip};

@@ -22,6 +22,11 @@ pub(crate) fn is_running(text: &str) -> bool {
     processes(text).next().is_some()
 }
 
+/// Returns whether a command has written `begun` and a newline to a file: the file alone is there earlier.
+pub(crate) fn has_begun(file: &Path) -> bool {
+    std::fs::read(file).is_ok_and(|text| text == b"begun\n")
+}
+
 /// Waits until a thread of such a process waits in a write, as nothing takes what it prints.
 pub(crate) fn eventually_stuck(text: &str) {
     let write = if cfg!(target_arch = "x86_64") { "1 " } else { "64 " };
