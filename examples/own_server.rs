@@ -12,19 +12,18 @@ use axum::Router;
 use foldspace::backends::{HostOptions, ProgressWatch};
 use foldspace::http::{
     Access, CallEvent, CallRequest, ClientError, Holder, HttpClient, HttpFace, HttpOptions, HttpProblem, HttpServer,
-    OverHttp, ServerLimits, Token, bind_unix, exchange,
+    ServerLimits, Token, bind_unix, exchange,
 };
-use foldspace::hub::{CallFigures, Forward, HubError, HubOptions, OpenSession};
+use foldspace::hub::{CallFigures, HubError, HubOptions, OpenSession};
 use foldspace::mcp::{McpError, McpOptions, McpServer, ToolGroup};
-use foldspace::store::LeaseHolder;
 use foldspace::{Hub, Registry, Sessions, ToolOutcome, WorkspaceSpec};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-fn problem(HttpProblem { status, detail, hint, holder, .. }: &HttpProblem) -> String {
+fn problem(HttpProblem { status, detail, hint, more, .. }: &HttpProblem) -> String {
     let hint = hint.as_deref().unwrap_or("no advice");
-    match holder.as_deref() {
+    match &more.holder {
         None => format!("{status}: {detail} ({hint})"),
         Some(Holder { process, .. }) => format!("{status}: {detail}, in process {process} ({hint})"),
     }
@@ -53,6 +52,8 @@ async fn use_socket(client: &HttpClient) -> Result<(), Box<dyn Error>> {
             }
             CallEvent::Output { bytes, .. } => println!("it printed {} bytes", bytes.len()),
             CallEvent::Missed(bytes) => println!("{bytes} bytes were missed"),
+            CallEvent::Progress(text) => println!("preparing: {text}"),
+            CallEvent::Ended(_) => {}
         })
         .await?;
     println!("{:?}", done.status);
@@ -66,9 +67,8 @@ async fn use_socket(client: &HttpClient) -> Result<(), Box<dyn Error>> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let sessions = Sessions::open(directory.path(), Registry::standard())?;
-    let forward: Arc<dyn Forward> = Arc::new(OverHttp);
     let progress: ProgressWatch = Arc::new(|line| println!("preparing: {line}"));
-    let options = HubOptions { forward: Some(forward), progress: Some(progress), ..HubOptions::new(directory.path()) };
+    let options = HubOptions { progress: Some(progress), ..HubOptions::new(directory.path()) };
     let hub = Hub::new(sessions, options);
     let opened: Result<OpenSession, HubError> =
         hub.create(Some("demo".to_owned()), &WorkspaceSpec::Host(HostOptions::default()), &[]).await;
@@ -102,8 +102,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // MCP on any two streams; a client that speaks something else is refused.
     let served: Result<(), McpError> = mcp.serve(&b"no protocol\n"[..], tokio::io::sink(), ending.clone()).await;
     println!("MCP: {served:?}");
-    let here = LeaseHolder::this_process(Some(socket));
-    println!("other processes find this one, {}, at its socket: {}", here.process, here.address.is_some());
 
     ending.cancel();
     over_tcp.end();

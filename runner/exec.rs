@@ -1,10 +1,11 @@
 //! One command, from its start to the end of its last process.
 
 use std::collections::BTreeSet;
-use std::ffi::CString;
-use std::fs::File;
+use std::ffi::{CString, OsStr};
+use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -97,6 +98,10 @@ impl RunnerCommand {
         let cwd = cwd.map_err(|refused| Refused { errno: refused.errno, ..no_directory(run.cwd, &refused.message) })?;
         let path = run.env.iter().find_map(|variable| variable.strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
         let candidates = candidates(program, path)?;
+        let surroundings = &run.surroundings;
+        let cgroup = Some(surroundings.cgroup).filter(|path| !path.is_empty());
+        // One that it may not change is not the command's either.
+        let cgroup = cgroup.and_then(|path| OpenOptions::new().write(true).open(OsStr::from_bytes(path)).ok());
         let pipes = Pipes::make(run).map_err(|error| no_process(&error))?;
         let start = SpawnOptions {
             candidates: &candidates,
@@ -105,6 +110,8 @@ impl RunnerCommand {
             cwd: cwd.as_fd(),
             streams: pipes.inner(place.null),
             die_with_runner: !place.contained,
+            surroundings,
+            cgroup: cgroup.as_ref().map(File::as_fd),
         };
         let leader = match spawner.spawn(&start) {
             Ok(leader) => leader,

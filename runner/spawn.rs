@@ -5,11 +5,16 @@ use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use crate::sys::{PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, SIGCHLD, SIGKILL, SignalSet, prctl, sigprocmask};
+use crate::sys::{
+    PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, ResourceLimit, SIGCHLD, SIGKILL, SignalSet, prctl, setpriority,
+    setrlimit, sigprocmask, umask, write,
+};
+use crate::wire::CallerSurroundings;
 
 const CLONE_VM: c_int = 0x100;
 const CLONE_VFORK: c_int = 0x4000;
 const SIG_SETMASK: c_int = 2;
+const PRIO_PROCESS: c_int = 0;
 const ENOENT: c_int = 2;
 const EACCES: c_int = 13;
 const ENOTDIR: c_int = 20;
@@ -41,6 +46,9 @@ pub(crate) struct SpawnOptions<'a> {
     pub(crate) streams: [BorrowedFd<'a>; 3],
     /// The child is killed when this process dies. In a container the kernel does it anyway.
     pub(crate) die_with_runner: bool,
+    pub(crate) surroundings: &'a CallerSurroundings<'a>,
+    /// Takes the child into a control group.
+    pub(crate) cgroup: Option<BorrowedFd<'a>>,
 }
 
 #[derive(Clone, Copy)]
@@ -63,6 +71,8 @@ struct ChildSetup {
     cwd: RawFd,
     streams: [RawFd; 3],
     die_with_runner: bool,
+    surroundings: *const CallerSurroundings<'static>,
+    cgroup: RawFd,
     failed: Option<(SpawnStage, c_int)>,
 }
 
@@ -80,6 +90,8 @@ impl Spawner {
             cwd: start.cwd.as_raw_fd(),
             streams: start.streams.map(|stream| stream.as_raw_fd()),
             die_with_runner: start.die_with_runner,
+            surroundings: (&raw const *start.surroundings).cast(),
+            cgroup: start.cgroup.map_or(-1, |file| file.as_raw_fd()),
             failed: None,
         };
         let top = self.stack.as_mut_ptr_range().end;
@@ -121,6 +133,21 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
         prctl(PR_SET_CHILD_SUBREAPER, one, zero, zero, zero);
         if child.die_with_runner {
             prctl(PR_SET_PDEATHSIG, SIGKILL as c_ulong, zero, zero, zero);
+        }
+        // What of these the system refuses stays as the runner has it.
+        if child.cgroup >= 0 {
+            write(child.cgroup, c"0".as_ptr().cast(), 1);
+        }
+        let surroundings = &*child.surroundings;
+        if let Some(mask) = surroundings.umask {
+            umask(mask);
+        }
+        if let Some(nice) = surroundings.nice {
+            setpriority(PRIO_PROCESS, 0, nice);
+        }
+        for &(resource, soft, hard) in &surroundings.limits {
+            let limit = ResourceLimit { soft, hard };
+            setrlimit(resource, &raw const limit);
         }
         for (number, stream) in (0..).zip(child.streams) {
             dup2(stream, number);

@@ -63,7 +63,18 @@ unsafe extern "C" {
     fn sigfillset(set: *mut SignalSet) -> c_int;
     pub(crate) fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
     fn signal(number: c_int, handler: usize) -> usize;
+    pub(crate) fn write(fd: c_int, bytes: *const c_void, length: usize) -> isize;
+    pub(crate) fn umask(mask: c_uint) -> c_uint;
+    pub(crate) fn setpriority(which: c_int, who: c_uint, nice: c_int) -> c_int;
+    pub(crate) fn setrlimit(resource: c_uint, limit: *const ResourceLimit) -> c_int;
     fn signalfd(fd: c_int, set: *const SignalSet, flags: c_int) -> c_int;
+}
+
+/// As the kernel has it on machines of 64 bits.
+#[repr(C)]
+pub(crate) struct ResourceLimit {
+    pub(crate) soft: u64,
+    pub(crate) hard: u64,
 }
 
 #[repr(C)]

@@ -6,6 +6,13 @@ pub(super) fn put_length(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
 }
 
+pub(super) fn put_optional(out: &mut Vec<u8>, number: Option<u32>) {
+    out.push(u8::from(number.is_some()));
+    if let Some(number) = number {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_length(out, bytes.len());
     out.extend_from_slice(bytes);
@@ -55,6 +62,10 @@ impl<'a> Rest<'a> {
             1 => Ok(true),
             _ => Err(Malformed("a flag is neither 0 nor 1")),
         }
+    }
+
+    pub(super) fn optional(&mut self) -> Result<Option<u32>, Malformed> {
+        if self.flag()? { self.u32().map(Some) } else { Ok(None) }
     }
 
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {

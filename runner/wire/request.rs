@@ -1,7 +1,7 @@
 //! Requests of foldspace.
 
-use super::bytes::{Rest, put_bytes, put_list};
-use super::{MAGIC, MAX_WORDS, Malformed, frame};
+use super::bytes::{Rest, put_bytes, put_length, put_list, put_optional};
+use super::{MAGIC, MAX_LIMITS, MAX_WORDS, Malformed, frame};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerRequest<'a> {
@@ -33,6 +33,18 @@ pub(crate) struct RunRequest<'a> {
     /// Between SIGTERM and SIGKILL.
     pub(crate) grace_ms: u32,
     pub(crate) discard_output: bool,
+    pub(crate) surroundings: CallerSurroundings<'a>,
+}
+
+/// The parts of its surroundings that a command has from the process that asked for it, instead of the runner's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CallerSurroundings<'a> {
+    pub(crate) umask: Option<u32>,
+    pub(crate) nice: Option<i32>,
+    /// Number of each resource, its soft and its hard limit.
+    pub(crate) limits: Vec<(u32, u64, u64)>,
+    /// The file of a control group that takes processes; empty for none.
+    pub(crate) cgroup: &'a [u8],
 }
 
 impl RunnerRequest<'_> {
@@ -90,11 +102,38 @@ impl<'a> RunRequest<'a> {
         put_bytes(out, self.stdin);
         out.extend_from_slice(&self.timeout_ms.to_le_bytes());
         out.extend_from_slice(&self.grace_ms.to_le_bytes());
+        self.surroundings.encode(out);
     }
 
     fn decode(rest: &mut Rest<'a>) -> Result<Self, Malformed> {
         let (discard_output, cwd) = (rest.flag()?, rest.bytes()?);
         let (argv, env, stdin) = (rest.list(MAX_WORDS)?, rest.list(MAX_WORDS)?, rest.bytes()?);
-        Ok(Self { cwd, argv, env, stdin, timeout_ms: rest.u32()?, grace_ms: rest.u32()?, discard_output })
+        let (timeout_ms, grace_ms) = (rest.u32()?, rest.u32()?);
+        let surroundings = CallerSurroundings::decode(rest)?;
+        Ok(Self { cwd, argv, env, stdin, timeout_ms, grace_ms, discard_output, surroundings })
+    }
+}
+
+impl<'a> CallerSurroundings<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_optional(out, self.umask);
+        put_optional(out, self.nice.map(i32::cast_unsigned));
+        put_length(out, self.limits.len());
+        for (resource, soft, hard) in &self.limits {
+            out.extend_from_slice(&resource.to_le_bytes());
+            out.extend_from_slice(&soft.to_le_bytes());
+            out.extend_from_slice(&hard.to_le_bytes());
+        }
+        put_bytes(out, self.cgroup);
+    }
+
+    fn decode(rest: &mut Rest<'a>) -> Result<Self, Malformed> {
+        let (umask, nice) = (rest.optional()?, rest.optional()?.map(u32::cast_signed));
+        let count = rest.u32()?;
+        if count > MAX_LIMITS {
+            return Err(Malformed("a list is too long"));
+        }
+        let limits = (0..count).map(|_| Ok((rest.u32()?, rest.u64()?, rest.u64()?))).collect::<Result<_, _>>()?;
+        Ok(Self { umask, nice, limits, cgroup: rest.bytes()? })
     }
 }

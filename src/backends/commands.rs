@@ -11,6 +11,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
+use super::caller::CallerProcess;
 use super::output::Collector;
 use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError};
 use super::running_commands::{CancelState, RunningCommands};
@@ -73,7 +74,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
 
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult> {
         let backend = self.properties.backend_name;
-        let default_timeout = self.properties.default_timeout;
+        let (default_timeout, is_on_host) = (self.properties.default_timeout, !self.properties.in_container);
         let wish = match command.check().and_then(|()| CancelState::new().map_err(failed(backend))) {
             Ok(wish) => Arc::new(wish),
             Err(error) => return Box::pin(async { Err(error) }),
@@ -84,7 +85,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
             return Box::pin(async { Ok(never_begun(line, cwd)) });
         }
         let mut work = self.blocking(move |place| {
-            let run = CommandRun { place, backend, default_timeout };
+            let run = CommandRun { place, backend, default_timeout, is_on_host };
             run.execute(command, &watch, asked)
         });
         // Dropping the future ends the command, too.
@@ -149,6 +150,7 @@ struct CommandRun<'a, P> {
     place: &'a P,
     backend: &'static str,
     default_timeout: Duration,
+    is_on_host: bool,
 }
 
 impl<P: CommandHost> CommandRun<'_, P> {
@@ -160,16 +162,18 @@ impl<P: CommandHost> CommandRun<'_, P> {
     ) -> Result<ShellResult, ShellError> {
         let _ongoing = self.place.in_flight().begin(Arc::clone(&wish), self.place.floor());
         let runner = self.place.runner()?;
+        let caller = command.caller.clone().filter(|_| self.is_on_host);
         // The file is gone when this is dropped.
         let (argv, _script) = self.argv(&command.command)?;
         let spec = RunSpec {
             argv,
             directory: PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec())),
-            env: self.env(&runner, &command)?,
+            env: self.env(&runner, &command, caller.as_deref())?,
             stdin: command.stdin.to_vec(),
             timeout: command.timeout.unwrap_or(self.default_timeout),
             grace: GRACE,
             discard_output: !command.capture_output,
+            caller: caller.clone(),
         };
         let keep = command.keep;
         let (mut stdout, mut stderr) = (Collector::new(keep), Collector::new(keep));
@@ -206,8 +210,16 @@ impl<P: CommandHost> CommandRun<'_, P> {
         })
     }
 
-    fn env(&self, runner: &Runner, command: &ShellCommand) -> Result<Vec<(OsString, OsString)>, ShellError> {
-        let own = runner.variables().map_err(failed(self.backend))?;
+    fn env(
+        &self,
+        runner: &Runner,
+        command: &ShellCommand,
+        caller: Option<&CallerProcess>,
+    ) -> Result<Vec<(OsString, OsString)>, ShellError> {
+        let own = match caller {
+            Some(caller) => &caller.environ,
+            None => runner.variables().map_err(failed(self.backend))?,
+        };
         let mut variables = BTreeMap::from([(OsString::from("PATH"), OsString::from(DEFAULT_PATH))]);
         for variable in own {
             let bytes = variable.as_bytes();

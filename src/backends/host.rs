@@ -1,6 +1,8 @@
 //! The host backend: a plain directory of this machine, and commands beside everything else that runs
 //! on it. Not sandboxed.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -28,35 +30,49 @@ pub struct HostOptions {
     pub directory: Option<PathBuf>,
 }
 
-/// A path as it is recorded: its text, or its bytes where it is none.
+/// A path as it is recorded and sent: its text, or its bytes where it is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "RecordedPath", into = "RecordedPath")]
+pub struct HostPath(pub PathBuf);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum RecordedPath {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<RecordedPath> for HostPath {
+    fn from(recorded: RecordedPath) -> Self {
+        Self(match recorded {
+            RecordedPath::Text(text) => PathBuf::from(text),
+            RecordedPath::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
+        })
+    }
+}
+
+impl From<HostPath> for RecordedPath {
+    fn from(HostPath(path): HostPath) -> Self {
+        match path.into_os_string().into_string() {
+            Ok(text) => Self::Text(text),
+            Err(path) => Self::Bytes(path.into_vec()),
+        }
+    }
+}
+
 mod recorded_path {
-    use std::ffi::OsString;
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
     use std::path::PathBuf;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    enum RecordedDir {
-        Text(String),
-        Bytes(Vec<u8>),
-    }
+    use super::HostPath;
 
     pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-        let recorded = path.as_ref().map(|path| match path.to_str() {
-            Some(text) => RecordedDir::Text(text.to_owned()),
-            None => RecordedDir::Bytes(path.as_os_str().as_bytes().to_vec()),
-        });
-        recorded.serialize(serializer)
+        path.clone().map(HostPath).serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-        let recorded = Option::<RecordedDir>::deserialize(deserializer)?;
-        Ok(recorded.map(|recorded| match recorded {
-            RecordedDir::Text(text) => PathBuf::from(text),
-            RecordedDir::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
-        }))
+        Ok(Option::<HostPath>::deserialize(deserializer)?.map(|HostPath(path)| path))
     }
 }
 

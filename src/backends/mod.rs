@@ -1,5 +1,6 @@
 //! Workspaces: where files and processes are. They know nothing of events.
 
+pub(crate) mod caller;
 mod capture;
 mod commands;
 #[cfg(feature = "compliance")]
@@ -24,11 +25,14 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
+pub use caller::{CallerProcess, HostCaller};
 pub use capture::{Below, ChangeDetector, DirtyPath, Observed};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use error::BackendError;
+#[doc(hidden)]
+pub use host::HostPath;
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};

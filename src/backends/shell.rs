@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use super::caller::CallerProcess;
 use super::output::Output;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::CommandLine;
@@ -125,6 +126,9 @@ pub struct ShellCommand {
     pub keep: usize,
     /// Tells whether it holds code, which may be longer than [`MAX_COMMAND_CHARS`].
     pub is_code: bool,
+    /// The process that asks for it, whose environment, umask, limits and niceness it has on the host; this process
+    /// when nothing is said. Commands in containers have the container's.
+    pub caller: Option<Arc<CallerProcess>>,
 }
 
 impl ShellCommand {
@@ -140,6 +144,7 @@ impl ShellCommand {
             capture_output: true,
             keep: DEFAULT_KEEP_BYTES,
             is_code: false,
+            caller: None,
         }
     }
 

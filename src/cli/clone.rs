@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use foldspace::backends::HostPath;
 use foldspace::event::{ChildLimits, Isolation};
-use foldspace::hub::operations::{self, ChildDocument};
-use foldspace::tools::{AllowedRoots, Forker, MountSpec, mounts_of};
-use foldspace::{ForkOptions, Session, ToolRunner};
+use foldspace::hub::operations::ChildDocument;
+use foldspace::tools::{MountSpec, mounts_of};
+use serde_json::json;
 
 use super::run::mounts::allowed_roots;
-use super::{AtArg, BOLD, Failure, Globals, Out, RuleArgs, open, output, position, text, workspace};
+use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, output, position, text, workspace};
 
 /// Makes a child of a session: a fork, a fresh one, or a shared one
 ///
@@ -102,27 +103,31 @@ impl Clone {
         if self.isolation == Isolation::Shared && self.name.is_some() {
             return Err(usage("a shared clone has the session's name: leave out --name"));
         }
-        let opened = open::changing(globals)?;
-        let parent = opened.find(&self.session)?.session;
-        let isolation = self.isolation;
+        let document = super::block_on(self.begin(globals, limits))??;
+        out.show(&document, |out| show(&document, out))
+    }
+
+    async fn begin(&self, globals: &Globals, limits: ChildLimits) -> Result<ChildDocument, Failure> {
+        let owner = OwnerClient::of_existing(globals).await?;
+        let parent = owner.sessions()?.find(&self.session)?.session;
         let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
         if at == Some(0) {
             return Err(Failure::missing("a fork has at least the first event of its session")
                 .with_hint("the earliest is --at 1"));
         }
-        let new = ForkOptions {
-            at,
-            name: self.name.clone(),
-            agent: self.agent.clone().unwrap_or_default(),
-            limits,
-            ..ForkOptions::new(isolation)
-        };
-        let mounts = if isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
-        let roots = AllowedRoots::new(self.roots_for(&mounts)?)?;
-        let forker = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
-        let child = super::block_on(begin(globals, &forker, &parent, new))??;
-        let document = operations::child(&parent, &child, isolation, at);
-        out.show(&document, |out| show(&document, out))
+        let mounts = if self.isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
+        let asked = json!({
+            "isolation": self.isolation,
+            "at": at,
+            "name": self.name,
+            "agent": self.agent,
+            "limits": limits,
+            "allow_roots": self.roots_for(&mounts)?.into_iter().map(HostPath).collect::<Vec<_>>(),
+        });
+        let path = format!("/v1/sessions/{}/children", parent.id());
+        let child = owner.client.work(&path, &asked, output::progress).await;
+        owner.end().await;
+        Ok(child?)
     }
 
     /// Returns the directories that may be copied again. The history names them and may be a stranger's, so the
@@ -142,31 +147,6 @@ impl Clone {
         output::confirm(&format!("copy {named} into the clone?"), "nothing was cloned", unasked)?;
         Ok(directories)
     }
-}
-
-async fn begin(globals: &Globals, forker: &Forker, parent: &Session, new: ForkOptions) -> Result<Session, Failure> {
-    if new.isolation == Isolation::Shared {
-        return Ok(forker.sessions.child_of(parent, new)?);
-    }
-    let tool_runner = match parent_tool_runner(globals, parent) {
-        Ok(tool_runner) => tool_runner,
-        Err(Failure::Told { message, .. }) if new.isolation == Isolation::Fork => {
-            output::note(&format!(
-                "the session's workspace can't be opened ({message}); its files come from its history"
-            ));
-            return Ok(forker.begin(parent, new)?);
-        }
-        Err(failure) => return Err(failure),
-    };
-    let child = forker.start(&tool_runner, new).await?;
-    child.close()?;
-    tool_runner.close()?;
-    Ok(child.session().clone())
-}
-
-fn parent_tool_runner(globals: &Globals, parent: &Session) -> Result<ToolRunner, Failure> {
-    let workspace = workspace::of_session(globals, parent)?;
-    workspace::tool_runner(parent.clone(), workspace, RuleArgs::default().typed())
 }
 
 fn show(clone: &ChildDocument, out: &mut Out) -> Result<(), Failure> {

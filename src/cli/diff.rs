@@ -12,14 +12,14 @@ use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, open, text
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace diff NAME ..             everything since the beginning
+  foldspace diff NAME ..             everything since the first call
   foldspace diff NAME -20.. src      in src, in the last twenty events
   foldspace diff NAME 12..40 --stat
   foldspace diff NAME 12.. --no-pager | git apply")]
 pub(super) struct DiffArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// From A to B: positions, of which either may be left out
+    /// From A to B: positions, of which either may be left out [default: before the first call, and the last one]
     #[arg(value_name = "A..B", allow_hyphen_values = true)]
     range: PositionRange,
     /// Only what is there or below it

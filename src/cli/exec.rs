@@ -1,15 +1,18 @@
 use std::io::Read;
 use std::time::Duration;
 
+use foldspace::ToolOutcome;
 use foldspace::event::CallStatus;
-use foldspace::{Session, Sessions, ToolCall, ToolOutcome};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use super::calling::{self, Calling};
 use super::live::LiveOutput;
-use super::{Exit, Failure, Globals, LocalServer, Out, RuleArgs, interrupt, open, output, workspace};
+use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, interrupt, output, workspace};
 
 const STDIN_MAX: usize = 48_000;
-const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Seconds of a call: its command has a limit of its own.
+const CALL_MAX: f64 = 3600.0;
 
 /// Runs a command in a session's workspace, and records it
 ///
@@ -60,11 +63,8 @@ fn variable(text: &str) -> Result<(String, String), String> {
 impl Exec {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let params = self.params()?;
-        let opened = open::changing(globals)?;
-        let found = opened.find(&self.session)?;
         out.go_live_for_good()?;
-        let (outcome, shown) =
-            super::block_on(self.call(globals, &opened.sessions, &found.session, params, out.is_json()))??;
+        let (outcome, shown) = super::block_on(self.call(globals, params, out.is_json()))??;
         let exit = report(&outcome, out)?;
         shown.map(|()| exit)
     }
@@ -72,29 +72,27 @@ impl Exec {
     async fn call(
         &self,
         globals: &Globals,
-        sessions: &Sessions,
-        session: &Session,
         params: Value,
         is_json: bool,
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
-        let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
-        let open = desk.hub().open(session.id()).await?;
-        let open = match &self.agent {
-            Some(agent) => open.as_agent(agent),
-            None => open,
-        };
-        let mut call = ToolCall::new("shell_execute", params);
-        call.limit = Some(CALL_MAX);
-        interrupt::watch(call.cancel.clone(), &LocalServer::workspace_of(&open));
-        let (cancel, mut live) = (call.cancel.clone(), None);
-        let begun = |call| live = (!is_json).then(|| LiveOutput::begin(session, call, &cancel));
-        let outcome = open.call_telling(call, begun).await;
+        let (owner, rules) = (OwnerClient::of_existing(globals).await?, self.rules.typed());
+        let known = owner.client.session(&self.session).await?;
+        if known.backend == "memory" {
+            return Err(workspace::without_shell(&known.name));
+        }
+        let mut request = calling::request("shell_execute", params, self.agent.as_deref(), &rules);
+        request.timeout_seconds = Some(CALL_MAX);
+        let cancel = CancellationToken::new();
+        interrupt::watch(cancel.clone(), owner.closing());
+        let mut live = if is_json { None } else { Some(LiveOutput::begin(&cancel)?) };
+        let (client, session) = (&owner.client, self.session.as_str());
+        let call = Calling { client, session, name: session, request, rules: &rules, cancel };
+        let outcome = call.make(live.as_mut(), output::progress).await;
         let shown = match live {
-            Some(live) => live?.end().await,
+            Some(live) => live.end().await,
             None => Ok(()),
         };
-        drop(open);
-        desk.close().await;
+        owner.end().await;
         Ok((outcome?, shown))
     }
 

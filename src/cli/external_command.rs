@@ -11,7 +11,7 @@ use foldspace::{Seq, Session};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::interrupt::minding;
+use super::interrupt::{closing, minding};
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{Exit, Failure, Globals, Signals, live, open, output, text, workspace};
 
@@ -69,7 +69,7 @@ async fn run(probe: &mut Probe, typed: Typed<'_>, signals: &mut Signals) -> Resu
     let watch = if typed.quiet { unwatched() } else { Arc::new(shown) };
     let cancel = CancellationToken::new();
     let work = probe.run(command, watch, cancel.clone());
-    let result = match minding(signals, &cancel, &workspace, work).await {
+    let result = match minding(signals, &cancel, closing(&workspace), work).await {
         Ok(result) => result,
         Err(error) => return Ok(PromptRun::wrong(1, error.to_string())),
     };

@@ -1,7 +1,7 @@
 //! Ctrl-C, and other ways of telling the program to end, while calls are made.
 
 use std::future::pending;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::Workspace;
@@ -74,20 +74,20 @@ fn hang_up_is_ignored() -> bool {
 
 /// Cancels the token at the first signal, so that the call is recorded as interrupted. A second signal ends the
 /// program at once; the next run records the interruption.
-pub(super) fn watch(token: CancellationToken, workspace: &Arc<dyn Workspace>) {
-    let (mut signals, workspace) = (Signals::listen(), Arc::downgrade(workspace));
+pub(super) fn watch(token: CancellationToken, close: impl Future<Output = ()> + Send + 'static) {
+    let mut signals = Signals::listen();
     tokio::spawn(async move {
         signals.next().await;
         token.cancel();
         signals.next().await;
-        end_now(&workspace);
+        end_now(close).await;
     });
 }
 
 pub(super) async fn minding<T>(
     signals: &mut Signals,
     token: &CancellationToken,
-    workspace: &Arc<dyn Workspace>,
+    close: impl Future<Output = ()>,
     work: impl Future<Output = T>,
 ) -> T {
     let mut work = std::pin::pin!(work);
@@ -96,7 +96,7 @@ pub(super) async fn minding<T>(
             done = &mut work => return done,
             _ = signals.next() => {
                 if token.is_cancelled() {
-                    end_now(&Arc::downgrade(workspace));
+                    end_now(close).await;
                 }
                 token.cancel();
             }
@@ -104,18 +104,19 @@ pub(super) async fn minding<T>(
     }
 }
 
-/// Ends the program at once, after a moment in which the workspace may release its container.
-pub(super) fn end_now(workspace: &Weak<dyn Workspace>) -> ! {
-    if let Some(workspace) = workspace.upgrade() {
-        let (done, closed) = std::sync::mpsc::channel();
-        let closing = std::thread::Builder::new().spawn(move || {
-            workspace.close();
-            // The receiver may have timed out.
-            let _ = done.send(());
-        });
-        if closing.is_ok() {
-            let _ = closed.recv_timeout(CLOSING);
+/// Closes a workspace that is still open by then.
+pub(super) fn closing(workspace: &Arc<dyn Workspace>) -> impl Future<Output = ()> + Send + 'static {
+    let workspace = Arc::downgrade(workspace);
+    async move {
+        if let Some(workspace) = workspace.upgrade() {
+            // Its end is not waited for for long.
+            drop(tokio::task::spawn_blocking(move || workspace.close()).await);
         }
     }
+}
+
+/// Ends the program at once, after a moment in which what is open may release its container.
+pub(super) async fn end_now(close: impl Future<Output = ()>) -> ! {
+    drop(tokio::time::timeout(CLOSING, close).await);
     std::process::exit(i32::from(Exit::Interrupted.code()))
 }

@@ -1,68 +1,64 @@
 //! Passes on the output of commands while they run.
 
 use std::io::{self, ErrorKind, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use foldspace::session::{OutputOptions, OutputStream, OutputSubscription};
-use foldspace::{Seq, Session};
-use tokio::sync::oneshot;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use bytes::Bytes;
+use foldspace::session::OutputStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::{Exit, Failure, output};
 
-const PATIENCE: Duration = Duration::from_millis(20);
 const LAST: Duration = Duration::from_secs(1);
+/// Pieces that wait to be written.
+const WAITING: usize = 8;
 
 /// Passes on all output of a call's command. A slow reader holds it up until the call is cancelled.
 pub(super) struct LiveOutput {
-    subscription: Arc<OutputSubscription>,
-    done: Arc<AtomicBool>,
+    pieces: mpsc::Sender<(OutputStream, Bytes)>,
     passed: oneshot::Receiver<io::Result<()>>,
     cancel: CancellationToken,
-    _watched: DropGuard,
+    /// Bytes that the owner left out.
+    pub(super) missed: u64,
 }
 
 impl LiveOutput {
-    /// Watches a call that has just begun. Needs a runtime.
-    pub(super) fn begin(session: &Session, call: Seq, cancel: &CancellationToken) -> Result<Self, Failure> {
-        let (subscription, done) = (
-            Arc::new(session.output(OutputOptions { call: Some(call), whole: true })),
-            Arc::new(AtomicBool::new(false)),
-        );
+    /// Passes on the output of a call that may be cancelled.
+    pub(super) fn begin(cancel: &CancellationToken) -> Result<Self, Failure> {
+        let (pieces, waiting) = mpsc::channel(WAITING);
         let (tell, passed) = oneshot::channel();
-        let (printed, ended) = (Arc::clone(&subscription), Arc::clone(&done));
         let thread = std::thread::Builder::new().name("foldspace-output".to_owned());
         let thread = thread.spawn(move || {
             // The receiver may be gone.
-            drop(tell.send(pass_on(&printed, &ended)));
+            drop(tell.send(pass_on(waiting)));
         });
         thread.map_err(|error| Failure::io("start", "the thread that shows output", &error))?;
-        let (watched, waiting, taken_back) = (CancellationToken::new(), Arc::clone(&subscription), cancel.clone());
-        let over = watched.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = taken_back.cancelled() => waiting.let_go(),
-                () = over.cancelled() => {}
-            }
-        });
-        Ok(Self { subscription, done, passed, cancel: cancel.clone(), _watched: watched.drop_guard() })
+        Ok(Self { pieces, passed, cancel: cancel.clone(), missed: 0 })
+    }
+
+    /// Passes on a piece; for a moment only after the call was cancelled.
+    pub(super) async fn show(&mut self, stream: OutputStream, bytes: Bytes) {
+        let length = bytes.len() as u64;
+        let sent = tokio::select! {
+            sent = self.pieces.send((stream, bytes)) => sent.is_ok(),
+            () = last_moment(&self.cancel) => false,
+        };
+        if !sent {
+            self.missed += length;
+        }
     }
 
     /// Waits until everything is passed on; for a moment only after the call was cancelled.
-    pub(super) async fn end(mut self) -> Result<(), Failure> {
-        self.done.store(true, Ordering::Release);
-        let taken_back = async {
-            self.cancel.cancelled().await;
-            tokio::time::sleep(LAST).await;
-        };
+    pub(super) async fn end(self) -> Result<(), Failure> {
+        let Self { pieces, mut passed, cancel, missed } = self;
+        drop(pieces);
         let passed = tokio::select! {
-            passed = &mut self.passed => passed.unwrap_or_else(|_| Err(io::Error::other("its thread ended"))),
-            () = taken_back => Ok(()),
+            passed = &mut passed => passed.unwrap_or_else(|_| Err(io::Error::other("its thread ended"))),
+            () = last_moment(&cancel) => Ok(()),
         };
-        if self.subscription.missed_bytes() > 0 {
-            let missed = super::text::size(self.subscription.missed_bytes());
+        if missed > 0 {
+            let missed = super::text::size(missed);
             output::note(&format!("{missed} of what it printed were not shown; `foldspace show` has what was kept"));
         }
         passed.map_err(|error| {
@@ -72,24 +68,17 @@ impl LiveOutput {
     }
 }
 
-impl Drop for LiveOutput {
-    fn drop(&mut self) {
-        self.done.store(true, Ordering::Release);
-        self.subscription.let_go();
-    }
+async fn last_moment(cancel: &CancellationToken) {
+    cancel.cancelled().await;
+    tokio::time::sleep(LAST).await;
 }
 
 /// Returns the first write error, and reads on after it, so that no command waits.
-fn pass_on(subscription: &OutputSubscription, done: &AtomicBool) -> io::Result<()> {
+fn pass_on(mut pieces: mpsc::Receiver<(OutputStream, Bytes)>) -> io::Result<()> {
     let mut passed = Ok(());
-    loop {
-        // Looked at first: what was printed before the end is there by then.
-        let last = done.load(Ordering::Acquire);
-        match subscription.next_within(if last { Duration::ZERO } else { PATIENCE }) {
-            Some(output) if passed.is_ok() => passed = write(output.stream, &output.bytes),
-            Some(_) => {}
-            None if last => break,
-            None => {}
+    while let Some((stream, bytes)) = pieces.blocking_recv() {
+        if passed.is_ok() {
+            passed = write(stream, &bytes);
         }
     }
     match passed {

@@ -6,7 +6,9 @@ use foldspace::tools::PathGlob;
 use foldspace::view::{self, Call, CallViews};
 use foldspace::{Event, Filter, Seq, Session, Timestamp};
 
-use super::{AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, events, open, position, text, tree};
+use super::{
+    AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, did_you_mean, events, open, position, text, tree,
+};
 
 /// Shows the events of a session, or its calls
 #[derive(Debug, clap::Args)]
@@ -54,7 +56,7 @@ impl LogArgs {
         let view = LogView::new(&found, until, found.is_worked_in());
         let folds = !out.is_json() && self.kind.is_empty() && glob.is_none();
         let folded = folds.then(Folded::default);
-        let mut lines = LogLines { log: self, glob, view, calls: CallViews::default(), folded };
+        let mut lines = LogLines { log: self, glob, view, calls: CallViews::default(), folded, is_any: false };
         let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
         events::each(&found.session, 1, until, |event| lines.take(event, out, &mut held))?;
         lines.unfold(out, &mut held)?;
@@ -64,8 +66,20 @@ impl LogArgs {
             return follow(&found.session, until, lines, out);
         }
         lines.end(out, &mut held)?;
+        let is_any = lines.is_any;
         held.end(out)?;
-        Ok(Exit::Ok)
+        if is_any { Ok(Exit::Ok) } else { self.check_kinds(&found.session) }
+    }
+
+    /// Refuses a kind of which nothing was found and that no event of this program has.
+    fn check_kinds(&self, session: &Session) -> Result<Exit, Failure> {
+        let mut known: Vec<_> = session.state_at(0)?.registry().event_kinds().collect();
+        known.sort_unstable();
+        let is_unknown = |kind: &&String| !known.iter().any(|known| known.eq_ignore_ascii_case(kind));
+        let Some(unknown) = self.kind.iter().find(is_unknown) else { return Ok(Exit::Ok) };
+        let meant = did_you_mean(unknown, known.iter().copied());
+        let what = format!("there is no kind of event {:?}", text::one_line(unknown, 100));
+        Err(Failure::missing(what).with_hint(format!("{meant}there are {}", known.join(", "))))
     }
 
     fn wants(&self, event: &EventRef<'_>, glob: Option<&PathGlob>) -> bool {
@@ -98,6 +112,8 @@ struct LogLines<'a> {
     view: LogView<'a>,
     calls: CallViews,
     folded: Option<Folded>,
+    /// True once an event was wanted.
+    is_any: bool,
 }
 
 #[derive(Default)]
@@ -116,6 +132,7 @@ impl LogLines<'_> {
             if !self.log.wants(event, self.glob.as_ref()) {
                 return Ok(());
             }
+            self.is_any = true;
             let line = self.view.event(event, out)?;
             return match self.fold(event, line) {
                 None => Ok(()),
@@ -216,15 +233,36 @@ impl<'a> LogView<'a> {
         let agent = if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) };
         let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(self.session, &call.params));
         let changes = calls::changes(call, &subject);
+        let message = text::one_line(call.message(), 100);
+        let before = seq.len() + self.time(call.started_at).len() + 11 + duration.len() + agent.chars().count().max(8);
+        let before = before + tool.chars().count().max(10) + 6 * GAP;
+        let room = out.columns().map_or(usize::MAX, |columns| columns.saturating_sub(before));
+        let [subject, changes, message] = fitted([subject, changes, message], room);
         let mut line = format!("{seq}  {time}  {status}  {duration}  {agent:<8}  {tool:<10}  {subject}");
-        if !changes.is_empty() {
-            line.push_str(&format!("  {}", out.paint(DIM, changes)));
-        }
-        if !call.message().is_empty() {
-            line.push_str(&format!("  {}", out.paint(calls::tone(call), text::one_line(call.message(), 100))));
+        for (part, style) in [(changes, DIM), (message, calls::tone(call).into())] {
+            if !part.is_empty() {
+                line.push_str(&format!("  {}", out.paint(style, part)));
+            }
         }
         Ok(line.trim_end().to_owned())
     }
+}
+
+/// Columns between two parts of a line.
+const GAP: usize = 2;
+
+/// Cuts the parts of the end of a line, so that they and the gaps between them fit.
+fn fitted<const N: usize>(parts: [String; N], mut room: usize) -> [String; N] {
+    parts.map(|part| {
+        let length = part.chars().count();
+        let fit = match length <= room {
+            true => part,
+            false if room < 2 => String::new(),
+            false => part.chars().take(room - 1).chain(['…']).collect(),
+        };
+        room = room.saturating_sub(if length == 0 { 0 } else { length + GAP });
+        fit
+    })
 }
 
 struct HeldLines {
@@ -250,5 +288,19 @@ impl HeldLines {
             self.lines.make_contiguous().reverse();
         }
         self.lines.drain(..).try_for_each(|line| out.line(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_parts_fit_room() {
+        let fit = |room| fitted(["src/main.rs", "+1 ~2", "it failed"].map(str::to_owned), room);
+        assert_eq!(fit(usize::MAX), ["src/main.rs", "+1 ~2", "it failed"]);
+        assert_eq!(fit(24), ["src/main.rs", "+1 ~2", "it …"]);
+        assert_eq!(fit(16), ["src/main.rs", "+1…", ""]);
+        assert_eq!(fit(5), ["src/…", "", ""]);
     }
 }

@@ -1,13 +1,12 @@
 use foldspace::event::{MergeConflict, MergeSide, Node};
-use foldspace::http::OverHttp;
-use foldspace::hub::Forward;
 use foldspace::hub::operations;
 use foldspace::reducers::MergeChoices;
-use foldspace::tools::{MergeOutcome, MergeReport, merge_child, preview_merge};
-use foldspace::{Session, SessionError, StoreError};
+use foldspace::tools::{MergeOutcome, MergeReport, preview_merge};
+use foldspace::{Session, StoreError};
+use serde_json::json;
 
 use super::{
-    BAD, Cell, Exit, Failure, FoundSession, GOOD, Globals, ODD, OpenedStore, Out, RuleArgs, TextTable, open, output,
+    BAD, Cell, Exit, Failure, FoundSession, GOOD, Globals, ODD, OpenedStore, Out, OwnerClient, TextTable, open, output,
     text, workspace,
 };
 
@@ -48,15 +47,14 @@ impl MergeArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let choices =
             MergeChoices::of_texts(&self.ours, &self.theirs).map_err(|error| Failure::usage(error.to_string()))?;
-        let opened = match self.dry_run {
-            true => open::reading(globals)?,
-            false => open::changing(globals)?,
-        };
-        let child = opened.find(&self.child)?;
-        let parent = self.parent(&opened, &child)?;
-        let report = match self.dry_run {
-            true => preview_merge(&parent, &child.session, &choices)?,
-            false => super::block_on(self.merge(globals, &parent, &child.session, &choices))??,
+        let (report, parent) = match self.dry_run {
+            true => {
+                let opened = open::reading(globals)?;
+                let child = opened.find(&self.child)?;
+                let parent = self.parent(&opened, &child)?;
+                (preview_merge(&parent, &child.session, &choices)?, parent)
+            }
+            false => super::block_on(self.merge(globals, &choices))??,
         };
         for path in &report.unused {
             output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
@@ -95,33 +93,18 @@ impl MergeArgs {
         })
     }
 
-    async fn merge(
-        &self,
-        globals: &Globals,
-        parent: &Session,
-        child: &Session,
-        choices: &MergeChoices,
-    ) -> Result<MergeReport, Failure> {
-        let session = match &self.agent {
-            Some(agent) => parent.as_agent(agent.as_str()),
-            None => parent.clone(),
-        };
+    async fn merge(&self, globals: &Globals, choices: &MergeChoices) -> Result<(MergeReport, Session), Failure> {
+        let owner = OwnerClient::of_existing(globals).await?;
+        let opened = owner.sessions()?;
+        let child = opened.find(&self.child)?.session;
+        let parent = self.parent(&opened, &opened.find(&self.child)?)?;
         // Before a workspace is opened and filled.
-        preview_merge(parent, child, choices)?;
-        record_drift(globals, child);
-        let _lease = match parent.lease() {
-            Ok(lease) => lease,
-            Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                let forward: &dyn Forward = &OverHttp;
-                return Ok(forward.merge(&holder, &session, child, choices).await?);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let workspace = workspace::of_session(globals, parent)?;
-        let tool_runner = workspace::tool_runner(session, workspace, RuleArgs::default().typed())?;
-        let merged = merge_child(&tool_runner, child, choices).await;
-        tool_runner.close()?;
-        Ok(merged?)
+        preview_merge(&parent, &child, choices)?;
+        let asked = json!({ "child": child.id(), "ours": self.ours, "theirs": self.theirs, "agent": self.agent });
+        let path = format!("/v1/sessions/{}/merge", parent.id());
+        let merged: Result<MergeReport, _> = owner.client.work(&path, &asked, output::progress).await;
+        owner.end().await;
+        Ok((merged?, parent))
     }
 
     fn show(&self, report: &MergeReport, parent: &Session, out: &mut Out) -> Result<Exit, Failure> {
@@ -156,22 +139,6 @@ impl MergeArgs {
             None => out.line(format!("would merge {entries} into {into}: {range}"))?,
         }
         Ok(Exit::Ok)
-    }
-}
-
-fn record_drift(globals: &Globals, child: &Session) {
-    let recorded = || -> Result<(), Failure> {
-        let workspace = workspace::spec_of(child)?.open(child.id(), &open::directory(globals)?)?;
-        // A workspace without files has no external changes.
-        if workspace.capture().is_some() && !workspace.is_blank() {
-            workspace::tool_runner(child.clone(), workspace, RuleArgs::default().typed())?.close()?;
-        }
-        Ok(())
-    };
-    if let Err(Failure::Told { message, .. }) = recorded() {
-        output::note(&format!(
-            "the child's workspace can't be opened ({message}); what was changed in it from outside is not merged"
-        ));
     }
 }
 

@@ -4,7 +4,9 @@ pub(crate) mod approver;
 mod bar;
 mod bisect;
 mod blame;
+mod calling;
 pub(crate) mod calls;
+mod cancel;
 mod cat;
 mod clone;
 mod completions;
@@ -25,7 +27,6 @@ mod interrupt;
 mod lineage;
 mod lines;
 mod live;
-pub(crate) mod local_server;
 mod log;
 mod logs;
 mod ls;
@@ -36,6 +37,7 @@ mod mcp;
 mod merge;
 mod open;
 mod output;
+mod owner;
 mod pager;
 mod position;
 mod prompt;
@@ -52,6 +54,8 @@ mod shell;
 mod show;
 mod stat;
 mod state;
+mod status;
+mod stop;
 mod table;
 mod tools;
 mod tree;
@@ -69,9 +73,9 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::style::{BAD, BOLD, DIM, DIRECTORY, GOOD, NOTED, ODD, PLAIN};
 use crate::terminal::{events, text};
 use interrupt::Signals;
-use local_server::LocalServer;
 use open::{FoundSession, OpenedStore};
 use output::Out;
+use owner::OwnerClient;
 use position::AtArg;
 use table::{Cell, TextTable};
 use workspace::{RuleArgs, WorkspaceArgs};
@@ -100,12 +104,12 @@ Data: --data DIR, else FOLDSPACE_DATA, else XDG_DATA_HOME/foldspace, else
 #[derive(Debug, Parser)]
 #[command(name = "foldspace", version, after_help = "`foldspace help` has examples, positions and exit codes.")]
 #[command(after_long_help = format!("{EXAMPLES}\nExit codes:\n{}", Exit::table()))]
-#[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
+#[command(max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     globals: Globals,
     #[command(subcommand)]
-    command: CliCommand,
+    command: Option<CliCommand>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -126,6 +130,10 @@ struct Globals {
     /// Prints long output without a pager
     #[arg(long, global = true)]
     no_pager: bool,
+
+    /// Acts in this process rather than through the owner of the data; FOLDSPACE_IN_PROCESS=1 means the same
+    #[arg(long, global = true)]
+    in_process: bool,
 
     /// Logs on the error stream; twice logs more (FOLDSPACE_LOG filters)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -190,6 +198,9 @@ commands! {
         Serve(Box<serve::Serve>),
         #[cfg(feature = "mcp")]
         Mcp(Box<mcp::Mcp>),
+        Status(status::Status),
+        Cancel(cancel::CancelArgs),
+        Stop(stop::Stop),
     }
     "Store" {
         Export(export::ExportArgs),
@@ -237,6 +248,24 @@ fn definition() -> clap::Command {
     definition.help_template(template)
 }
 
+/// Shows what there is to do, and the latest sessions.
+fn overview(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let help = definition().render_help();
+    let help = if out.is_terminal() { help.ansi().to_string() } else { help.to_string() };
+    out.line(help.trim_end())?;
+    if open::existing(globals).is_err() {
+        return out.line("\nThere are no sessions yet: `foldspace run` begins one.");
+    }
+    out.line("\nLatest sessions:")?;
+    sessions::show_latest(globals, out)
+}
+
+/// Returns the beginning of a hint where a name that is not there is like one that is; else nothing.
+fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let meant = foldspace::view::nearest(wanted, known);
+    meant.map(|meant| format!("did you mean {}? ", text::one_line(meant, 200))).unwrap_or_default()
+}
+
 pub(crate) fn main() -> ExitCode {
     let given = definition().get_matches();
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
@@ -251,7 +280,10 @@ pub(crate) fn main() -> ExitCode {
         logs::begin(cli.globals.verbose);
     }
     let mut out = Out::new(&cli.globals);
-    let done = cli.command.run(&cli.globals, &mut out);
+    let done = match &cli.command {
+        Some(command) => command.run(&cli.globals, &mut out),
+        None => overview(&cli.globals, &mut out).map(Exit::from),
+    };
     // What a command had to show before it failed is worth seeing.
     let finished = out.finish();
     let exit = match done.and_then(|exit| finished.map(|()| exit)) {

@@ -15,13 +15,23 @@ use super::{Failure, Globals, output, text};
 pub(super) struct OpenedStore {
     pub(super) sessions: Sessions,
     pub(super) loss: Option<Arc<Loss>>,
+    is_own: bool,
 }
 
 impl OpenedStore {
     fn new(store: Arc<dyn EventStore>) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())?;
-        Ok(Self { sessions, loss: None })
+        Ok(Self { sessions, loss: None, is_own: true })
+    }
+
+    pub(super) fn of(store: SharedStore) -> Result<Self, Failure> {
+        Self::new(Arc::new(store))
+    }
+
+    /// Returns the same sessions, of which another one is closed.
+    pub(super) fn again(&self) -> Self {
+        Self { sessions: self.sessions.clone(), loss: None, is_own: false }
     }
 
     fn beside(directory: &Path) -> Result<Self, Failure> {
@@ -37,7 +47,9 @@ impl OpenedStore {
 
 impl Drop for OpenedStore {
     fn drop(&mut self) {
-        self.sessions.clone().close();
+        if self.is_own {
+            self.sessions.clone().close();
+        }
     }
 }
 
@@ -57,14 +69,17 @@ impl FoundSession {
 
 /// Opens the store to read: through its owner, or beside an owner that does not answer to this user.
 pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
-    let directory = existing(globals)?;
-    match shared(&directory, Durability::default()) {
+    reading_at(&existing(globals)?)
+}
+
+pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
+    match shared(directory, Durability::default()) {
         Ok(store) => OpenedStore::new(Arc::new(store)),
-        Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => OpenedStore::beside(&directory),
-        Err(error) if error.is_write_protected() => OpenedStore::beside(&directory),
+        Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => OpenedStore::beside(directory),
+        Err(error) if error.is_write_protected() => OpenedStore::beside(directory),
         Err(StoreError::Lost(loss)) => {
             output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
-            let mut opened = OpenedStore::beside(&directory)?;
+            let mut opened = OpenedStore::beside(directory)?;
             opened.loss = Some(loss);
             Ok(opened)
         }

@@ -54,6 +54,12 @@ impl Out {
         self.terminal
     }
 
+    /// Returns the columns of the terminal; none for an output that is none.
+    pub(super) fn columns(&self) -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        self.terminal.then_some(size.ws_col.into()).filter(|columns| *columns > 0)
+    }
+
     pub(super) fn is_json(&self) -> bool {
         self.json
     }

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::Arg;
+use foldspace::tools::first_position;
 use foldspace::view::Position;
 use foldspace::{Seq, Session, State};
 
@@ -65,7 +66,8 @@ fn before(session: &Session, seq: Seq) -> Result<Seq, Failure> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PositionRange {
-    from: Position,
+    /// Before the first call when nothing is said: what was mounted is no change.
+    from: Option<Position>,
     until: Position,
 }
 
@@ -73,20 +75,25 @@ impl FromStr for PositionRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let position = |text: &str, otherwise| match text.trim() {
-            "" => Ok(otherwise),
-            given => given.parse().map_err(|error: foldspace::event::ValueError| error.to_string()),
+        let position = |text: &str| match text.trim() {
+            "" => Ok(None),
+            given => given.parse().map(Some).map_err(|error: foldspace::event::ValueError| error.to_string()),
         };
         let Some((from, until)) = text.split_once("..") else {
             return Err("give two positions as A..B; either may be left out, as in A.. or ..B".to_owned());
         };
-        Ok(Self { from: position(from, Position::Seq(0))?, until: position(until, Position::Back(0))? })
+        Ok(Self { from: position(from)?, until: position(until)?.unwrap_or(Position::Back(0)) })
     }
 }
 
 impl PositionRange {
     pub(super) fn resolve(&self, session: &Session) -> Result<(Seq, Seq), Failure> {
-        Ok((self.from.resolve(session)?, self.until.resolve(session)?))
+        let until = self.until.resolve(session)?;
+        let from = match self.from {
+            Some(from) => from.resolve(session)?,
+            None => first_position(session)?.min(until),
+        };
+        Ok((from, until))
     }
 }
 
@@ -97,9 +104,9 @@ mod tests {
     #[test]
     fn position_range_may_be_open() {
         let read = |text: &str| text.parse::<PositionRange>();
-        assert_eq!(read(".."), Ok(PositionRange { from: Position::Seq(0), until: Position::Back(0) }));
-        assert_eq!(read("@3..-2"), Ok(PositionRange { from: Position::Seq(3), until: Position::Back(2) }));
-        assert_eq!(read("-9.."), Ok(PositionRange { from: Position::Back(9), until: Position::Back(0) }));
+        assert_eq!(read(".."), Ok(PositionRange { from: None, until: Position::Back(0) }));
+        assert_eq!(read("@3..-2"), Ok(PositionRange { from: Some(Position::Seq(3)), until: Position::Back(2) }));
+        assert_eq!(read("-9.."), Ok(PositionRange { from: Some(Position::Back(9)), until: Position::Back(0) }));
         for text in ["", "3", "3...5", "a..b", "1..2..3"] {
             assert!(read(text).is_err(), "{text}");
         }

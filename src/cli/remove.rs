@@ -7,7 +7,7 @@ use foldspace::{Session, SessionId};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Failure, Globals, OpenedStore, Out, open, output, text, workspace};
+use super::{Failure, Globals, OpenedStore, Out, OwnerClient, open, output, text, workspace};
 
 /// Removes a session with its history; `gc` frees its space
 ///
@@ -24,13 +24,17 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         // Not held while the person thinks.
-        let (id, name, head, unmerged, left) = {
+        let (id, name, head, unmerged, children) = {
             let opened = open::reading(globals)?;
             let found = opened.find(&self.session)?;
             let unmerged = if self.yes { None } else { unmerged(&opened, &found.session) };
-            let left = told(&children(&opened, found.entry.id)?);
-            (found.entry.id, found.name, found.entry.head, unmerged, left)
+            let children = children(&opened, found.entry.id)?;
+            if let Err(Failure::Told { message, .. }) = workspace::spec_of(&found.session) {
+                output::note(&format!("{message}; its files are left"));
+            }
+            (found.entry.id, found.name, found.entry.head, unmerged, children)
         };
+        let left = told(&children);
         let events = text::count(head, "event");
         let shown = text::one_line(&name, 80);
         let but = [unmerged, left].into_iter().flatten().map(|words| format!(" ({words})")).collect::<String>();
@@ -40,16 +44,12 @@ impl Remove {
             let unasked = unasked.with_hint("--yes removes it without asking");
             output::confirm(&question, "nothing was removed", unasked)?;
         }
-        let opened = open::changing(globals)?;
-        let _lease = opened.sessions.session(id)?.lease()?;
-        // The files first: without the session their directory is unknown.
-        match workspace::spec_of(&opened.sessions.session(id)?) {
-            Ok(spec) => spec.remove(id, &open::directory(globals)?)?,
-            Err(Failure::Told { message, .. }) => output::note(&format!("{message}; its files are left")),
-            Err(Failure::Closed) => {}
-        }
-        opened.sessions.remove(id)?;
-        let children = children(&opened, id)?;
+        super::block_on(async {
+            let owner = OwnerClient::of_existing(globals).await?;
+            let removed = owner.client.delete(&format!("/v1/sessions/{id}")).await;
+            owner.end().await;
+            Ok::<(), Failure>(removed?)
+        })??;
         if out.is_json() {
             return out.document(&json!({ "removed": id, "name": name, "events": head, "children": children }));
         }

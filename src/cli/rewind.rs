@@ -1,16 +1,11 @@
-use std::sync::Arc;
-
-use foldspace::http::OverHttp;
-use foldspace::hub::Forward;
-use foldspace::hub::operations;
+use foldspace::http::{ClientError, RewindRefusal};
+use foldspace::hub::operations::{self, RewoundDocument};
 use foldspace::reducers::Change;
-use foldspace::tools::WorkspaceError;
-use foldspace::tools::{CaptureBudget, RewindOptions, Rewound, rewind};
+use foldspace::tools::{Rewound, check_position};
 use foldspace::view::Position;
-use foldspace::{EntryPath, Seq, Session, SessionError, StoreError};
 use serde_json::json;
 
-use super::{BAD, BOLD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, open, output, text, workspace};
+use super::{BAD, BOLD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
 const SHOWN: usize = 50;
 
@@ -44,26 +39,24 @@ pub(super) struct RewindArgs {
 
 impl RewindArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let opened = open::changing(globals)?;
-        let found = opened.find(&self.session)?;
-        let to = self.to.resolve(&found.session)?;
-        let options = RewindOptions { force: self.force, keep_earlier: false, dry_run: self.dry_run };
-        let rewound = match found.session.lease() {
-            Ok(_lease) => here(globals, &found.session, to, options)?,
-            Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                let forward: &dyn Forward = &OverHttp;
-                super::block_on(forward.rewind(&holder, &found.session, to, options))?.map(Ok)?
+        super::block_on(async {
+            let owner = OwnerClient::of_existing(globals).await?;
+            let opened = owner.sessions()?;
+            let found = opened.find(&self.session)?;
+            let to = self.to.resolve(&found.session)?;
+            check_position(&found.session, to)?;
+            let asked = json!({ "to": to, "force": self.force, "dry_run": self.dry_run });
+            let path = format!("/v1/sessions/{}/rewind", found.session.id());
+            let rewound: Result<RewoundDocument, _> = owner.client.work(&path, &asked, output::progress).await;
+            owner.end().await;
+            match &rewound {
+                Ok(rewound) => self.show(&found, &rewound.clone().into(), globals, out).map(Exit::from),
+                Err(ClientError::Refused(problem)) if let Some(why) = &problem.more.rewind => {
+                    refused(&found, why, globals, out)
+                }
+                Err(_) => rewound.map(|_| Exit::Ok).map_err(Failure::from),
             }
-            Err(error) => return Err(error.into()),
-        };
-        let (why, count, paths) = match rewound {
-            Ok(rewound) => return self.show(&found, &rewound, globals, out).map(Exit::from),
-            Err(WorkspaceError::Drifted(paths)) => ("changed_outside", paths.len(), paths),
-            Err(WorkspaceError::NotKept(paths)) => ("not_kept", paths.len(), paths),
-            Err(WorkspaceError::Earlier { count, paths }) => ("earlier", count, paths),
-            Err(error) => return Err(error.into()),
-        };
-        refused(&found, why, count, &paths, globals, out)
+        })?
     }
 
     fn show(&self, found: &FoundSession, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
@@ -105,20 +98,6 @@ impl RewindArgs {
     }
 }
 
-/// Rewinds without a tool runner, which would record external changes.
-fn here(
-    globals: &Globals,
-    session: &Session,
-    to: Seq,
-    options: RewindOptions,
-) -> Result<Result<Rewound, WorkspaceError>, Failure> {
-    let workspace = workspace::of_session(globals, session)?;
-    let budget = CaptureBudget::default();
-    let rewound = super::block_on(async { rewind(session, &Arc::clone(&workspace), budget, to, options).await })?;
-    workspace.close();
-    Ok(rewound)
-}
-
 fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.drift.iter().take(SHOWN) {
         out.line(format!("outside  {path}"))?;
@@ -129,21 +108,16 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-fn refused(
-    found: &FoundSession,
-    why: &str,
-    count: usize,
-    paths: &[EntryPath],
-    globals: &Globals,
-    out: &mut Out,
-) -> Result<Exit, Failure> {
+fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    let RewindRefusal { refused: why, entries: paths, count } = refusal;
+    let count = *count;
     if out.is_json() {
         let session = found.session.id();
         let told = json!({ "session": session, "refused": why, "entries": paths, "count": count, "recorded": null });
         out.document(&told)?;
         return Ok(Exit::Failed);
     }
-    let (what, hint) = match why {
+    let (what, hint) = match why.as_str() {
         "not_kept" => (
             "can't be brought back, as their contents were never kept or they are no files",
             "--force leaves them as they are; `foldspace stat` tells what is known of one".to_owned(),

@@ -14,6 +14,16 @@ impl SessionsArgs {
     }
 }
 
+const LATEST: usize = 5;
+
+/// Shows the sessions that were changed last.
+pub(super) fn show_latest(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let opened = open::reading(globals)?;
+    let mut entries = opened.sessions.list()?;
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
+    show(&listed(&opened.sessions, entries.iter().take(LATEST)), out)
+}
+
 fn show(rows: &[SessionDocument], out: &mut Out) -> Result<(), Failure> {
     if rows.is_empty() {
         return out.line("no sessions");

@@ -1,16 +1,18 @@
-use std::sync::Arc;
-
 use foldspace::event::{CallStatus, CommandResult};
-use foldspace::hub::OpenSession;
+use foldspace::hub::operations::SectionDocument;
+use foldspace::tools::ShellRules;
 use foldspace::view::Position;
-use foldspace::{Session, Sessions, ToolCall, ToolOutcome, Workspace};
+use foldspace::{Session, ToolOutcome};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
+use super::calling::{self, Calling};
 use super::interrupt::minding;
 use super::live::LiveOutput;
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{
-    Exit, Failure, Globals, LocalServer, Out, RuleArgs, Signals, events, external_command, open, text, workspace,
+    Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, events, external_command, open, output, text,
+    workspace,
 };
 
 /// Opens a prompt in a session's workspace, and records each line
@@ -41,71 +43,76 @@ impl ShellArgs {
             out.go_live_for_good()?;
             return external_command::shell_at(globals, &session, at.resolve(&session)?);
         }
-        let opened = open::changing(globals)?;
-        let session = opened.find(&self.session)?.session;
         out.go_live_for_good()?;
-        super::block_on(self.prompt(globals, &opened.sessions, &session))?
+        super::block_on(self.prompt(globals))?
     }
 
-    async fn prompt(&self, globals: &Globals, sessions: &Sessions, session: &Session) -> Result<Exit, Failure> {
-        let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
-        let open = desk.hub().open(session.id()).await?.as_agent(&self.agent);
-        let ended = match LocalServer::workspace_of(&open) {
-            workspace if open.tool_runner().is_some() && workspace.shell().is_none() => {
-                let what = format!("the {} workspace of {} has no shell", workspace.backend_name(), session.name());
-                let failure = Failure::usage(what);
-                let hint = "begin a session with `foldspace run --backend host` or `--backend podman`";
-                Err(failure.with_hint(hint))
-            }
-            workspace => {
-                let prompt = LinePrompt::new(text::one_line(open.session().name(), 80), workspace.root());
-                prompt.read_lines(async move |typed, signals| run(&open, &workspace, typed, signals).await).await
-            }
-        };
-        desk.close().await;
+    async fn prompt(&self, globals: &Globals) -> Result<Exit, Failure> {
+        let owner = OwnerClient::of_existing(globals).await?;
+        let opened = owner.sessions()?;
+        let session = opened.find(&self.session)?.session;
+        let prompt = SessionPrompt { owner: &owner, session: &session, agent: &self.agent, rules: self.rules.typed() };
+        let ended = prompt.read().await;
+        owner.end().await;
         ended
     }
 }
 
-async fn run(
-    open: &OpenSession,
-    workspace: &Arc<dyn Workspace>,
-    typed: Typed<'_>,
-    signals: &mut Signals,
-) -> Result<PromptRun, Failure> {
-    let call = ToolCall::new("shell_execute", json!({ "command": typed.command, "cwd": typed.cwd.rooted() }));
-    let cancel = call.cancel.clone();
-    let work = async {
-        let mut live = None;
-        let begun = |call| live = (!typed.quiet).then(|| LiveOutput::begin(open.session(), call, &cancel));
-        let outcome = open.call_telling(call, begun).await;
-        if let Some(live) = live {
-            live?.end().await?;
-        }
-        Ok::<ToolOutcome, Failure>(outcome?)
-    };
-    let outcome = minding(signals, &cancel, workspace, work).await?;
-    let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
-    Ok(match outcome.status {
-        CallStatus::Ok if typed.quiet && code != 0 => {
-            PromptRun::wrong(code, outcome.result["stderr"].as_str().unwrap_or_default().trim_end())
-        }
-        CallStatus::Ok => {
-            let printed = if typed.quiet { printed(open, &outcome)? } else { Vec::new() };
-            PromptRun { code, printed, complaint: None }
-        }
-        CallStatus::Error => PromptRun::wrong(code, outcome.text),
-        CallStatus::Interrupted => PromptRun::wrong(code, "interrupted"),
-    })
+struct SessionPrompt<'a> {
+    owner: &'a OwnerClient,
+    session: &'a Session,
+    agent: &'a str,
+    rules: ShellRules,
 }
 
-fn printed(open: &OpenSession, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
+impl SessionPrompt<'_> {
+    async fn read(&self) -> Result<Exit, Failure> {
+        if self.session.backend() == "memory" {
+            return Err(workspace::without_shell(self.session.name()));
+        }
+        let path = format!("/v1/sessions/{}/section", self.session.id());
+        let section: SectionDocument = self.owner.client.get(&path).await?;
+        let prompt = LinePrompt::new(text::one_line(self.session.name(), 80), section.root);
+        prompt.read_lines(async |typed, signals| self.run(typed, signals).await).await
+    }
+
+    async fn run(&self, typed: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure> {
+        let params = json!({ "command": typed.command, "cwd": typed.cwd.rooted() });
+        let request = calling::request("shell_execute", params, Some(self.agent), &self.rules);
+        let (cancel, id) = (CancellationToken::new(), self.session.id().to_string());
+        let (client, rules) = (&self.owner.client, &self.rules);
+        let call = Calling { client, session: &id, name: self.session.name(), request, rules, cancel: cancel.clone() };
+        let work = async {
+            let mut live = if typed.quiet { None } else { Some(LiveOutput::begin(&cancel)?) };
+            let outcome = call.make(live.as_mut(), output::progress).await;
+            if let Some(live) = live {
+                live.end().await?;
+            }
+            outcome
+        };
+        let outcome = minding(signals, &cancel, self.owner.closing(), work).await?;
+        let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
+        Ok(match outcome.status {
+            CallStatus::Ok if typed.quiet && code != 0 => {
+                PromptRun::wrong(code, outcome.result["stderr"].as_str().unwrap_or_default().trim_end())
+            }
+            CallStatus::Ok => {
+                let printed = if typed.quiet { printed(self.session, &outcome)? } else { Vec::new() };
+                PromptRun { code, printed, complaint: None }
+            }
+            CallStatus::Error => PromptRun::wrong(code, outcome.text),
+            CallStatus::Interrupted => PromptRun::wrong(code, "interrupted"),
+        })
+    }
+}
+
+fn printed(session: &Session, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
     let mut content = None;
-    events::each(open.session(), outcome.call, outcome.finished, |event| {
+    events::each(session, outcome.call, outcome.finished, |event| {
         if let Some(Ok(result)) = event.typed::<CommandResult>() {
             content = Some(result.event.stdout.content);
         }
         Ok(())
     })?;
-    content.map_or(Ok(Vec::new()), |content| Ok(open.session().content(&content)?.to_vec()))
+    content.map_or(Ok(Vec::new()), |content| Ok(session.content(&content)?.to_vec()))
 }

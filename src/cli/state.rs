@@ -5,7 +5,9 @@ use foldspace::view;
 use foldspace::{Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::{AtArg, BOLD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, events, open, position, text, tree};
+use super::{
+    AtArg, BOLD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, did_you_mean, events, open, position, text, tree,
+};
 use crate::terminal::style::Tone;
 
 /// Shows the slices of a session's state, or one of them
@@ -41,7 +43,9 @@ impl StateArgs {
 pub(super) fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'static str, Failure> {
     view::slice_named(state, wanted).ok_or_else(|| {
         let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
-        Failure::missing(format!("there is no slice {wanted:?}")).with_hint(format!("there are {}", names.join(", ")))
+        let meant = did_you_mean(wanted, names.iter().copied());
+        Failure::missing(format!("there is no slice {wanted:?}"))
+            .with_hint(format!("{meant}there are {}", names.join(", ")))
     })
 }
 

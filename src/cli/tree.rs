@@ -5,12 +5,14 @@ use foldspace::reducers::Entry;
 use foldspace::tools::PathGlob;
 use foldspace::{EntryPath, Session, State, VirtualFileSystem};
 
-use super::{Cell, DIM, DIRECTORY, Failure, GOOD, NOTED, ODD, Out, text};
+use super::{Cell, DIM, DIRECTORY, Failure, GOOD, NOTED, ODD, Out, did_you_mean, text};
 
 pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
     files.get(path).ok_or_else(|| {
+        let known: Vec<String> = files.iter().map(|(path, _)| path.to_string()).collect();
+        let meant = did_you_mean(&path.to_string(), known.iter().map(String::as_str));
         Failure::missing(format!("there is no {} at position {}", path.rooted(), state.seq()))
-            .with_hint("`foldspace ls SESSION -R` lists the files; --at shows another moment")
+            .with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files; --at shows another moment"))
     })
 }
 

@@ -9,7 +9,7 @@ use foldspace::backends::{HostOptions, MockOptions, MockRule, OverlayUse, Podman
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
 use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, ShellRules};
-use foldspace::{Session, ToolRunner, Tools, Workspace, WorkspaceSpec};
+use foldspace::{Session, Workspace, WorkspaceSpec};
 use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
@@ -246,7 +246,7 @@ impl RuleArgs {
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
             ..defaults
         };
-        ShellRules { policy, asker, budget, advice: None }
+        ShellRules { policy, asker, budget, ..ShellRules::default() }
     }
 }
 
@@ -267,10 +267,8 @@ pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn
     Ok(spec_of(session)?.open_ready(session.id(), &home, Some(Arc::new(output::progress)))?)
 }
 
-pub(super) fn tool_runner(
-    session: Session,
-    workspace: Arc<dyn Workspace>,
-    rules: ShellRules,
-) -> Result<ToolRunner, Failure> {
-    Ok(ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?)
+/// Refuses a command in a session in memory, before anything is recorded.
+pub(super) fn without_shell(session: &str) -> Failure {
+    Failure::usage(format!("the memory workspace of {} has no shell", text::one_line(session, 80)))
+        .with_hint("begin a session with `foldspace run --backend host` or `--backend podman`")
 }

@@ -11,6 +11,7 @@ pub(crate) mod fold;
 pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod lock;
+pub(crate) mod nearest;
 pub(crate) mod path;
 pub(crate) mod peer;
 pub(crate) mod portable;

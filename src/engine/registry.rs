@@ -128,6 +128,11 @@ impl Registry {
         self.slices.iter().map(|slice| slice.summary()).collect()
     }
 
+    /// Returns the kinds of the events, in no order that means anything.
+    pub fn event_kinds(&self) -> impl Iterator<Item = &'static str> {
+        self.events.keys().copied()
+    }
+
     /// Returns the event as JSON. One that can't be read is shown by its size and the reason.
     pub fn to_json(&self, event: &EventRef<'_>) -> Value {
         let unreadable = |reason: String| json!({ "unreadable": reason, "bytes": event.payload.len() });

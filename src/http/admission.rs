@@ -27,6 +27,10 @@ pub(super) struct Admission {
 }
 
 impl Admission {
+    pub(super) fn known() -> Self {
+        Self { is_known: true.into(), over: CancellationToken::new() }
+    }
+
     pub(super) fn note_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }

@@ -18,10 +18,10 @@ pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Bytes that a call may ask to have kept: they are in memory together.
 pub(super) const KEPT_MAX: u64 = 4 << 30;
 
-/// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events: `begun`
-/// `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only of a cancelled call),
-/// `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or
-/// `problem`. A client that goes away cancels its call.
+/// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
+/// `progress` `{text}` while its workspace is made ready, `begun` `{call}`, `output` `{stream, text | base64}`, `missed`
+/// `{bytes}` (with `all_output` only of a cancelled call), `question` `{call, command, programs, ...}` (answer it with
+/// `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that goes away cancels its call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallRequest {
@@ -88,10 +88,10 @@ impl CallRequest {
         };
         let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none();
         let has_no_rules = asker.is_none() && self.allow.is_empty() && !self.auto_confirm && keeps_usual;
-        if has_no_rules && face.shared.are_hubs_rules {
+        if has_no_rules && face.shared.are_hubs_rules && face.rules.caller.is_own() {
             return Ok(open);
         }
-        let mut rules = face.shared.rules.clone();
+        let mut rules = (*face.rules).clone();
         rules.policy.allow.extend(self.allow.iter().cloned());
         rules.policy.auto_confirm |= self.auto_confirm;
         // The server's own rules bound the wishes of a request.

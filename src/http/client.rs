@@ -2,12 +2,17 @@
 
 use std::path::PathBuf;
 
+use axum::Router;
+use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http::request::Builder;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,9 +20,15 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frames::EVENTS;
-use super::server::connect_unix;
-use super::{CallRequest, HttpProblem};
+use super::guard::VERSION_HEADER;
+use super::problem::ProblemKind;
+use super::server::{HttpServer, connect_unix};
+use super::upgrade::{ATTEND, UpgradedStream};
+use super::{CallRequest, HttpProblem, VERSION};
+use crate::backends::HostCaller;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::output_stream::OutputStream;
+use crate::hub::operations::SessionDocument;
 use crate::tools::{ToolOutcome, TraceContext};
 
 /// Bytes of an answer that is taken whole, and of one event.
@@ -45,6 +56,24 @@ pub enum ClientError {
     Odd(String),
 }
 
+impl Diagnostic for ClientError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unreachable { .. } => ErrorKind::Unavailable,
+            Self::Broken(_) | Self::Odd(_) => ErrorKind::Io,
+            Self::Refused(problem) => ProblemKind::of(&problem.kind).into(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused(problem) => problem.more.command_hint.clone(),
+            Self::Broken(_) => Some("look into the session's log before you do it again".to_owned()),
+            Self::Unreachable { .. } | Self::Odd(_) => None,
+        }
+    }
+}
+
 impl From<hyper::Error> for ClientError {
     fn from(error: hyper::Error) -> Self {
         Self::Broken(error.to_string())
@@ -63,23 +92,63 @@ pub enum CallEvent {
         /// The bytes.
         bytes: Bytes,
     },
+    /// A word about the progress of its workspace, which is being made ready.
+    Progress(String),
     /// Its command needs an approval: [`HttpClient::answer`] gives it.
     Question(Value),
     /// Bytes of output came faster than they were read, and were not shown.
     Missed(u64),
+    /// It has ended.
+    Ended(Box<ToolOutcome>),
 }
 
-/// Talks to the server at a unix socket, with a connection for each request. Dropping a request cancels it.
+/// The events of a call, as they come.
+pub struct CallStream(ResponseStream);
+
+impl CallStream {
+    /// Waits for the next event, of which [`CallEvent::Ended`] is the last.
+    ///
+    /// # Errors
+    /// The server's, which end the call; and [`ClientError::Broken`].
+    pub async fn next(&mut self) -> Result<CallEvent, ClientError> {
+        loop {
+            let event = self.0.next().await?;
+            let event = event.ok_or_else(|| ClientError::Broken("the call's outcome never came".to_owned()))?;
+            if let Some(known) = call_event(&event)? {
+                return Ok(known);
+            }
+        }
+    }
+}
+
+/// Keeps a server from ending for want of clients, until it is dropped.
+pub struct Attended {
+    _stream: UpgradedStream,
+}
+
+/// Talks to the server at a unix socket, with a connection for each request, or to one in this process. Dropping a
+/// request cancels it.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    path: PathBuf,
+    server: ServerPlace,
     trace: Option<TraceContext>,
+}
+
+#[derive(Debug, Clone)]
+enum ServerPlace {
+    Socket(PathBuf),
+    Here(HttpServer, Router),
 }
 
 impl HttpClient {
     /// A client of the server at that socket.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), trace: None }
+        Self { server: ServerPlace::Socket(path.into()), trace: None }
+    }
+
+    /// A client of a router in this process, as [`HttpFace::router`](super::HttpFace::router) makes it, without a socket.
+    pub fn within(router: Router) -> Self {
+        Self { server: ServerPlace::Here(HttpServer::default(), router), trace: None }
     }
 
     /// Returns a client whose requests belong to that trace.
@@ -95,21 +164,20 @@ impl HttpClient {
         request: &CallRequest,
         mut seen: impl FnMut(CallEvent) + Send,
     ) -> Result<ToolOutcome, ClientError> {
-        let path = format!("/v1/sessions/{}/calls", encoded(session));
-        let response = self.send(Method::POST, &path, Some(request), Some(EVENTS)).await?;
-        let mut stream = ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 };
-        while let Some(event) = stream.next().await? {
-            match event.name.as_str() {
-                "outcome" => return event.value(),
-                "problem" => return Err(ClientError::Refused(Box::new(event.value()?))),
-                name => {
-                    if let Some(known) = call_event(name, &event)? {
-                        seen(known);
-                    }
-                }
+        let mut stream = self.begin_call(session, request).await?;
+        loop {
+            match stream.next().await? {
+                CallEvent::Ended(outcome) => return Ok(*outcome),
+                event => seen(event),
             }
         }
-        Err(ClientError::Broken("the call's outcome never came".to_owned()))
+    }
+
+    /// Begins a call, and gives what comes of it. Dropping that cancels it.
+    pub async fn begin_call(&self, session: &str, request: &CallRequest) -> Result<CallStream, ClientError> {
+        let path = format!("/v1/sessions/{}/calls", encoded(session));
+        let response = self.send(Method::POST, &path, Some(request), Some(EVENTS)).await?;
+        Ok(CallStream(ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 }))
     }
 
     /// Answers a call's question: `once`, `session` or `refuse`.
@@ -127,8 +195,61 @@ impl HttpClient {
 
     /// Cancels a call.
     pub async fn cancel(&self, session: &str, call: u64) -> Result<(), ClientError> {
-        let path = format!("/v1/sessions/{}/calls/{call}", encoded(session));
-        self.send(Method::DELETE, &path, None::<&()>, None).await.map(drop)
+        self.delete(&format!("/v1/sessions/{}/calls/{call}", encoded(session))).await
+    }
+
+    /// Has a verb done that may take long, and gives its document; `seen` is given words about the progress meanwhile.
+    pub async fn work<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        mut seen: impl FnMut(&str) + Send,
+    ) -> Result<T, ClientError> {
+        let response = self.send(Method::POST, path, Some(body), Some(EVENTS)).await?;
+        let media = response.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
+        if media != Some(EVENTS) {
+            return document(response).await;
+        }
+        let mut stream = ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 };
+        while let Some(event) = stream.next().await? {
+            match event.name.as_str() {
+                "outcome" => return event.value(),
+                "problem" => return Err(ClientError::Refused(Box::new(event.value()?))),
+                "progress" => seen(&event.text()?),
+                _ => {}
+            }
+        }
+        Err(ClientError::Broken("the answer never came".to_owned()))
+    }
+
+    /// Stays connected, so that the server does not end for want of clients, until the result is dropped.
+    pub async fn attend(&self) -> Result<Attended, ClientError> {
+        Ok(Attended { _stream: self.upgrade(ATTEND.0, ATTEND.1, &serde_json::json!({})).await? })
+    }
+
+    /// Has the connection turned over to another protocol.
+    pub async fn upgrade(
+        &self,
+        path: &str,
+        protocol: &'static str,
+        body: &impl Serialize,
+    ) -> Result<UpgradedStream, ClientError> {
+        let request = Request::builder().method(Method::POST).uri(path);
+        let request = request.header(header::CONNECTION, "upgrade").header(header::UPGRADE, protocol);
+        let body = serde_json::to_vec(body).map_err(|error| ClientError::Odd(error.to_string()))?;
+        let response = self.answered(request, body).await?;
+        Ok(TokioIo::new(hyper::upgrade::on(response).await?))
+    }
+
+    /// Asks about a session, by its name or the beginning of its id.
+    #[doc(hidden)]
+    pub async fn session(&self, session: &str) -> Result<SessionDocument, ClientError> {
+        self.get(&format!("/v1/sessions/{}", encoded(session))).await
+    }
+
+    /// Removes what is at a path.
+    pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
+        self.send(Method::DELETE, path, None::<&()>, None).await.map(drop)
     }
 
     /// Asks for a document.
@@ -147,9 +268,7 @@ impl HttpClient {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
-        let response = self.send(method, path, body, Some("application/json")).await?;
-        let bytes = whole(response).await?;
-        serde_json::from_slice(&bytes).map_err(|error| ClientError::Odd(error.to_string()))
+        document(self.send(method, path, body, Some("application/json")).await?).await
     }
 
     async fn send(
@@ -158,12 +277,10 @@ impl HttpClient {
         path: &str,
         body: Option<&impl Serialize>,
         accept: Option<&str>,
-    ) -> Result<Response<Incoming>, ClientError> {
-        let unreachable = |source| ClientError::Unreachable { path: self.path.clone(), source };
-        let stream = connect_unix(&self.path).await.map_err(unreachable)?;
+    ) -> Result<Response<Body>, ClientError> {
         let odd = |error: &dyn std::fmt::Display| ClientError::Odd(error.to_string());
         let bytes = body.map(serde_json::to_vec).transpose().map_err(|error| odd(&error))?.unwrap_or_default();
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        let mut request = Request::builder().method(method).uri(path);
         if let Some(accept) = accept {
             request = request.header(header::ACCEPT, accept);
         }
@@ -174,14 +291,44 @@ impl HttpClient {
                 request = request.header("tracestate", state);
             }
         }
-        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(bytes)));
-        let response = exchange(stream, request.map_err(|error| odd(&error))?).await?;
+        self.answered(request, bytes).await
+    }
+
+    async fn answered(&self, request: Builder, body: Vec<u8>) -> Result<Response<Body>, ClientError> {
+        let request = request.header(header::HOST, "localhost").header(VERSION_HEADER, VERSION);
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(body)));
+        let response = self.exchange(request.map_err(|error| ClientError::Odd(error.to_string()))?).await?;
         match response.status() {
-            status if status.is_success() => Ok(response),
+            status if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS => Ok(response),
             status => Err(refusal(status, &whole(response).await?)),
         }
     }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, ClientError> {
+        match &self.server {
+            ServerPlace::Socket(path) => {
+                let unreachable = |source| ClientError::Unreachable { path: path.clone(), source };
+                let stream = connect_unix(path).await.map_err(unreachable)?;
+                Ok(exchange(stream, request).await?.map(Body::new))
+            }
+            ServerPlace::Here(server, router) if request.headers().contains_key(header::UPGRADE) => {
+                let (ours, theirs) = tokio::io::duplex(BUFFER);
+                server.serve_stream(theirs, router.clone());
+                Ok(exchange(ours, request).await?.map(Body::new))
+            }
+            ServerPlace::Here(_, router) => {
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(HostCaller::of(std::process::id(), None));
+                // A router never fails.
+                let Ok(response) = TowerToHyperService::new(router.clone()).call(request).await;
+                Ok(response)
+            }
+        }
+    }
 }
+
+/// Bytes on their way between a client and a server in one process.
+const BUFFER: usize = 64 << 10;
 
 /// Sends a request on a connection that is for it alone, within a runtime; gives the answer, whose body is still to come.
 pub async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error>
@@ -191,7 +338,7 @@ where
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
         // Its error comes with the answer.
-        drop(connection.await);
+        drop(connection.with_upgrades().await);
     });
     sender.send_request(request).await
 }
@@ -203,7 +350,14 @@ fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
     }
 }
 
-async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
+async fn document<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ClientError> {
+    let bytes = whole(response).await?;
+    // An answer without a document is none.
+    let bytes = if bytes.is_empty() { Bytes::from_static(b"null") } else { bytes };
+    serde_json::from_slice(&bytes).map_err(|error| ClientError::Odd(error.to_string()))
+}
+
+async fn whole(response: Response<Body>) -> Result<Bytes, ClientError> {
     let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
     Ok(body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes())
 }
@@ -213,7 +367,7 @@ fn encoded(part: &str) -> impl std::fmt::Display {
 }
 
 struct ResponseStream {
-    body: Incoming,
+    body: Body,
     read: BytesMut,
     /// No event ends before this index.
     searched: usize,
@@ -227,6 +381,11 @@ struct Sent {
 impl Sent {
     fn value<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_str(&self.data).map_err(|error| ClientError::Odd(error.to_string()))
+    }
+
+    fn text(&self) -> Result<String, ClientError> {
+        let value: Value = self.value()?;
+        value["text"].as_str().map(str::to_owned).ok_or_else(|| ClientError::Odd("there is no text".to_owned()))
     }
 
     fn number(&self, field: &str) -> Result<u64, ClientError> {
@@ -248,7 +407,8 @@ impl ResponseStream {
             if self.read.len() > ANSWER_MAX {
                 return Err(ClientError::Odd("an event that does not end".to_owned()));
             }
-            match self.body.frame().await.transpose()? {
+            let frame = self.body.frame().await.transpose();
+            match frame.map_err(|error| ClientError::Broken(error.to_string()))? {
                 None => return Ok(None),
                 Some(frame) => {
                     if let Some(bytes) = frame.data_ref() {
@@ -276,11 +436,14 @@ struct OutputSent {
 }
 
 /// Reads an event of a call; `None` for events of newer servers.
-fn call_event(name: &str, event: &Sent) -> Result<Option<CallEvent>, ClientError> {
+fn call_event(event: &Sent) -> Result<Option<CallEvent>, ClientError> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
-    Ok(match name {
+    Ok(match event.name.as_str() {
+        "outcome" => Some(CallEvent::Ended(event.value()?)),
+        "problem" => return Err(ClientError::Refused(Box::new(event.value()?))),
         "begun" => Some(CallEvent::Begun(event.number("call")?)),
+        "progress" => Some(CallEvent::Progress(event.text()?)),
         "missed" => Some(CallEvent::Missed(event.number("bytes")?)),
         "question" => Some(CallEvent::Question(event.value()?)),
         "output" => {

@@ -14,13 +14,13 @@ pub(super) struct Impatient<S> {
     stream: S,
     /// Runs until the first byte.
     silent: Option<Pin<Box<Sleep>>>,
-    patience: Duration,
+    patience: Option<Duration>,
     /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Impatient<S> {
-    pub(super) fn new(stream: S, first: Option<Duration>, patience: Duration) -> Self {
+    pub(super) fn new(stream: S, first: Option<Duration>, patience: Option<Duration>) -> Self {
         let silent = first.map(|first| Box::pin(tokio::time::sleep(first)));
         Self { stream, silent, patience, stalled: None }
     }
@@ -30,7 +30,8 @@ impl<S> Impatient<S> {
             self.stalled = None;
             return done;
         }
-        let deadline = Instant::now() + self.patience;
+        let Some(patience) = self.patience else { return done };
+        let deadline = Instant::now() + patience;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))

@@ -2,12 +2,11 @@
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 
-use super::problem::{HttpProblem, ProblemKind};
+use super::problem::{HttpProblem, ProblemDetails, ProblemKind, RewindRefusal};
 use crate::backends::BackendError;
 use crate::engine::error::Diagnostic;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
-use crate::hub::HubError;
 use crate::tools::{MountError, WorkspaceError};
 
 impl<E: Diagnostic> From<E> for HttpProblem {
@@ -15,11 +14,14 @@ impl<E: Diagnostic> From<E> for HttpProblem {
         let error: &dyn Diagnostic = &error;
         let kind = error.chain().find_map(finer).unwrap_or_else(|| error.kind().into());
         let holder = error.chain().find_map(|error| match error.downcast_ref()? {
-            StoreError::InUse { holder, .. } => Some(Box::new(holder.as_ref().into())),
+            StoreError::InUse { holder, .. } => Some(holder.as_ref().into()),
             _ => None,
         });
-        let hint = error.chain().find_map(hint).or_else(|| error.hint());
-        Self { hint, holder, ..Self::new(kind, error.to_string()) }
+        let (of_api, command_hint) = (error.chain().find_map(hint), error.hint());
+        let rewind = error.chain().find_map(|error| RewindRefusal::of(error.downcast_ref()?));
+        let hint = of_api.or_else(|| command_hint.clone());
+        let more = Box::new(ProblemDetails { command_hint, rewind, holder });
+        Self { hint, more, ..Self::new(kind, error.to_string()) }
     }
 }
 
@@ -33,13 +35,7 @@ fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
     };
     let session = |error: &SessionError| match error {
         SessionError::Ambiguous { .. } => Some(ProblemKind::Clash),
-        SessionError::Unreadable { .. } => Some(ProblemKind::Refused),
-        _ => None,
-    };
-    let hub = |error: &HubError| match error {
-        HubError::Elsewhere { problem, .. } => Some(ProblemKind::of(problem)),
-        HubError::Gone(_) | HubError::OwnerEnding(_) => Some(ProblemKind::InUse),
-        HubError::Lost { .. } => Some(ProblemKind::Lost),
+        SessionError::Unreadable { .. } => Some(ProblemKind::Unreadable),
         _ => None,
     };
     let mount = |error: &MountError| match error {
@@ -52,7 +48,6 @@ fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
         _ => None,
     };
     let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
-    let found = found.or_else(|| error.downcast_ref().and_then(hub));
     let found = found.or_else(|| error.downcast_ref().and_then(mount));
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     found.or_else(|| error.downcast_ref().map(|_: &BackendError| ProblemKind::Backend))

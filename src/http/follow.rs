@@ -53,7 +53,7 @@ impl HttpVerb for FollowEvents {
         let session = face.session(&head.session).await?;
         let looked = session.clone();
         let next = blocking(move || from.map_or(Ok(1), |from| from.first_read(&looked))).await??;
-        let (frames, response) = frames::open();
+        let (frames, response) = frames::open(head.caller.is_some());
         let follower = Arc::clone(&face.metrics().followers);
         let follow = EventFollower { session, frames, next, spoken: Instant::now(), follower };
         tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));

@@ -18,17 +18,22 @@ const WAITING: usize = 8;
 pub(super) const PIECE: usize = 64 << 10;
 /// Time after which a client hears something even when nothing happens.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
-/// Time that a client may take to make room.
+/// Time that a client over TCP may take to make room.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 type FramePiece = Result<Bytes, std::convert::Infallible>;
 
-pub(super) struct EventFrames(mpsc::Sender<FramePiece>);
+pub(super) struct EventFrames {
+    pieces: mpsc::Sender<FramePiece>,
+    /// Time that the client may take to make room; none for one that the kernel knows.
+    patience: Option<Duration>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
-pub(super) fn open() -> (EventFrames, Response) {
+/// Opens a stream to a client, which is on the unix socket or not.
+pub(super) fn open(is_local: bool) -> (EventFrames, Response) {
     let (sender, mut receiver) = mpsc::channel(WAITING);
     let body = Body::from_stream(futures_util::stream::poll_fn(move |context| receiver.poll_recv(context)));
     let headers = [
@@ -36,22 +41,33 @@ pub(super) fn open() -> (EventFrames, Response) {
         (header::CACHE_CONTROL, "no-store"),
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    (EventFrames(sender), (headers, body).into_response())
+    let patience = (!is_local).then_some(PATIENCE);
+    (EventFrames { pieces: sender, patience }, (headers, body).into_response())
 }
 
 impl EventFrames {
     pub(super) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
-        self.send_within(PATIENCE, piece).await
+        match self.patience {
+            Some(patience) => self.send_within(patience, piece).await,
+            None => self.pieces.send(Ok(piece.into())).await.map_err(|_| Gone),
+        }
     }
 
     /// Sends a piece; fails when the client makes no room for it in time.
     pub(super) async fn send_within(&self, patience: Duration, piece: impl Into<Bytes>) -> Result<(), Gone> {
-        let sent = tokio::time::timeout(patience, self.0.send(Ok(piece.into()))).await;
+        let sent = tokio::time::timeout(patience, self.pieces.send(Ok(piece.into()))).await;
         sent.ok().and_then(Result::ok).ok_or(Gone)
     }
 
+    /// Sends an event.
+    pub(super) async fn event(&self, name: &str, value: &impl Serialize) -> Result<(), Gone> {
+        let mut text = Vec::new();
+        write(&mut text, Some(name), None, value);
+        self.send(text).await
+    }
+
     pub(super) async fn gone(&self) {
-        self.0.closed().await;
+        self.pieces.closed().await;
     }
 }
 
@@ -89,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn sse_reader_that_reads_nothing_is_dropped() {
-        let (frames, response) = open();
+        let (frames, response) = open(false);
         for _ in 0..WAITING {
             frames.send("x").await.unwrap();
         }

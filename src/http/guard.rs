@@ -29,6 +29,9 @@ pub enum Access {
     },
 }
 
+/// Names the version of a client that is this program: another version of it is refused.
+pub(super) const VERSION_HEADER: &str = "foldspace-version";
+
 /// Lets requests in, or not.
 #[derive(Clone)]
 pub(super) struct Guard {
@@ -43,7 +46,11 @@ impl Guard {
             let detail = format!("the request's head has more than {HEAD_MAX} bytes");
             return Err(HttpProblem::new(ProblemKind::HeadTooLarge, detail));
         }
-        let Access::Token { token, names } = &self.options.access else { return Ok(()) };
+        let Access::Token { token, names } = &self.options.access else {
+            // Any version may look at the server and end it.
+            let is_about_server = matches!(uri.path(), "/v1/server" | "/v1/server/stop");
+            return if is_about_server { Ok(()) } else { self.face.check_version(headers.get(VERSION_HEADER)) };
+        };
         check_host(uri, headers, names)?;
         // It reveals nothing, and monitoring needs no token.
         if uri.path() == "/healthz" {

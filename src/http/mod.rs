@@ -7,12 +7,12 @@ mod connection;
 pub(crate) mod error_map;
 mod files;
 mod follow;
-mod forward;
 mod frames;
 mod guard;
 mod health;
 mod metrics;
 mod openapi;
+mod owner;
 mod problem;
 mod request;
 mod routes;
@@ -20,6 +20,7 @@ mod server;
 mod stream;
 mod tar;
 mod token;
+mod upgrade;
 mod verb;
 
 use std::collections::BTreeMap;
@@ -27,10 +28,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backends::{HostCaller, ProgressWatch};
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
@@ -42,15 +47,18 @@ use crate::tools::{ASK_THE_PERSON, ShellRules};
 
 use guard::Guard;
 use metrics::Metrics;
+use owner::Attending;
+use problem::ProblemKind;
 
 pub use calls::CallRequest;
-pub use client::{CallEvent, ClientError, HttpClient, exchange};
-pub use forward::OverHttp;
+pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, exchange};
 pub use guard::Access;
-pub use problem::{Holder, HttpProblem};
+pub use owner::{CallInFlight, ClientStatus, ServerStatus, WorkspaceStatus};
+pub use problem::{Holder, HttpProblem, ProblemDetails, RewindRefusal};
 pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use token::Token;
+pub use upgrade::{UpgradeRequest, UpgradeWork, UpgradedStream, upgrade_route};
 
 /// The options of the API.
 #[derive(Debug, Clone)]
@@ -82,18 +90,26 @@ impl Default for HttpOptions {
 #[derive(Clone)]
 pub struct HttpFace {
     shared: Arc<AppState>,
+    hub: Hub,
+    rules: Arc<ShellRules>,
 }
 
 struct AppState {
-    hub: Hub,
-    rules: ShellRules,
     /// True when the hub opens sessions with exactly these rules.
     are_hubs_rules: bool,
     metrics: Metrics,
     /// Sessions found before, by their whole names.
     known: Mutex<BTreeMap<String, SessionId>>,
     ending: CancellationToken,
+    outdated: CancellationToken,
+    stopping: CancellationToken,
+    attending: Mutex<Attending>,
+    since: Instant,
 }
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const ROOTS: &str = "only clients on the unix socket may say which directories are allowed";
 
 /// Names that are remembered.
 const KNOWN_MAX: usize = 4096;
@@ -113,14 +129,23 @@ impl HttpFace {
 
     fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
         rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
-        let (metrics, known) = (Metrics::default(), Mutex::default());
-        let ending = CancellationToken::new();
-        Self { shared: Arc::new(AppState { hub, rules, are_hubs_rules, metrics, known, ending }) }
+        let shared = AppState {
+            are_hubs_rules,
+            metrics: Metrics::default(),
+            known: Mutex::default(),
+            ending: CancellationToken::new(),
+            outdated: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            attending: Mutex::default(),
+            since: Instant::now(),
+        };
+        let shared = Arc::new(shared);
+        Self { shared, hub, rules: Arc::new(rules) }
     }
 
     /// The hub.
     pub fn hub(&self) -> &Hub {
-        &self.shared.hub
+        &self.hub
     }
 
     /// The API for one way in.
@@ -134,6 +159,7 @@ impl HttpFace {
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
             .with_state(self.clone());
+        let others = others.merge(upgrade::attend_route(self));
         let guard = Guard { face: self.clone(), options: Arc::new(options) };
         api.merge(others).layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }
@@ -144,8 +170,39 @@ impl HttpFace {
         self.shared.ending.cancel();
     }
 
+    /// Refuses this program in another version, and ends for its sake once nobody uses this one.
+    fn check_version(&self, theirs: Option<&HeaderValue>) -> Result<(), HttpProblem> {
+        if theirs.is_none_or(|theirs| theirs == VERSION) {
+            return Ok(());
+        }
+        self.shared.outdated.cancel();
+        let detail = format!("foldspace {VERSION} has the store, which is another version");
+        Err(HttpProblem::new(ProblemKind::OtherVersion, detail)
+            .with_hint("it ends when nobody uses it; `foldspace stop` ends it now"))
+    }
+
+    /// Waits until a client of another version has come.
+    pub async fn outdated(&self) {
+        self.shared.outdated.cancelled().await;
+    }
+
     fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// Returns the face for one client: its commands on the host are its own.
+    fn for_client(&self, caller: Option<&HostCaller>) -> Self {
+        let Some(caller) = caller else { return self.clone() };
+        let rules = ShellRules { caller: caller.clone(), ..(*self.rules).clone() };
+        Self { rules: Arc::new(rules), ..self.clone() }
+    }
+
+    /// Returns the face for one request, to whose client the progress of preparations is told.
+    fn telling(&self, progress: &mpsc::UnboundedSender<String>) -> Self {
+        let progress = progress.clone();
+        // The client may have its answer by then.
+        let watch: ProgressWatch = Arc::new(move |line: &str| drop(progress.send(line.to_owned())));
+        Self { hub: self.hub.with_progress(watch), ..self.clone() }
     }
 
     async fn session(&self, wanted: &str) -> Result<Session, HubError> {
@@ -200,7 +257,15 @@ impl Caller for HttpFace {
     }
 
     fn rules(&self) -> &ShellRules {
-        &self.shared.rules
+        &self.rules
+    }
+
+    fn may_name_roots(&self) -> Result<(), OperationError> {
+        match self.rules.caller.process() {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(OperationError::refused(ROOTS)),
+            Err(why) => Err(OperationError::refused(&*why)),
+        }
     }
 }
 

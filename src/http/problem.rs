@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::error::ErrorKind;
+use crate::engine::path::EntryPath;
 use crate::engine::store::LeaseHolder;
+use crate::tools::WorkspaceError;
 
 /// The media type of a [`HttpProblem`].
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
@@ -30,9 +32,47 @@ pub struct HttpProblem {
     /// The advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The parts that only some problems have.
+    #[serde(flatten)]
+    pub more: Box<ProblemDetails>,
+}
+
+/// The parts that only some problems have.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProblemDetails {
+    /// The advice for who uses the program `foldspace` rather than the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_hint: Option<String>,
+    /// The entries for which a rewind is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewind: Option<RewindRefusal>,
     /// The other process that has the session's workspace, where that is what is in the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holder: Option<Box<Holder>>,
+    pub holder: Option<Holder>,
+}
+
+/// The reason and the entries for which a rewind is refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RewindRefusal {
+    /// `changed_outside`, `not_kept` or `earlier`.
+    pub refused: String,
+    /// The entries, or the first of them.
+    #[schemars(with = "Vec<String>")]
+    pub entries: Vec<EntryPath>,
+    /// Their number.
+    pub count: usize,
+}
+
+impl RewindRefusal {
+    pub(super) fn of(error: &WorkspaceError) -> Option<Self> {
+        let (refused, entries, count) = match error {
+            WorkspaceError::Drifted(paths) => ("changed_outside", paths, paths.len()),
+            WorkspaceError::NotKept(paths) => ("not_kept", paths, paths.len()),
+            WorkspaceError::Earlier { count, paths } => ("earlier", paths, *count),
+            _ => return None,
+        };
+        Some(Self { refused: refused.to_owned(), entries: entries.clone(), count })
+    }
 }
 
 /// A process that has a session's workspace open.
@@ -42,14 +82,11 @@ pub struct Holder {
     pub process: u32,
     /// Its command line.
     pub command: String,
-    /// The unix socket on which it takes calls; null when it takes none.
-    pub address: Option<String>,
 }
 
 impl From<&LeaseHolder> for Holder {
     fn from(holder: &LeaseHolder) -> Self {
-        let address = holder.address.as_ref().map(|path| path.display().to_string());
-        Self { process: holder.process, command: holder.command.clone(), address }
+        Self { process: holder.process, command: holder.command.clone() }
     }
 }
 
@@ -88,6 +125,8 @@ problems! {
     TooSlow "too_slow" REQUEST_TIMEOUT "The request took too long to arrive";
     Clash "conflict" CONFLICT "It is otherwise than the request expects";
     InUse "in_use" CONFLICT "Another process has the workspace";
+    OtherVersion "other_version" CONFLICT "Another version of foldspace has the store";
+    Unreadable "unreadable" CONFLICT "A newer foldspace has begun the session";
     Refused "refused" CONFLICT "It can't be done as things are";
     TooLarge "too_large" PAYLOAD_TOO_LARGE "The request is too large";
     HeadTooLarge "head_too_large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's head is too large";
@@ -119,7 +158,8 @@ impl From<ProblemKind> for ErrorKind {
         match problem {
             ProblemKind::NotFound => Self::NotFound,
             ProblemKind::Clash => Self::Conflict,
-            ProblemKind::InUse => Self::Busy,
+            ProblemKind::InUse | ProblemKind::OtherVersion => Self::Busy,
+            ProblemKind::Unreadable => Self::Damaged,
             ProblemKind::BadRequest | ProblemKind::Unusable => Self::Invalid,
             ProblemKind::Backend | ProblemKind::Broken | ProblemKind::Full | ProblemKind::Lost => Self::Io,
             ProblemKind::Ending => Self::Unavailable,
@@ -138,13 +178,15 @@ impl HttpProblem {
             status: status.as_u16(),
             detail: detail.into(),
             hint: None,
-            holder: None,
+            more: Box::default(),
         }
     }
 
     #[must_use]
-    pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+    pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self.more.command_hint.clone_from(&self.hint);
+        self
     }
 }
 

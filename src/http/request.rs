@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::HttpOptions;
 use super::problem::{HttpProblem, ProblemKind};
+use crate::backends::HostCaller;
 use crate::tools::TraceContext;
 
 /// Bytes of a body that is too large which are read all the same: a client that still writes would not hear the answer.
@@ -25,6 +26,8 @@ pub(super) struct RequestHead {
     /// The session in the path; empty if there is none.
     pub(super) session: String,
     pub(super) headers: HeaderMap,
+    /// The client's process, where the kernel names it.
+    pub(super) caller: Option<HostCaller>,
 }
 
 impl RequestHead {

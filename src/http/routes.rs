@@ -15,7 +15,7 @@ use super::openapi::describe;
 use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
-use super::{HttpFace, calls, files, follow, health, tar};
+use super::{HttpFace, calls, files, follow, health, owner, tar};
 use crate::hub::operations::{OperationRoute, operations};
 
 fn routes() -> &'static [HttpRoute] {
@@ -24,6 +24,8 @@ fn routes() -> &'static [HttpRoute] {
             own::<health::Healthz>(),
             own::<health::ServerFigures>(),
             own::<ShowApi>(),
+            own::<owner::ShowServer>(),
+            own::<owner::StopServer>(),
             own::<calls::CallRequest>(),
             own::<files::FileAt>(),
             own::<follow::FollowEvents>(),

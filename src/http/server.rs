@@ -14,6 +14,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerPidfd;
 use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -22,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::admission::{Admission, ConnectionShare};
 use super::connection::Impatient;
+use crate::backends::HostCaller;
 
 /// The limits of a server.
 #[derive(Debug, Clone)]
@@ -33,7 +36,8 @@ pub struct ServerLimits {
     pub first: Duration,
     /// Time for a request's head; an idle connection is closed after it, too.
     pub head: Duration,
-    /// Time that a client may read nothing of what is sent to it.
+    /// Time that a client over TCP may read nothing of what is sent to it. Of one on the unix socket the kernel tells when
+    /// it is gone.
     pub stall: Duration,
 }
 
@@ -44,22 +48,27 @@ impl Default for ServerLimits {
     }
 }
 
-async fn accept_unix(listener: &UnixListener) -> io::Result<UnixStream> {
+/// A connection, and the process at its other end where the kernel names it.
+type Accepted<S> = (S, Option<HostCaller>);
+
+async fn accept_unix(listener: &UnixListener) -> io::Result<Accepted<UnixStream>> {
     let own = rustix::process::getuid().as_raw();
     loop {
         let (stream, _) = listener.accept().await?;
         // The socket's mode says so, too; this also covers connections from before it was set.
         if stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid())) {
-            return Ok(stream);
+            let process = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+            let caller = HostCaller::of(process, getsockopt(&stream, PeerPidfd).ok());
+            return Ok((stream, Some(caller)));
         }
     }
 }
 
-async fn accept_tcp(listener: &TcpListener) -> io::Result<TcpStream> {
+async fn accept_tcp(listener: &TcpListener) -> io::Result<Accepted<TcpStream>> {
     let (stream, _) = listener.accept().await?;
     // Small answers go out at once.
     stream.set_nodelay(true)?;
-    Ok(stream)
+    Ok((stream, None))
 }
 
 /// Time to wait when there is no file descriptor for a connection.
@@ -86,6 +95,16 @@ impl HttpServer {
         self.serve(|| accept_unix(&listener), None, router).await;
     }
 
+    /// Serves a router to this process itself, on one connection.
+    pub(super) fn serve_stream<S>(&self, stream: S, router: Router)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (stream, admission) = (Impatient::new(stream, None, None), Arc::new(Admission::known()));
+        let caller = HostCaller::of(std::process::id(), None);
+        self.connections.spawn(self.clone().connection(stream, router, admission, Some(caller)));
+    }
+
     /// Serves a router on a TCP socket.
     pub async fn serve_tcp(&self, listener: TcpListener, router: Router) {
         self.serve(|| accept_tcp(&listener), Some(self.limits.first), router).await;
@@ -95,23 +114,23 @@ impl HttpServer {
     async fn serve<S, N>(&self, accept: impl Fn() -> N, first: Option<Duration>, router: Router)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        N: Future<Output = io::Result<S>>,
+        N: Future<Output = io::Result<Accepted<S>>>,
     {
         let room = ConnectionShare::new(self.limits.connections);
         loop {
             let next = async {
-                let stream = accept().await?;
+                let (stream, caller) = accept().await?;
                 let (admission, place) = room.admit(first.is_none()).await;
-                io::Result::Ok((stream, admission, place))
+                io::Result::Ok((stream, caller, admission, place))
             };
             let accepted = tokio::select! {
                 next = next => next,
                 () = self.stop.cancelled() => return,
             };
             match accepted {
-                Ok((stream, admission, place)) => {
-                    let stream = Impatient::new(stream, first, self.limits.stall);
-                    let connection = self.clone().connection(stream, router.clone(), admission);
+                Ok((stream, caller, admission, place)) => {
+                    let stream = Impatient::new(stream, first, caller.is_none().then_some(self.limits.stall));
+                    let connection = self.clone().connection(stream, router.clone(), admission, caller);
                     self.connections.spawn(async move {
                         connection.await;
                         drop(place);
@@ -125,8 +144,13 @@ impl HttpServer {
         }
     }
 
-    async fn connection<S>(self, stream: Impatient<S>, router: Router, admission: Arc<Admission>)
-    where
+    async fn connection<S>(
+        self,
+        stream: Impatient<S>,
+        router: Router,
+        admission: Arc<Admission>,
+        caller: Option<HostCaller>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut http = http1::Builder::new();
@@ -134,9 +158,12 @@ impl HttpServer {
         let (service, admitted) = (TowerToHyperService::new(router), Arc::clone(&admission));
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Arc::clone(&admitted));
+            if let Some(caller) = &caller {
+                request.extensions_mut().insert(caller.clone());
+            }
             service.call(request)
         });
-        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = admission.over.cancelled() => return,

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use super::verb::{Headers, HttpVerb, Media};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
 use crate::hub::operations::OperationRoute;
-use crate::hub::{Hub, HubError, OpenSession};
+use crate::hub::{Hub, HubError};
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ToolCall, ToolOutcome};
 
 type Ending = JoinHandle<Result<ToolOutcome, HubError>>;
@@ -37,25 +38,50 @@ impl HttpVerb for CallRequest {
     async fn answer(mut self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let mut call = self.call()?;
         call.trace = head.trace();
-        let is_streamed = head.accepts(EVENTS);
-        let open = face.open(&head.session).await?;
-        if is_streamed {
-            return streamed(face, open, &self, call);
+        let face = face.for_client(head.caller.as_ref());
+        if head.accepts(EVENTS) {
+            return streamed(face, head.caller.is_some(), head.session, self, call).await;
         }
+        let open = face.open(&head.session).await?;
         let open = self.caller(open, &face, None)?;
         Ok(axum::Json(open.call(call).await?).into_response())
     }
 }
 
-fn streamed(face: HttpFace, open: OpenSession, request: &CallRequest, call: ToolCall) -> Result<Response, HttpProblem> {
-    let (frames, response) = frames::open();
-    let (questions, asked) = mpsc::unbounded_channel();
-    let session = open.session().clone();
-    let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
-    let open = request.caller(open, &face, Some(std::sync::Arc::new(asker)))?;
+/// Streams a call, from the first word about the progress of its workspace on, else from its beginning.
+async fn streamed(
+    face: HttpFace,
+    is_local: bool,
+    session: String,
+    request: CallRequest,
+    call: ToolCall,
+) -> Result<Response, HttpProblem> {
+    let (progress, mut telling) = mpsc::unbounded_channel();
+    let mut opening = async move {
+        let face = face.telling(&progress);
+        Ok::<_, HubError>((face.open(&session).await?, face))
+    }
+    .boxed();
+    let (first, opened) = tokio::select! {
+        biased;
+        opened = &mut opening => (None, Some(opened?)),
+        first = telling.recv() => (first, None),
+    };
+    let (frames, response) = frames::open(is_local);
     let (cancel, all) = (call.cancel.clone(), request.all_output);
+    let (questions, asked) = mpsc::unbounded_channel();
     let (tell, told) = mpsc::unbounded_channel();
     let ending: Ending = tokio::spawn(async move {
+        let (open, face) = match opened {
+            Some(opened) => opened,
+            None => opening.await?,
+        };
+        if call.cancel.is_cancelled() {
+            return Err(HubError::Ending);
+        }
+        let session = open.session().clone();
+        let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
+        let open = request.caller(open, &face, Some(std::sync::Arc::new(asker)))?;
         let begun = move |call| {
             // Now, before its command can print anything.
             let output = session.output(OutputOptions { call: Some(call), whole: all });
@@ -65,8 +91,8 @@ fn streamed(face: HttpFace, open: OpenSession, request: &CallRequest, call: Tool
         // The workspace stays open until it ends.
         open.call_telling(call, begun).await
     });
-    let show = StreamItem { frames, cancel, told, asked, output: None, halves: Halves::default(), missed: 0 };
-    tokio::spawn(show.run(ending));
+    let show = StreamItem { frames, cancel, telling, told, asked, output: None, halves: Halves::default(), missed: 0 };
+    tokio::spawn(show.run(first, ending));
     Ok(response)
 }
 
@@ -104,6 +130,7 @@ fn shown(question: &CommandQuestion) -> Value {
 struct StreamItem {
     frames: EventFrames,
     cancel: CancellationToken,
+    telling: mpsc::UnboundedReceiver<String>,
     told: mpsc::UnboundedReceiver<(Seq, OutputSubscription)>,
     asked: mpsc::UnboundedReceiver<Value>,
     output: Option<OutputSubscription>,
@@ -112,25 +139,34 @@ struct StreamItem {
 }
 
 impl StreamItem {
-    async fn run(mut self, mut ending: Ending) {
+    async fn run(mut self, first: Option<String>, mut ending: Ending) {
+        let mut shown = match first {
+            Some(text) => self.progress(&text).await,
+            None => Ok(()),
+        };
         let ended = loop {
+            if shown.is_err() {
+                // The call ends as interrupted.
+                return self.cancel.cancel();
+            }
             let next = OptionFuture::from(self.output.as_ref().map(OutputSubscription::next));
-            let shown = tokio::select! {
+            shown = tokio::select! {
                 biased;
                 () = self.frames.gone() => Err(Gone),
+                Some(text) = self.telling.recv() => self.progress(&text).await,
                 Some((call, output)) = self.told.recv() => self.begun(call, output).await,
                 Some(piece) = next => self.show(piece).await,
                 Some(question) = self.asked.recv() => self.event("question", &question).await,
                 ended = &mut ending => break ended,
                 () = tokio::time::sleep(ALIVE) => self.send(STILL_HERE).await,
             };
-            if shown.is_err() {
-                // The call ends as interrupted.
-                return self.cancel.cancel();
-            }
         };
         // The client may be gone.
         let _ = self.end(ended).await;
+    }
+
+    async fn progress(&self, text: &str) -> Result<(), Gone> {
+        self.event("progress", &json!({ "text": text })).await
     }
 
     async fn begun(&mut self, call: Seq, output: OutputSubscription) -> Result<(), Gone> {

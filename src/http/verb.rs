@@ -10,12 +10,16 @@ use futures_util::future::BoxFuture;
 use hyper::body::Body as _;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
 use super::HttpFace;
+use super::frames::{self, ALIVE, EVENTS, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::{self, RequestHead};
-use crate::hub::operations::{OperationContext, OperationEntry, OperationError, OperationRoute, described};
+use crate::hub::operations::{
+    OperationAnswer, OperationContext, OperationEntry, OperationError, OperationRoute, described,
+};
 
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 /// Media types; one without a schema is bytes or text.
@@ -114,7 +118,8 @@ impl HttpRoute {
             }
         }
         let session = of_session.into_iter().next().map(|(_, name)| name).unwrap_or_default();
-        (self.answer)(face, RequestHead { session, headers: parts.headers }, params.into()).await
+        let caller = parts.extensions.remove();
+        (self.answer)(face, RequestHead { session, headers: parts.headers, caller }, params.into()).await
     }
 
     /// Reads the query. A misspelt parameter would change the meaning.
@@ -133,6 +138,8 @@ impl HttpRoute {
     }
 }
 
+/// Runs a verb. A client that prefers a stream of events gets one from the first word about the progress on: `progress`
+/// `{text}`, at last `outcome`, or `problem`.
 async fn run(
     face: HttpFace,
     entry: &'static OperationEntry,
@@ -140,18 +147,15 @@ async fn run(
     head: RequestHead,
     params: Value,
 ) -> Result<Response, HttpProblem> {
-    let cancel = face.shared.ending.child_token();
-    // Dropped with the request, it cancels the work.
-    let _stop = cancel.clone().drop_guard();
-    let context = OperationContext {
-        hub: face.hub(),
-        session: Some(head.session),
-        caller: &face,
-        cancel,
-        progress: None,
-        bytes_max: usize::MAX,
+    let (is_streamed, is_local) = (head.accepts(EVENTS), head.caller.is_some());
+    let (progress, mut told) = mpsc::unbounded_channel();
+    let mut work = work(face, entry, head, params, progress).boxed();
+    let done = tokio::select! {
+        biased;
+        done = &mut work => done,
+        Some(first) = told.recv(), if is_streamed => return Ok(stream_work((place, is_local), work, first, told)),
     };
-    let answer = (entry.run)(params, &context).await.map_err(|error| unfit(error, place))?;
+    let answer = done.map_err(|error| unfit(error, place))?;
     if matches!(place.status, 202 | 204) {
         return Ok(StatusCode::from_u16(place.status).unwrap_or_default().into_response());
     }
@@ -162,6 +166,63 @@ async fn run(
     let document = answer.value().map_err(unwritten)?;
     let began = format!("/v1/sessions/{}", document["session"].as_str().unwrap_or_default());
     Ok((StatusCode::CREATED, [(header::LOCATION, began)], json).into_response())
+}
+
+type Answer = Result<Box<dyn OperationAnswer>, OperationError>;
+
+async fn work(
+    face: HttpFace,
+    entry: &'static OperationEntry,
+    head: RequestHead,
+    params: Value,
+    progress: mpsc::UnboundedSender<String>,
+) -> Answer {
+    let face = face.for_client(head.caller.as_ref()).telling(&progress);
+    let cancel = face.shared.ending.child_token();
+    // Dropped with the request, it cancels the work.
+    let _stop = cancel.clone().drop_guard();
+    let context = OperationContext {
+        hub: face.hub(),
+        session: Some(head.session),
+        caller: &face,
+        cancel,
+        progress: Some(progress),
+        bytes_max: usize::MAX,
+    };
+    (entry.run)(params, &context).await
+}
+
+fn stream_work(
+    (place, is_local): (OperationRoute, bool),
+    mut work: BoxFuture<'static, Answer>,
+    first: String,
+    mut told: mpsc::UnboundedReceiver<String>,
+) -> Response {
+    let (frames, response) = frames::open(is_local);
+    tokio::spawn(async move {
+        let mut next = Some(first);
+        let done = loop {
+            if let Some(text) = next.take()
+                && frames.event("progress", &json!({ "text": text })).await.is_err()
+            {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = frames.gone() => return,
+                Some(text) = told.recv() => next = Some(text),
+                done = &mut work => break done,
+                () = tokio::time::sleep(ALIVE) => if frames.send(STILL_HERE).await.is_err() { return },
+            }
+        };
+        let value = done.map_err(|error| unfit(error, place)).and_then(|answer| answer.value().map_err(unwritten));
+        // The client may be gone.
+        let _ = match value {
+            Ok(value) => frames.event("outcome", &value).await,
+            Err(problem) => frames.event("problem", &problem).await,
+        };
+    });
+    response
 }
 
 /// Returns the problem of an error. Wrong parameters in a query are a bad request.

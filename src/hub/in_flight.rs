@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::HubError;
@@ -30,6 +32,7 @@ struct InFlightWork {
 struct InFlightEntry {
     cancel: CancellationToken,
     call: Option<(SessionId, Seq)>,
+    since: Instant,
     question: Option<oneshot::Sender<ApprovalAnswer>>,
 }
 
@@ -60,7 +63,7 @@ impl InFlight {
         }
         work.last += 1;
         let number = work.last;
-        work.going.insert(number, InFlightEntry { cancel, call: None, question: None });
+        work.going.insert(number, InFlightEntry { cancel, call: None, since: Instant::now(), question: None });
         Ok(Going { in_flight: Arc::clone(self), number })
     }
 
@@ -75,6 +78,13 @@ impl InFlight {
 
     pub(super) fn count(&self) -> usize {
         self.lock().going.len()
+    }
+
+    /// Returns the calls that have begun, with the time since then, the oldest first.
+    pub(crate) fn calls(&self) -> Vec<(SessionId, Seq, Duration)> {
+        let work = self.lock();
+        let call = |entry: &InFlightEntry| entry.call.map(|(session, call)| (session, call, entry.since.elapsed()));
+        work.going.values().filter_map(call).collect()
     }
 
     pub(super) fn cancel(&self) {

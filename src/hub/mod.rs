@@ -2,7 +2,6 @@
 
 mod error;
 mod figures;
-mod forward;
 pub(crate) mod in_flight;
 mod open;
 #[doc(hidden)]
@@ -17,27 +16,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::event::Isolation;
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::NewSession;
 use crate::engine::session::sessions::Sessions;
-use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    AllowedRoots, Forker, MergeReport, MountSpec, ShellRules, ToolRunner, Tools, hydrate, preview_merge,
+    AllowedRoots, Forker, MergeReport, MountSpec, RewindOptions, Rewound, ShellRules, ToolRunner, Tools, hydrate,
+    preview_merge, rewind,
 };
 
 pub use error::HubError;
 pub use figures::CallFigures;
-pub use forward::Forward;
-#[doc(hidden)]
-pub use forward::Forwarding;
 use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
@@ -55,8 +52,6 @@ pub struct HubOptions {
     pub roots: AllowedRoots,
     /// Gets the progress of preparations, before commands can run.
     pub progress: Option<ProgressWatch>,
-    /// Forwards work for sessions whose workspaces other processes have; without one it is refused.
-    pub forward: Option<Arc<dyn Forward>>,
 }
 
 impl HubOptions {
@@ -68,7 +63,6 @@ impl HubOptions {
             rules: ShellRules::default(),
             roots: AllowedRoots::default(),
             progress: None,
-            forward: None,
         }
     }
 }
@@ -97,11 +91,11 @@ impl HubOptions {
 #[derive(Clone)]
 pub struct Hub {
     shared: Arc<HubInner>,
+    options: Arc<HubOptions>,
 }
 
 struct HubInner {
     sessions: Sessions,
-    options: HubOptions,
     places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<WorkspaceSlot>>>>,
     in_flight: Arc<InFlight>,
 }
@@ -113,7 +107,7 @@ impl Hub {
     /// A hub with no workspace open yet.
     pub fn new(sessions: Sessions, options: HubOptions) -> Self {
         let (places, in_flight) = (Mutex::default(), Arc::default());
-        Self { shared: Arc::new(HubInner { sessions, options, places, in_flight }) }
+        Self { shared: Arc::new(HubInner { sessions, places, in_flight }), options: Arc::new(options) }
     }
 
     /// The sessions.
@@ -123,23 +117,24 @@ impl Hub {
 
     /// Returns its options.
     pub fn options(&self) -> &HubOptions {
-        &self.shared.options
+        &self.options
     }
 
-    /// Opens a session's workspace, or joins its users, in this process or in another one that takes calls.
-    ///
-    /// # Errors
-    /// [`HubError::holder`] names another process that has it.
+    /// Returns the same hub, with the same open workspaces, for a client below whose directories mounts may be.
+    #[must_use]
+    pub fn with_roots(&self, roots: AllowedRoots) -> Self {
+        Self { options: Arc::new(HubOptions { roots, ..self.options().clone() }), ..self.clone() }
+    }
+
+    /// Returns the same hub for a client that gets the progress of preparations.
+    #[must_use]
+    pub fn with_progress(&self, progress: ProgressWatch) -> Self {
+        Self { options: Arc::new(HubOptions { progress: Some(progress), ..self.options().clone() }), ..self.clone() }
+    }
+
+    /// Opens a session's workspace, or joins its users.
     pub async fn open(&self, id: SessionId) -> Result<OpenSession, HubError> {
-        match self.user(id).await {
-            Ok(user) => Ok(OpenSession::of(user)),
-            Err(error) => match error.holder() {
-                Some(LeaseHolder { address: Some(_), .. }) if self.options().forward.is_some() => {
-                    Ok(OpenSession::elsewhere(self, self.session(id).await?))
-                }
-                _ => Err(error),
-            },
-        }
+        Ok(OpenSession::of(self.user(id).await?))
     }
 
     async fn session(&self, id: SessionId) -> Result<Session, HubError> {
@@ -151,7 +146,11 @@ impl Hub {
         let mut place = self.place(id).lock_owned().await;
         self.still_going()?;
         if let Some(kept) = &*place {
-            return Ok(User::of(kept));
+            let user = User::of(kept);
+            if let Some(progress) = &self.options.progress {
+                user.tool_runner().workspace().watch_progress(Arc::clone(progress));
+            }
+            return Ok(user);
         }
         let hub = self.clone();
         // A caller that stops waiting leaves it open for the next one.
@@ -195,7 +194,7 @@ impl Hub {
     }
 
     /// Begins a child of a session, with an open workspace of its own. A shared child is the session itself, under its
-    /// agent's name. If another process has the parent's workspace, a fork's files come from the parent's history.
+    /// agent's name.
     pub async fn start_child(&self, parent: SessionId, new: ForkOptions) -> Result<OpenSession, HubError> {
         let parent = self.open(parent).await?;
         let hub = self.clone();
@@ -203,24 +202,20 @@ impl Hub {
         joined(tokio::spawn(async move { hub.start_child_of(parent, new).await }).await)?
     }
 
+    /// Begins a child whose files come from its parent's history; no workspace is opened.
+    pub(crate) async fn begin_child(&self, parent: &Session, new: ForkOptions) -> Result<Session, HubError> {
+        let (forker, parent) = (self.forker(), parent.clone());
+        Ok(blocking(move || forker.begin(&parent, new)).await??)
+    }
+
+    fn forker(&self) -> Forker {
+        let (home, roots) = (self.options.home.clone(), self.options.roots.clone());
+        Forker { sessions: self.sessions().clone(), home, roots }
+    }
+
     async fn start_child_of(&self, parent: OpenSession, new: ForkOptions) -> Result<OpenSession, HubError> {
         let is_shared = new.isolation == Isolation::Shared;
-        let forker = Forker {
-            sessions: self.sessions().clone(),
-            home: self.options().home.clone(),
-            roots: self.options().roots.clone(),
-        };
-        let Some(tool_runner) = parent.tool_runner() else {
-            if new.isolation == Isolation::Full {
-                let (session, what) = (parent.session().name().to_owned(), "another process has its workspace");
-                return Err(HubError::Busy { session, what });
-            }
-            let session = parent.session().clone();
-            let child = blocking(move || forker.begin(&session, new)).await??;
-            let open = self.open(child.id()).await?;
-            return Ok(if is_shared { open.as_agent(child.agent()) } else { open });
-        };
-        let child = forker.start(tool_runner, new).await?;
+        let child = self.forker().start(parent.tool_runner(), new).await?;
         if is_shared {
             return Ok(parent.through(child));
         }
@@ -253,6 +248,28 @@ impl Hub {
             tracing::warn!(%error, "what was changed in a child's workspace from outside is not merged");
         }
         into.merge(&session, choices).await
+    }
+
+    /// Takes a session back to an earlier position, files and state. A workspace that is not open is opened for it alone:
+    /// what was changed in it from outside is not recorded first, as it is for calls.
+    pub async fn rewind(&self, session: &Session, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
+        let place = self.place(session.id()).lock_owned().await;
+        let _going = self.shared.in_flight.begin(CancellationToken::new())?;
+        if let Some(kept) = &*place {
+            let user = User::of(kept);
+            drop(place);
+            let runner = user.tool_runner().as_agent(Arc::clone(session.agent()));
+            return Ok(runner.rewind(to, options).await?);
+        }
+        let (opened, hub) = (session.clone(), self.clone());
+        let workspace = blocking(move || hub.workspace_of(&opened)).await??;
+        let rewound = rewind(session, &workspace, self.options.rules.budget, to, options).await;
+        let closing = move || {
+            workspace.close();
+            drop(place);
+        };
+        blocking(closing).await?;
+        Ok(rewound?)
     }
 
     /// Removes a session with its files, unless it is in use. Its children keep what they have of its past.
@@ -309,17 +326,28 @@ impl Hub {
         places.values().filter(|place| place.try_lock().map_or(true, |place| place.is_some())).count()
     }
 
+    /// Returns the sessions with an open workspace, its backend, and the time since it was used last if it is not used
+    /// now. One that is being opened or closed is left out.
+    pub(crate) fn open_workspaces(&self) -> Vec<(SessionId, &'static str, Option<Duration>)> {
+        let open = |(id, place): (&SessionId, &Arc<AsyncMutex<WorkspaceSlot>>)| {
+            let place = place.try_lock().ok()?;
+            let kept = place.as_ref()?;
+            Some((*id, kept.backend_name(), (!kept.is_used()).then(|| kept.unused_for())))
+        };
+        lock(&self.shared.places).iter().filter_map(open).collect()
+    }
+
     /// Refuses new work from now on; work in flight continues.
     pub fn end(&self) {
         self.shared.in_flight.end();
     }
 
-    /// Returns the number of calls, rewinds and merges in flight, here or through it in other processes.
+    /// Returns the number of calls, rewinds and merges in flight.
     pub fn calls_in_flight(&self) -> usize {
         self.shared.in_flight.count()
     }
 
-    /// Returns the numbers of calls that have ended, here or through it in other processes, by tool and status.
+    /// Returns the numbers of calls that have ended, by tool and status.
     pub fn call_figures(&self) -> Vec<CallFigures> {
         self.shared.in_flight.figures.all()
     }
@@ -359,14 +387,10 @@ impl Hub {
     }
 
     fn tool_runner_of(&self, session: &Session) -> Result<ToolRunner, HubError> {
-        let Some(started) = session.started() else {
-            return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
-        };
         let options = self.options();
         // Two processes must not open it even for a moment.
         let _lease = session.lease()?;
-        let spec = WorkspaceSpec::of_session(started)?;
-        let workspace = spec.open_ready(session.id(), &options.home, options.progress.clone())?;
+        let workspace = self.workspace_of(session)?;
         let opened = ToolRunner::with_rules(
             session.clone(),
             Arc::clone(&options.tools),
@@ -374,6 +398,14 @@ impl Hub {
             options.rules.clone(),
         );
         Ok(opened.inspect_err(|_| Workspace::close(workspace.as_ref()))?)
+    }
+
+    fn workspace_of(&self, session: &Session) -> Result<Arc<dyn Workspace>, HubError> {
+        let Some(started) = session.started() else {
+            return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
+        };
+        let spec = WorkspaceSpec::of_session(started)?;
+        Ok(spec.open_ready(session.id(), &self.options.home, self.options.progress.clone())?)
     }
 }
 

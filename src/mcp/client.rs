@@ -125,7 +125,7 @@ impl McpClient {
             return match self.options().isolation {
                 None | Some(Isolation::Shared) => self.begin_named(name).await,
                 // There is nothing of which it could be a child.
-                Some(_) => Err(SessionError::NotFound { wanted: name.to_owned() }.into()),
+                Some(_) => Err(SessionError::NotFound { wanted: name.to_owned(), nearest: None }.into()),
             };
         };
         match self.options().isolation {
@@ -231,7 +231,7 @@ impl McpClient {
             return Ok(own);
         }
         if !self.reaches_all() {
-            return Err(SessionError::NotFound { wanted: names::shown(wanted, 80) }.into());
+            return Err(SessionError::NotFound { wanted: names::shown(wanted, 80), nearest: None }.into());
         }
         let entry = self.hub().sessions().find(wanted)?;
         Ok(self.hub().sessions().session(entry.id)?)

@@ -1,6 +1,7 @@
 //! The server of the Model Context Protocol: a workspace with its tools, and all that is recorded of it, for any client.
 
 mod approver;
+mod attach;
 mod body_limit;
 mod calls;
 mod client;
@@ -38,6 +39,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hub::Hub;
 use crate::tools::ASK_THE_PERSON;
+#[doc(hidden)]
+pub use attach::AttachRequest;
 use client::{McpClient, ServerState};
 use connections::Connections;
 pub use error::McpError;

@@ -5,6 +5,7 @@ use std::{fmt, io};
 use foldspace::backends::BackendError;
 use foldspace::event::Diagnostic;
 use foldspace::history::HistoryError;
+use foldspace::http::ClientError;
 use foldspace::hub::HubError;
 use foldspace::store::CommitError;
 use foldspace::tools::{MountError, WorkspaceError};
@@ -54,6 +55,12 @@ impl Exit {
         }
         let row = Self::TABLE.iter().find(|(exit, ..)| *exit == self);
         row.map_or(1, |(_, code, _)| *code)
+    }
+
+    /// Returns the exit of a code, which is a command's where it is none of the table.
+    pub(crate) fn of_code(code: u8) -> Self {
+        let row = Self::TABLE.iter().find(|(_, known, _)| *known == code);
+        row.map_or(Self::Command(code), |(exit, ..)| *exit)
     }
 
     pub(crate) fn table() -> String {
@@ -176,15 +183,19 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
         MountError::Backend(_) | MountError::Stopped => Some(Exit::Failed),
         _ => None,
     };
-    let hub = |error: &HubError| match error {
-        HubError::Elsewhere { kind: ErrorKind::Io | ErrorKind::Unavailable, .. } => Some(Exit::Failed),
-        HubError::Lost { .. } | HubError::Panicked => Some(Exit::Failed),
-        _ => None,
+    let hub = |error: &HubError| matches!(error, HubError::Panicked).then_some(Exit::Failed);
+    let owner = |error: &ClientError| match error {
+        ClientError::Refused(problem) => match &*problem.kind {
+            "conflict" | "forbidden" => Some(Exit::Usage),
+            _ => None,
+        },
+        _ => Some(Exit::Failed),
     };
     let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     let found = found.or_else(|| error.downcast_ref().and_then(mount));
     let found = found.or_else(|| error.downcast_ref().and_then(hub));
+    let found = found.or_else(|| error.downcast_ref().and_then(owner));
     found.or_else(|| error.downcast_ref().map(|_: &CommitError| Exit::Failed))
 }
 
@@ -202,9 +213,16 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
         }
         _ => None,
     };
-    let backend = |_: &BackendError| "`foldspace doctor` tells what works here".to_owned();
-    error.downcast_ref().and_then(workspace).or_else(|| error.downcast_ref().map(backend))
+    let backend = |_: &BackendError| DOCTOR.to_owned();
+    let owner = |error: &ClientError| match error {
+        ClientError::Refused(problem) if problem.kind == "backend" => Some(DOCTOR.to_owned()),
+        _ => None,
+    };
+    let found = error.downcast_ref().and_then(workspace).or_else(|| error.downcast_ref().map(backend));
+    found.or_else(|| error.downcast_ref().and_then(owner))
 }
+
+const DOCTOR: &str = "`foldspace doctor` tells what works here";
 
 #[cfg(test)]
 mod tests {
@@ -224,7 +242,6 @@ mod tests {
             Failure::Closed => panic!("it is closed"),
         };
         let name = || "s".to_owned();
-        let elsewhere = |kind| HubError::Elsewhere { kind, problem: name(), message: name(), hint: None };
         let codes = [
             code(SessionError::Ambiguous { wanted: name(), candidates: Vec::new() }.into()),
             code(SessionError::NameTaken { name: name() }.into()),
@@ -238,9 +255,7 @@ mod tests {
             code(WorkspaceError::InsideCommit { to: 2, before: 1, after: 3 }.into()),
             code(WorkspaceError::Cancelled.into()),
             code(HubError::Panicked.into()),
-            code(elsewhere(ErrorKind::Io).into()),
-            code(elsewhere(ErrorKind::NotFound).into()),
         ];
-        assert_eq!(codes, [3, 2, 2, 5, 5, 1, 1, 4, 2, 3, 130, 1, 1, 3]);
+        assert_eq!(codes, [3, 2, 2, 5, 5, 1, 1, 4, 2, 3, 130, 1]);
     }
 }

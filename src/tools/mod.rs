@@ -24,7 +24,9 @@ pub use builtin::path_glob::PathGlob;
 pub use builtin::podman_shell::PodmanShellTool;
 pub use builtin::shell_execute::ShellTool;
 pub use call::approval::ASK_THE_PERSON;
-pub(crate) use call::approval::{Decided, nobody as nobody_to_ask};
+pub(crate) use call::approval::Decided;
+#[doc(hidden)]
+pub use call::approval::nobody as nobody_to_ask;
 pub use call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 pub use call::content_params::{lift, lower};
 pub use call::context::ToolContext;
@@ -50,6 +52,8 @@ pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunReport, RerunWorkspace,
     Scratch, ScriptedCall, WhatIf,
 };
+#[doc(hidden)]
+pub use rewind::check_position;
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{denied, limits_of};

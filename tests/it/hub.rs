@@ -90,6 +90,5 @@ async fn hub_workspace_belongs_to_one_process() {
         Sessions::new(std::sync::Arc::new(beside), Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
     let beside = Hub::new(beside, HubOptions::new(directory.path()));
     let error = beside.open(session.session().id()).await.unwrap_err();
-    assert_eq!(error.holder().map(|holder| holder.process), Some(std::process::id()));
     assert!(error.to_string().contains("is in use by process"), "{error}");
 }

@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection::{MARGIN, Waited, now};
-use super::wire::{MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
+use super::wire::{CallerSurroundings, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
+use crate::backends::caller::CallerProcess;
+
 use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
 
 #[derive(Debug, Clone)]
@@ -21,6 +24,8 @@ pub(crate) struct RunSpec {
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) discard_output: bool,
+    /// The process whose umask, limits, niceness and control group it has; else it has the runner's.
+    pub(crate) caller: Option<Arc<CallerProcess>>,
 }
 
 impl Runner {
@@ -80,7 +85,22 @@ impl RunSpec {
         // Zero would be no timeout at all.
         let timeout_ms = millis(self.timeout).max(1);
         let grace_ms = millis(self.grace);
-        Ok(RunRequest { cwd, argv, env, stdin: &self.stdin, timeout_ms, grace_ms, discard_output: self.discard_output })
+        let surroundings = self.caller.as_ref().map(|caller| CallerSurroundings {
+            umask: caller.umask,
+            nice: caller.nice,
+            limits: caller.limits.clone(),
+            cgroup: caller.cgroup.as_os_str().as_bytes(),
+        });
+        Ok(RunRequest {
+            cwd,
+            argv,
+            env,
+            stdin: &self.stdin,
+            timeout_ms,
+            grace_ms,
+            discard_output: self.discard_output,
+            surroundings: surroundings.unwrap_or_default(),
+        })
     }
 }
 

@@ -1,20 +1,21 @@
 mod config;
 
-use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
+use axum::Router;
+use foldspace::NewSession;
 use foldspace::event::Isolation;
-use foldspace::hub::HubOptions;
-use foldspace::mcp::{McpOptions, McpServer, ToolGroup};
+use foldspace::http::{HttpFace, UpgradeRequest, upgrade_route};
+use foldspace::mcp::{AttachRequest, McpOptions, McpServer, ToolGroup};
 use foldspace::store::Durability;
-use foldspace::tools::{MountSpec, PodmanShellTool};
-use foldspace::{NewSession, Tools};
+use foldspace::tools::MountSpec;
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::run::mounts::MountArgs;
-use super::{
-    Exit, Failure, Globals, LocalServer, Out, RuleArgs, Signals, WorkspaceArgs, open, output, text, workspace,
-};
+use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, WorkspaceArgs, workspace};
 use config::McpClientKind;
 
 /// Serves a workspace's tools to an MCP client, on standard input and output
@@ -38,8 +39,6 @@ pub(super) struct Mcp {
     #[command(flatten)]
     mounts: MountArgs,
 }
-
-const CLOSING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct OfferArgs {
@@ -69,24 +68,20 @@ impl Mcp {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let mounts = self.mounts.chosen()?;
         let options = self.offer.options(mounts.specs)?;
-        let tools = offered(&options.groups)?;
         // What would not start is not printed either.
         if let Some(client) = self.print_config {
             return config::print(client, globals, out);
         }
-        let opened = open::writing(globals, Durability::default())?;
-        let hub_options = HubOptions {
-            tools: tools.into(),
-            rules: options.rules.clone(),
-            roots: mounts.roots,
-            progress: Some(std::sync::Arc::new(output::progress)),
-            ..HubOptions::new(open::directory(globals)?)
-        };
-        let served = super::block_on(async {
-            let desk = LocalServer::open(&opened.sessions, hub_options);
-            serve(&McpServer::new(desk.hub().clone(), options), &desk).await
-        })?;
-        served.map_err(|error| Failure::failed(text::one_line(&error.to_string(), 1000)))
+        let asked = AttachRequest::of(&options, &mounts.roots);
+        super::block_on(async {
+            let owner = OwnerClient::of(globals, Durability::default()).await?;
+            let mut signals = Signals::listen();
+            let served = serve(&owner, &asked, &mut signals).await;
+            tokio::select! {
+                () = owner.end() => served,
+                _ = signals.next() => std::process::exit(i32::from(Exit::Interrupted.code())),
+            }
+        })?
     }
 }
 
@@ -107,40 +102,77 @@ impl OfferArgs {
     }
 }
 
-/// Returns the offered tools of the workspace.
-pub(super) fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
-    let all = Tools::standard().with(PodmanShellTool);
-    let all = all.map_err(|error| Failure::failed(error.to_string()))?;
-    let wanted = |name: &&str| ToolGroup::of(name).is_none_or(|group| groups.contains(&group));
-    Ok(all.only(&all.names().filter(wanted).map(str::to_owned).collect()))
+const ATTACH_PATH: &str = "/v1/mcp";
+const ATTACH_PROTOCOL: &str = "foldspace-mcp";
+
+/// Returns the route at which the command `mcp` of other processes attaches.
+pub(super) fn attach_route(face: &HttpFace) -> Router {
+    upgrade_route(face, ATTACH_PATH, ATTACH_PROTOCOL, |request| {
+        let UpgradeRequest { hub, caller, params, end } = request;
+        let server = McpServer::for_process(&hub, caller, params)?;
+        Ok(Box::new(move |stream| {
+            async move {
+                let (input, output) = tokio::io::split(stream);
+                if let Err(error) = server.serve(input, output, end).await {
+                    tracing::debug!(%error, "an MCP client left in an odd way");
+                }
+            }
+            .boxed()
+        }))
+    })
 }
 
-/// Serves until the input ends or a signal comes. A second signal ends the program at once.
-async fn serve(server: &McpServer, desk: &LocalServer) -> Result<(), foldspace::mcp::McpError> {
-    let mut signals = Signals::listen();
-    let end = CancellationToken::new();
-    let mut serving = std::pin::pin!(async {
-        let served = server.serve_standard_streams(end.clone()).await;
-        if end.is_cancelled() {
-            desk.take_back().await;
+/// Time for a client to read what is left for it, once it says no more.
+const CLOSING: Duration = Duration::from_secs(3);
+/// Bytes that are passed on at once.
+const PIECE: usize = 64 << 10;
+
+/// Passes on messages until the input ends or a signal comes, and then the answers to the calls in flight.
+async fn serve(owner: &OwnerClient, asked: &AttachRequest, signals: &mut Signals) -> Result<(), Failure> {
+    let stream = owner.client.upgrade(ATTACH_PATH, ATTACH_PROTOCOL, asked).await?;
+    let (from_owner, mut to_owner) = tokio::io::split(stream);
+    // Pipes are waited for without a thread each, which saves two changes of threads for every message.
+    let (mut input, output) = rmcp::transport::io::stdio_pipes();
+    let ended = CancellationToken::new();
+    let taking = async {
+        tokio::select! {
+            taken = tokio::io::copy(&mut input, &mut to_owner) => drop(taken?),
+            _ = signals.next() => {}
         }
-        desk.close().await;
-        served
-    });
-    let told_twice = async {
-        signals.next().await;
-        end.cancel();
-        signals.next().await;
+        ended.cancel();
+        // The owner ends the client's calls after a moment, in which they may be answered.
+        to_owner.shutdown().await?;
+        std::future::pending::<io::Result<()>>().await
     };
-    tokio::select! {
-        served = &mut serving => served,
-        () = told_twice => {
-            let closing = async {
-                desk.hub().close().await;
-                serving.await
-            };
-            drop(tokio::time::timeout(CLOSING, closing).await);
-            std::process::exit(i32::from(Exit::Interrupted.code()))
+    let passed = tokio::select! {
+        ended = taking => ended,
+        ended = pass_on(from_owner, output, &ended) => ended,
+    };
+    passed.map_err(|error| Failure::io("pass on", "messages", &error))
+}
+
+async fn pass_on(
+    mut from_owner: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin,
+    ended: &CancellationToken,
+) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let length = from_owner.read(&mut piece).await?;
+        let unread = async {
+            ended.cancelled().await;
+            tokio::time::sleep(CLOSING).await;
+        };
+        let write = async {
+            output.write_all(&piece[..length]).await?;
+            output.flush().await
+        };
+        tokio::select! {
+            written = write => written?,
+            () = unread => return Ok(()),
+        }
+        if length == 0 {
+            return Ok(());
         }
     }
 }

@@ -221,7 +221,7 @@ impl RerunTarget {
     /// Returns the surroundings of calls, which Ctrl-C cancels. Needs a runtime.
     fn fresh(&self, rules: ShellRules) -> RerunWorkspace {
         let cancel = CancellationToken::new();
-        interrupt::watch(cancel.clone(), &self.workspace);
+        interrupt::watch(cancel.clone(), interrupt::closing(&self.workspace));
         RerunWorkspace {
             session: self.session.clone(),
             workspace: Arc::clone(&self.workspace),

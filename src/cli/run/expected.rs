@@ -2,10 +2,10 @@
 
 use clap::{Arg, Args};
 use foldspace::tools::{CallVerdict, Expectation};
-use foldspace::{Seq, Session};
+use foldspace::{Seq, Session, WorkspaceSpec};
 
 use super::super::rerun::{RerunPrinter, RuleFileArgs, roots_of};
-use crate::cli::{Failure, FoundSession, Globals, OpenedStore, Out, text};
+use crate::cli::{Failure, FoundSession, Globals, OpenedStore, Out, text, workspace};
 
 /// The options about what a run must come to.
 #[derive(Debug, Args)]
@@ -42,6 +42,11 @@ impl ExpectArgs {
 }
 
 impl ExpectedRun {
+    /// Returns the workspace of a new run that is measured by it: as its own was.
+    pub(super) fn spec(&self) -> Result<WorkspaceSpec, Failure> {
+        Ok(workspace::spec_of(&self.found.session)?.forked())
+    }
+
     pub(super) fn compare(self, is: &Session, from: Seq, globals: &Globals, out: &mut Out) -> Result<bool, Failure> {
         let was = &self.found.session;
         let compared = self.expectation.compare(is, from, &roots_of(globals, is)?)?;

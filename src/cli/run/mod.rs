@@ -6,23 +6,20 @@ mod script;
 mod summary;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use foldspace::backends::ProgressWatch;
+use foldspace::backends::{HostOptions, HostPath};
 use foldspace::event::MountHydrated;
-use foldspace::hub::{HubOptions, OpenSession};
+use foldspace::hub::operations::{CopiedMounts, CopyMounts, CreateSession, NewMount, SessionDocument};
 use foldspace::reducers::Mounts;
 use foldspace::store::Durability;
-use foldspace::tools::hydrate;
-use foldspace::{Hub, Session, Sessions, ToolCall};
+use foldspace::{Session, Sessions, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use mounts::MountArgs;
 
-use super::{
-    Exit, Failure, Globals, LocalServer, Out, RuleArgs, WorkspaceArgs, interrupt, open, output, text, workspace,
-};
+use super::calling::{self, Calling};
+use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, WorkspaceArgs, interrupt, output, text, workspace};
 use naming::ChosenSession;
 use report::RunReport;
 pub(super) use script::{CallScript, ScriptStep};
@@ -81,104 +78,118 @@ impl RunArgs {
         let script = CallScript::read(&self.script)?;
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
-        let opened = open::writing(globals, durability)?;
-        let expected = self.expected.find(globals, &opened)?;
-        let chosen = naming::choose(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
-        out.go_live_for_good()?;
-        let run = ScriptRun { args: self, chosen, script: &script, mounts: &mounts };
-        let (session, summary) = super::block_on(run.in_workspace(globals, &opened.sessions, out))??;
-        // What was not waited for is on the disk before anything is said of it.
-        opened.sessions.store().sync()?;
-        let as_expected =
-            expected.map(|expected| expected.compare(&session, summary.before, globals, out)).transpose()?;
-        let exit = if as_expected == Some(false) { Exit::Failed } else { Exit::Ok };
-        let exit = if summary.exit() == Exit::Ok { exit } else { summary.exit() };
-        summary.show(&session, globals, out)?;
-        Ok(exit)
+        super::block_on(async {
+            let owner = OwnerClient::of(globals, durability).await?;
+            let opened = owner.sessions()?;
+            let expected = self.expected.find(globals, &opened)?;
+            let usual = expected.as_ref().map(expected::ExpectedRun::spec).transpose()?.unwrap_or_default();
+            let (wanted, spec) = (self.session.as_deref(), self.workspace.spec()?);
+            let chosen = naming::choose(&opened.sessions, wanted, &script.name, spec, usual)?;
+            out.go_live_for_good()?;
+            let run = ScriptRun { args: self, owner: &owner, script: &script, mounts: &mounts };
+            let ran = run.in_session(&opened.sessions, chosen, out).await;
+            // What was not waited for is on the disk before anything is said of it.
+            let synced = opened.sessions.store().sync();
+            owner.end().await;
+            let (session, summary) = ran?;
+            synced?;
+            let as_expected =
+                expected.map(|expected| expected.compare(&session, summary.before, globals, out)).transpose()?;
+            let exit = if as_expected == Some(false) { Exit::Failed } else { Exit::Ok };
+            let exit = if summary.exit() == Exit::Ok { exit } else { summary.exit() };
+            summary.show(&session, globals, out)?;
+            Ok(exit)
+        })?
     }
 }
 
-/// A script with its session.
+/// A script on its way to the owner.
 struct ScriptRun<'a> {
     args: &'a RunArgs,
-    chosen: ChosenSession,
+    owner: &'a OwnerClient,
     script: &'a CallScript,
     mounts: &'a mounts::Chosen,
 }
 
 impl ScriptRun<'_> {
-    async fn in_workspace(
+    /// Makes the calls in the session's workspace. Of a new session whose workspace can't be opened nothing is left.
+    async fn in_session(
         &self,
-        globals: &Globals,
         sessions: &Sessions,
+        chosen: ChosenSession,
         out: &mut Out,
     ) -> Result<(Session, Summary), Failure> {
-        let (progress, roots) = (Some(Arc::new(output::progress) as ProgressWatch), self.mounts.roots.clone());
-        let desk =
-            LocalServer::open(sessions, HubOptions { progress, roots, ..HubOptions::new(open::directory(globals)?) });
-        let ran = self.in_session(desk.hub(), out).await;
-        desk.close().await;
-        ran
-    }
-
-    /// Makes the calls in the session's workspace. Of a new session whose workspace can't be opened nothing is left.
-    async fn in_session(&self, hub: &Hub, out: &mut Out) -> Result<(Session, Summary), Failure> {
-        let mounts::Chosen { specs, roots } = self.mounts;
-        let (open, copied) = match &self.chosen {
+        let is_new = matches!(chosen, ChosenSession::New(..));
+        let (session, copied) = match chosen {
             ChosenSession::New(name, spec) => {
-                let open = hub.create(Some(name.clone()), spec, specs).await?;
-                let mounts = open.session().state()?.slice().map(|mounts: &Mounts| mounts.iter().cloned().collect());
-                (open, mounts.unwrap_or_default())
+                let session = self.begin(sessions, name, &spec).await?;
+                let mounts = session.state()?.slice().map(|mounts: &Mounts| mounts.iter().cloned().collect());
+                (session, mounts.unwrap_or_default())
             }
             ChosenSession::Known(session) => {
-                let open = hub.open(session.id()).await?;
-                let copied = match open.tool_runner() {
-                    Some(runner) => hydrate(session, runner.workspace().as_ref(), specs, roots).await?,
-                    None => Vec::new(),
-                };
-                (open, copied)
+                let (name, head) = (text::one_line(session.name(), 80), session.head()?);
+                output::note(&format!("session {name} goes on after {}", text::count(head, "event")));
+                let copied = self.copy_mounts(&session).await?;
+                (session, copied)
             }
         };
-        if copied.is_empty() && !specs.is_empty() {
+        if copied.is_empty() && !self.mounts.specs.is_empty() {
             output::note("the workspace is not new; the mounts were not copied again");
         }
         if !out.is_json() {
             copied.iter().try_for_each(|mount| out.line(told(mount)))?;
         }
-        let summary = self.calls(&open, out).await?;
-        Ok((open.session().clone(), summary))
+        let summary = self.calls(&session, is_new, out).await?;
+        Ok((session, summary))
     }
 
-    async fn calls(&self, open: &OpenSession, out: &mut Out) -> Result<Summary, Failure> {
-        let (args, script) = (self.args, self.script);
-        let is_new = matches!(self.chosen, ChosenSession::New(..));
-        let mut summary = Summary::before(open.session(), is_new, script)?;
-        let mut report = RunReport::new(out, script, open.session());
-        let workspace = LocalServer::workspace_of(open);
-        report.watch(workspace.as_ref());
-        let open = open.with_shell_rules(args.rules.asking(report.bar()))?;
-        let open = match &args.agent {
-            Some(agent) => open.as_agent(agent),
-            None => open,
+    async fn begin(&self, sessions: &Sessions, name: String, spec: &WorkspaceSpec) -> Result<Session, Failure> {
+        let mut allow_roots = self.mounts.named_roots();
+        if let WorkspaceSpec::Host(HostOptions { directory: Some(directory) }) = spec {
+            allow_roots.push(HostPath(directory.clone()));
+        }
+        let asked = CreateSession {
+            name: Some(name),
+            backend: Some(spec.backend_name().to_owned()),
+            options: spec.options().as_object().cloned().unwrap_or_default(),
+            mounts: self.mounts.specs.iter().map(NewMount::from).collect(),
+            allow_roots,
         };
+        let begun: SessionDocument = self.owner.client.work("/v1/sessions", &asked, output::progress).await?;
+        Ok(sessions.session(begun.session)?)
+    }
+
+    /// Copies the mounts if the workspace is still empty. It is opened, so that what happened to it meanwhile is recorded.
+    async fn copy_mounts(&self, session: &Session) -> Result<Vec<MountHydrated>, Failure> {
+        let mounts = self.mounts.specs.iter().map(NewMount::from).collect();
+        let asked = CopyMounts { mounts, allow_roots: self.mounts.named_roots() };
+        let path = format!("/v1/sessions/{}/mounts", session.id());
+        let done: CopiedMounts = self.owner.client.work(&path, &asked, output::progress).await?;
+        Ok(done.copied)
+    }
+
+    async fn calls(&self, session: &Session, is_new: bool, out: &mut Out) -> Result<Summary, Failure> {
+        let (args, script) = (self.args, self.script);
+        let mut summary = Summary::before(session, is_new, script)?;
+        let mut report = RunReport::new(out, script, session);
+        let (rules, id) = (args.rules.asking(report.bar()), session.id().to_string());
         let cancel = CancellationToken::new();
-        interrupt::watch(cancel.clone(), &workspace);
+        interrupt::watch(cancel.clone(), self.owner.closing());
         for step in &script.steps {
             if cancel.is_cancelled() {
                 break;
             }
             report.begin(step);
-            let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
-            (call.limit, call.cancel) = (args.timeout, cancel.child_token());
-            let outcome = match &step.agent {
-                Some(agent) => open.as_agent(agent).call(call).await,
-                None => open.call(call).await,
-            };
+            let agent = step.agent.as_deref().or(args.agent.as_deref());
+            let mut request = calling::request(&step.tool, step.params.clone(), agent, &rules);
+            request.timeout_seconds = args.timeout.map(|limit| limit.as_secs_f64());
+            let (client, cancel) = (&self.owner.client, cancel.child_token());
+            let call = Calling { client, session: &id, name: session.name(), request, rules: &rules, cancel };
+            let outcome = call.make(None, |line| report.progress(line)).await;
             let place = || format!("line {} of {}", step.line, script.place);
-            let outcome = outcome.map_err(|error| Failure::from(error).at(&place()))?;
+            let outcome = outcome.map_err(|failure| failure.at(&place()))?;
             let right = step.expect.is_met(outcome.status);
-            let agent = step.agent.as_deref().or(args.agent.as_deref()).unwrap_or_default();
-            report.end(step, agent, &outcome, right)?;
+            report.end(step, agent.unwrap_or_default(), &outcome, right)?;
             summary.count(step, outcome.status, right);
             if !right && !args.keep_going {
                 break;

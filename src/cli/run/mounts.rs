@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use foldspace::backends::HostPath;
 use foldspace::tools::{AllowedRoots, MountSpec};
 
 use crate::cli::Failure;
@@ -49,6 +50,12 @@ pub(in crate::cli) fn allowed_roots(given: &[PathBuf]) -> Result<Option<Vec<Path
 pub(in crate::cli) struct Chosen {
     pub(in crate::cli) specs: Vec<MountSpec>,
     pub(in crate::cli) roots: AllowedRoots,
+}
+
+impl Chosen {
+    pub(in crate::cli) fn named_roots(&self) -> Vec<HostPath> {
+        self.roots.paths().iter().cloned().map(HostPath).collect()
+    }
 }
 
 impl MountArgs {

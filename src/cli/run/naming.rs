@@ -21,13 +21,14 @@ pub(super) fn choose(
     wanted: Option<&str>,
     script: &str,
     spec: Option<WorkspaceSpec>,
+    usual: WorkspaceSpec,
 ) -> Result<ChosenSession, Failure> {
     let Some(wanted) = wanted else {
         let names: Vec<String> = sessions.list()?.iter().map(name_of).collect();
-        return Ok(ChosenSession::New(free_name(script, &names), spec.unwrap_or_default()));
+        return Ok(ChosenSession::New(free_name(script, &names), spec.unwrap_or(usual)));
     };
     let Some(id) = existing(sessions, wanted)? else {
-        return Ok(ChosenSession::New(wanted.to_owned(), spec.unwrap_or_default()));
+        return Ok(ChosenSession::New(wanted.to_owned(), spec.unwrap_or(usual)));
     };
     let session = sessions.session(id)?;
     check_same(&session, spec.as_ref())?;

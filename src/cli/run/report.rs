@@ -1,15 +1,14 @@
 //! Calls as they are made: a bar on a terminal, lines elsewhere, or JSON.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 
 use foldspace::event::CallStatus;
-use foldspace::{Session, ToolOutcome, Workspace};
+use foldspace::{Session, ToolOutcome};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::script::{CallScript, Expect, ScriptStep};
-use crate::cli::{BAD, DIM, Failure, GOOD, ODD, Out, bar, events, text};
+use crate::cli::{BAD, DIM, Failure, GOOD, ODD, Out, bar, events, output, text};
 
 pub(super) struct RunReport<'a> {
     out: &'a mut Out,
@@ -25,9 +24,10 @@ impl<'a> RunReport<'a> {
         Self { out, bar, place: &script.place, session: session.clone() }
     }
 
-    pub(super) fn watch(&self, workspace: &dyn Workspace) {
-        if let Some(bar) = self.bar.clone().filter(|bar| !bar.is_hidden()) {
-            workspace.watch_progress(Arc::new(move |line: &str| bar.set_message(text::one_line(line, 200))));
+    pub(super) fn progress(&self, line: &str) {
+        match self.bar.as_ref().filter(|bar| !bar.is_hidden()) {
+            Some(bar) => bar.set_message(text::one_line(line, 200)),
+            None => output::progress(line),
         }
     }
 

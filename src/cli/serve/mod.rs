@@ -6,26 +6,31 @@ mod traces;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use foldspace::Hub;
-use foldspace::http::{Access, HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits};
-use foldspace::hub::{Forward, HubOptions};
+use foldspace::event::{Clock, SystemClock};
+use foldspace::http::{Access, HttpFace, HttpOptions, HttpServer, ServerLimits};
+use foldspace::hub::HubOptions;
 use foldspace::mcp::McpServer;
 use foldspace::store::Durability;
 use foldspace::tools::{AllowedRoots, ShellRules};
+use futures_util::FutureExt;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::local_server::end_calls;
 use super::logs::LogFormat;
-use super::mcp::{OfferArgs, offered};
+use super::mcp::{OfferArgs, attach_route};
+use super::owner::{Starter, all_tools, end_calls};
 use super::run::mounts::allowed_roots;
 use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
 use notify::Notify;
 use server_lock::ServerLock;
+
+/// The process that waits for a server in the background to be ready.
+type Starting = Option<Starter>;
 
 /// Serves sessions to other programs over HTTP, and MCP at /mcp
 ///
@@ -59,9 +64,16 @@ pub(super) struct Serve {
     roots: Vec<PathBuf>,
     #[command(flatten)]
     offer: OfferArgs,
-    /// Closes workspaces after SECS without use; their files stay
-    #[arg(long, value_name = "SECS", default_value_t = 600)]
-    close_after: u64,
+    /// Closes workspaces, with their containers, after SECS without use [default: 300]; their files stay
+    #[arg(long, value_name = "SECS")]
+    keep: Option<u64>,
+    /// Ends after SECS without clients, calls and open workspaces [default: never; in the background FOLDSPACE_IDLE,
+    /// else 600, or 0 where CI is set]
+    #[arg(long, value_name = "SECS")]
+    idle: Option<u64>,
+    /// Leaves the process that starts it
+    #[arg(long, hide = true, conflicts_with = "http")]
+    background: bool,
     /// Waits SECS for calls in flight when the server ends
     #[arg(long, value_name = "SECS", default_value_t = 10)]
     grace: u64,
@@ -77,29 +89,62 @@ pub(super) struct Serve {
     otlp: Option<String>,
 }
 
-const SWEEP: Duration = Duration::from_secs(5);
+/// Time between two looks whether workspaces, or the server, are unused.
+const LOOK: Duration = Duration::from_secs(1);
+/// The same for a server that ends when nobody uses it any more.
+const QUICK_LOOK: Duration = Duration::from_millis(20);
+/// Time for the first client of such a server to come.
+const FIRST: Duration = Duration::from_secs(10);
+const KEEP: Duration = Duration::from_secs(300);
+const IDLE: Duration = Duration::from_secs(600);
 const LAST: Duration = Duration::from_secs(2);
 
 impl Serve {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let mut starter = self.background.then(Starter::leave);
+        let served = self.run_until_end(globals, out, &mut starter);
+        // Who waits for this process hears why it does not serve.
+        match (served, starter) {
+            (Err(failure), Some(starter)) => {
+                starter.failed(&failure);
+                Err(Failure::Closed)
+            }
+            (served, _) => served,
+        }
+    }
+
+    fn run_until_end(&self, globals: &Globals, out: &mut Out, starter: &mut Starting) -> Result<Exit, Failure> {
         self.check_address()?;
+        let directory = open::directory(globals)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
+        if let Some(starter) = starter {
+            starter.log_to(&directory);
+        }
         let (traces, end_traces) = traces::begin(self.otlp.as_deref(), runtime.handle())?;
         let _log = logs::serving(self.log_format, globals.verbose, traces);
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
         let opened = open::writing(globals, Durability::default())?;
-        let directory = open::directory(globals)?;
         let place = ServerLock::take(&directory)?;
+        // The directory may be new.
+        if let Some(starter) = starter {
+            starter.log_to(&directory);
+        }
         out.go_live()?;
-        let served = runtime.block_on(self.serve(&opened, &directory, &place, roots, out));
+        let served = runtime.block_on(self.serve(&opened, &directory, &place, roots, starter, out));
         end_traces();
         runtime.shutdown_timeout(LAST);
+        // The socket goes last: who waits for it finds the store free.
+        drop(opened);
         drop(place);
         served.map(|()| Exit::Ok)
     }
 
     fn check_address(&self) -> Result<(), Failure> {
+        if SystemClock::default().now().0 < 0 {
+            let what = "the machine's clock shows a time before 1970, of which a server can't tell";
+            return Err(Failure::new(Exit::Io, what).with_hint("set the clock; --in-process works without a server"));
+        }
         match self.http {
             Some(address) if !address.ip().is_loopback() && !self.allow_remote => {
                 Err(Failure::usage(format!("other machines can reach {address}"))
@@ -115,25 +160,26 @@ impl Serve {
         directory: &Path,
         place: &ServerLock,
         roots: AllowedRoots,
+        starter: &mut Starting,
         out: &mut Out,
     ) -> Result<(), Failure> {
         let offer = self.offer.options(Vec::new())?;
         let rules = ShellRules { advice: Some(foldspace::tools::ASK_THE_PERSON.into()), ..offer.rules.clone() };
-        let tools = offered(&offer.groups)?.into();
-        let forward: Option<Arc<dyn Forward>> = Some(Arc::new(OverHttp));
-        let options = HubOptions { rules, roots, tools, forward, ..HubOptions::new(directory) };
-        opened.sessions.take_calls_at(Some(place.socket().to_owned()));
-        let hub = Hub::new(opened.sessions.clone(), options);
+        let tools = all_tools()?.into();
+        let hub = Hub::new(opened.sessions.clone(), HubOptions { rules, roots, tools, ..HubOptions::new(directory) });
         let face = HttpFace::new(hub.clone());
         let limits = ServerLimits { connections: self.max_connections.max(1) as usize, ..ServerLimits::default() };
         let server = HttpServer::new(limits);
         let mut signals = Signals::listen();
         let unix = place.listen().await?;
-        let (serving, router) = (server.clone(), face.router(HttpOptions::default()));
+        let (serving, router) = (server.clone(), face.router_with(HttpOptions::default(), attach_route(&face)));
         tokio::spawn(async move { serving.serve_unix(unix, router).await });
-        out.line(format!("serving on {}", text::one_line(&place.socket().display().to_string(), 300)))?;
         let ending = CancellationToken::new();
         let mcp_ends = ending.clone();
+        match starter.take() {
+            Some(starter) => starter.ready(),
+            None => out.line(format!("serving on {}", text::one_line(&place.socket().display().to_string(), 300)))?,
+        }
         if let Some(address) = self.http {
             let mcp = McpServer::new(hub.clone(), offer).streamable_http(ending);
             let others = Router::new().route_service("/mcp", mcp);
@@ -141,16 +187,47 @@ impl Serve {
         }
         let notify = Notify::from_environment();
         notify.tell("READY=1");
-        let idle = Duration::from_secs(self.close_after);
         let alive = tokio::spawn(async move { keep_alive(&notify).await });
-        let sweeping = tokio::spawn(async move { sweep(&hub, idle).await });
-        signals.next().await;
+        tokio::select! {
+            _ = signals.next() => {}
+            () = face.stopped() => {}
+            why = self.unused(&face, place) => tracing::info!("{why}"),
+        }
         Notify::from_environment().tell("STOPPING=1");
         tracing::info!(calls = face.hub().calls_in_flight(), "the server ends");
         self.end(&face, (&server, &mcp_ends), &mut signals).await;
         alive.abort();
-        sweeping.abort();
         Ok(())
+    }
+
+    /// Closes workspaces that are unused, until the server itself is to end for want of use.
+    async fn unused(&self, face: &HttpFace, place: &ServerLock) -> &'static str {
+        let idle = self.idle.map(Duration::from_secs).or_else(|| self.background.then(usual_idle));
+        let keep = self.keep.map_or_else(|| idle.map_or(KEEP, |idle| idle.min(KEEP)), Duration::from_secs);
+        let look = if idle == Some(Duration::ZERO) { QUICK_LOOK } else { LOOK };
+        let begun = Instant::now();
+        let mut used = begun;
+        loop {
+            tokio::time::sleep(look).await;
+            match face.hub().close_unused(keep).await {
+                0 => {}
+                closed => tracing::info!(closed, "closed unused workspaces"),
+            }
+            if !place.is_there() {
+                return "the data directory is gone";
+            }
+            let is_outdated = face.outdated().now_or_never().is_some();
+            if !face.is_idle() || (face.hub().open_count() > 0 && !is_outdated) {
+                used = Instant::now();
+                continue;
+            }
+            let first = if face.was_attended() { Duration::ZERO } else { FIRST };
+            match idle {
+                _ if is_outdated => return "another version takes over",
+                Some(idle) if used.elapsed() >= idle && begun.elapsed() >= first => return "nobody uses the server",
+                _ => {}
+            }
+        }
     }
 
     async fn serve_tcp(
@@ -209,12 +286,10 @@ async fn keep_alive(notify: &Notify) {
     }
 }
 
-async fn sweep(hub: &Hub, idle: Duration) {
-    loop {
-        tokio::time::sleep(SWEEP).await;
-        match hub.close_unused(idle).await {
-            0 => {}
-            closed => tracing::info!(closed, "closed unused workspaces"),
-        }
-    }
+/// The time without use after which a server in the background ends.
+fn usual_idle() -> Duration {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let said = set("FOLDSPACE_IDLE").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let in_ci = || set("CI").is_some_and(|value| value != "false" && value != "0");
+    said.unwrap_or_else(|| if in_ci() { Duration::ZERO } else { IDLE })
 }

@@ -3,21 +3,22 @@
 use std::cell::Cell;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use foldspace::http::{bind_unix, connect_unix};
 use tokio::net::UnixListener;
 
+use crate::cli::owner::SOCKET;
 use crate::cli::{Exit, Failure, text};
 
-const SOCKET: &str = "http.sock";
 const LOCK: &str = "http.lock";
 
 pub(super) struct ServerLock {
     socket: PathBuf,
     is_own: Cell<bool>,
-    _lock: File,
+    path: PathBuf,
+    lock: File,
 }
 
 impl ServerLock {
@@ -44,7 +45,13 @@ impl ServerLock {
         let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", std::process::id()));
         noted.map_err(failed("write"))?;
         let directory = directory.canonicalize().map_err(failed("find"))?;
-        Ok(Self { socket: directory.join(SOCKET), is_own: Cell::new(false), _lock: lock })
+        Ok(Self { socket: directory.join(SOCKET), is_own: Cell::new(false), path, lock })
+    }
+
+    /// Tells whether the lock is still in the data directory, and so whether that is there.
+    pub(super) fn is_there(&self) -> bool {
+        let (Ok(ours), Ok(there)) = (self.lock.metadata(), self.path.symlink_metadata()) else { return false };
+        (ours.dev(), ours.ino()) == (there.dev(), there.ino())
     }
 
     pub(super) fn socket(&self) -> &Path {

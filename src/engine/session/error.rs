@@ -21,6 +21,8 @@ pub enum SessionError {
     NotFound {
         /// Requested name or id.
         wanted: String,
+        /// The name that may have been meant.
+        nearest: Option<String>,
     },
     /// Several ids begin with that text.
     #[error("{wanted:?} could be any of {}", candidates.join(", "))]
@@ -97,6 +99,9 @@ impl Diagnostic for SessionError {
 
     fn hint(&self) -> Option<String> {
         match self {
+            Self::NotFound { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean {nearest}? `foldspace sessions` lists them"))
+            }
             Self::NotFound { .. } => Some("`foldspace sessions` lists them".to_owned()),
             Self::Ambiguous { .. } => Some("give more of the id, or the whole name".to_owned()),
             Self::NameTaken { .. } => Some("open that session, or choose another name".to_owned()),

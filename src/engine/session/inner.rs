@@ -1,5 +1,4 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -11,7 +10,7 @@ use super::output_stream::Outputs;
 use super::snapshot::{Keep, RecentStates, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
-use crate::engine::store::{EventBatch, EventStore, Lease, LeaseHolder, READ_MAX, SessionEntry};
+use crate::engine::store::{EventBatch, EventStore, Lease, READ_MAX, SessionEntry};
 use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
@@ -187,16 +186,9 @@ pub(crate) struct SessionsInner {
     pub(super) open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
     pub(super) naming: Mutex<NameIndex>,
     pub(super) snapshots: Mutex<Option<Snapshotter>>,
-    pub(super) address: Mutex<Option<PathBuf>>,
 }
 
 pub(super) struct Snapshotter {
     pub(super) due: Sender<Weak<Core>>,
     pub(super) thread: std::thread::JoinHandle<()>,
-}
-
-impl SessionsInner {
-    pub(crate) fn holder(&self) -> LeaseHolder {
-        LeaseHolder::this_process(lock(&self.address).clone())
-    }
 }

@@ -291,13 +291,9 @@ impl Session {
         if let Some(lease) = held.upgrade() {
             return Ok(lease);
         }
-        let lease = Arc::new(shared.store.lease(core.id, &shared.holder())?);
+        let lease = Arc::new(shared.store.lease(core.id, &LeaseHolder::this_process())?);
         *held = Arc::downgrade(&lease);
         Ok(lease)
-    }
-
-    pub(crate) fn own_holder(&self) -> LeaseHolder {
-        self.core.shared.holder()
     }
 
     /// Returns the process that has the session's workspace open, if any. A call without an outcome runs there.

@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use super::Session;
@@ -7,6 +7,7 @@ use super::inner::{Core, SessionsInner, Snapshotter};
 use super::name_index::{NameIndex, check_name, name_of};
 use super::snapshot::SnapshotPolicy;
 use crate::engine::event::{ChildLimits, SessionStarted};
+use crate::engine::nearest::nearest;
 use crate::engine::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
 use crate::engine::{Clock, Commit, Expected, Registry, SessionId, SystemClock, lock};
 
@@ -85,7 +86,6 @@ impl Sessions {
             open: Mutex::default(),
             naming: Mutex::default(),
             snapshots: Mutex::new(Some(Snapshotter { due, thread })),
-            address: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -114,12 +114,6 @@ impl Sessions {
     /// Returns the clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock
-    }
-
-    /// Sets the unix socket on which this process takes calls from others, for the sessions whose workspaces it opens
-    /// from now on; none for no socket.
-    pub fn take_calls_at(&self, address: Option<PathBuf>) {
-        *lock(&self.shared.address) = address;
     }
 
     /// Creates a session; its first event is [`SessionStarted`]. Fails with [`SessionError::NameTaken`] and
@@ -184,9 +178,13 @@ impl Sessions {
             return Ok(entries.swap_remove(at));
         }
         let begins = |entry: &SessionEntry| !wanted.is_empty() && entry.id.to_string().starts_with(wanted);
+        if !entries.iter().any(begins) {
+            let names: Vec<String> = entries.iter().map(name_of).collect();
+            let nearest = nearest(wanted, names.iter().map(String::as_str)).map(str::to_owned);
+            return Err(SessionError::NotFound { wanted: wanted.to_owned(), nearest });
+        }
         entries.retain(begins);
         match entries.len() {
-            0 => Err(SessionError::NotFound { wanted: wanted.to_owned() }),
             1 => Ok(entries.swap_remove(0)),
             _ => {
                 let shown = |entry: &SessionEntry| format!("{} ({})", name_of(entry), entry.id.short());

@@ -1,7 +1,5 @@
 //! Owners of workspaces.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
 /// Characters of a command line that are written down.
@@ -14,17 +12,14 @@ pub struct LeaseHolder {
     pub process: u32,
     /// Command line.
     pub command: String,
-    /// Unix socket on which it takes calls from other processes, if it takes any.
-    #[serde(default)]
-    pub address: Option<PathBuf>,
 }
 
 impl LeaseHolder {
     /// Describes this process.
-    pub fn this_process(address: Option<PathBuf>) -> Self {
+    pub fn this_process() -> Self {
         let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let command = words.join(" ").chars().take(COMMAND_CHARS).collect();
-        Self { process: std::process::id(), command, address }
+        Self { process: std::process::id(), command }
     }
 }
 

@@ -117,7 +117,7 @@ mod tests {
     fn lease_names_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let session = SessionId::from_bytes([7; 16]);
-        let holder = LeaseHolder { process: 12, command: "foldspace".to_owned(), address: Some("run/a".into()) };
+        let holder = LeaseHolder { process: 12, command: "foldspace".to_owned() };
         let lease = Lease::take(directory.path(), session, &holder).unwrap();
         let Err(StoreError::InUse { holder: found, .. }) = Lease::take(directory.path(), session, &holder) else {
             panic!("it was had twice");

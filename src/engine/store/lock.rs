@@ -20,7 +20,7 @@ impl StoreLock {
         let path = directory.join(LOCK);
         let mut file = open(&path)?;
         lock(&mut file, directory)?;
-        note(&mut file, format!("{}\n", LeaseHolder::this_process(None)).as_bytes());
+        note(&mut file, format!("{}\n", LeaseHolder::this_process()).as_bytes());
         Ok(Self { file })
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use super::{check_agent, reading};
+use crate::backends::HostPath;
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
@@ -50,6 +51,11 @@ pub struct CloneSession {
     /// Programs that its commands may not run.
     #[serde(default)]
     pub deny: BTreeSet<String>,
+    /// `full`: directories of the host below which mounts may be copied again, instead of those that the server allows.
+    /// Only a client on the unix socket may name some, from the same sandbox as the server.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub allow_roots: Vec<HostPath>,
 }
 
 fn fork() -> Isolation {
@@ -61,12 +67,13 @@ impl Operation for CloneSession {
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/children", 201);
     const TOOL: Option<OperationTool> = Some(
         OperationTool::new("session_clone", OperationEffect::Adds, TooLong::Cut("session_log shows the clone"))
-            .hiding(&["limits"]),
+            .hiding(&["limits", "allow_roots"]),
     );
     type Output = ChildDocument;
 
-    async fn run(self, context: &OperationContext<'_>) -> Result<ChildDocument, OperationError> {
+    async fn run(mut self, context: &OperationContext<'_>) -> Result<ChildDocument, OperationError> {
         self.check()?;
+        let hub = context.hub_within(std::mem::take(&mut self.allow_roots)).await?;
         let known = &context.hub.options().tools;
         if let Some(unknown) = self.tools.iter().flatten().find(|tool| !known.names().any(|name| name == tool.as_str()))
         {
@@ -76,8 +83,20 @@ impl Operation for CloneSession {
         let parent = context.session().await?;
         let (looked, at, isolation) = (parent.clone(), self.at, self.isolation);
         let at = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
-        let child = context.hub.start_child(parent.id(), self.options(at)).await?;
-        Ok(self::child(&parent, child.session(), isolation, at))
+        let new = self.options(at);
+        let child = match hub.start_child(parent.id(), new.clone()).await {
+            Ok(open) => open.session().clone(),
+            Err(error) if isolation == Isolation::Fork && error.is_of_backend() => {
+                let what = format!(
+                    "the session's workspace can't be opened ({error}); the fork's files come from its history"
+                );
+                // Nobody may listen.
+                context.progress.iter().for_each(|progress| drop(progress.send(what.clone())));
+                hub.begin_child(&parent, new).await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(self::child(&parent, &child, isolation, at))
     }
 
     fn text(clone: &ChildDocument) -> String {
@@ -123,7 +142,7 @@ impl CloneSession {
 }
 
 /// A child that has begun.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Child")]
 pub struct ChildDocument {
     /// The child; the parent itself where it is shared.

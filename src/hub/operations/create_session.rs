@@ -1,17 +1,17 @@
 //! The beginning of a session.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::show_session::shown;
 use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading};
-use crate::backends::{HostOptions, WorkspaceSpec};
+use crate::backends::{HostOptions, HostPath, WorkspaceSpec};
 use crate::engine::path::EntryPath;
 use crate::tools::{AllowedRoots, MountSpec};
 
 /// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NewSession")]
 #[serde(deny_unknown_fields)]
 pub struct CreateSession {
@@ -27,10 +27,15 @@ pub struct CreateSession {
     /// Host directories that are copied into the workspace.
     #[serde(default)]
     pub mounts: Vec<NewMount>,
+    /// Directories of the host below which mounts and the directory may be, instead of those that the server allows. Only
+    /// a client on the unix socket may name some, from the same sandbox as the server.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub allow_roots: Vec<HostPath>,
 }
 
 /// A host directory that is to be copied into a workspace.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMount {
     /// The directory on the server's machine, below one that it allows.
@@ -56,16 +61,30 @@ impl Operation for CreateSession {
     type Output = SessionDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<SessionDocument, OperationError> {
-        let (backend, options, hub) = (self.backend, Value::Object(self.options), context.hub.clone());
-        let spec = reading(move || spec(backend.as_deref(), options, &hub.options().roots)).await?;
+        let hub = context.hub_within(self.allow_roots).await?;
+        let (backend, options, roots) = (self.backend, Value::Object(self.options), hub.options().roots.clone());
+        let spec = reading(move || spec(backend.as_deref(), options, &roots)).await?;
         let mounts: Result<Vec<MountSpec>, OperationError> = self.mounts.into_iter().map(NewMount::spec).collect();
-        let open = context.hub.create(self.name, &spec, &mounts?).await?;
+        let open = hub.create(self.name, &spec, &mounts?).await?;
         shown(context.hub, open.session().id()).await
     }
 }
 
+impl From<&MountSpec> for NewMount {
+    fn from(spec: &MountSpec) -> Self {
+        Self {
+            host_path: spec.host_path.to_string_lossy().into_owned(),
+            mount_path: spec.mount_path.as_ref().map(ToString::to_string),
+            include_glob: spec.include_glob.clone(),
+            exclude_glob: spec.exclude_glob.clone(),
+            max_bytes: spec.max_bytes,
+            follow_symlinks: spec.follow_symlinks,
+        }
+    }
+}
+
 impl NewMount {
-    fn spec(self) -> Result<MountSpec, OperationError> {
+    pub(crate) fn spec(self) -> Result<MountSpec, OperationError> {
         let mount_path = self.mount_path.filter(|path| !path.bytes().all(|byte| byte == b'/'));
         Ok(MountSpec {
             host_path: self.host_path.into(),

@@ -57,7 +57,7 @@ impl Operation for ListSessions {
 }
 
 /// A session in a list.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Session")]
 pub struct SessionDocument {
     /// Its identity: 32 hexadecimal digits.

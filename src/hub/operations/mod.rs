@@ -4,6 +4,7 @@ mod answer_call;
 mod bisect;
 mod cancel_call;
 mod clone_session;
+mod copy_mounts;
 mod create_session;
 mod diff;
 mod error;
@@ -34,11 +35,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Hub, OpenSession, blocking};
+use crate::backends::HostPath;
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::tools::{Bisection, ShellRules};
+use crate::tools::{AllowedRoots, Bisection, ShellRules};
 use crate::view::Position;
 
 pub use answer_call::{AnswerCall, CallAnswer};
@@ -47,6 +49,7 @@ pub use bisect::{
 };
 pub use cancel_call::CancelCall;
 pub use clone_session::{ChildDocument, CloneSession, child};
+pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
 pub use diff::{Diff, DiffDocument, file_changes};
 pub use error::OperationError;
@@ -203,6 +206,11 @@ pub trait Caller: Send + Sync {
     /// Returns the rules for commands.
     fn rules(&self) -> &ShellRules;
 
+    /// Checks that the caller may say itself below which directories of the host mounts may be.
+    fn may_name_roots(&self) -> Result<(), OperationError> {
+        Err(OperationError::refused("it may not say which directories are allowed"))
+    }
+
     /// Tells whether the caller is a model, whose person keeps what it had.
     fn is_model(&self) -> bool {
         false
@@ -217,6 +225,16 @@ pub trait Caller: Send + Sync {
 impl OperationContext<'_> {
     pub(crate) async fn session(&self) -> Result<Session, OperationError> {
         self.caller.session(self.session.as_deref()).await
+    }
+
+    /// Returns the hub with the directories that the caller allows itself, where it names some.
+    pub(crate) async fn hub_within(&self, roots: Vec<HostPath>) -> Result<Hub, OperationError> {
+        if roots.is_empty() {
+            return Ok(self.hub.clone());
+        }
+        self.caller.may_name_roots()?;
+        let roots = reading(move || Ok(AllowedRoots::new(roots.iter().map(|root| &root.0))?)).await?;
+        Ok(self.hub.with_roots(roots))
     }
 
     pub(crate) async fn open(&self) -> Result<OpenSession, OperationError> {
@@ -330,6 +348,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<ListTools>(),
             row::<ListSessions>(),
             row::<CreateSession>(),
+            row::<CopyMounts>(),
             row::<ShowSession>(),
             row::<RemoveSession>(),
             row::<Section>(),

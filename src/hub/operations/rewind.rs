@@ -54,7 +54,11 @@ impl Operation for Rewind {
         let session = context.session().await?;
         let looked = session.clone();
         let to = reading(move || Ok(to.resolve(&looked)?)).await?;
-        let rewound = context.open().await?.rewind(to, RewindOptions { force, keep_earlier, dry_run }).await?;
+        let options = RewindOptions { force, keep_earlier, dry_run };
+        let rewound = match context.caller.is_model() {
+            true => context.open().await?.rewind(to, options).await?,
+            false => context.hub.rewind(&session, to, options).await?,
+        };
         Ok(self::rewound(&session, rewound, dry_run))
     }
 

@@ -15,6 +15,9 @@ pub struct Section {}
 pub struct SectionDocument {
     /// The text for the model: what the workspace is, its tools, its limits, what was copied into it.
     pub text: String,
+    /// The workspace's directory, as its commands know it; null where they have none.
+    #[serde(default)]
+    pub root: Option<String>,
 }
 
 impl Operation for Section {
@@ -23,6 +26,7 @@ impl Operation for Section {
     type Output = SectionDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<SectionDocument, OperationError> {
-        Ok(SectionDocument { text: context.open().await?.section().await? })
+        let open = context.open().await?;
+        Ok(SectionDocument { text: open.section().await?, root: open.tool_runner().workspace().root() })
     }
 }

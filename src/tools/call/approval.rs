@@ -47,7 +47,8 @@ impl Decided {
 /// Advice to a model for a command that is not allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
 pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
 
-pub(crate) fn nobody(programs: &[String], advice: Option<&str>) -> String {
+/// Says why a command is refused where nobody can be asked.
+pub fn nobody(programs: &[String], advice: Option<&str>) -> String {
     let names = words::any_of(programs);
     let advice =
         advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");

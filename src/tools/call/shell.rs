@@ -10,7 +10,9 @@ use super::approver::CommandQuestion;
 use super::context::{RunningCommand, ToolContext};
 use super::error::ToolError;
 use super::record_command::RecordAs;
-use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
+use crate::backends::{
+    CallerProcess, OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
+};
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
 use crate::engine::session::output_stream::CommandOutput;
@@ -76,6 +78,7 @@ impl ToolShell<'_> {
         self.context.check_bytes(true)?;
         // So that what a script printed before it was ended is there.
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        command.caller = self.caller()?;
         self.context.land()?;
         let (session, call) = (self.context.session().clone(), self.context.call());
         let watch: OutputWatch = Arc::new(move |stream, bytes| {
@@ -98,8 +101,17 @@ impl ToolShell<'_> {
         Ok(self.shell.env().await?)
     }
 
+    /// Returns the process whose command it is, where it is the host's.
+    fn caller(&self) -> Result<Option<Arc<CallerProcess>>, ToolError> {
+        if self.shell.properties().sandboxed {
+            return Ok(None);
+        }
+        Ok(self.context.machine.rules.caller.process().map_err(|why| ShellError::Blocked(why.to_string()))?)
+    }
+
     async fn decide(&mut self, command: &ShellCommand, code: Option<&str>) -> Result<(), ToolError> {
         let rules = Arc::clone(&self.context.machine.rules);
+        self.caller()?;
         let session = self.context.session().clone();
         let mut allowed =
             session.state()?.slice::<Allowances>().map(|known| known.programs.clone()).unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::CommandPolicy;
+use crate::backends::HostCaller;
 use crate::tools::call::approver::Asker;
 use crate::tools::workspace::capture::CaptureBudget;
 
@@ -17,4 +18,6 @@ pub struct ShellRules {
     pub budget: CaptureBudget,
     /// Advice how to allow a command that could not be approved, for its author; by default the command line's ways.
     pub advice: Option<Arc<str>>,
+    /// The process on whose behalf commands run that no sandbox is around.
+    pub caller: HostCaller,
 }

@@ -97,6 +97,16 @@ pub async fn rewind(
     done.await.map_err(|_| WorkspaceError::Stopped)?
 }
 
+/// Checks that a session can be rewound to a position, which is the end of a commit.
+#[doc(hidden)]
+pub fn check_position(session: &Session, to: Seq) -> Result<(), WorkspaceError> {
+    let (first, last) = if to == 0 { (0, 0) } else { session.commit_of(to)? };
+    match to == last {
+        true => Ok(()),
+        false => Err(WorkspaceError::InsideCommit { to, before: first - 1, after: last }),
+    }
+}
+
 struct RewindWork {
     session: Session,
     workspace: Arc<dyn Workspace>,
@@ -108,7 +118,7 @@ struct RewindWork {
 impl RewindWork {
     fn run(&self) -> Result<Rewound, WorkspaceError> {
         let then = self.session.state_at(self.to)?;
-        self.check_position()?;
+        check_position(&self.session, self.to)?;
         let (now, drift) = self.present()?;
         let state = self.session.state()?;
         let from = state.seq();
@@ -137,15 +147,6 @@ impl RewindWork {
     }
 
     /// Between the events of a commit no files ever were: half a directory that was taken up is none to go back to.
-    fn check_position(&self) -> Result<(), WorkspaceError> {
-        let to = self.to;
-        let (first, last) = if to == 0 { (0, 0) } else { self.session.commit_of(to)? };
-        match to == last {
-            true => Ok(()),
-            false => Err(WorkspaceError::InsideCommit { to, before: first - 1, after: last }),
-        }
-    }
-
     /// Returns the slices to restore. In a fork's past, which is its parent's, allowances stay: those were the
     /// parent's.
     fn restored(&self, then: &State) -> Result<Vec<EncodedSlice>, WorkspaceError> {

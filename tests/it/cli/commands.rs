@@ -160,8 +160,9 @@ fn exec_wrong_arguments_are_refused() {
 fn exec_on_memory_is_refused() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["exec", "story", "--", "ls"]), @"
-    error: shell_execute needs a shell, and the memory workspace has none; use the file tools
-    [exit 1]
+    error: the memory workspace of story has no shell
+    hint: begin a session with `foldspace run --backend host` or `--backend podman`
+    [exit 2]
     ");
     assert_snapshot!(program.run(&["shell", "story"]), @"
     error: the memory workspace of story has no shell

@@ -341,7 +341,7 @@ fn diff_prints_patches() {
     [exit 0]
     ");
     assert_snapshot!(program.run(&["diff", "story", "..", "nothing"]), @"
-    error: there is no /nothing at 0 or 15
+    error: there is no /nothing at 1 or 15
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "5"]), @"

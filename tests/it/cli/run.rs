@@ -83,7 +83,7 @@ fn run_stops_at_unexpected_failure() {
            it was expected to fail
            line 3 of [dir]/wrong.jsonl
         6  error      nonsense      ( [duration])
-           there is no tool "nonsense"; there are edit_file, evaluate_python, glob, grep, ls, read_file, rm, shell_execute, write_file
+           there is no tool "nonsense"; there are edit_file, evaluate_python, glob, grep, ls, podman_shell, read_file, rm, shell_execute, write_file
            line 4 of [dir]/wrong.jsonl
         8  error      ls            ( [duration])
            the parameters of ls are not right: invalid type: integer `7`, expected a string
@@ -207,13 +207,23 @@ fn run_mount_is_copied_once_from_allowed_root() {
       foldspace log m --calls
       foldspace diff m 3..
       foldspace ls m -R --at 3
+    note: session m goes on after 3 events
     note: the workspace is not new; the mounts were not copied again
     [exit 0]
     ");
+}
+
+#[test]
+fn run_mount_that_is_refused_leaves_no_session() {
+    let program = Program::new();
+    program.file("tree/keep.txt", "kept");
+    program.file("tree/target/big.bin", [0; 100]);
+    program.file("other/x.txt", "x");
+    let script = program.file("m.jsonl", "");
     let mount = |more: &[&str]| program.run(&[&["run", &script, "--session", "new", "--mount"], more].concat());
     assert_snapshot!(mount(&["tree", "--mount-max-bytes", "10"]), @"
     error: [dir]/tree holds at least 104 bytes, max_bytes is 10; raise it or leave files out with exclude_glob
-    [exit 1]
+    [exit 2]
     ");
     assert_snapshot!(mount(&["tree", "--allow-root", "other"]), @"
     error: [dir]/tree is outside of the directories that may be mounted: [dir]/other

@@ -222,7 +222,7 @@ fn call_beside(program: &Program, parent: &str) {
 
 #[test]
 fn serve_exports_each_call_as_span_of_caller_trace() {
-    let program = Program::new();
+    let program = Program::new().through_owner();
     let (url, sent) = collector();
     let mut serving = ServeProcess::begin(&program, &["--otlp", &url, "--http", "127.0.0.1:0"], |_| ());
     let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
@@ -240,7 +240,7 @@ fn serve_exports_each_call_as_span_of_caller_trace() {
     call(&format!("traceparent: {}\r\n", within(0xa2, "00")));
     call("traceparent: nothing of the kind\r\n");
     call_over_mcp(&program, &address, &within(0xa3, "01"));
-    // Of a process without a collector, for the session that the server has.
+    // Of a process without a collector.
     call_beside(&program, &within(0xa4, "01"));
     let figures = serving.ask("GET", "/metrics", None).1;
     for (tool, status, count) in [("glob", "ok", 4), ("ls", "ok", 1), ("read_file", "error", 1)] {
@@ -314,9 +314,9 @@ fn serve_stopped_store_owner_blocks_only_its_users() {
 }
 
 #[test]
-fn serve_forwarded_output_is_complete_for_slow_reader() {
+fn serve_output_is_complete_for_slow_reader() {
     const PRINTED: u64 = 24 << 20;
-    let program = Program::new();
+    let program = Program::new().through_owner();
     let serving = ServeProcess::begin(&program, &[], |_| ());
     let new = json!({ "name": "demo", "backend": "host" });
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&new)).0, 201);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use foldspace::{Registry, Sessions};
 use serde_json::json;
 
-use crate::rig::{Program, Running, eventually, report_skip};
+use crate::rig::{Program, Running, eventually, report_skip, told};
 
 fn script(program: &Program, name: &str, calls: usize) -> String {
     let call = |n| json!({ "tool": "write_file", "params": { "file_path": format!("{name}-{n}"), "content": "x" } });
@@ -45,9 +45,9 @@ fn line(child: &mut Running) -> String {
     String::from_utf8(line).unwrap()
 }
 
-/// A world with a session, and the process that has it until the file is there.
+/// A world with a session, and a process that works in it through the owner until the file is there.
 fn had() -> (Program, Running, std::path::PathBuf) {
-    let program = Program::new();
+    let program = Program::new().through_owner();
     program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
     let (mut first, ends) = until(&program, "box", "first");
     assert_eq!(line(&mut first), "begun\n");
@@ -55,25 +55,24 @@ fn had() -> (Program, Running, std::path::PathBuf) {
 }
 
 #[test]
-fn session_owner_waits_for_calls_of_others() {
+fn processes_work_in_a_session_in_turn() {
     let (program, mut first, first_ends) = had();
     let (mut second, second_ends) = until(&program, "box", "second");
     eventually("the second call waits for the first", || program.json_lines(&["log", "box", "--calls"]).len() == 2);
-    // Rules of a person who types are not those of others, who come through the person's process.
+    // Rules of a person who types are not those of others.
     let asked = json!({ "tool": "shell_execute", "params": { "command": "strace true" } });
     let mut third = program.spawn(&["run", &program.file("asked.jsonl", asked.to_string()), "--session", "box"]);
     eventually("the third, too", || program.json_lines(&["log", "box", "--calls"]).len() == 3);
     std::fs::write(first_ends, "").unwrap();
     assert_eq!(line(&mut first), "ended\n");
     assert_eq!(line(&mut second), "begun\n");
-    assert!(first.0.try_wait().unwrap().is_none(), "it has the workspace in which the second call runs");
-    // What comes meanwhile waits until the session is free, and is done by who asks for it.
+    assert!(first.0.wait().unwrap().success(), "it has nothing to do with the calls of others");
     let mut later = program.spawn(&["exec", "box", "--", "echo", "later"]);
     std::fs::write(second_ends, "").unwrap();
     assert_eq!(line(&mut second), "ended\n");
     assert_eq!(line(&mut later), "later\n");
     assert_eq!(third.0.wait().unwrap().code(), Some(1));
-    for mut child in [first, second, later] {
+    for mut child in [second, later] {
         let mut rest = String::new();
         child.0.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "", "each shows what its own command prints");
@@ -83,6 +82,7 @@ fn session_owner_waits_for_calls_of_others() {
     let told: Vec<_> = calls.iter().map(|call| call["status"].as_str().unwrap()).collect();
     assert_eq!(told, ["ok", "ok", "error", "ok"]);
     assert!(calls[2]["message"].as_str().unwrap().contains("strace"), "{}", calls[2]);
+    assert_eq!(program.owners().len(), 1);
 }
 
 /// The same program where it has a number of its own, and sees none of the others'.
@@ -92,6 +92,7 @@ fn contained(program: &Program, arguments: &[&str]) -> Command {
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(inner.get_program()).args(inner.get_args());
     command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.current_dir(inner.get_current_dir().unwrap()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
     command
 }
 
@@ -109,15 +110,15 @@ fn processes_with_equal_pids_share_a_store() {
     assert_eq!(line(&mut first), "begun\n");
     let seen = contained(&program, &["sessions"]).output().unwrap();
     assert!(seen.status.success() && String::from_utf8_lossy(&seen.stdout).contains("box"), "{seen:?}");
-    let mut second = Running(contained(&program, &["exec", "box", "--", "echo", "second"]).spawn().unwrap());
-    eventually("it waits for the first", || program.json_lines(&["log", "box", "--calls"]).len() == 2);
+    let second = told(&contained(&program, &["exec", "box", "--", "echo", "second"]).output().unwrap());
+    assert!(second.contains("is in use by process") && second.ends_with("[exit 4]"), "{second}");
     std::fs::write(ends, "").unwrap();
-    assert_eq!((line(&mut first), line(&mut second)), ("ended\n".to_owned(), "second\n".to_owned()));
-    assert!(first.0.wait().unwrap().success() && second.0.wait().unwrap().success());
+    assert_eq!(line(&mut first), "ended\n");
+    assert!(first.0.wait().unwrap().success());
 }
 
 #[test]
-fn forwarded_call_keeps_its_files() {
+fn call_through_owner_keeps_files_by_its_own_limits() {
     let (program, mut first, ends) = had();
     let write = ["exec", "box", "--keep-file-bytes", "999", "--", "sh", "-c", "printf %1000d 7 > f"];
     let mut second = program.spawn(&write);
@@ -168,12 +169,9 @@ fn session_of_owner_without_calls_is_busy() {
     let refused = program.run(&["rewind", "story", "--to", "1"]);
     assert!(refused.contains("is in use by [process]") || refused.contains("is in use by process"), "{refused}");
     let script = script(&program, "more", 1);
-    for refused in [
-        &["rewind", "story", "--to", "1"][..],
-        &["remove", "story", "--yes"],
-        &["exec", "story", "--", "true"],
-        &["run", &script, "--session", "story"],
-    ] {
+    for refused in
+        [&["rewind", "story", "--to", "1"][..], &["remove", "story", "--yes"], &["run", &script, "--session", "story"]]
+    {
         assert!(program.run(refused).ends_with("[exit 4]"), "{refused:?}");
     }
     drop(lease);
@@ -251,14 +249,14 @@ fn call_through_server(program: &Program, session: &str, body: &serde_json::Valu
 }
 
 #[test]
-fn commands_are_forwarded_to_session_owner() {
-    let program = Program::new();
-    program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+fn commands_act_through_server() {
+    let program = Program::new().through_owner();
     let server = program.spawn(&["serve"]);
     eventually("the server listens", || UnixStream::connect(program.data().join("http.sock")).is_ok());
+    program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+    assert_eq!(program.owners(), Vec::<u32>::new(), "it is the owner");
     let write = json!({ "tool": "write_file", "params": { "file_path": "a.txt", "content": "of the server\n" } });
     assert!(call_through_server(&program, "box", &write).contains("\"status\":\"ok\""));
-    // The server has the workspace now: the command runs there, and shows here what it prints.
     assert_eq!(program.printed(&["exec", "box", "--agent", "person", "--", "cat", "a.txt"]), "of the server\n");
     let failed = program.output(&["exec", "box", "--sh", "--", "echo out; echo err >&2; exit 7"]);
     assert_eq!(failed.status.code(), Some(7));
@@ -272,13 +270,13 @@ fn commands_are_forwarded_to_session_owner() {
     program.printed(&["run", &child, "--session", "child"]);
     let merged = program.printed(&["merge", "child"]);
     assert!(merged.contains("removed  more-0") && merged.contains("merged 1 entry into box"), "{merged}");
+    assert!(program.printed(&["remove", "child", "--yes"]).contains("removed child"));
     assert_eq!(program.printed(&["exec", "box", "--", "ls"]), "a.txt\nmore-1\n");
     let head = program.json(&["state", "box"])["seq"].as_u64().unwrap();
     let to = format!("-{}", head - 4);
     let rewound = program.printed(&["rewind", "box", "--to", &to]);
     assert!(rewound.contains("gone     more-1") && rewound.contains("session box is back at 4"), "{rewound}");
     assert_eq!(program.printed(&["exec", "box", "--", "ls"]), "a.txt\n");
-    assert!(program.run(&["remove", "box", "--yes"]).ends_with("[exit 4]"), "the server has it");
     let made = program.json_lines(&["log", "box", "--calls"]).len();
     let slow = program.spawn(&["exec", "box", "--", "sleep", "60"]);
     eventually("the call has begun", || program.json_lines(&["log", "box", "--calls"]).len() > made);
@@ -286,6 +284,7 @@ fn commands_are_forwarded_to_session_owner() {
     let ended = { slow }.0.wait().unwrap();
     assert_eq!(ended.code(), Some(1), "the process that ran the call is gone");
     assert!(program.printed(&["exec", "box", "--", "cat", "a.txt"]).contains("of the server"));
+    assert_eq!(program.owners().len(), 1, "the command started another");
     let calls = program.json_lines(&["log", "box", "--calls"]);
     assert_eq!(calls[made]["status"], "interrupted");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use foldspace::http::{HttpOptions, ServerLimits};
 use serde_json::json;
 
-use crate::rig::{PATIENCE, Server};
+use crate::rig::{PATIENCE, Server, TOKEN};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connection_is_closed() {
@@ -49,8 +49,11 @@ async fn client_that_reads_nothing_is_disconnected() {
         assert_eq!(served.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await.json()["status"], "ok");
     }
     // The same file again and again, over one connection, and no answer is read.
-    let mut stream = UnixStream::connect(&served.socket).unwrap();
-    let request = b"GET /v1/sessions/demo/files/1.txt HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
+    let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+    let head = format!(
+        "GET /v1/sessions/demo/files/1.txt HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
+    );
+    let request = head.as_bytes().repeat(1000);
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     // A write fails when the other side has closed.
     let given_up = std::iter::repeat_with(|| stream.write_all(&request)).find_map(Result::err).unwrap();

@@ -199,11 +199,10 @@ async fn workspace_owner_is_reported() {
         foldspace::session::SnapshotPolicy::default(),
     );
     let beside = beside.unwrap();
-    beside.take_calls_at(Some("/run/other.sock".into()));
     let _lease = beside.session(id).unwrap().lease().unwrap();
     let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&json!({ "tool": "ls" }))).await;
     let problem = refused.json();
     assert_eq!((refused.status, &problem["kind"]), (409, &json!("in_use")));
-    assert_eq!(problem["holder"]["address"], "/run/other.sock");
+    assert_eq!(problem["holder"]["process"], std::process::id());
     assert_eq!(served.ask("GET", "/v1/sessions/demo/files", None).await.status, 200, "looking is free");
 }

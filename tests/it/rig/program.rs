@@ -21,6 +21,7 @@ pub(crate) struct Program {
     directory: tempfile::TempDir,
     /// Variables of the engine, where the program is to use one.
     pub(crate) engine: Vec<(&'static str, String)>,
+    through_owner: bool,
     _filters: insta::internals::SettingsBindDropGuard,
 }
 
@@ -41,7 +42,7 @@ impl Program {
         settings.add_filter(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?", "[time]");
         settings.add_filter(r" *\b\d+(\.\d)? (ms|s)\b", " [duration]");
         settings.add_filter(r"process \d+ \([^)]*\)", "[process]");
-        Self { directory, engine: Vec::new(), _filters: settings.bind_to_scope() }
+        Self { directory, engine: Vec::new(), through_owner: false, _filters: settings.bind_to_scope() }
     }
 
     /// A program with which the story has been run, as session `story`.
@@ -50,6 +51,24 @@ impl Program {
         let ran = program.run(&["run", &program.file("story.jsonl", STORY)]);
         assert!(ran.ends_with("[exit 0]"), "{ran}");
         program
+    }
+
+    /// The same program, whose commands act through an owner that the first of them starts.
+    pub(crate) fn through_owner(mut self) -> Self {
+        self.through_owner = true;
+        self
+    }
+
+    /// The processes of owners in the background.
+    pub(crate) fn owners(&self) -> Vec<u32> {
+        let data = self.data().to_string_lossy().into_owned();
+        let is_owner = |process: &u32| {
+            let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            words.contains(&data) && words.contains("serve --background")
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_owner).collect()
     }
 
     /// A program of which session `own` works in `mine`, a person's own directory with one file. Gives the script, which
@@ -84,6 +103,11 @@ impl Program {
         let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.path("home")).env("TZ", "UTC").env("FOLDSPACE_DATA", self.data());
+        // Most tests want nothing to run beside them.
+        match self.through_owner {
+            true => command.env("FOLDSPACE_IDLE", "120"),
+            false => command.env("FOLDSPACE_IN_PROCESS", "1"),
+        };
         // Else it would find this machine's own engine.
         command.env("CONTAINER_HOST", "unix:///nowhere").envs(self.engine.iter().cloned());
         command.current_dir(self.directory.path()).args(arguments).stdin(Stdio::null());
@@ -129,6 +153,18 @@ impl Program {
     pub(crate) fn json_lines(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
         let text = self.printed(&[&["--json"], arguments].concat());
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for Program {
+    /// No test leaves an owner behind.
+    fn drop(&mut self) {
+        if self.through_owner {
+            self.run(&["stop"]);
+            if !std::thread::panicking() {
+                super::eventually("the owner has ended", || self.owners().is_empty());
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::wire::{RunFailure, RunRequest, RunnerReply, RunnerRequest, frame_length};
+use super::wire::{CallerSurroundings, RunFailure, RunRequest, RunnerReply, RunnerRequest, frame_length};
 use super::*;
 
 fn requests() -> Vec<RunnerRequest<'static>> {
@@ -14,10 +14,22 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         timeout_ms: 1,
         grace_ms: u32::MAX,
         discard_output: true,
+        surroundings: CallerSurroundings {
+            umask: Some(0o27),
+            nice: Some(-3),
+            limits: vec![(7, 64, u64::MAX)],
+            cgroup: b"/a",
+        },
     };
     vec![
         RunnerRequest::Hello { version: 7, token: b"token" },
-        RunnerRequest::Run(RunRequest { cwd: b"", discard_output: false, argv: vec![], ..run.clone() }),
+        RunnerRequest::Run(RunRequest {
+            cwd: b"",
+            discard_output: false,
+            argv: vec![],
+            surroundings: CallerSurroundings::default(),
+            ..run.clone()
+        }),
         RunnerRequest::Run(run),
         RunnerRequest::Cancel,
         RunnerRequest::Which { program: b"sh", path: b"/bin" },

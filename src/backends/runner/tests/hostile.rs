@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use super::wire::{
-    MAX_CONNECTIONS, MAX_FRAME, RunFailure, RunRequest, RunnerReply, RunnerRequest, VERSION, frame_length,
+    CallerSurroundings, MAX_CONNECTIONS, MAX_FRAME, RunFailure, RunRequest, RunnerReply, RunnerRequest, VERSION,
+    frame_length,
 };
 use super::*;
 
@@ -56,6 +57,7 @@ fn running<'a>(script: &'a [u8]) -> RunnerRequest<'a> {
         timeout_ms: 0,
         grace_ms: 60_000,
         discard_output: false,
+        surroundings: CallerSurroundings::default(),
     })
 }
 

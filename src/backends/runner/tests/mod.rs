@@ -70,6 +70,7 @@ pub(super) fn spec(argv: &[&str]) -> RunSpec {
         timeout: Duration::from_secs(60),
         grace: Duration::from_secs(5),
         discard_output: false,
+        caller: None,
     }
 }
 

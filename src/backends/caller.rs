@@ -1,0 +1,214 @@
+//! The process that asks for a command: what its command gets of it on the host, and whether it may ask.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// The process on whose behalf commands run that no sandbox is around: this one, or another, which is looked at when it
+/// first asks for such a command.
+///
+/// ```
+/// use foldspace::backends::HostCaller;
+/// assert!(HostCaller::default().process()?.is_none());
+/// let other = HostCaller::of(std::process::id(), None);
+/// assert_eq!(other.process()?.unwrap().process, std::process::id());
+/// # Ok::<(), std::sync::Arc<str>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct HostCaller(Option<Arc<CallerLookup>>);
+
+#[derive(Debug)]
+struct CallerLookup {
+    process: u32,
+    pidfd: Option<OwnedFd>,
+    seen: OnceLock<Result<Arc<CallerProcess>, Arc<str>>>,
+}
+
+/// A process that asks for commands, as it was when it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerProcess {
+    /// Its number.
+    pub process: u32,
+    /// Its variables, `NAME=value` each.
+    pub environ: Vec<OsString>,
+    pub(crate) umask: Option<u32>,
+    pub(crate) nice: Option<i32>,
+    pub(crate) limits: Vec<(u32, u64, u64)>,
+    /// The file that takes processes into its control group; empty where that is this process's own, or not known.
+    pub(crate) cgroup: PathBuf,
+}
+
+const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+/// The parts of a process's status that say how much it may do.
+const POWERS: [&str; 11] = [
+    "Uid",
+    "Gid",
+    "Groups",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "CapBnd",
+    "CapAmb",
+    "NoNewPrivs",
+    "Seccomp",
+    "Seccomp_filters",
+];
+
+impl HostCaller {
+    /// Another process, by its number and, where the kernel gives one, by a descriptor that stands for it.
+    pub fn of(process: u32, pidfd: Option<OwnedFd>) -> Self {
+        Self(Some(Arc::new(CallerLookup { process, pidfd, seen: OnceLock::new() })))
+    }
+
+    /// Returns the number of the process.
+    pub fn number(&self) -> u32 {
+        self.0.as_ref().map_or_else(std::process::id, |lookup| lookup.process)
+    }
+
+    /// Tells whether it is this process.
+    pub fn is_own(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns the process; none for this one.
+    ///
+    /// # Errors
+    /// The reason why it may have no command on the host: it is in another sandbox than this process, which would be its
+    /// way out, or it can't be looked at.
+    pub fn process(&self) -> Result<Option<Arc<CallerProcess>>, Arc<str>> {
+        let Some(lookup) = &self.0 else { return Ok(None) };
+        lookup.seen.get_or_init(|| lookup.look().map(Arc::new).map_err(|why| refusal(&why))).clone().map(Some)
+    }
+}
+
+impl CallerLookup {
+    fn look(&self) -> Result<CallerProcess, String> {
+        if self.process == 0 {
+            return Err("it is in another process namespace".to_owned());
+        }
+        let proc = PathBuf::from(format!("/proc/{}", self.process));
+        let unseen = |error: io::Error| format!("it can't be looked at: {error}");
+        let difference = difference(&proc).map_err(unseen)?;
+        let caller = CallerProcess::read(self.process, &proc).map_err(unseen)?;
+        // Another process may have its number by now.
+        if self.pidfd.as_ref().is_some_and(|pidfd| has_ended(pidfd).unwrap_or(true)) {
+            return Err("it has ended".to_owned());
+        }
+        difference.map_or(Ok(caller), |what| Err(format!("its {what} differs")))
+    }
+}
+
+fn refusal(why: &str) -> Arc<str> {
+    let what = "the host's commands and directories are not for this client of foldspace's owner";
+    format!("{what}: {why}; --in-process works within its own sandbox").into()
+}
+
+impl CallerProcess {
+    fn read(process: u32, proc: &Path) -> io::Result<Self> {
+        let status = text(&proc.join("status"))?;
+        let umask = field(&status, "Umask").and_then(|mask| u32::from_str_radix(mask, 8).ok());
+        let environ = bytes(&proc.join("environ"))?;
+        let environ = environ.split(|byte| *byte == 0).filter(|variable| !variable.is_empty());
+        let cgroup = cgroup_of(proc).filter(|group| Some(group) != cgroup_of(Path::new("/proc/self")).as_ref());
+        Ok(Self {
+            process,
+            environ: environ.map(|variable| OsString::from_vec(variable.to_vec())).collect(),
+            umask,
+            nice: nice_of(&text(&proc.join("stat"))?),
+            limits: limits_of(&text(&proc.join("limits"))?),
+            cgroup: cgroup.unwrap_or_default(),
+        })
+    }
+}
+
+/// Names something in which a process differs from this one that bounds what it may do.
+fn difference(proc: &Path) -> io::Result<Option<String>> {
+    let own = Path::new("/proc/self");
+    for name in NAMESPACES {
+        let namespace = |proc: &Path| proc.join("ns").join(name).read_link();
+        match namespace(own) {
+            Ok(ours) if ours != namespace(proc)? => return Ok(Some(format!("{name} namespace"))),
+            // The kernel has no such namespaces.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(_) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let root = |proc: &Path| proc.join("root").metadata().map(|root| (root.dev(), root.ino()));
+    if root(proc)? != root(own)? {
+        return Ok(Some("root directory".to_owned()));
+    }
+    let (theirs, ours) = (text(&proc.join("status"))?, text(&own.join("status"))?);
+    let differs = |name: &&&str| field(&theirs, name) != field(&ours, name);
+    Ok(POWERS.iter().find(differs).map(|name| (*name).to_owned()))
+}
+
+fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
+    let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
+    Ok(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// Reads the niceness, which is the 17th value behind the name of the program, which may have any characters.
+fn nice_of(stat: &str) -> Option<i32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse().ok()
+}
+
+/// Reads the limits. They come in the order of their numbers, below a headline, their names in 26 columns.
+fn limits_of(limits: &str) -> Vec<(u32, u64, u64)> {
+    let value = |text: &str| if text == "unlimited" { Some(u64::MAX) } else { text.parse().ok() };
+    let limit = |(number, line): (u32, &str)| {
+        let mut values = line.get(26..)?.split_whitespace();
+        Some((number, value(values.next()?)?, value(values.next()?)?))
+    };
+    (0..).zip(limits.lines().skip(1)).filter_map(limit).collect()
+}
+
+fn cgroup_of(proc: &Path) -> Option<PathBuf> {
+    let groups = text(&proc.join("cgroup")).ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(Path::new("/sys/fs/cgroup").join(group).join("cgroup.procs"))
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caller_is_read_from_kernel() {
+        let own = HostCaller::of(std::process::id(), None).process().unwrap().unwrap();
+        assert!(own.environ.iter().any(|variable| variable.to_string_lossy().starts_with("PATH=")));
+        assert!(own.umask.is_some() && own.nice.is_some() && own.cgroup.as_os_str().is_empty());
+        assert_eq!(own.limits.len(), 16, "{:?}", own.limits);
+        assert!(HostCaller::of(0, None).process().unwrap_err().contains("namespace"));
+        // No process has that number.
+        assert!(HostCaller::of(u32::MAX, None).process().is_err());
+    }
+
+    #[test]
+    fn kernel_texts_are_understood() {
+        let stat = "12 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 20 -5 1 0";
+        assert_eq!(nice_of(stat), Some(-5));
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max cpu time              unlimited            7                    seconds   \n";
+        assert_eq!(limits_of(limits), [(0, u64::MAX, 7)]);
+    }
+}

@@ -1,0 +1,165 @@
+//! One call through the owner's API: its output is passed on, its questions are asked, and it is cancelled here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use foldspace::event::CommandLine;
+use foldspace::http::{CallEvent, CallRequest, HttpClient};
+use foldspace::tools::{ApprovalAnswer, CommandQuestion, ShellRules, nobody_to_ask};
+use foldspace::{Seq, ToolOutcome};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Fuse, FusedFuture};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::live::LiveOutput;
+use super::{Exit, Failure};
+
+/// Time that a cancelled call may take to end.
+const LAST: Duration = Duration::from_secs(15);
+
+/// A call that is to be made.
+pub(super) struct Calling<'a> {
+    pub(super) client: &'a HttpClient,
+    /// The session, by name or by the beginning of its id.
+    pub(super) session: &'a str,
+    /// The session's name, for the person who is asked.
+    pub(super) name: &'a str,
+    pub(super) request: CallRequest,
+    pub(super) rules: &'a ShellRules,
+    pub(super) cancel: CancellationToken,
+}
+
+/// Returns a request with the wishes of rules.
+pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &ShellRules) -> CallRequest {
+    let params = match params {
+        Value::Object(params) => params,
+        _ => Map::new(),
+    };
+    CallRequest {
+        tool: tool.to_owned(),
+        params,
+        agent: agent.map(str::to_owned),
+        allow: rules.policy.allow.clone(),
+        auto_confirm: rules.policy.auto_confirm,
+        keep_file_bytes: Some(rules.budget.file_bytes),
+        keep_step_bytes: Some(rules.budget.step_bytes),
+        all_output: true,
+        ..CallRequest::default()
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Asked {
+    call: Seq,
+    #[serde(default)]
+    agent: String,
+    command: CommandLine,
+    #[serde(default)]
+    programs: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    stdin: String,
+}
+
+impl Calling<'_> {
+    /// Makes the call. Of its output is passed on what it prints, with `live`; else none.
+    pub(super) async fn make(
+        &self,
+        mut live: Option<&mut LiveOutput>,
+        mut progress: impl FnMut(&str),
+    ) -> Result<ToolOutcome, Failure> {
+        let begun = tokio::select! {
+            begun = self.client.begin_call(self.session, &self.request) => begun,
+            () = self.cancel.cancelled() => return Err(taken_back()),
+        };
+        let mut stream = begun.map_err(Failure::from)?;
+        let (mut known, mut last) = (None, None);
+        // A message to the owner while the call goes on: an answer, or the cancellation.
+        let mut errand: Fuse<BoxFuture<'_, ()>> = Fuse::terminated();
+        let mut questions = Vec::new();
+        loop {
+            if errand.is_terminated()
+                && last.is_none()
+                && let Some(question) = questions.pop()
+            {
+                errand = self.answer(question).boxed().fuse();
+            }
+            let event = tokio::select! {
+                event = stream.next() => event?,
+                () = &mut errand => continue,
+                () = self.cancel.cancelled(), if last.is_none() => {
+                    let Some(call) = known else { return Err(taken_back()) };
+                    last = Some(Instant::now() + LAST);
+                    // An open question goes with the call.
+                    errand = self.cancel_call(call).boxed().fuse();
+                    continue;
+                }
+                () = tokio::time::sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
+                    return Err(Failure::new(Exit::Interrupted, "the call did not end in time; it is being cancelled"));
+                }
+            };
+            match event {
+                CallEvent::Begun(call) => known = Some(call),
+                CallEvent::Progress(text) => progress(&text),
+                CallEvent::Output { stream, bytes } => {
+                    if let Some(live) = &mut live {
+                        live.show(stream, bytes).await;
+                    }
+                }
+                CallEvent::Missed(bytes) => {
+                    if let Some(live) = &mut live {
+                        live.missed += bytes;
+                    }
+                }
+                CallEvent::Question(question) => questions.push(question),
+                CallEvent::Ended(outcome) => return Ok(*outcome),
+            }
+        }
+    }
+
+    async fn cancel_call(&self, call: Seq) {
+        if let Err(error) = self.client.cancel(self.session, call).await {
+            tracing::debug!(%error, "the call could not be cancelled");
+        }
+    }
+
+    /// Asks the person here. Where there is none the command is refused.
+    async fn answer(&self, question: Value) {
+        let Ok(asked) = serde_json::from_value::<Asked>(question) else {
+            tracing::warn!("a question can't be understood");
+            return;
+        };
+        let call = asked.call;
+        let answer = match &self.rules.asker {
+            None => ApprovalAnswer::Refuse(nobody_to_ask(&asked.programs, self.rules.advice.as_deref())),
+            Some(asker) => {
+                let question = CommandQuestion {
+                    session: self.name.to_owned(),
+                    call,
+                    agent: asked.agent,
+                    command: asked.command,
+                    env: asked.env,
+                    stdin: asked.stdin.into_bytes().into(),
+                    programs: asked.programs,
+                    copies: None,
+                };
+                asker.ask(question).await
+            }
+        };
+        let (word, reason) = match &answer {
+            ApprovalAnswer::Once => ("once", None),
+            ApprovalAnswer::Session => ("session", None),
+            ApprovalAnswer::Refuse(reason) => ("refuse", Some(reason.as_str())),
+        };
+        if let Err(error) = self.client.answer(self.session, call, word, reason).await {
+            tracing::warn!(%error, "an answer did not reach the call that waits for it");
+        }
+    }
+}
+
+fn taken_back() -> Failure {
+    Failure::new(Exit::Interrupted, "interrupted before the call began")
+}

@@ -1,0 +1,197 @@
+//! The owner of the store, through which this program acts: a process that is started when it is needed, or this one.
+
+mod start;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldspace::backends::ProgressWatch;
+use foldspace::http::{Attended, ClientError, HttpClient, HttpFace, HttpOptions, ServerStatus};
+use foldspace::hub::HubOptions;
+use foldspace::store::Durability;
+use foldspace::tools::{PodmanShellTool, ShellRules};
+use foldspace::{Hub, Tools};
+use tokio::time::Instant;
+
+use super::{Failure, Globals, OpenedStore, open, output};
+pub(super) use start::Starter;
+use start::{Begun, begin_in_background};
+
+pub(super) const SOCKET: &str = "http.sock";
+/// Time for another process to serve the store, or to let go of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two tries to start one, when another process has the store.
+const AGAIN: Duration = Duration::from_millis(500);
+const UNSERVED: &str =
+    "that process serves nobody: it works with --in-process, or has the library in it; wait for its end";
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The way to the owner, as long as this program acts.
+pub(super) struct OwnerClient {
+    pub(super) client: HttpClient,
+    directory: PathBuf,
+    place: OwnerPlace,
+}
+
+enum OwnerPlace {
+    /// Another process, which does not end meanwhile.
+    Elsewhere {
+        _attended: Attended,
+    },
+    Here {
+        hub: Hub,
+        opened: OpenedStore,
+    },
+}
+
+impl OwnerClient {
+    /// Finds the owner of the data, or starts it; with `--in-process` this process is it. Needs a runtime.
+    pub(super) async fn of(globals: &Globals, durability: Durability) -> Result<Self, Failure> {
+        Self::at(open::directory(globals)?, globals, durability).await
+    }
+
+    /// The same for a store that must be there.
+    pub(super) async fn of_existing(globals: &Globals) -> Result<Self, Failure> {
+        Self::at(open::existing(globals)?, globals, Durability::default()).await
+    }
+
+    async fn at(directory: PathBuf, globals: &Globals, durability: Durability) -> Result<Self, Failure> {
+        if is_in_process(globals) {
+            return Self::here(directory, durability);
+        }
+        let (client, attended) = attend(&directory).await?;
+        Ok(Self { client, directory, place: OwnerPlace::Elsewhere { _attended: attended } })
+    }
+
+    fn here(directory: PathBuf, durability: Durability) -> Result<Self, Failure> {
+        let opened = OpenedStore::of(open::shared(&directory, durability)?)?;
+        let progress: Option<ProgressWatch> = Some(Arc::new(output::progress));
+        let options = HubOptions { progress, tools: all_tools()?.into(), ..HubOptions::new(&directory) };
+        let hub = Hub::new(opened.sessions.clone(), options);
+        // The rules of who calls come with each call.
+        let face = HttpFace::with_rules(hub.clone(), ShellRules::default());
+        #[cfg(feature = "mcp")]
+        let others = super::mcp::attach_route(&face);
+        #[cfg(not(feature = "mcp"))]
+        let others = axum::Router::new();
+        let client = HttpClient::within(face.router_with(HttpOptions::default(), others));
+        Ok(Self { client, directory, place: OwnerPlace::Here { hub, opened } })
+    }
+
+    /// Returns the sessions, to look at.
+    pub(super) fn sessions(&self) -> Result<OpenedStore, Failure> {
+        match &self.place {
+            OwnerPlace::Here { opened, .. } => Ok(opened.again()),
+            OwnerPlace::Elsewhere { .. } => open::reading_at(&self.directory),
+        }
+    }
+
+    /// Closes what this process has open, when it ends in a hurry: containers would stay.
+    pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + 'static {
+        let hub = match &self.place {
+            OwnerPlace::Here { hub, .. } => Some(hub.clone()),
+            OwnerPlace::Elsewhere { .. } => None,
+        };
+        async move {
+            if let Some(hub) = hub {
+                hub.close().await;
+            }
+        }
+    }
+
+    /// Closes what this process has open.
+    pub(super) async fn end(self) {
+        if let OwnerPlace::Here { hub, .. } = &self.place {
+            hub.end();
+            end_calls(hub).await;
+        }
+        self.closing().await;
+    }
+}
+
+/// Returns the tools of all sessions.
+pub(super) fn all_tools() -> Result<Tools, Failure> {
+    Tools::standard().with(PodmanShellTool).map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Time for cancelled calls to end.
+const KILLING: Duration = Duration::from_secs(15);
+
+/// Cancels calls in flight, and waits for their end.
+pub(super) async fn end_calls(hub: &Hub) {
+    hub.cancel_calls();
+    if tokio::time::timeout(KILLING, hub.calls_ended()).await.is_err() {
+        tracing::warn!(calls = hub.calls_in_flight(), "cancelled calls have not ended");
+    }
+}
+
+fn is_in_process(globals: &Globals) -> bool {
+    let set = std::env::var_os("FOLDSPACE_IN_PROCESS");
+    globals.in_process || set.is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Returns what the owner that runs does, with a client of it; none where none runs.
+pub(super) async fn running(directory: &Path) -> Result<Option<(HttpClient, ServerStatus)>, Failure> {
+    let client = HttpClient::at(directory.join(SOCKET));
+    match client.get("/v1/server").await {
+        Ok(status) => Ok(Some((client, status))),
+        Err(error) if is_nobody(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_nobody(error: &ClientError) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
+    match error {
+        ClientError::Unreachable { source, .. } => {
+            matches!(source.kind(), NotFound | ConnectionRefused | ConnectionReset)
+        }
+        // It ended at this moment.
+        ClientError::Broken(_) => true,
+        _ => false,
+    }
+}
+
+async fn attend(directory: &Path) -> Result<(HttpClient, Attended), Failure> {
+    let (until, mut start_at) = (Instant::now() + PATIENCE, Instant::now());
+    let mut unserved = None;
+    loop {
+        match greet(directory).await? {
+            Greeting::Welcome(client, attended) => return Ok((client, attended)),
+            Greeting::Leaving(failure) => unserved = Some(failure),
+            Greeting::Nobody if Instant::now() >= start_at => match begin_in_background(directory).await? {
+                Begun::Ready => continue,
+                Begun::Taken(failure) => {
+                    start_at = Instant::now() + AGAIN;
+                    unserved = Some(failure.with_hint(UNSERVED));
+                }
+            },
+            Greeting::Nobody => {}
+        }
+        if let Some(failure) = unserved.take_if(|_| Instant::now() >= until) {
+            return Err(failure);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+enum Greeting {
+    Welcome(HttpClient, Attended),
+    Nobody,
+    /// It ends, perhaps only once nobody uses it.
+    Leaving(Failure),
+}
+
+async fn greet(directory: &Path) -> Result<Greeting, Failure> {
+    let client = HttpClient::at(directory.join(SOCKET));
+    match client.attend().await {
+        Ok(attended) => Ok(Greeting::Welcome(client, attended)),
+        Err(error) if is_nobody(&error) => Ok(Greeting::Nobody),
+        Err(ClientError::Unreachable { path, source }) => Err(Failure::io("use", path.display(), &source)),
+        Err(ClientError::Refused(problem)) if matches!(&*problem.kind, "ending" | "other_version") => {
+            Ok(Greeting::Leaving(ClientError::Refused(problem).into()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

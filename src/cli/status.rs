@@ -1,0 +1,57 @@
+use foldspace::http::ServerStatus;
+
+use super::{Cell, DIM, Failure, Globals, Out, TextTable, open, owner, text};
+
+/// Shows the owner of the data: its clients, calls in flight and open workspaces
+///
+/// The owner is `foldspace serve`, or the same in the background: the first command that acts starts it, and it ends
+/// when nobody uses it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Status {}
+
+impl Status {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let directory = open::existing(globals)?;
+        let running = super::block_on(owner::running(&directory))??;
+        let status = running.map(|(_, status)| status);
+        out.show(&status, |out| match &status {
+            Some(status) => show(status, out),
+            None => out.line("no owner is running; the next command that acts starts one"),
+        })
+    }
+}
+
+fn seconds(seconds: u64) -> String {
+    if seconds == 0 { "0 s".to_owned() } else { text::duration(seconds.saturating_mul(1_000_000)) }
+}
+
+fn show(status: &ServerStatus, out: &mut Out) -> Result<(), Failure> {
+    let memory = status.memory_bytes.map(|bytes| format!(", {} of memory", text::size(bytes))).unwrap_or_default();
+    let (process, version, age) = (status.process, &status.version, seconds(status.seconds));
+    out.line(format!("process {process}, foldspace {version}, for {age}{memory}"))?;
+    let none = out.paint(DIM, "none");
+    let mut table = |title: &str, rows: Vec<[String; 3]>| -> Result<(), Failure> {
+        if rows.is_empty() {
+            return out.line(format!("{title}: {none}"));
+        }
+        out.line(format!("{title}:"))?;
+        let mut table = TextTable::default();
+        rows.into_iter().for_each(|row| table.row(row.into_iter().map(Cell::left)));
+        table.show(out)
+    };
+    let clients = status
+        .clients
+        .iter()
+        .map(|client| [format!("  {}", client.process), seconds(client.seconds), text::one_line(&client.command, 100)]);
+    table("clients", clients.collect())?;
+    let calls = status.calls.iter().map(|call| {
+        [format!("  {}", text::one_line(&call.name, 80)), format!("call {}", call.call), seconds(call.seconds)]
+    });
+    table("calls in flight", calls.collect())?;
+    let workspaces = status.workspaces.iter().map(|workspace| {
+        let used =
+            workspace.unused_seconds.map_or("in use".to_owned(), |unused| format!("unused for {}", seconds(unused)));
+        [format!("  {}", text::one_line(&workspace.name, 80)), workspace.backend.clone(), used]
+    });
+    table("open workspaces", workspaces.collect())
+}

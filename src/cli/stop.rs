@@ -1,0 +1,45 @@
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Exit, Failure, Globals, Out, open, owner};
+
+/// Ends the owner of the data
+///
+/// Calls in flight get ten seconds, or what `serve --grace` says; then they are cancelled and recorded as interrupted.
+/// The next command that acts starts another owner.
+#[derive(Debug, clap::Args)]
+pub(super) struct Stop {}
+
+/// Time for an owner to end, beyond what it gives to its calls.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Stop {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let directory = open::existing(globals)?;
+        let process = super::block_on(stop(&directory))??;
+        out.show(&process, |out| match process {
+            Some(process) => out.line(format!("process {process} has ended")),
+            None => out.line("no owner is running"),
+        })
+    }
+}
+
+/// Ends the owner that runs, and returns its process.
+pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
+    let Some((client, status)) = owner::running(directory).await? else { return Ok(None) };
+    let process = status.process;
+    client.post::<()>("/v1/server/stop", &serde_json::json!({})).await?;
+    let until = Instant::now() + PATIENCE;
+    // Its socket goes last.
+    let socket = directory.join(owner::SOCKET);
+    while socket.exists() && owner::running(directory).await?.is_none_or(|(_, status)| status.process == process) {
+        if Instant::now() >= until {
+            return Err(Failure::new(Exit::Busy, format!("process {process} is ending, and has not ended yet")));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(Some(process))
+}

@@ -1,0 +1,26 @@
+//! The known name that a mistyped one may mean.
+
+/// Names that are compared at most: it is for a message.
+const KNOWN_MAX: usize = 10_000;
+/// Likeness of two names from which on one may mean the other, of 1.
+const ALIKE: f32 = 0.6;
+
+/// Returns the name that is most like a wanted one, if any is.
+pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let known: Vec<&str> = known.into_iter().take(KNOWN_MAX).collect();
+    similar::get_close_matches(wanted, &known, 1, ALIKE).first().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_name_is_alike() {
+        let known = ["first-run", "second-run", "story"];
+        assert_eq!(nearest("frist-run", known), Some("first-run"));
+        assert_eq!(nearest("stroy", known), Some("story"));
+        assert_eq!(nearest("something", known), None);
+        assert_eq!(nearest("", known), None);
+    }
+}

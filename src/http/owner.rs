@@ -1,0 +1,213 @@
+//! The server itself: who uses it, what it does, and its end.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::problem::{HttpProblem, ProblemKind};
+use super::request::RequestHead;
+use super::verb::{HttpVerb, Media};
+use super::{HttpFace, VERSION, blocking};
+use crate::backends::HostCaller;
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::lock::lock;
+use crate::hub::operations::OperationRoute;
+
+/// The clients of a server, and its work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerStatus {
+    /// Its process.
+    pub process: u32,
+    /// The program's version.
+    pub version: String,
+    /// Seconds since it began.
+    pub seconds: u64,
+    /// Bytes of memory that it has in use; null where the kernel does not tell.
+    pub memory_bytes: Option<u64>,
+    /// Clients that stay connected, the oldest first.
+    pub clients: Vec<ClientStatus>,
+    /// Calls in flight, the oldest first.
+    pub calls: Vec<CallInFlight>,
+    /// Open workspaces.
+    pub workspaces: Vec<WorkspaceStatus>,
+}
+
+/// A client that stays connected.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientStatus {
+    /// Its process.
+    pub process: u32,
+    /// Its command line, cut at 200 characters.
+    pub command: String,
+    /// Seconds since it came.
+    pub seconds: u64,
+}
+
+/// A call in flight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallInFlight {
+    /// The session.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// The session's name.
+    pub name: String,
+    /// The position of its intent, by which it is cancelled.
+    pub call: Seq,
+    /// Seconds since it began.
+    pub seconds: u64,
+}
+
+/// An open workspace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkspaceStatus {
+    /// The session.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// The session's name.
+    pub name: String,
+    /// The backend.
+    pub backend: String,
+    /// Seconds since it was used last; null while it is used.
+    pub unused_seconds: Option<u64>,
+}
+
+/// Tells what the server does, and for whom.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShowServer {}
+
+impl HttpVerb for ShowServer {
+    const NAME: &'static str = "show_server";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "server", "/v1/server", 200);
+    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ServerStatus>))];
+
+    async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
+        Ok(axum::Json(blocking(move || face.status()).await?).into_response())
+    }
+}
+
+/// Ends the server as SIGTERM does: calls in flight get some time. Only for clients on the unix socket.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StopServer {}
+
+impl HttpVerb for StopServer {
+    const NAME: &'static str = "stop_server";
+    const ROUTE: OperationRoute = OperationRoute::at("POST", "server", "/v1/server/stop", 202);
+    const GIVES: Media = &[];
+    const NEEDS_BODY: bool = false;
+
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        local_only(&head)?;
+        face.shared.stopping.cancel();
+        Ok(StatusCode::ACCEPTED.into_response())
+    }
+}
+
+fn local_only(head: &RequestHead) -> Result<&HostCaller, HttpProblem> {
+    let refused = || HttpProblem::new(ProblemKind::Forbidden, "only clients on the unix socket may do this");
+    head.caller.as_ref().ok_or_else(refused)
+}
+
+/// Clients that stay connected.
+#[derive(Debug, Default)]
+pub(super) struct Attending {
+    last: u64,
+    clients: std::collections::BTreeMap<u64, (u32, String, Instant)>,
+}
+
+/// Counts as a client until it is dropped.
+pub(crate) struct Attendance {
+    face: HttpFace,
+    number: u64,
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        lock(&self.face.shared.attending).clients.remove(&self.number);
+    }
+}
+
+impl HttpFace {
+    pub(crate) fn attend(&self, client: &HostCaller) -> Result<Attendance, HttpProblem> {
+        if self.shared.ending.is_cancelled() {
+            return Err(HttpProblem::new(ProblemKind::Ending, "foldspace is ending; it takes no more clients"));
+        }
+        let process = client.number();
+        let mut attending = lock(&self.shared.attending);
+        attending.last += 1;
+        let number = attending.last;
+        attending.clients.insert(number, (process, command_of(process), Instant::now()));
+        drop(attending);
+        Ok(Attendance { face: self.clone(), number })
+    }
+
+    /// Tells whether nobody is connected for long, and nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        lock(&self.shared.attending).clients.is_empty() && self.hub().calls_in_flight() == 0
+    }
+
+    /// Tells whether any client has stayed connected so far.
+    pub fn was_attended(&self) -> bool {
+        lock(&self.shared.attending).last > 0
+    }
+
+    /// Waits until a client has asked for the server's end.
+    pub async fn stopped(&self) {
+        self.shared.stopping.cancelled().await;
+    }
+
+    fn status(&self) -> ServerStatus {
+        let clients = lock(&self.shared.attending).clients.values().cloned().collect::<Vec<_>>();
+        let name = |session: SessionId| {
+            let session = self.hub().sessions().session(session);
+            session.map_or_else(|_| String::new(), |session| session.name().to_owned())
+        };
+        let calls = self.hub().in_flight().calls().into_iter();
+        let workspaces = self.hub().open_workspaces().into_iter();
+        ServerStatus {
+            process: std::process::id(),
+            version: VERSION.to_owned(),
+            seconds: self.shared.since.elapsed().as_secs(),
+            memory_bytes: memory(),
+            clients: clients
+                .into_iter()
+                .map(|(process, command, since)| ClientStatus { process, command, seconds: since.elapsed().as_secs() })
+                .collect(),
+            calls: calls
+                .map(|(session, call, since)| CallInFlight {
+                    session,
+                    name: name(session),
+                    call,
+                    seconds: since.as_secs(),
+                })
+                .collect(),
+            workspaces: workspaces
+                .map(|(session, backend, unused)| WorkspaceStatus {
+                    session,
+                    name: name(session),
+                    backend: backend.to_owned(),
+                    unused_seconds: unused.map(|unused| unused.as_secs()),
+                })
+                .collect(),
+        }
+    }
+}
+
+const COMMAND_CHARS: usize = 200;
+
+#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+fn command_of(process: u32) -> String {
+    let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+    words.chars().take(COMMAND_CHARS).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+fn memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?;
+    Some(kib.parse::<u64>().ok()? << 10)
+}

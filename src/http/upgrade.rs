@@ -1,0 +1,109 @@
+//! Connections that are turned over to another protocol, on the unix socket.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::AsyncReadExt;
+use tokio_util::sync::CancellationToken;
+
+use super::HttpFace;
+use super::problem::{HttpProblem, ProblemKind};
+use super::request;
+use crate::backends::HostCaller;
+use crate::hub::Hub;
+use crate::hub::operations::OperationError;
+
+/// A client that wants another protocol on its connection.
+pub struct UpgradeRequest {
+    /// The open workspaces.
+    pub hub: Hub,
+    /// The client's process.
+    pub caller: HostCaller,
+    /// The body of the request.
+    pub params: Value,
+    /// Cancelled when the server ends.
+    pub end: CancellationToken,
+}
+
+/// A connection that is the other protocol's.
+pub type UpgradedStream = TokioIo<Upgraded>;
+
+/// The work on such a connection, to its end.
+pub type UpgradeWork = Box<dyn FnOnce(UpgradedStream) -> BoxFuture<'static, ()> + Send>;
+
+/// Returns a route at which a client's connection is turned over to a protocol, for
+/// [`HttpFace::router_with`] on a unix socket. The client counts as connected meanwhile.
+pub fn upgrade_route(
+    face: &HttpFace,
+    path: &str,
+    protocol: &'static str,
+    begin: impl Fn(UpgradeRequest) -> Result<UpgradeWork, OperationError> + Send + Sync + 'static,
+) -> Router {
+    let (face, begin) = (face.clone(), Arc::new(begin));
+    let answer = move |request: Request| {
+        let (face, begin) = (face.clone(), Arc::clone(&begin));
+        async move { upgrade(face, protocol, request, &*begin).await }
+    };
+    Router::new().route(path, post(answer))
+}
+
+/// The path and the protocol of clients that only stay connected.
+pub(super) const ATTEND: (&str, &str) = ("/v1/attend", "foldspace-attend");
+
+/// Returns the route of clients that stay connected, so that the server does not end for want of them.
+pub(super) fn attend_route(face: &HttpFace) -> Router {
+    upgrade_route(face, ATTEND.0, ATTEND.1, |request| {
+        Ok(Box::new(move |mut stream: UpgradedStream| {
+            async move {
+                // It says nothing; its end is what counts.
+                let mut byte = [0];
+                tokio::select! {
+                    _ = stream.read(&mut byte) => {}
+                    () = request.end.cancelled() => {}
+                }
+            }
+            .boxed()
+        }))
+    })
+}
+
+async fn upgrade(
+    face: HttpFace,
+    protocol: &'static str,
+    request: Request,
+    begin: &(impl Fn(UpgradeRequest) -> Result<UpgradeWork, OperationError> + Sync),
+) -> Result<Response, HttpProblem> {
+    let (mut parts, body) = request.into_parts();
+    let caller = parts.extensions.remove::<HostCaller>();
+    let local = || HttpProblem::new(ProblemKind::Forbidden, "only clients on the unix socket may do this");
+    let caller = caller.ok_or_else(local)?;
+    let is_meant = parts.headers.get(header::UPGRADE).is_some_and(|wanted| wanted == protocol);
+    let upgrade = parts.extensions.remove::<OnUpgrade>().filter(|_| is_meant);
+    let unasked = || HttpProblem::new(ProblemKind::BadRequest, format!("ask for an upgrade to {protocol}"));
+    let upgrade = upgrade.ok_or_else(unasked)?;
+    let params = request::json(&parts, body).await?.into();
+    let attendance = face.attend(&caller)?;
+    let end = face.shared.ending.child_token();
+    let work = begin(UpgradeRequest { hub: face.hub().clone(), caller, params, end })?;
+    tokio::spawn(async move {
+        match upgrade.await {
+            Ok(stream) => work(TokioIo::new(stream)).await,
+            Err(error) => tracing::debug!(%error, "a connection was not turned over"),
+        }
+        drop(attendance);
+    });
+    let headers = [
+        (header::CONNECTION, HeaderValue::from_static("upgrade")),
+        (header::UPGRADE, HeaderValue::from_static(protocol)),
+    ];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
+}

@@ -1,0 +1,80 @@
+//! The wishes of a client whose process passes on what it reads and writes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{McpOptions, McpServer, ToolGroup};
+use crate::backends::{HostCaller, HostPath, WorkspaceSpec};
+use crate::engine::event::Isolation;
+use crate::hub::Hub;
+use crate::hub::operations::{NewMount, OperationError};
+use crate::tools::{AllowedRoots, CommandPolicy, MountSpec, ShellRules};
+
+/// The [`McpOptions`] of such a client, and the directories below which its mounts may be.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[doc(hidden)]
+pub struct AttachRequest {
+    pub session: Option<String>,
+    pub isolation: Option<Isolation>,
+    pub agent: Option<String>,
+    /// A backend and its options.
+    pub workspace: Option<(String, Value)>,
+    pub mounts: Vec<NewMount>,
+    pub allow_roots: Vec<HostPath>,
+    pub groups: Vec<String>,
+    pub allow: Vec<String>,
+    pub auto_confirm: bool,
+    pub keep_file_bytes: u64,
+    pub keep_step_bytes: u64,
+}
+
+impl AttachRequest {
+    /// Describes options. An asker stays behind.
+    pub fn of(options: &McpOptions, allow_roots: &AllowedRoots) -> Self {
+        let ShellRules { policy, budget, .. } = &options.rules;
+        Self {
+            session: options.session.clone(),
+            isolation: options.isolation,
+            agent: options.agent.clone(),
+            workspace: options.workspace.as_ref().map(|spec| (spec.backend_name().to_owned(), spec.options())),
+            mounts: options.mounts.iter().map(NewMount::from).collect(),
+            allow_roots: allow_roots.paths().iter().cloned().map(HostPath).collect(),
+            groups: options.groups.iter().map(|group| group.name().to_owned()).collect(),
+            allow: policy.allow.clone(),
+            auto_confirm: policy.auto_confirm,
+            keep_file_bytes: budget.file_bytes,
+            keep_step_bytes: budget.step_bytes,
+        }
+    }
+
+    fn options(self, caller: HostCaller) -> Result<McpOptions, OperationError> {
+        let workspace =
+            self.workspace.map(|(backend, options)| WorkspaceSpec::parse(&backend, &options)).transpose()?;
+        let mounts = self.mounts.into_iter().map(NewMount::spec).collect::<Result<Vec<MountSpec>, _>>()?;
+        let groups = self.groups.iter().map(|group| group.parse::<ToolGroup>()).collect::<Result<_, _>>()?;
+        let policy = CommandPolicy { allow: self.allow, auto_confirm: self.auto_confirm, ..CommandPolicy::default() };
+        let mut rules = ShellRules { policy, caller, ..ShellRules::default() };
+        (rules.budget.file_bytes, rules.budget.step_bytes) = (self.keep_file_bytes, self.keep_step_bytes);
+        let (session, isolation, agent) = (self.session, self.isolation, self.agent);
+        Ok(McpOptions { session, isolation, agent, workspace, mounts, groups, rules })
+    }
+}
+
+impl McpServer {
+    /// Creates the server for a client in another process, which asks for an [`AttachRequest`]. Only one from this
+    /// process's sandbox may name directories.
+    #[doc(hidden)]
+    pub fn for_process(hub: &Hub, caller: HostCaller, asked: Value) -> Result<Self, OperationError> {
+        let asked: AttachRequest = serde_json::from_value(asked).map_err(OperationError::Parameters)?;
+        let roots = &asked.allow_roots;
+        let hub = match roots.is_empty() {
+            true => hub.clone(),
+            false => {
+                caller.process().map_err(|why| OperationError::refused(&*why))?;
+                hub.with_roots(AllowedRoots::new(roots.iter().map(|root| &root.0))?)
+            }
+        };
+        Ok(Self::new(hub, asked.options(caller)?))
+    }
+}

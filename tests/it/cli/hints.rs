@@ -1,0 +1,78 @@
+//! What the program says where a person is not quite right, and where little is said.
+
+use crate::rig::Program;
+
+#[test]
+fn mistyped_names_are_guessed() {
+    let program = Program::with_story();
+    for (mistyped, meant) in [
+        (&["log", "stroy"][..], "did you mean story?"),
+        (&["exec", "stroy", "--", "ls"], "did you mean story?"),
+        (&["cat", "story", "src/mian.rs"], "did you mean src/main.rs?"),
+        (&["state", "story", "Usge"], "did you mean Usage?"),
+        (&["log", "story", "--kind", "WriteFiles"], "did you mean WriteFile?"),
+    ] {
+        let told = program.run(mistyped);
+        assert!(told.contains(meant) && told.ends_with("[exit 3]"), "{mistyped:?}: {told}");
+    }
+    let told = program.run(&["sesions"]);
+    assert!(told.contains("'sessions'") && told.ends_with("[exit 2]"), "{told}");
+    assert!(program.printed(&["log", "story", "--kind", "writefile"]).contains("WriteFile"));
+    assert_eq!(program.printed(&["log", "story", "--kind", "ChildStarted"]), "", "it is a kind, and there is none");
+}
+
+#[test]
+fn program_without_command_shows_latest_sessions() {
+    let empty = Program::new().run(&[]);
+    assert!(empty.contains("Run:") && empty.contains("no sessions yet") && empty.ends_with("[exit 0]"), "{empty}");
+    let program = Program::with_story();
+    let script = program.file("more.jsonl", "");
+    (0..6).for_each(|_| drop(program.printed(&["run", &script])));
+    let shown = program.run(&[]);
+    let latest: Vec<&str> = shown.lines().filter(|line| line.starts_with("more")).collect();
+    assert_eq!(latest.len(), 5, "{shown}");
+    assert!(latest[0].starts_with("more-6") && !shown.contains("\nstory"), "{shown}");
+}
+
+#[test]
+fn run_says_when_its_session_goes_on() {
+    let program = Program::with_story();
+    let script = program.file("more.jsonl", r#"{"tool": "ls"}"#);
+    assert!(!program.run(&["run", &script, "--session", "new"]).contains("goes on"));
+    assert!(program.run(&["run", &script, "--session", "new"]).contains("note: session new goes on after 3 events"));
+}
+
+#[test]
+fn run_expected_has_backend_of_its_session() {
+    let program = Program::new();
+    let call = r#"{"tool": "shell_execute", "params": {"command": "echo hello"}}"#;
+    let script = program.file("shell.jsonl", call);
+    program.printed(&["run", &script, "--backend", "host", "--yes", "--session", "right"]);
+    let again = program.run(&["run", &script, "--expect", "right", "--yes"]);
+    assert!(again.ends_with("[exit 0]"), "{again}");
+    let backends: Vec<String> =
+        program.json(&["sessions"]).as_array().unwrap().iter().map(|row| row["backend"].to_string()).collect();
+    assert_eq!(backends, ["\"host\"", "\"host\""]);
+}
+
+#[test]
+fn exec_in_memory_is_refused_and_records_nothing() {
+    let program = Program::with_story();
+    let events = program.json_lines(&["log", "story"]).len();
+    let refused = program.run(&["exec", "story", "--", "ls"]);
+    assert!(refused.contains("has no shell") && refused.ends_with("[exit 2]"), "{refused}");
+    assert_eq!(program.json_lines(&["log", "story"]).len(), events);
+}
+
+#[test]
+fn diff_without_beginning_leaves_out_mounts() {
+    let program = Program::new();
+    program.file("tree/old.txt", "old\n");
+    let call = r#"{"tool": "write_file", "params": {"file_path": "new.txt", "content": "new\n"}}"#;
+    program.printed(&["run", &program.file("s.jsonl", call), "--mount", "tree"]);
+    assert_eq!(program.printed(&["diff", "s", "..", "--name-only"]), "new.txt\n");
+    assert_eq!(program.printed(&["diff", "s", "0..", "--name-only"]), "new.txt\nold.txt\n");
+    let memory = program.file("empty.jsonl", "");
+    program.printed(&["run", &memory]);
+    assert_eq!(program.printed(&["diff", "empty", ".."]), "");
+}
