@@ -414,14 +414,14 @@ pub mod history {
 pub mod session {
     pub use crate::engine::session::Session;
     pub use crate::engine::session::children::ForkOptions;
-    #[doc(hidden)]
-    pub use crate::engine::session::error::MAX_NAME_CHARS;
     pub use crate::engine::session::error::SessionError;
     pub use crate::engine::session::name_index::name_of;
     pub use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
     pub use crate::engine::session::sessions::{NewSession, Sessions};
     pub use crate::engine::session::snapshot::{Keep, SnapshotPolicy};
     pub use crate::engine::subscription::{Filter, Subscription, Watcher};
+    #[doc(hidden)]
+    pub use crate::engine::{nearest::nearest, session::error::MAX_NAME_CHARS};
 }
 
 /// Stores of events: the durable one, the one in memory, and their trait.

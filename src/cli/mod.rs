@@ -59,6 +59,7 @@ mod stop;
 mod table;
 mod tools;
 mod tree;
+mod unsaid;
 mod verify;
 mod what_if;
 mod workspace;
@@ -262,12 +263,12 @@ fn overview(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
 
 /// Returns the beginning of a hint where a name that is not there is like one that is; else nothing.
 fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let meant = foldspace::view::nearest(wanted, known);
+    let meant = foldspace::session::nearest(wanted, known);
     meant.map(|meant| format!("did you mean {}? ", text::one_line(meant, 200))).unwrap_or_default()
 }
 
 pub(crate) fn main() -> ExitCode {
-    let given = definition().get_matches();
+    let given = unsaid::matches();
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let colour = match cli.globals.color {
         ColorChoice::Auto => anstream::ColorChoice::Auto,

@@ -9,7 +9,6 @@ mod question;
 mod slice;
 mod text;
 
-pub use crate::engine::nearest::nearest;
 pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_at, path_of, whole};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};

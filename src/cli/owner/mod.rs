@@ -15,6 +15,7 @@ use foldspace::{Hub, Tools};
 use tokio::time::Instant;
 
 use super::{Failure, Globals, OpenedStore, open, output};
+#[cfg(feature = "mcp")]
 pub(super) use start::Starter;
 use start::{Begun, begin_in_background};
 
@@ -128,7 +129,8 @@ pub(super) async fn end_calls(hub: &Hub) {
 
 fn is_in_process(globals: &Globals) -> bool {
     let set = std::env::var_os("FOLDSPACE_IN_PROCESS");
-    globals.in_process || set.is_some_and(|value| !value.is_empty() && value != "0")
+    // A program without `serve` can't be an owner in the background.
+    cfg!(not(feature = "mcp")) || globals.in_process || set.is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Returns what the owner that runs does, with a client of it; none where none runs.

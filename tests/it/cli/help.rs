@@ -103,7 +103,7 @@ fn help_explains_positions() {
 #[test]
 fn wrong_command_line_exits_with_2() {
     let program = Program::new();
-    for wrong in [&["nonsense"][..], &["ls"], &["run"], &["ls", "x", "--nonsense"], &["--color", "x", "ls", "y"]] {
+    for wrong in [&["nonsense"][..], &["cat"], &["run"], &["ls", "x", "--nonsense"], &["--color", "x", "ls", "y"]] {
         assert!(program.run(wrong).ends_with("[exit 2]"), "{wrong:?}");
     }
     assert!(program.run(&["--version"]).starts_with("foldspace "));

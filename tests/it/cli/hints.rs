@@ -15,8 +15,8 @@ fn mistyped_names_are_guessed() {
         let told = program.run(mistyped);
         assert!(told.contains(meant) && told.ends_with("[exit 3]"), "{mistyped:?}: {told}");
     }
-    let told = program.run(&["sesions"]);
-    assert!(told.contains("'sessions'") && told.ends_with("[exit 2]"), "{told}");
+    let told = program.run(&["lgo", "story"]);
+    assert!(told.contains("'log'") && told.ends_with("[exit 2]"), "{told}");
     assert!(program.printed(&["log", "story", "--kind", "writefile"]).contains("WriteFile"));
     assert_eq!(program.printed(&["log", "story", "--kind", "ChildStarted"]), "", "it is a kind, and there is none");
 }
@@ -75,4 +75,20 @@ fn diff_without_beginning_leaves_out_mounts() {
     let memory = program.file("empty.jsonl", "");
     program.printed(&["run", &memory]);
     assert_eq!(program.printed(&["diff", "empty", ".."]), "");
+}
+
+#[test]
+fn session_left_out_is_the_only_one_or_that_of_the_directory() {
+    let (program, script) = Program::with_own_directory("a.txt", "one\n");
+    assert_eq!(program.run(&["ls", "-R"]), "a.txt\nnote: session own\n[exit 0]");
+    assert!(program.run(&["exec", "--", "cat", "a.txt"]).starts_with("one\n"));
+    assert!(program.run(&["diff", ".."]).ends_with("[exit 0]"));
+    assert!(program.run(&["remove", "--yes"]).ends_with("[exit 2]"), "that wants a name");
+    assert!(program.run(&["run", &script, "--session", "other"]).contains("1 went wrong"));
+    let refused = program.run(&["log"]);
+    assert!(refused.contains("the latest are other, own") && refused.ends_with("[exit 2]"), "{refused}");
+    let mut within = program.command(&["log", "--calls"]);
+    let within = crate::rig::told(&within.current_dir(program.path("mine")).output().unwrap());
+    assert!(within.contains("read_file") && within.contains("session own"), "{within}");
+    assert!(program.run(&["cat"]).ends_with("[exit 2]"), "more is missing than a session");
 }
