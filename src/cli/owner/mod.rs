@@ -163,7 +163,8 @@ async fn attend(directory: &Path) -> Result<(HttpClient, Attended), Failure> {
             Greeting::Welcome(client, attended) => return Ok((client, attended)),
             Greeting::Leaving(failure) => unserved = Some(failure),
             Greeting::Nobody if Instant::now() >= start_at => match begin_in_background(directory).await? {
-                Begun::Ready => continue,
+                Begun::Ready if Instant::now() < until => continue,
+                Begun::Ready => unserved = Some(Failure::failed("the owner of the store ends as soon as it is ready")),
                 Begun::Taken(failure) => {
                     start_at = Instant::now() + AGAIN;
                     unserved = Some(failure.with_hint(UNSERVED));

@@ -209,9 +209,12 @@ impl Serve {
         let mut used = begun;
         loop {
             tokio::time::sleep(look).await;
-            match face.hub().close_unused(keep).await {
-                0 => {}
-                closed => tracing::info!(closed, "closed unused workspaces"),
+            // Clients that are there may make more calls.
+            if !keep.is_zero() || face.is_idle() {
+                match face.hub().close_unused(keep).await {
+                    0 => {}
+                    closed => tracing::info!(closed, "closed unused workspaces"),
+                }
             }
             if !place.is_there() {
                 return "the data directory is gone";
