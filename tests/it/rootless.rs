@@ -47,6 +47,7 @@ impl RootlessUser {
         let mut command = Command::new(self.home.path().join("foldspace"));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.home.path());
         command.env("CONTAINER_HOST", &self.engine.url).env("FOLDSPACE_IMAGE", &self.engine.image);
+        command.env("FOLDSPACE_IN_PROCESS", "1");
         command.current_dir(self.home.path()).stdin(Stdio::null()).args(arguments);
         command
     }

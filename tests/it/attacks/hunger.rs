@@ -160,6 +160,7 @@ fn memory_for_much_output(options: &[&str]) -> u64 {
     std::fs::write(&story, format!("{call}\n")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
     command.env("FOLDSPACE_DATA", data.path().join("data")).env("FOLDSPACE_CACHE", data.path().join("cache"));
+    command.env("FOLDSPACE_IN_PROCESS", "1");
     command.args(["run", "--yes"]).args(options).arg(&story);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut most = 0;

@@ -21,6 +21,7 @@ fn leftover_container_of_killed_process_is_removed() {
     std::fs::write(&story, format!("{call}\n")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
     command.env("FOLDSPACE_DATA", data.path().join("data")).env("FOLDSPACE_CACHE", data.path().join("cache"));
+    command.env("FOLDSPACE_IN_PROCESS", "1");
     command.args(["run", "--yes", "--backend", "podman", "--engine"]).arg(std::env::var_os("CONTAINER_HOST").unwrap());
     command.arg(&story);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

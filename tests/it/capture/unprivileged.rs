@@ -16,6 +16,7 @@ fn program(world: &Path, arguments: &[&str]) -> Output {
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
+    command.env("FOLDSPACE_IN_PROCESS", "1");
     command.env("FOLDSPACE_DATA", world.join("data")).args(arguments).output().unwrap()
 }
 

@@ -132,6 +132,7 @@ fn exec_under_nohup_ignores_hangup() {
     let program = Program::with_work();
     let mut command = Command::new("nohup");
     command.arg(env!("CARGO_BIN_EXE_foldspace")).args(["exec", "work", "--sh", "--", "echo begun; sleep 1; echo done"]);
+    command.env("FOLDSPACE_IN_PROCESS", "1");
     command.env("FOLDSPACE_DATA", program.data()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut exec = command.spawn().unwrap();
     let (mut begun, mut rest) = ([0; 6], String::new());
