@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use foldspace::backends::{HostOptions, ProgressWatch};
 use foldspace::http::{
-    Access, CallEvent, CallRequest, ClientError, Holder, HttpClient, HttpFace, HttpOptions, HttpProblem, HttpServer,
+    Access, CallEvent, CallRequest, ClientError, HttpClient, HttpFace, HttpOptions, HttpProblem, HttpServer,
     ServerLimits, Token, bind_unix, exchange,
 };
 use foldspace::hub::{CallFigures, HubError, HubOptions, OpenSession};
@@ -22,11 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 fn problem(HttpProblem { status, detail, hint, more, .. }: &HttpProblem) -> String {
-    let hint = hint.as_deref().unwrap_or("no advice");
-    match &more.holder {
-        None => format!("{status}: {detail} ({hint})"),
-        Some(Holder { process, .. }) => format!("{status}: {detail}, in process {process} ({hint})"),
-    }
+    let hint = more.command_hint.as_ref().or(hint.as_ref()).map_or("no advice", String::as_str);
+    format!("{status}: {detail} ({hint})")
 }
 
 /// Makes a call as the owner. It needs an approval, which the owner gives.

@@ -17,8 +17,8 @@ use foldspace::history::{
 };
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::{
-    Bus, CommitError, Content, EventBatch, Expected, ForkPoint, FsckReport, JournalProblem, Lease, LeaseHolder, Loss,
-    LostEvents, Pending, SessionEntry, Snapshot,
+    Bus, CommitError, Content, EventBatch, Expected, ForkPoint, FsckReport, JournalProblem, Loss, LostEvents, Pending,
+    SessionEntry, Snapshot,
 };
 use foldspace::{
     Commit, EntryPath, EventStore, ForkOptions, LocalStore, MemoryStore, NewSession, Registry, Seq, Session,
@@ -79,10 +79,6 @@ impl EventStore for Counted {
 
     fn remove(&self, session: SessionId) -> Result<(), StoreError> {
         self.inner.remove(session)
-    }
-
-    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
-        self.inner.lease(session, holder)
     }
 
     fn bus(&self) -> &Arc<Bus> {

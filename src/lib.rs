@@ -428,7 +428,7 @@ pub mod session {
 ///
 /// ```
 /// use foldspace::store::{
-///     Durability, EventBatch, Expected, FsckReport, GcReport, LocalStoreOptions, Pending, SessionEntry, SharedStore,
+///     Durability, EventBatch, Expected, FsckReport, GcReport, LocalStoreOptions, Pending, SessionEntry,
 /// };
 /// use foldspace::event::{Node, SystemClock, WriteFile, WriteMode};
 /// use foldspace::session::SnapshotPolicy;
@@ -438,7 +438,7 @@ pub mod session {
 /// # let directory = tempfile::tempdir()?;
 /// // Commits count as recorded when they are synced, or, faster, some 20 ms before.
 /// let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
-/// let store = Arc::new(SharedStore::open(directory.path(), options)?);
+/// let store = Arc::new(LocalStore::open(directory.path(), options)?);
 /// let sessions = Sessions::new(
 ///     Arc::clone(&store) as Arc<dyn EventStore>,
 ///     Registry::standard(),
@@ -474,13 +474,13 @@ pub mod store {
     pub use crate::engine::commit::{CallLink, Commit, CommitError, Content, Expected, ForkPoint};
     #[doc(hidden)]
     pub use crate::engine::commit::{MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_KIND_BYTES};
-    pub use crate::engine::store::{
-        Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, Lease, LeaseHolder,
-        LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, SessionEntry, SharedStore, Snapshot,
-        StoreError, Visitor,
-    };
     #[doc(hidden)]
-    pub use crate::engine::store::{NamingTurn, StorageUse};
+    pub use crate::engine::store::StorageUse;
+    pub use crate::engine::store::{
+        Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, LocalStore,
+        LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionEntry, Snapshot, StoreError,
+        StoreOwner, StoreServer, Visitor,
+    };
 }
 
 #[cfg(feature = "podman")]

@@ -81,7 +81,7 @@ enum ProbeBackend {
 impl BisectArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         // A bisection may take hours, and must not hold the store.
-        let opened = open::following(globals)?;
+        let opened = open::reading(globals)?;
         let session = opened.find(&self.session)?.session;
         let bad = self.bad.as_ref().map_or_else(|| session.head(), |position| position.resolve(&session))?;
         let good = match &self.good {

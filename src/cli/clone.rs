@@ -124,10 +124,9 @@ impl Clone {
             "limits": limits,
             "allow_roots": self.roots_for(&mounts)?.into_iter().map(HostPath).collect::<Vec<_>>(),
         });
-        let path = format!("/v1/sessions/{}/children", parent.id());
-        let child = owner.client.work(&path, &asked, output::progress).await;
+        let child = owner.begin_child(parent.id(), &asked).await;
         owner.end().await;
-        Ok(child?)
+        child
     }
 
     /// Returns the directories that may be copied again. The history names them and may be a stranger's, so the

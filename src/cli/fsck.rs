@@ -1,10 +1,8 @@
-use std::path::Path;
-
-use foldspace::store::{Durability, FsckReport, JournalProblem};
-use foldspace::{LocalStore, StoreError};
+use foldspace::LocalStore;
+use foldspace::store::{FsckReport, JournalProblem};
 use serde_json::json;
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, text};
 
 /// Checks every byte of the journal, and repairs it
 #[derive(Debug, clap::Args)]
@@ -20,28 +18,21 @@ pub(super) struct Fsck {
 impl Fsck {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
+        super::block_on(owner::make_way(&directory))??;
+        // Without opening the store, which would repair it.
         let report = match self.accept_loss {
             true => LocalStore::accept_loss(&directory)?,
-            false => check(&directory, self.repair)?,
+            false => LocalStore::fsck(&directory, self.repair)?,
         };
         // Whether a repair helped is known when it has been looked at.
         let left = match report.repaired.is_empty() {
             true => report.problems.len(),
-            false => check(&directory, false)?.problems.len(),
+            false => LocalStore::fsck(&directory, false)?.problems.len(),
         };
         let mut value = json!(report);
         value["problems_left"] = json!(left);
         out.show(&value, |out| show(&report, left, out))?;
         Ok(if left == 0 { Exit::Ok } else { Exit::Failed })
-    }
-}
-
-/// Checks without opening the store, which would repair it; an open store is checked by its owner.
-fn check(directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
-    match LocalStore::fsck(directory, repair) {
-        // Not where something is to be taken out: those who have the store would go on with what they know of it.
-        Err(StoreError::Locked { .. }) if !repair => open::shared(directory, Durability::default())?.check(),
-        report => report,
     }
 }
 

@@ -1,11 +1,10 @@
 use std::path::PathBuf;
 
 use foldspace::backends::{Leftovers, remove_leftovers, sweep_sandboxes, sweep_throwaways};
-use foldspace::store::Durability;
-use foldspace::{SessionId, WorkspaceSpec};
+use foldspace::{LocalStore, SessionId, WorkspaceSpec};
 use serde_json::{Value, json};
 
-use super::{Exit, Failure, Globals, Out, open, output, text};
+use super::{Exit, Failure, Globals, Out, open, output, owner, text};
 
 /// Frees unused space, and removes containers of ended processes
 ///
@@ -23,7 +22,8 @@ pub(super) struct Gc {
 impl Gc {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
-        let report = open::shared(&directory, Durability::default())?.collect(self.dry_run)?;
+        super::block_on(owner::make_way(&directory))??;
+        let report = LocalStore::collect(&directory, self.dry_run)?;
         let known = sessions(globals)?;
         let abandoned = WorkspaceSpec::abandoned(&directory, |id| known.contains(&id))?;
         let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;

@@ -5,6 +5,7 @@ use foldspace::event::SessionStarted;
 use foldspace::history::{HistoryError, import_session_if};
 use foldspace::store::Durability;
 
+use super::owner::OwnerClient;
 use super::{Failure, Globals, Out, export, files, open, output, text};
 
 /// Reads a session from a file that `export` wrote
@@ -27,10 +28,16 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let file = files::Rereadable::open(&self.file)?;
-        let opened = open::writing(globals, Durability::Synced)?;
-        let mut file = file.file(&open::directory(globals)?)?;
         let accept = |started: &SessionStarted| if self.trust_workspace { Ok(()) } else { harmless(started) };
-        let summary = import_session_if(&opened.sessions, &mut file, self.name.as_deref(), &accept);
+        let summary = super::block_on(async {
+            let owner = OwnerClient::of(globals, Durability::Synced).await?;
+            let opened = owner.sessions()?;
+            let mut file = file.file(&open::directory(globals)?)?;
+            let import = || import_session_if(&opened.sessions, &mut file, self.name.as_deref(), &accept);
+            let summary = tokio::task::block_in_place(import);
+            owner.end().await;
+            Ok::<_, Failure>(summary)
+        })??;
         let summary = summary.map_err(|error| match error {
             HistoryError::Refused(_) => {
                 Failure::from(error).with_hint("if you know where the file is from, --trust-workspace takes it")

@@ -3,39 +3,77 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use foldspace::event::SystemClock;
+use foldspace::event::{Clock, SystemClock};
 use foldspace::session::{SnapshotPolicy, name_of};
-use foldspace::store::{Durability, LocalStoreOptions, Loss, SessionEntry, SharedStore};
+use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
 use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
-use super::{Failure, Globals, output, text};
+use super::{Failure, Globals, output, owner, text};
+
+/// Time for another process to let go of the store.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// An open store with its sessions, closed on drop.
 pub(super) struct OpenedStore {
     pub(super) sessions: Sessions,
     pub(super) loss: Option<Arc<Loss>>,
-    is_own: bool,
+    /// The store, if this process owns it.
+    local: Option<Arc<LocalStore>>,
+    closes: bool,
 }
 
 impl OpenedStore {
     fn new(store: Arc<dyn EventStore>) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())?;
-        Ok(Self { sessions, loss: None, is_own: true })
+        Ok(Self { sessions, loss: None, local: None, closes: true })
     }
 
-    pub(super) fn of(store: SharedStore) -> Result<Self, Failure> {
-        Self::new(Arc::new(store))
+    /// Opens the store, which this process then owns; waits for another owner to end.
+    pub(super) fn own(directory: &Path, durability: Durability, patience: Duration) -> Result<Self, Failure> {
+        let options = LocalStoreOptions { durability, write_in_place: true, ..LocalStoreOptions::default() };
+        let clock = SystemClock::default();
+        let until = clock.monotonic_micros() + u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+        let store = loop {
+            match LocalStore::open(directory, options.clone()) {
+                Err(StoreError::Locked { .. }) if clock.monotonic_micros() < until => std::thread::sleep(PAUSE),
+                opened => break Arc::new(opened?),
+            }
+        };
+        store.notes().iter().for_each(|words| output::note(words));
+        let mut opened = Self::new(Arc::clone(&store) as Arc<dyn EventStore>)?;
+        opened.local = Some(store);
+        Ok(opened)
+    }
+
+    /// Returns true if a write has failed: nothing more can be recorded.
+    #[cfg(feature = "mcp")]
+    pub(super) fn has_failed(&self) -> bool {
+        self.local.as_ref().is_some_and(|store| store.has_failed())
     }
 
     /// Returns the same sessions, of which another one is closed.
     pub(super) fn again(&self) -> Self {
-        Self { sessions: self.sessions.clone(), loss: None, is_own: false }
+        Self { sessions: self.sessions.clone(), loss: None, local: None, closes: false }
     }
 
     fn beside(directory: &Path) -> Result<Self, Failure> {
-        Self::new(Arc::new(LocalStore::open_reading(directory)?))
+        let store = LocalStore::open_reading(directory)?;
+        // Only an opening finds out what was lost, and fails then.
+        let opened = store.is_doubtful().then(|| LocalStore::open(directory, LocalStoreOptions::default()));
+        let loss = match opened {
+            Some(Err(StoreError::Lost(loss))) => Some(loss),
+            _ => None,
+        };
+        if let Some(loss) = &loss {
+            output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
+        }
+        let mut opened = Self::new(Arc::new(store))?;
+        opened.loss = loss;
+        Ok(opened)
     }
 
     pub(super) fn find(&self, wanted: &str) -> Result<FoundSession, Failure> {
@@ -47,7 +85,7 @@ impl OpenedStore {
 
 impl Drop for OpenedStore {
     fn drop(&mut self) {
-        if self.is_own {
+        if self.closes {
             self.sessions.clone().close();
         }
     }
@@ -63,26 +101,19 @@ pub(super) struct FoundSession {
 
 impl FoundSession {
     pub(super) fn is_worked_in(&self) -> bool {
-        self.session.lease_holder().is_some()
+        self.session.may_be_running()
     }
 }
 
-/// Opens the store to read: through its owner, or beside an owner that does not answer to this user.
+/// Opens the store to read: through its owner, else from its files. It never holds the store.
 pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
     reading_at(&existing(globals)?)
 }
 
 pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
-    match shared(directory, Durability::default()) {
-        Ok(store) => OpenedStore::new(Arc::new(store)),
-        Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => OpenedStore::beside(directory),
-        Err(error) if error.is_write_protected() => OpenedStore::beside(directory),
-        Err(StoreError::Lost(loss)) => {
-            output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
-            let mut opened = OpenedStore::beside(directory)?;
-            opened.loss = Some(loss);
-            Ok(opened)
-        }
+    match RemoteStore::connect(directory) {
+        Ok(Some(store)) => OpenedStore::new(Arc::new(store)),
+        Ok(None) | Err(StoreError::Foreign { .. }) => OpenedStore::beside(directory),
         Err(error) => Err(error.into()),
     }
 }
@@ -94,24 +125,11 @@ pub(super) fn session(globals: &Globals, wanted: &str) -> Result<FoundSession, F
     Ok(FoundSession { _opened: Some(opened), ..found })
 }
 
-/// Opens the store to read for a long time, without ever holding it.
-pub(super) fn following(globals: &Globals) -> Result<OpenedStore, Failure> {
-    OpenedStore::beside(&existing(globals)?)
-}
-
+/// Opens the store to change it in this process; ends its owner if nobody uses that.
 pub(super) fn changing(globals: &Globals) -> Result<OpenedStore, Failure> {
-    OpenedStore::new(Arc::new(shared(&existing(globals)?, Durability::default())?))
-}
-
-pub(super) fn writing(globals: &Globals, durability: Durability) -> Result<OpenedStore, Failure> {
-    OpenedStore::new(Arc::new(shared(&directory(globals)?, durability)?))
-}
-
-pub(super) fn shared(directory: &Path, durability: Durability) -> Result<SharedStore, StoreError> {
-    let options = LocalStoreOptions { durability, write_in_place: true, ..LocalStoreOptions::default() };
-    let store = SharedStore::open(directory, options)?;
-    store.notes().iter().for_each(|words| output::note(words));
-    Ok(store)
+    let directory = existing(globals)?;
+    super::block_on(owner::make_way(&directory))??;
+    OpenedStore::own(&directory, Durability::default(), PATIENCE)
 }
 
 pub(super) fn existing(globals: &Globals) -> Result<PathBuf, Failure> {

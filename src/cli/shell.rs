@@ -38,7 +38,7 @@ impl ShellArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if let Some(at) = &self.at {
             // A prompt may stay open for hours, and must not hold the store.
-            let opened = open::following(globals)?;
+            let opened = open::reading(globals)?;
             let session = opened.find(&self.session)?.session;
             out.go_live_for_good()?;
             return external_command::shell_at(globals, &session, at.resolve(&session)?);

@@ -13,14 +13,10 @@ impl<E: Diagnostic> From<E> for HttpProblem {
     fn from(error: E) -> Self {
         let error: &dyn Diagnostic = &error;
         let kind = error.chain().find_map(finer).unwrap_or_else(|| error.kind().into());
-        let holder = error.chain().find_map(|error| match error.downcast_ref()? {
-            StoreError::InUse { holder, .. } => Some(holder.as_ref().into()),
-            _ => None,
-        });
         let (of_api, command_hint) = (error.chain().find_map(hint), error.hint());
         let rewind = error.chain().find_map(|error| RewindRefusal::of(error.downcast_ref()?));
         let hint = of_api.or_else(|| command_hint.clone());
-        let more = Box::new(ProblemDetails { command_hint, rewind, holder });
+        let more = Box::new(ProblemDetails { command_hint, rewind });
         Self { hint, more, ..Self::new(kind, error.to_string()) }
     }
 }
@@ -28,7 +24,6 @@ impl<E: Diagnostic> From<E> for HttpProblem {
 /// Returns a more specific problem than the kind of the error.
 fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
     let store = |error: &StoreError| match error {
-        StoreError::InUse { .. } => Some(ProblemKind::InUse),
         StoreError::Foreign { .. } => Some(ProblemKind::Broken),
         StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => Some(ProblemKind::Full),
         _ => None,

@@ -54,7 +54,7 @@ pub use calls::CallRequest;
 pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, exchange};
 pub use guard::Access;
 pub use owner::{CallInFlight, ClientStatus, ServerStatus, WorkspaceStatus};
-pub use problem::{Holder, HttpProblem, ProblemDetails, RewindRefusal};
+pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};
 pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use token::Token;

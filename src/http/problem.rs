@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::error::ErrorKind;
 use crate::engine::path::EntryPath;
-use crate::engine::store::LeaseHolder;
 use crate::tools::WorkspaceError;
 
 /// The media type of a [`HttpProblem`].
@@ -21,7 +20,7 @@ pub struct HttpProblem {
     /// `urn:foldspace:problem:` and the kind.
     #[serde(rename = "type")]
     pub reference: Box<str>,
-    /// The kind of the problem in a word: `not_found`, `bad_request`, `in_use`, ...
+    /// The kind of the problem in a word: `not_found`, `bad_request`, `conflict`, ...
     pub kind: String,
     /// The kind in a few words, the same for all of its kind.
     pub title: Box<str>,
@@ -46,9 +45,6 @@ pub struct ProblemDetails {
     /// The entries for which a rewind is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewind: Option<RewindRefusal>,
-    /// The other process that has the session's workspace, where that is what is in the way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holder: Option<Holder>,
 }
 
 /// The reason and the entries for which a rewind is refused.
@@ -72,21 +68,6 @@ impl RewindRefusal {
             _ => return None,
         };
         Some(Self { refused: refused.to_owned(), entries: entries.clone(), count })
-    }
-}
-
-/// A process that has a session's workspace open.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Holder {
-    /// Its number.
-    pub process: u32,
-    /// Its command line.
-    pub command: String,
-}
-
-impl From<&LeaseHolder> for Holder {
-    fn from(holder: &LeaseHolder) -> Self {
-        Self { process: holder.process, command: holder.command.clone() }
     }
 }
 
@@ -124,7 +105,6 @@ problems! {
     Method "method" METHOD_NOT_ALLOWED "The path does not take this method";
     TooSlow "too_slow" REQUEST_TIMEOUT "The request took too long to arrive";
     Clash "conflict" CONFLICT "It is otherwise than the request expects";
-    InUse "in_use" CONFLICT "Another process has the workspace";
     OtherVersion "other_version" CONFLICT "Another version of foldspace has the store";
     Unreadable "unreadable" CONFLICT "A newer foldspace has begun the session";
     Refused "refused" CONFLICT "It can't be done as things are";
@@ -135,7 +115,6 @@ problems! {
     Backend "backend" FAILED_DEPENDENCY "The workspace's backend refused";
     Broken "broken" INTERNAL_SERVER_ERROR "The store failed";
     Full "full" INSUFFICIENT_STORAGE "The disk is full";
-    Lost "lost" BAD_GATEWAY "The process that has the workspace is gone";
     Ending "ending" SERVICE_UNAVAILABLE "The server is ending";
 }
 
@@ -158,10 +137,10 @@ impl From<ProblemKind> for ErrorKind {
         match problem {
             ProblemKind::NotFound => Self::NotFound,
             ProblemKind::Clash => Self::Conflict,
-            ProblemKind::InUse | ProblemKind::OtherVersion => Self::Busy,
+            ProblemKind::OtherVersion => Self::Busy,
             ProblemKind::Unreadable => Self::Damaged,
             ProblemKind::BadRequest | ProblemKind::Unusable => Self::Invalid,
-            ProblemKind::Backend | ProblemKind::Broken | ProblemKind::Full | ProblemKind::Lost => Self::Io,
+            ProblemKind::Backend | ProblemKind::Broken | ProblemKind::Full => Self::Io,
             ProblemKind::Ending => Self::Unavailable,
             _ => Self::Refused,
         }

@@ -291,7 +291,6 @@ impl Hub {
     }
 
     fn remove_now(&self, session: &Session, kept: Option<Arc<KeptWorkspace>>) -> Result<(), HubError> {
-        let _lease = session.lease()?;
         if let Some(kept) = kept {
             kept.close();
         }
@@ -389,7 +388,7 @@ impl Hub {
     fn tool_runner_of(&self, session: &Session) -> Result<ToolRunner, HubError> {
         let options = self.options();
         // Two processes must not open it even for a moment.
-        let _lease = session.lease()?;
+        session.check_own()?;
         let workspace = self.workspace_of(session)?;
         let opened = ToolRunner::with_rules(
             session.clone(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use foldspace::event::{Clock, CodecError, SystemClock};
-use foldspace::store::{Durability, LocalStoreOptions, Pending, SharedStore};
-use foldspace::{Commit, Event, EventStore, LocalStore, SessionId};
+use foldspace::store::{Durability, LocalStoreOptions, Pending, RemoteStore, StoreServer};
+use foldspace::{Commit, Event, EventStore, LocalStore, Registry, SessionId, Sessions};
 use serde::{Deserialize, Serialize};
 
 use crate::log::{Log, Record};
@@ -30,11 +30,11 @@ impl Event for Blob {
 
 const AGENTS: usize = 8;
 
-/// A store of this process, or one that it works in through the process that holds it.
+/// A store of this process, or one that it works in through its owner.
 pub struct Foldspace {
     store: Box<dyn EventStore>,
     /// It ends after the one that works through it.
-    _holder: Option<SharedStore>,
+    _owner: Option<(StoreServer, Sessions)>,
     clock: SystemClock,
     /// One for each writer, as sessions have.
     agents: [Arc<str>; AGENTS],
@@ -58,20 +58,21 @@ impl Foldspace {
         Ok(Self::over(Box::new(store), None))
     }
 
-    /// Opens a store twice: what is measured goes over the socket to who holds it, as from another process.
+    /// Opens a store and serves it: what is measured goes over the socket to its owner, as from another process.
     ///
     /// # Errors
     /// What the store says.
     pub fn through(directory: &Path) -> Result<Self> {
-        let holder = SharedStore::open(directory, LocalStoreOptions::default())?;
-        let store = SharedStore::open(directory, LocalStoreOptions::default())?;
-        Ok(Self::over(Box::new(store), Some(holder)))
+        let sessions = Sessions::open(directory, Registry::standard())?;
+        let server = StoreServer::start(&sessions, directory)?;
+        let store = RemoteStore::connect(directory)?.ok_or_else(|| anyhow::anyhow!("nobody serves it"))?;
+        Ok(Self::over(Box::new(store), Some((server, sessions))))
     }
 
-    fn over(store: Box<dyn EventStore>, holder: Option<SharedStore>) -> Self {
+    fn over(store: Box<dyn EventStore>, owner: Option<(StoreServer, Sessions)>) -> Self {
         Self {
             store,
-            _holder: holder,
+            _owner: owner,
             clock: SystemClock::default(),
             agents: std::array::from_fn(|n| Arc::from(format!("agent-{n}"))),
         }

@@ -9,12 +9,15 @@ use std::time::Duration;
 use foldspace::backends::ProgressWatch;
 use foldspace::http::{Attended, ClientError, HttpClient, HttpFace, HttpOptions, ServerStatus};
 use foldspace::hub::HubOptions;
+use foldspace::hub::operations::ChildDocument;
 use foldspace::store::Durability;
 use foldspace::tools::{PodmanShellTool, ShellRules};
-use foldspace::{Hub, Tools};
+use foldspace::{Hub, SessionId, Tools};
+use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Failure, Globals, OpenedStore, open, output};
+use super::stop::stop;
+use super::{Exit, Failure, Globals, OpenedStore, open, output, text};
 #[cfg(feature = "mcp")]
 pub(super) use start::Starter;
 use start::{Begun, begin_in_background};
@@ -66,7 +69,7 @@ impl OwnerClient {
     }
 
     fn here(directory: PathBuf, durability: Durability) -> Result<Self, Failure> {
-        let opened = OpenedStore::of(open::shared(&directory, durability)?)?;
+        let opened = OpenedStore::own(&directory, durability, open::PATIENCE)?;
         let progress: Option<ProgressWatch> = Some(Arc::new(output::progress));
         let options = HubOptions { progress, tools: all_tools()?.into(), ..HubOptions::new(&directory) };
         let hub = Hub::new(opened.sessions.clone(), options);
@@ -86,6 +89,11 @@ impl OwnerClient {
             OwnerPlace::Here { opened, .. } => Ok(opened.again()),
             OwnerPlace::Elsewhere { .. } => open::reading_at(&self.directory),
         }
+    }
+
+    /// Begins a child of a session, with the parameters of the API.
+    pub(super) async fn begin_child(&self, parent: SessionId, asked: &Value) -> Result<ChildDocument, Failure> {
+        Ok(self.client.work(&format!("/v1/sessions/{parent}/children"), asked, output::progress).await?)
     }
 
     /// Closes what this process has open, when it ends in a hurry: containers would stay.
@@ -141,6 +149,18 @@ pub(super) async fn running(directory: &Path) -> Result<Option<(HttpClient, Serv
         Err(error) if is_nobody(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Ends the owner that runs, if nobody uses it, so that this process can have the store.
+pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
+    let Some((_, status)) = running(directory).await? else { return Ok(()) };
+    if status.clients.is_empty() && status.calls.is_empty() {
+        return stop(directory).await.map(drop);
+    }
+    let (process, clients) = (status.process, text::count(status.clients.len() as u64, "client"));
+    let calls = text::count(status.calls.len() as u64, "call");
+    Err(Failure::new(Exit::Busy, format!("process {process} has the store, with {clients} and {calls} in flight"))
+        .with_hint("`foldspace status` tells of them, and `foldspace stop` ends it"))
 }
 
 fn is_nobody(error: &ClientError) -> bool {

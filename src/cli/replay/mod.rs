@@ -102,10 +102,10 @@ impl ReplayArgs {
             return Err(Failure::usage("the debugger needs a terminal, and there is none")
                 .with_hint("say what to do: --step N, --until CONDITION, --show WHAT; --help has all"));
         }
-        let opened = if scripted { open::reading(globals)? } else { open::following(globals)? };
+        let opened = open::reading(globals)?;
         let session = opened.find(&self.session)?.session;
         let looked_at = session.clone();
-        let is_worked_in = Arc::new(move || looked_at.lease_holder().is_some());
+        let is_worked_in = Arc::new(move || looked_at.may_be_running());
         let past = Arc::new(SessionHistory::new(&opened.sessions, &session, is_worked_in)?);
         match scripted {
             true => script::run(self, &session, past, out),

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldspace::event::Isolation;
-use foldspace::hub::operations;
-use foldspace::tools::{AllowedRoots, Forker};
-use foldspace::{ForkOptions, Seq, Sessions};
+use foldspace::{Seq, Sessions};
+use serde_json::json;
 
-use crate::cli::{Exit, Failure, Globals, external_command, open};
+use crate::cli::owner::OwnerClient;
+use crate::cli::{Exit, Failure, Globals, block_on, external_command};
 use crate::tui::DebuggerHost;
 
 pub(super) struct PagerProgram<'a> {
@@ -16,17 +16,18 @@ pub(super) struct PagerProgram<'a> {
     pub(super) away: &'a AtomicBool,
 }
 
+/// Runs work on a thread that is in no runtime yet: it has its own.
+fn away_from_runtime<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+    let ended = std::thread::scope(|scope| scope.spawn(work).join());
+    ended.unwrap_or_else(|_| Err(Failure::failed("it ended by a fault of the program")))
+}
+
 impl PagerProgram<'_> {
     fn prompt(&self, session: &str, at: Seq) -> Result<String, Failure> {
         let session = self.sessions.session(self.sessions.find(session)?.id)?;
-        // A thread that is in no runtime yet: the prompt has its own.
-        let ended =
-            std::thread::scope(|scope| scope.spawn(|| external_command::shell_at(self.globals, &session, at)).join());
-        let words = match ended {
-            Ok(Ok(Exit::Interrupted)) => "the prompt was interrupted".to_owned(),
-            Ok(Ok(exit)) => format!("the prompt ended with {}", exit.code()),
-            Ok(Err(failure)) => return Err(failure),
-            Err(_) => return Err(Failure::failed("the prompt ended by a fault of the program")),
+        let words = match away_from_runtime(|| external_command::shell_at(self.globals, &session, at))? {
+            Exit::Interrupted => "the prompt was interrupted".to_owned(),
+            exit => format!("the prompt ended with {}", exit.code()),
         };
         Ok(format!("{words}; the copy is gone"))
     }
@@ -34,13 +35,16 @@ impl PagerProgram<'_> {
 
 impl DebuggerHost for PagerProgram<'_> {
     fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, Failure> {
-        let opened = open::changing(self.globals)?;
-        let parent = opened.find(session)?.session;
-        // A fork has no mounts copied.
-        let roots = AllowedRoots::default();
-        let forker = Forker { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
-        let child = forker.begin(&parent, ForkOptions { name: name.map(str::to_owned), ..ForkOptions::fork_at(at) })?;
-        let child = operations::child(&parent, &child, Isolation::Fork, Some(at));
+        let parent = self.sessions.find(session)?.id;
+        let asked = json!({ "isolation": Isolation::Fork, "at": at, "name": name });
+        let child = away_from_runtime(|| {
+            block_on(async {
+                let owner = OwnerClient::of_existing(self.globals).await?;
+                let child = owner.begin_child(parent, &asked).await;
+                owner.end().await;
+                child
+            })?
+        })?;
         let moved = child.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
         Ok(format!("{} is a fork of {} at {}{moved}", child.name, child.parent_name, child.at.unwrap_or(at)))
     }

@@ -72,7 +72,7 @@ pub(super) struct AgainArgs {
 impl AgainArgs {
     /// Opens the store, and never holds it where nothing is kept.
     pub(super) fn open(&self, globals: &Globals) -> Result<OpenedStore, Failure> {
-        if self.keep.is_some() { open::changing(globals) } else { open::following(globals) }
+        if self.keep.is_some() { open::changing(globals) } else { open::reading(globals) }
     }
 
     /// Returns the given workspace. Calls never run again in a person's directory.

@@ -14,7 +14,7 @@ use foldspace::event::{Clock, SystemClock};
 use foldspace::http::{Access, HttpFace, HttpOptions, HttpServer, ServerLimits};
 use foldspace::hub::HubOptions;
 use foldspace::mcp::McpServer;
-use foldspace::store::Durability;
+use foldspace::store::{Durability, StoreServer};
 use foldspace::tools::{AllowedRoots, ShellRules};
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
@@ -123,18 +123,22 @@ impl Serve {
         }
         let (traces, end_traces) = traces::begin(self.otlp.as_deref(), runtime.handle())?;
         let _log = logs::serving(self.log_format, globals.verbose, traces);
+        // Who starts this process in the background tries again.
+        let patience = if self.background { Duration::ZERO } else { open::PATIENCE };
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
-        let opened = open::writing(globals, Durability::default())?;
+        let opened = OpenedStore::own(&directory, Durability::default(), patience)?;
         let place = ServerLock::take(&directory)?;
         // The directory may be new.
         if let Some(starter) = starter {
             starter.log_to(&directory);
         }
         out.go_live()?;
-        let served = runtime.block_on(self.serve(&opened, &directory, &place, roots, starter, out));
+        let store = StoreServer::start(&opened.sessions, &directory)?;
+        let served = runtime.block_on(self.serve((&opened, &store), &directory, &place, roots, starter, out));
         end_traces();
         runtime.shutdown_timeout(LAST);
         // The socket goes last: who waits for it finds the store free.
+        drop(store);
         drop(opened);
         drop(place);
         served.map(|()| Exit::Ok)
@@ -156,7 +160,7 @@ impl Serve {
 
     async fn serve(
         &self,
-        opened: &OpenedStore,
+        (opened, store): (&OpenedStore, &StoreServer),
         directory: &Path,
         place: &ServerLock,
         roots: AllowedRoots,
@@ -191,7 +195,7 @@ impl Serve {
         tokio::select! {
             _ = signals.next() => {}
             () = face.stopped() => {}
-            why = self.unused(&face, place) => tracing::info!("{why}"),
+            why = self.unused(&face, place, (opened, store)) => tracing::info!("{why}"),
         }
         Notify::from_environment().tell("STOPPING=1");
         tracing::info!(calls = face.hub().calls_in_flight(), "the server ends");
@@ -201,7 +205,12 @@ impl Serve {
     }
 
     /// Closes workspaces that are unused, until the server itself is to end for want of use.
-    async fn unused(&self, face: &HttpFace, place: &ServerLock) -> &'static str {
+    async fn unused(
+        &self,
+        face: &HttpFace,
+        place: &ServerLock,
+        (opened, store): (&OpenedStore, &StoreServer),
+    ) -> &'static str {
         let idle = self.idle.map(Duration::from_secs).or_else(|| self.background.then(usual_idle));
         let keep = self.keep.map_or_else(|| idle.map_or(KEEP, |idle| idle.min(KEEP)), Duration::from_secs);
         let look = if idle == Some(Duration::ZERO) { QUICK_LOOK } else { LOOK };
@@ -219,8 +228,11 @@ impl Serve {
             if !place.is_there() {
                 return "the data directory is gone";
             }
+            if opened.has_failed() {
+                return "a write to the store has failed";
+            }
             let is_outdated = face.outdated().now_or_never().is_some();
-            if !face.is_idle() || (face.hub().open_count() > 0 && !is_outdated) {
+            if !face.is_idle() || store.has_writers() || (face.hub().open_count() > 0 && !is_outdated) {
                 used = Instant::now();
                 continue;
             }

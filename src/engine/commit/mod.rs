@@ -155,31 +155,6 @@ impl Commit {
         Ok(commit)
     }
 
-    pub(crate) fn of_parts(
-        session: SessionId,
-        time: Timestamp,
-        count: u32,
-        agent: &str,
-        body: &[u8],
-    ) -> Result<Self, CommitError> {
-        check("bytes in a commit", body.len() as u64, MAX_COMMIT_BYTES as u64)?;
-        check("events in a commit", u64::from(count), u64::from(MAX_COMMIT_EVENTS))?;
-        let agent = (!agent.is_empty()).then(|| Arc::from(agent));
-        let commit = Self { agent, count, body: body.to_vec(), ..Self::new(session, time) };
-        check("bytes of an agent's name", commit.agent().len() as u64, MAX_AGENT_BYTES as u64)?;
-        Ok(commit)
-    }
-
-    /// Checks that the bytes are exactly as many events as the count says.
-    pub(crate) fn is_whole(&self) -> bool {
-        let mut rest = &self.body[..];
-        (0..self.count).all(|_| StoredEvent::take(&mut rest).is_ok()) && rest.is_empty()
-    }
-
-    pub(crate) fn body(&self) -> &[u8] {
-        &self.body
-    }
-
     pub(crate) fn emptied(&self) -> Self {
         let (agent, call) = (self.agent.clone(), self.call);
         Self { agent, call, ..Self::new(self.session, self.time) }

@@ -47,8 +47,6 @@ pub fn import_session_if<R: Read + Seek>(
 ) -> Result<PortableSummary, HistoryError> {
     let begin = input.stream_position().map_err(reading)?;
     let checked = CheckedFile::of(sessions, input, rename, accept)?;
-    // This also excludes a collection, which would remove contents whose events are still to come.
-    let _turn = sessions.naming()?;
     let summary = &checked.summary;
     let has_name = |entry: &SessionEntry| entry.id != summary.session && name_of(entry) == summary.name;
     if checked.here == 0 && sessions.list()?.iter().any(has_name) {

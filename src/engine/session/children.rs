@@ -95,7 +95,6 @@ impl Sessions {
         if parent.started().is_none() && new.workspace.is_none() {
             return Err(SessionError::Unreadable { name: parent.name().to_owned() });
         }
-        let _turn = self.naming()?;
         let name = match new.name {
             Some(name) => {
                 check_name(&name)?;
@@ -136,6 +135,10 @@ impl Sessions {
         let mut commit = Commit::new(id, self.clock().now()).as_agent(parent.agent()).expecting(expected);
         commit.push(started)?;
         let begun = self.store().submit(commit)?;
+        if begun.known().is_none() {
+            // Another process may still refuse it.
+            self.store().sync()?;
+        }
         let (name, limits) = (started.name.clone(), started.limits.clone());
         let mut note = parent.commit();
         note.push(&ChildStarted { child: id, name, at, isolation, agent: agent.to_owned(), limits })?;

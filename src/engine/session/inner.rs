@@ -10,7 +10,7 @@ use super::output_stream::Outputs;
 use super::snapshot::{Keep, RecentStates, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
-use crate::engine::store::{EventBatch, EventStore, Lease, READ_MAX, SessionEntry};
+use crate::engine::store::{EventBatch, EventStore, READ_MAX, SessionEntry};
 use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
@@ -39,8 +39,6 @@ pub(crate) struct Core {
     pub(crate) outputs: Outputs,
     /// Set while a container-backed shell is active.
     pub(crate) has_machine: AtomicBool,
-    /// Held while this process has the workspace open.
-    pub(crate) lease: Mutex<Weak<Lease>>,
     pub(crate) calls_begun: OnceLock<Arc<AtomicU64>>,
 }
 
@@ -68,7 +66,6 @@ impl Core {
             looking: Arc::default(),
             outputs: Outputs::default(),
             has_machine: AtomicBool::new(false),
-            lease: Mutex::default(),
             calls_begun: OnceLock::new(),
         })
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::event::{ChildLimits, Origin, SessionStarted};
-use super::store::{Committed, Lease, LeaseHolder, Pending, StoreError, Visitor};
+use super::store::{Committed, Pending, StoreError, Visitor};
 use super::subscription::{Filter, Subscription, Watcher};
 use super::{Commit, Content, Digest, EventRef, Recorded, Seq, SessionId, State, Timestamp, lock};
 use error::{SessionError, SessionResult};
@@ -132,10 +132,12 @@ impl Session {
         Ok(self.submit(commit)?.wait()?)
     }
 
-    /// Submits a commit without waiting: its position is fixed, and [`Pending`] reports when it is durable.
+    /// Submits a commit without waiting; [`Pending`] reports its positions, and when it is durable.
     pub fn submit(&self, commit: Commit) -> SessionResult<Pending> {
         let pending = self.core.shared.store.submit(commit)?;
-        self.core.snapshot_if_due(pending.last());
+        if let Some(committed) = pending.known() {
+            self.core.snapshot_if_due(committed.last);
+        }
         Ok(pending)
     }
 
@@ -282,23 +284,17 @@ impl Session {
         self.core.outputs.show(output);
     }
 
-    /// Takes the session's workspace for this process. All callers share the lease, and it ends with the last. Code that
-    /// opens a workspace without a [`ToolRunner`](crate::ToolRunner) must call it first. Fails with
-    /// [`StoreError::InUse`].
-    pub fn lease(&self) -> SessionResult<Arc<Lease>> {
-        let (core, shared) = (&self.core, &self.core.shared);
-        let mut held = lock(&core.lease);
-        if let Some(lease) = held.upgrade() {
-            return Ok(lease);
-        }
-        let lease = Arc::new(shared.store.lease(core.id, &LeaseHolder::this_process())?);
-        *held = Arc::downgrade(&lease);
-        Ok(lease)
+    /// Checks that this process owns the store. Code that opens a workspace without a
+    /// [`ToolRunner`](crate::ToolRunner) must call it first. Fails with [`StoreError::Locked`] and
+    /// [`StoreError::ReadOnly`].
+    pub fn check_own(&self) -> SessionResult<()> {
+        Ok(self.core.shared.store.check_own()?)
     }
 
-    /// Returns the process that has the session's workspace open, if any. A call without an outcome runs there.
-    pub fn lease_holder(&self) -> Option<LeaseHolder> {
-        self.core.shared.store.lease_holder(self.core.id)
+    /// Returns true if a call without an outcome may be running: in this process, or in the one that owns the store.
+    pub fn may_be_running(&self) -> bool {
+        let is_elsewhere = || matches!(self.check_own(), Err(SessionError::Store(StoreError::Locked { .. })));
+        !lock(&self.core.in_flight).is_empty() || is_elsewhere()
     }
 
     pub(crate) fn claim_machine(&self) -> Option<MachineClaim> {

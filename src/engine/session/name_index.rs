@@ -5,8 +5,8 @@ use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 use crate::engine::store::{EventStore, SessionEntry};
 
-/// Session names in use, read from the store on first use. Names that another process gives afterwards, or code that
-/// writes to the store directly, are not seen.
+/// Session names in use, read from the store on first use; each time, if another process owns it. Names that code gives
+/// which writes to the store directly are not seen.
 #[derive(Default)]
 pub(crate) struct NameIndex {
     known: Option<BTreeMap<String, SessionId>>,
@@ -16,7 +16,7 @@ pub(crate) struct NameIndex {
 
 impl NameIndex {
     fn known(&mut self, store: &dyn EventStore) -> SessionResult<&mut BTreeMap<String, SessionId>> {
-        let known = match self.known.take() {
+        let known = match self.known.take().filter(|_| store.check_own().is_ok()) {
             Some(known) => known,
             None => store.entries()?.iter().map(|entry| (name_of(entry), entry.id)).collect(),
         };
@@ -74,7 +74,7 @@ impl NameIndex {
         }
     }
 
-    /// Makes the next use read the names again, after an import or another process has created sessions.
+    /// Makes the next use read the names again, after an import has created sessions.
     pub(crate) fn forget(&mut self) {
         self.known = None;
     }

@@ -8,8 +8,8 @@ use super::name_index::{NameIndex, check_name, name_of};
 use super::snapshot::SnapshotPolicy;
 use crate::engine::event::{ChildLimits, SessionStarted};
 use crate::engine::nearest::nearest;
-use crate::engine::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
-use crate::engine::{Clock, Commit, Expected, Registry, SessionId, SystemClock, lock};
+use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, Pending, SessionEntry, StoreError};
+use crate::engine::{Clock, Commit, CommitView, Expected, Registry, SessionId, SystemClock, lock};
 
 /// Sessions of a store.
 ///
@@ -56,9 +56,10 @@ impl NewSession {
 const DUE_MAX: usize = 256;
 
 impl Sessions {
-    /// Opens the store in a directory, which other processes may have open as well.
+    /// Opens the store in a directory, of which this process is the owner until it is closed. Others work through a
+    /// [`StoreServer`](crate::store::StoreServer), if it starts one. Fails as [`LocalStore::open`].
     pub fn open(directory: impl AsRef<Path>, registry: Registry) -> Result<Self, StoreError> {
-        let store = SharedStore::open(directory, LocalStoreOptions::default())?;
+        let store = LocalStore::open(directory, LocalStoreOptions::default())?;
         Self::new(Arc::new(store), registry, Arc::new(SystemClock::default()), SnapshotPolicy::default())
     }
 
@@ -122,7 +123,6 @@ impl Sessions {
         let id = self.fresh_id();
         let name = new.name.unwrap_or_else(|| id.short());
         check_name(&name)?;
-        let _turn = self.naming()?;
         self.names().take(self.store().as_ref(), &name)?;
         let started = SessionStarted {
             name: name.clone(),
@@ -140,12 +140,22 @@ impl Sessions {
         self.session(id)
     }
 
-    pub(crate) fn naming(&self) -> SessionResult<NamingTurn> {
-        let turn = self.shared.store.naming()?;
-        if turn.others_had_it() {
-            self.names().forget();
-        }
-        Ok(turn)
+    /// Records a commit of another process, which may begin a session: its name must be free.
+    pub(in crate::engine) fn record_for_other(&self, commit: Commit) -> SessionResult<Pending> {
+        let id = commit.session;
+        let Some(name) = name_begun(&commit) else {
+            let pending = self.store().submit(commit)?;
+            let open = lock(&self.shared.open).get(&id).and_then(Weak::upgrade);
+            if let (Some(committed), Some(core)) = (pending.known(), open) {
+                core.snapshot_if_due(committed.last);
+            }
+            return Ok(pending);
+        };
+        self.names().take(self.store().as_ref(), &name)?;
+        // Until it can be seen, only this reserves the name.
+        let begun = self.store().submit(commit).and_then(Pending::wait);
+        self.names().settle(&name, id, begun.is_ok());
+        Ok(Pending::done(begun?))
     }
 
     pub(crate) fn names(&self) -> MutexGuard<'_, NameIndex> {
@@ -207,6 +217,15 @@ impl Sessions {
         name.iter().for_each(|name| self.names().free(name, id));
         Ok(())
     }
+}
+
+/// Returns the name of the session that a commit begins; none if it begins none.
+fn name_begun(commit: &Commit) -> Option<String> {
+    let begins = matches!(commit.expected, Expected::NoSession | Expected::ForkOf(_)) && !commit.keeps_only();
+    let mut encoded = Vec::new();
+    begins.then(|| commit.encode(1, commit.time, &mut encoded))?;
+    let event = CommitView::parse(&encoded).ok()?.events().next()?.ok()?.to_recorded();
+    Some(event.typed::<SessionStarted>()?.ok()?.event.name)
 }
 
 impl std::fmt::Debug for Sessions {

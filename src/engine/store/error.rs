@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::holder::LeaseHolder;
 use super::loss::Loss;
+use super::owner::StoreOwner;
 use crate::engine::commit::CommitError;
 use crate::engine::{Diagnostic, Digest, ErrorKind, Seq, SessionId};
 
@@ -76,9 +76,9 @@ pub enum StoreError {
         /// Its advice.
         hint: Option<String>,
     },
-    /// The process that owned the store is gone and no new owner was found.
-    #[error("the outcome of the last changes is unknown: the owner of the store is gone, and {0}")]
-    Unsettled(String),
+    /// The process that owned the store is gone, and did not tell whether the commit is recorded.
+    #[error("the owner of the store is gone, and the outcome of the last changes is unknown")]
+    Unsettled,
     /// Another user or another version of the program serves the store's socket.
     #[error("can't use the store through {}: {what}", path.display())]
     Foreign {
@@ -87,21 +87,13 @@ pub enum StoreError {
         /// Problem.
         what: String,
     },
-    /// Another process has the session's workspace open.
-    #[error("session {session} is in use by {holder}")]
-    InUse {
-        /// The session.
-        session: SessionId,
-        /// Process that has it.
-        holder: Arc<LeaseHolder>,
-    },
     /// Another process owns the store.
-    #[error("the store {} is in use by {holder}", path.display())]
+    #[error("the store {} is in use by {owner}", path.display())]
     Locked {
         /// Directory of the store.
         path: PathBuf,
-        /// Owner, in its own words.
-        holder: String,
+        /// Process that has it.
+        owner: Box<StoreOwner>,
     },
     /// The store was opened for reading only.
     #[error("the store is open for reading only")]
@@ -121,9 +113,9 @@ impl Diagnostic for StoreError {
             Self::Conflict { .. } => ErrorKind::Conflict,
             Self::Buried(_) => ErrorKind::Refused,
             Self::Commit(error) => error.kind(),
-            Self::Foreign { .. } | Self::InUse { .. } | Self::Locked { .. } | Self::ReadOnly => ErrorKind::Busy,
+            Self::Foreign { .. } | Self::Locked { .. } | Self::ReadOnly => ErrorKind::Busy,
             Self::Damaged { .. } | Self::Lost(_) | Self::Format { .. } | Self::Index(_) => ErrorKind::Damaged,
-            Self::Io { .. } | Self::Elsewhere { .. } | Self::Unsettled(_) | Self::Poisoned(_) => ErrorKind::Io,
+            Self::Io { .. } | Self::Elsewhere { .. } | Self::Unsettled | Self::Poisoned(_) => ErrorKind::Io,
         }
     }
 
@@ -141,9 +133,8 @@ impl Diagnostic for StoreError {
             Self::Format { .. } => "`foldspace fsck` shows all damage".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),
             Self::Elsewhere { hint, .. } => return hint.clone(),
-            Self::Unsettled(_) => "look with `foldspace log` before you do it again".to_owned(),
+            Self::Unsettled => "look with `foldspace log` before you do it again".to_owned(),
             Self::Foreign { .. } => "end that process, or use another --data directory".to_owned(),
-            Self::InUse { .. } => "wait for it to end; what it does is in `foldspace log`".to_owned(),
             Self::Locked { .. } => "wait for it to end, or use another --data directory".to_owned(),
             Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),
             _ => return None,

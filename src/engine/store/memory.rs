@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::pending::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StoreError, check_expected};
 use crate::engine::bus::Bus;
 use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Recorded, Seq, SessionId, lock};
@@ -69,11 +68,11 @@ impl EventStore for MemoryStore {
         let session = commit.session;
         if commit.keeps_only() {
             held.keep(commit);
-            return Ok(Pending { committed: Committed { first: 0, last: 0, repeated: false }, ticket: Ticket::Done });
+            return Ok(Pending::done(Committed { first: 0, last: 0, repeated: false }));
         }
         if let Some(earlier) = commit.id.and_then(|id| held.named.get(&(session, id))) {
             let committed = Committed { repeated: true, ..*earlier };
-            return Ok(Pending { committed, ticket: Ticket::Done });
+            return Ok(Pending::done(committed));
         }
         if held.buried.contains_key(&session) {
             let exactly = matches!(commit.expected, Expected::Exactly(_));
@@ -110,7 +109,7 @@ impl EventStore for MemoryStore {
         if self.bus.wanted(session) {
             self.bus.publish(session, Arc::from(added));
         }
-        Ok(Pending { committed, ticket: Ticket::Done })
+        Ok(Pending::done(committed))
     }
 
     fn head(&self, session: SessionId) -> Result<Seq> {

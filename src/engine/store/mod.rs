@@ -4,17 +4,15 @@ mod batch;
 mod content;
 mod decompress;
 mod error;
-pub(crate) mod holder;
 mod index;
 mod journal;
-mod lease;
 mod local;
 mod lock;
 mod loss;
 mod memory;
-pub(crate) mod name_lock;
+mod owner;
 pub(crate) mod pending;
-mod shared;
+mod remote;
 mod weight;
 
 use std::borrow::Cow;
@@ -32,17 +30,15 @@ pub use batch::EventBatch;
 pub(crate) use content::chunks_of;
 pub(crate) use error::Result;
 pub use error::StoreError;
-pub use holder::LeaseHolder;
 #[cfg(test)]
 pub(crate) use journal::disk;
 pub use journal::{FsckReport, JournalProblem};
-pub use lease::Lease;
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use loss::{Loss, LostEvents};
 pub use memory::MemoryStore;
-pub use name_lock::NamingTurn;
+pub use owner::StoreOwner;
 pub use pending::{Committed, Pending};
-pub use shared::SharedStore;
+pub use remote::{RemoteStore, StoreServer};
 
 /// Store of sessions' histories, and of the contents that their events refer to.
 ///
@@ -116,23 +112,10 @@ pub trait EventStore: Send + Sync + 'static {
     /// Removes the session at once; the next collection frees its space. Its children keep their past.
     fn remove(&self, session: SessionId) -> Result<()>;
 
-    /// Takes the session's workspace for this process. Fails with [`StoreError::InUse`] if another process has it; a
-    /// store of one process has nothing to take.
-    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease> {
-        let _ = (session, holder);
-        Ok(Lease::of_own_store())
-    }
-
-    /// Returns the process that has the session's workspace open, if that is known.
-    fn lease_holder(&self, session: SessionId) -> Option<LeaseHolder> {
-        let _ = session;
-        None
-    }
-
-    /// Takes the lock for naming sessions, so that two processes don't give one name twice. Fails with
-    /// [`StoreError::Locked`] if another process holds it for long.
-    fn naming(&self) -> Result<NamingTurn> {
-        Ok(NamingTurn::of_own_store())
+    /// Checks that this process owns the store, and may open workspaces. Fails with [`StoreError::Locked`] if another
+    /// process owns it now, and with [`StoreError::ReadOnly`] if none does.
+    fn check_own(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Returns the bus that announces stored events.

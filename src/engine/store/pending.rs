@@ -1,12 +1,14 @@
 //! The two steps of a commit as types: taken, then durable.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use rustix::thread::futex;
 
 use super::{Result, StoreError};
 use crate::engine::id::Seq;
+use crate::engine::lock::lock;
 
 /// A commit that is durable and visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,13 +25,18 @@ pub struct Committed {
 /// commit.
 #[must_use = "the commit is not durable before `wait` or `durable` returns"]
 pub struct Pending {
-    pub(super) committed: Committed,
     pub(super) ticket: Ticket,
 }
 
 pub(super) enum Ticket {
-    Done,
-    Group { number: u64, waits: Arc<dyn GroupWait> },
+    Done(Committed),
+    Group {
+        committed: Committed,
+        number: u64,
+        writer: Arc<dyn GroupWait>,
+    },
+    /// Another process records it.
+    Answered(Arc<CommitAnswer>),
 }
 
 pub(super) trait GroupWait: Send + Sync {
@@ -41,55 +48,74 @@ pub(super) trait GroupWait: Send + Sync {
     }
     fn progress(&self) -> &WriteProgress;
     fn nudge(&self);
-    /// Returns the error of a commit that was lost although later ones are durable; only once.
-    fn outcome(&self, number: u64) -> Result<()> {
-        let _ = number;
-        Ok(())
-    }
 }
 
 impl Pending {
-    /// Returns the position of the commit's first event.
-    pub fn first(&self) -> Seq {
-        self.committed.first
+    /// Returns a commit that was waited for.
+    pub(crate) fn done(committed: Committed) -> Self {
+        Self { ticket: Ticket::Done(committed) }
     }
 
-    /// Returns the position of the commit's last event.
+    /// Returns its positions, once they are fixed: at once, but for a commit through another process, whose positions
+    /// are known when it is durable. None if it was refused.
+    pub(crate) fn known(&self) -> Option<Committed> {
+        match &self.ticket {
+            Ticket::Done(committed) | Ticket::Group { committed, .. } => Some(*committed),
+            Ticket::Answered(answer) => answer.get()?.ok(),
+        }
+    }
+
+    /// Returns the position of the commit's first event; waits for a commit through another process. 0 if it was
+    /// refused, as [`wait`](Self::wait) tells.
+    pub fn first(&self) -> Seq {
+        self.placed().map_or(0, |committed| committed.first)
+    }
+
+    /// Returns the position of the commit's last event as [`first`](Self::first) does.
     pub fn last(&self) -> Seq {
-        self.committed.last
+        self.placed().map_or(0, |committed| committed.last)
+    }
+
+    fn placed(&self) -> Option<Committed> {
+        match &self.ticket {
+            Ticket::Answered(answer) => answer.wait().ok(),
+            _ => self.known(),
+        }
     }
 
     /// Blocks until the commit is durable. Fails with [`StoreError::Poisoned`]: it could not be written.
     pub fn wait(self) -> Result<Committed> {
-        if let Ticket::Group { number, waits } = &self.ticket {
-            waits.wait(*number)?;
-            waits.outcome(*number)?;
+        match &self.ticket {
+            Ticket::Done(committed) => Ok(*committed),
+            Ticket::Group { committed, number, writer } => writer.wait(*number).map(|()| *committed),
+            Ticket::Answered(answer) => answer.wait(),
         }
-        Ok(self.committed)
     }
 
     /// Waits until the commit is durable, without blocking the thread. Fails with [`StoreError::Poisoned`].
     pub async fn durable(self) -> Result<Committed> {
-        self.settled().await?;
-        Ok(self.committed)
+        self.settled().await
     }
 
     /// Waits as [`durable`](Pending::durable) does; it may be dropped and called again.
-    pub(crate) async fn settled(&self) -> Result<()> {
-        if let Ticket::Group { number, waits } = &self.ticket {
-            if !waits.write_in_place(*number)? {
-                waits.nudge();
-                waits.progress().reached(*number).await?;
+    pub(crate) async fn settled(&self) -> Result<Committed> {
+        match &self.ticket {
+            Ticket::Done(committed) => Ok(*committed),
+            Ticket::Group { committed, number, writer } => {
+                if !writer.write_in_place(*number)? {
+                    writer.nudge();
+                    writer.progress().reached(*number).await?;
+                }
+                Ok(*committed)
             }
-            waits.outcome(*number)?;
+            Ticket::Answered(answer) => answer.told().await,
         }
-        Ok(())
     }
 }
 
 impl std::fmt::Debug for Pending {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending").field("committed", &self.committed).finish_non_exhaustive()
+        f.debug_struct("Pending").field("committed", &self.known()).finish_non_exhaustive()
     }
 }
 
@@ -153,12 +179,6 @@ impl WriteProgress {
         self.async_changed.notify_waiters();
     }
 
-    /// Ends a turn in which nothing became durable; another caller may try again.
-    pub(super) fn give_up(&self) {
-        self.end_turn();
-        self.async_changed.notify_waiters();
-    }
-
     fn end_turn(&self) {
         self.writing.store(false, Ordering::Release);
         self.round.fetch_add(1, Ordering::AcqRel);
@@ -183,5 +203,99 @@ impl WriteProgress {
             }
             changed.await;
         }
+    }
+}
+
+/// The outcome of a commit that another process records, once that has told it.
+pub(super) struct CommitAnswer {
+    outcome: OnceLock<Result<Committed>>,
+    expected: Arc<ExpectedAnswers>,
+}
+
+/// Answers to come, in the order of their commits.
+#[derive(Default)]
+pub(super) struct ExpectedAnswers {
+    waiting: Mutex<WaitingAnswers>,
+    told: Condvar,
+    async_told: tokio::sync::Notify,
+}
+
+#[derive(Default)]
+struct WaitingAnswers {
+    answers: VecDeque<Arc<CommitAnswer>>,
+    /// Set once nobody answers any more.
+    is_over: bool,
+}
+
+impl CommitAnswer {
+    fn get(&self) -> Option<Result<Committed>> {
+        self.outcome.get().cloned()
+    }
+
+    pub(super) fn wait(&self) -> Result<Committed> {
+        let mut waiting = lock(&self.expected.waiting);
+        loop {
+            if let Some(outcome) = self.get() {
+                return outcome;
+            }
+            waiting = self.expected.told.wait(waiting).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    async fn told(&self) -> Result<Committed> {
+        loop {
+            let mut told = std::pin::pin!(self.expected.async_told.notified());
+            told.as_mut().enable();
+            if let Some(outcome) = self.get() {
+                return outcome;
+            }
+            told.await;
+        }
+    }
+}
+
+impl ExpectedAnswers {
+    /// Expects one more answer; none if nobody answers any more.
+    pub(super) fn expect(self: &Arc<Self>) -> Option<Arc<CommitAnswer>> {
+        let mut waiting = lock(&self.waiting);
+        let answer = Arc::new(CommitAnswer { outcome: OnceLock::new(), expected: Arc::clone(self) });
+        (!waiting.is_over).then(|| {
+            waiting.answers.push_back(Arc::clone(&answer));
+            answer
+        })
+    }
+
+    /// Expects the last answer no more.
+    pub(super) fn expect_less(&self) {
+        lock(&self.waiting).answers.pop_back();
+    }
+
+    pub(super) fn last(&self) -> Option<Arc<CommitAnswer>> {
+        lock(&self.waiting).answers.back().cloned()
+    }
+
+    /// Sets the outcome of the next commit; none if no answer is expected.
+    pub(super) fn tell(&self, outcome: Result<Committed>) -> Option<()> {
+        let answer = lock(&self.waiting).answers.pop_front()?;
+        // Nobody else sets it.
+        answer.outcome.set(outcome).ok()
+    }
+
+    pub(super) fn wake(&self) {
+        // Who waits has looked while this lock was held, or waits already.
+        drop(lock(&self.waiting));
+        self.told.notify_all();
+        self.async_told.notify_waiters();
+    }
+
+    /// Answers all that is left with an error, and whatever is asked later.
+    pub(super) fn give_up(&self, error: &StoreError) {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_over = true;
+        for answer in waiting.answers.drain(..) {
+            drop(answer.outcome.set(Err(error.clone())));
+        }
+        drop(waiting);
+        self.wake();
     }
 }

@@ -101,7 +101,7 @@ pub(crate) fn events(
 
 fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
-    let may_run = session.lease_holder().is_some();
+    let may_run = session.may_be_running();
     let (mut page, mut next, mut last) = (LogPage::new(limits, false), None, VecDeque::new());
     visit_calls(session, from.unwrap_or(1).max(1), &mut |call| {
         if from.is_none() {

@@ -41,7 +41,7 @@ impl Operation for ShowCall {
             let Some((known, events)) = view::call_at(&session, self.call)? else {
                 return Err(OperationError::not_found(format!("no call began at position {}", self.call)));
             };
-            let mut call = known.document(session.lease_holder().is_some());
+            let mut call = known.document(session.may_be_running());
             call.params = view::whole(&session, &call.params);
             let result = known.outcome.as_ref().map(|outcome| view::whole(&session, &outcome.end.result));
             let recorded = events.iter().map(|event| (event.seq.to_string(), view::event(&session, &event.view())));

@@ -107,7 +107,8 @@ impl OpenCall {
     pub(crate) async fn settle(&mut self, pending: Pending) -> Result<(), SessionError> {
         let settled = self.settling.insert(pending).settled().await;
         self.settling = None;
-        Ok(settled?)
+        settled?;
+        Ok(())
     }
 
     fn record_failure(&mut self, finished: &CallFinished) -> Result<Pending, SessionError> {

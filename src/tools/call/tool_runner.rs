@@ -55,7 +55,7 @@ impl ToolRunner {
         workspace: Arc<dyn Workspace>,
         rules: ShellRules,
     ) -> Result<Self, WorkspaceError> {
-        let _lease = session.lease()?;
+        session.check_own()?;
         let state = session.state()?;
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
             if !session.is_in_flight(call.call) {

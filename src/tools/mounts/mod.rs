@@ -58,7 +58,7 @@ pub async fn hydrate(
     if mounts.is_empty() || !is_untouched(session)? {
         return Ok(Vec::new());
     }
-    let _lease = session.lease()?;
+    session.check_own()?;
     let (mounts, roots) = (mounts.to_vec(), roots.clone());
     let copied = tokio::task::spawn_blocking(move || copy_all(&mounts, &roots)).await;
     let copied = copied.map_err(|_| MountError::Stopped)??;

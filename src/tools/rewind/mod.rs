@@ -87,11 +87,11 @@ pub async fn rewind(
 ) -> Result<Rewound, WorkspaceError> {
     let turn = session.turn().await;
     let looking = session.looking().await;
-    let lease = session.lease()?;
+    session.check_own()?;
     let work = RewindWork { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
     let done = tokio::task::spawn_blocking(move || {
         let done = work.run();
-        drop((turn, looking, lease));
+        drop((turn, looking));
         done
     });
     done.await.map_err(|_| WorkspaceError::Stopped)?

@@ -16,7 +16,7 @@ use crate::engine::commit::CommitError;
 use crate::engine::event::{DriftFound, WorkspaceTouched};
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
-use crate::engine::store::{Lease, Pending};
+use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::call::error::ToolError;
 
@@ -24,7 +24,6 @@ use crate::tools::call::error::ToolError;
 pub(crate) struct ManagedWorkspace {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) rules: Arc<ShellRules>,
-    _lease: Arc<Lease>,
     /// Claim of the session's only container, for a workspace in one.
     claim: Option<Arc<MachineClaim>>,
     pub(crate) limits: Arc<Limits>,
@@ -46,7 +45,7 @@ impl ManagedWorkspace {
                 None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
         };
-        let machine = Self { workspace, rules: Arc::new(rules), _lease: session.lease()?, claim, limits };
+        let machine = Self { workspace, rules: Arc::new(rules), claim, limits };
         let machine = machine.for_agent(session)?;
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
         Ok(machine)

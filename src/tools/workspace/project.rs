@@ -27,7 +27,7 @@ pub(in crate::tools) struct Landing<'a> {
 }
 
 fn is_unsettled(failure: &WorkspaceError) -> bool {
-    matches!(failure, WorkspaceError::Session(SessionError::Store(StoreError::Unsettled(_))))
+    matches!(failure, WorkspaceError::Session(SessionError::Store(StoreError::Unsettled)))
 }
 
 impl Landing<'_> {

@@ -41,8 +41,8 @@ fn store_in_use_names_its_lock_owner() {
     ];
     for (what, attempt) in tries {
         let error = attempt();
-        let StoreError::Locked { path, holder } = &error else { panic!("{what}: {error}") };
-        assert!(path == directory.path() && holder.contains(&here), "{what}: {error}");
+        let StoreError::Locked { path, owner } = &error else { panic!("{what}: {error}") };
+        assert!(path == directory.path() && here == format!("process {}", owner.process), "{what}: {error}");
         assert!(error.hint().is_some());
     }
     assert_same(&history(&LocalStore::open_reading(directory.path()).unwrap()), &history(&store), "reading beside it");
@@ -53,7 +53,7 @@ fn store_in_use_names_its_lock_owner() {
     assert!(error.to_string().contains(&format!("process {}", child.id())), "{error}");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(history(&open(directory.path())).len(), 1, "a dead holder holds nothing");
+    assert_eq!(history(&open(directory.path())).len(), 1, "a dead owner.command holds nothing");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use foldspace::event::EventsLost;
-use foldspace::store::{Loss, SharedStore};
+use foldspace::store::Loss;
 use foldspace::{Event, EventStore, LocalStore, StoreError};
 
 use super::journal::{recorded, segments};
@@ -127,27 +127,6 @@ fn journal_older_than_its_index_is_a_loss() {
     lost(directory.path(), &left, &whole, "an old copy");
 }
 
-/// The end of the journal goes while a process has the store: its check tells, and then it takes nothing more.
-#[test]
-fn fsck_reports_loss_that_came_while_open() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = SharedStore::open(directory.path(), small()).unwrap();
-    for number in 0..20 {
-        record(&store, note(session(number % 2), b"one"));
-    }
-    // It closes the store for it, and the index hears of everything.
-    assert_eq!(store.check().unwrap().loss, None);
-    let only = segments(directory.path()).pop().unwrap();
-    std::fs::OpenOptions::new().write(true).open(only).unwrap().set_len(400).unwrap();
-    let report = store.check().unwrap();
-    assert!(report.loss.is_some_and(|loss| loss.sessions.len() == 2), "{:?}", report.problems);
-    for _ in 0..2 {
-        assert!(matches!(store.entries(), Err(StoreError::Lost(_))), "{:?}", store.entries());
-        let refused = store.submit(note(session(1), b"more")).err();
-        assert!(refused.as_ref().is_some_and(|error| error.to_string().contains("events are lost")), "{refused:?}");
-    }
-}
-
 #[test]
 fn append_after_a_loss_is_refused() {
     let (directory, store) = fresh();
@@ -155,7 +134,7 @@ fn append_after_a_loss_is_refused() {
     drop(store);
     std::fs::write(segments(directory.path()).pop().unwrap(), b"").unwrap();
     for _ in 0..2 {
-        let opened = SharedStore::open(directory.path(), small());
+        let opened = LocalStore::open(directory.path(), small());
         assert!(matches!(opened, Err(StoreError::Lost(_))), "{:?}", opened.err());
         assert!(matches!(LocalStore::collect(directory.path(), false), Err(StoreError::Lost(_))));
     }

@@ -1,5 +1,6 @@
 //! Hostile tests of the stores: crashes, cuts, damage, full disks, odd orders; and against simpler selves.
 
+mod beside;
 mod bus;
 pub(crate) mod crash;
 mod cut;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use foldspace::event::{Digest, Isolation, SystemClock};
 use foldspace::history::{HistoryError, PortableSummary, export_session, import_session};
 use foldspace::session::SnapshotPolicy;
-use foldspace::store::{Content, SharedStore};
+use foldspace::store::{Content, RemoteStore, StoreServer};
 use foldspace::{
     Commit, EventStore, ForkOptions, LocalStore, NewSession, Recorded, Registry, Seq, Session, SessionId, Sessions,
     Timestamp,
@@ -79,8 +79,9 @@ fn import_keeps_commits() {
     let (original, session, file) = long(here.path());
     let is_mixed = |commits: &[(Seq, Seq)]| (0..4).all(|more| commits.iter().any(|(first, last)| last - first == more));
     assert!(is_mixed(&commits(&session)));
-    let holder = sessions(SharedStore::open(there.path(), small()).unwrap());
-    for imported in [&holder, &sessions(SharedStore::open(there.path(), small()).unwrap())] {
+    let owner = sessions(open(there.path()));
+    let _server = StoreServer::start(&owner, there.path()).unwrap();
+    for imported in [&owner, &sessions(RemoteStore::connect(there.path()).unwrap().unwrap())] {
         import(imported, &file, None).unwrap();
         assert_eq!(commits(&imported.session(session.id()).unwrap()), commits(&session));
         assert!(exported(imported, session.id()) == file);

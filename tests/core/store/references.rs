@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foldspace::event::{CallStarted, Digest, Node, SystemClock, WriteFile, WriteMode};
 use foldspace::history::{PortableSummary, export_session, import_session};
 use foldspace::session::SnapshotPolicy;
-use foldspace::store::{Content, LocalStoreOptions, SharedStore};
+use foldspace::store::{Content, RemoteStore, StoreServer};
 use foldspace::{EntryPath, Event, EventStore, LocalStore, MemoryStore, NewSession, Registry, SessionId, Sessions};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -90,15 +90,17 @@ fn exported(sessions: &Sessions) -> (BTreeSet<Digest>, Vec<u8>, PortableSummary)
 #[test]
 fn export_takes_referenced_contents_only() {
     let directory = tempfile::tempdir().unwrap();
-    let first = sessions(SharedStore::open(directory.path(), LocalStoreOptions::default()).unwrap());
+    let first = sessions(open(directory.path()));
     let (referred, _) = paint(first.store().as_ref());
     let (contents, file, summary) = exported(&first);
     assert_eq!(contents, referred);
     assert_eq!((summary.events, summary.contents), (6, 4));
-    // Through the process that holds the store, and after a restart, it is the same file.
-    let second = sessions(SharedStore::open(directory.path(), LocalStoreOptions::default()).unwrap());
+    // Through the process that owns the store, and after a restart, it is the same file.
+    let server = StoreServer::start(&first, directory.path()).unwrap();
+    let second = sessions(RemoteStore::connect(directory.path()).unwrap().unwrap());
     assert!(exported(&second).1 == file);
     second.close();
+    drop(server);
     first.close();
     let again = sessions(open(directory.path()));
     assert!(exported(&again).1 == file);
@@ -157,12 +159,11 @@ fn event_version_above_the_highest_is_refused() {
 #[test]
 fn commit_without_events_keeps_contents_until_collection() {
     let directory = tempfile::tempdir().unwrap();
-    let (first, second) = (
-        SharedStore::open(directory.path(), LocalStoreOptions::default()).unwrap(),
-        SharedStore::open(directory.path(), LocalStoreOptions::default()).unwrap(),
-    );
+    let first = sessions(open(directory.path()));
+    let server = StoreServer::start(&first, directory.path()).unwrap();
+    let second = RemoteStore::connect(directory.path()).unwrap().unwrap();
     let memory = MemoryStore::default();
-    let stores: [&dyn EventStore; 3] = [&first, &second, &memory];
+    let stores: [&dyn EventStore; 3] = [first.store().as_ref(), &second, &memory];
     let content = Content::of("ahead");
     for store in stores {
         let mut commit = foldspace::Commit::new(session(1), foldspace::Timestamp(1));
@@ -173,7 +174,8 @@ fn commit_without_events_keeps_contents_until_collection() {
         assert_eq!(store.content(&content.digest).unwrap(), content.bytes);
         assert!(store.entries().unwrap().is_empty());
     }
-    drop((first, second));
+    drop((second, server));
+    first.close();
     LocalStore::collect(directory.path(), false).unwrap();
     assert!(!open(directory.path()).has_content(&content.digest).unwrap());
 }
@@ -189,13 +191,14 @@ fn import_of_large_content_stores_same_bytes_as_recording() {
     record(&store, super::with_content(session(1), bytes.clone()).0);
     let here = store.usage().unwrap();
     let imported = tempfile::tempdir().unwrap();
-    let holder = SharedStore::open(imported.path(), LocalStoreOptions::default()).unwrap();
-    let there = sessions(SharedStore::open(imported.path(), LocalStoreOptions::default()).unwrap());
+    let owner = sessions(open(imported.path()));
+    let _server = StoreServer::start(&owner, imported.path()).unwrap();
+    let there = sessions(RemoteStore::connect(imported.path()).unwrap().unwrap());
     import_session(&there, &mut Cursor::new(&file), None).unwrap();
-    assert!(holder.content(&digest).unwrap() == bytes, "through another process");
+    assert!(owner.store().content(&digest).unwrap() == bytes, "through another process");
     let contents =
         |usage: Vec<foldspace::store::StorageUse>| usage.into_iter().find(|part| part.what == "contents").unwrap();
-    assert_eq!(contents(holder.usage().unwrap()), contents(here), "the same chunks");
+    assert_eq!(contents(owner.store().usage().unwrap()), contents(here), "the same chunks");
     let memory = sessions(MemoryStore::default());
     import_session(&memory, &mut Cursor::new(&file), None).unwrap();
     assert!(memory.store().content(&digest).unwrap() == bytes);

@@ -60,7 +60,7 @@ fn stray_file_in_journal_is_named_and_set_aside() {
     let whole = std::fs::read(segment(&Program::with_story())).unwrap();
     for bytes in [&b""[..], b"what is this?", &[0xff; 100_000], &whole] {
         let (program, stray) = with_stray(bytes);
-        let listed = program.run(&["sessions"]);
+        let listed = program.run(&["clone", "story"]);
         assert!(listed.contains("99999999.seg is no segment of this journal and is not read"), "{listed}");
         assert!(listed.contains("story") && listed.ends_with("[exit 0]"), "{listed}");
         let checked = program.run(&["fsck"]);
@@ -146,7 +146,7 @@ fn clock_before_1970_stops_nothing() {
         let told = machine.run(early, arguments);
         assert!(told.ends_with("[exit 0]") && !told.contains("panicked"), "{arguments:?}: {told}");
     }
-    assert!(machine.run(early, &["sessions"]).contains("note: there is no index this time: the machine's clock"));
+    assert!(machine.run(early, &["clone", "early"]).contains("note: there is no index this time: the machine's clock"));
     let verified = machine.program.run(&["verify"]);
     assert!(verified.ends_with("[exit 0]"), "{verified}");
 }

@@ -134,8 +134,8 @@ fn man_pages_exist_for_every_command() {
 #[test]
 fn verbose_prints_log_lines() {
     let program = Program::with_story();
-    let quiet = program.output(&["sessions"]).stderr;
+    let quiet = program.output(&["clone", "story"]).stderr;
     assert!(quiet.is_empty());
-    let output = program.command(&["sessions"]).env("FOLDSPACE_LOG", "trace").output().unwrap();
+    let output = program.command(&["clone", "story"]).env("FOLDSPACE_LOG", "trace").output().unwrap();
     assert!(!output.stderr.is_empty() && !output.stderr.contains(&0x1b));
 }

@@ -184,13 +184,12 @@ fn owner_ends_with_its_directory() {
 fn store_of_program_that_serves_nobody_is_busy() {
     let program = Program::with_story();
     let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
-    let lease = sessions.session(sessions.find("story").unwrap().id).unwrap().lease().unwrap();
     let script = program.file("more.jsonl", r#"{"tool": "ls"}"#);
     let refused = program.run(&["run", &script, "--session", "story"]);
     let own = format!("process {}", std::process::id());
     assert!(refused.contains(&own) && refused.ends_with("[exit 4]"), "{refused}");
     assert!(program.printed(&["ls", "story"]).contains("src/"));
-    drop(lease);
+    sessions.close();
 }
 
 #[test]

@@ -208,7 +208,8 @@ fn gc_frees_space_of_removed_session() {
 fn index_loss_is_reported_only_if_lost() {
     let program = Program::with_story();
     program.printed(&["run", &program.file("other.jsonl", "")]);
-    let told = || program.run(&["sessions"]).contains("note: the index");
+    let empty = program.file("probe.jsonl", "");
+    let told = || program.run(&["run", &empty]).contains("note: the index");
     for session in ["story", "other"] {
         program.printed(&["remove", session, "--yes"]);
         let freed = program.printed(&["gc"]);

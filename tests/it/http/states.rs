@@ -1,6 +1,5 @@
 //! Sessions, states, files, diffs, children.
 
-use foldspace::LocalStore;
 use serde_json::{Value, json};
 
 use crate::rig::Server;
@@ -181,28 +180,4 @@ async fn host_directory_swapped_for_link_is_refused() {
         assert_eq!((refused.status, &refused.json()["kind"]), (403, &json!("forbidden")), "{}", path.display());
     }
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn workspace_owner_is_reported() {
-    let served = Server::begin().await;
-    served.session("demo").await;
-    let id = served.face.hub().sessions().find("demo").unwrap().id;
-    while served.face.hub().close_unused(std::time::Duration::ZERO).await == 0 {}
-    // What another process would have: its own handle of the store's directory.
-    let beside = LocalStore::open_reading(served.directory.path()).unwrap();
-    let clock = std::sync::Arc::new(foldspace::event::SystemClock::default());
-    let beside = foldspace::Sessions::new(
-        std::sync::Arc::new(beside),
-        foldspace::Registry::standard(),
-        clock,
-        foldspace::session::SnapshotPolicy::default(),
-    );
-    let beside = beside.unwrap();
-    let _lease = beside.session(id).unwrap().lease().unwrap();
-    let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&json!({ "tool": "ls" }))).await;
-    let problem = refused.json();
-    assert_eq!((refused.status, &problem["kind"]), (409, &json!("in_use")));
-    assert_eq!(problem["holder"]["process"], std::process::id());
-    assert_eq!(served.ask("GET", "/v1/sessions/demo/files", None).await.status, 200, "looking is free");
 }

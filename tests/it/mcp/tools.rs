@@ -42,6 +42,7 @@ fn tools_without_shell_are_not_listed() {
     client.leave();
     let mut client = program.on_host(&["--tools", "shell,podman_shell"]);
     assert_eq!(names(&mut client), ["shell_execute"]);
+    client.leave();
     let mut client = program.client(&["--session", "test-client", "--tools", "shell"]);
     assert!(names(&mut client).is_empty(), "its session began in memory");
 }

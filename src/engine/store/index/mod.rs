@@ -17,6 +17,7 @@ use bytes::{Buf, Bytes};
 use super::journal::FramePosition;
 use super::journal::disk::{JournalDisk, OsDisk};
 use super::journal::segment::sync_directory;
+use super::local::catalogue_file;
 use super::{Result, StoreError};
 use crate::engine::id::{Digest, Seq, SessionId};
 
@@ -41,6 +42,25 @@ pub(super) struct IndexedUpTo {
     pub(super) group: u64,
     /// Checksum of the journal's last bytes before `end`, which tells another history apart.
     pub(super) tail: u32,
+}
+
+impl IndexedUpTo {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut value = VERSION.to_le_bytes().to_vec();
+        value.extend_from_slice(&self.journal);
+        value.extend_from_slice(&place_bytes(self.end));
+        value.extend_from_slice(&self.group.to_le_bytes());
+        value.extend_from_slice(&self.tail.to_le_bytes());
+        value
+    }
+
+    pub(super) fn decode(rest: &mut &[u8]) -> Option<Self> {
+        let is_known = rest.try_get_u32_le().ok()? == VERSION;
+        let journal = *rest.split_off(..16)?.first_chunk()?;
+        let (end, group) = (take_place(rest)?, rest.try_get_u64_le().ok()?);
+        let tail = rest.try_get_u32_le().ok()?;
+        is_known.then_some(Self { journal, end, group, tail })
+    }
 }
 
 #[derive(Default)]
@@ -93,12 +113,7 @@ impl SledIndex {
     /// Returns the indexed end; none if the index is new, unreadable or of another version.
     pub(super) fn stamp(&self) -> Option<IndexedUpTo> {
         let value = guarded(|| self.db.get(STAMP)).ok()??;
-        let mut rest = &value[..];
-        let is_known = rest.try_get_u32_le().ok()? == VERSION;
-        let journal = *rest.split_off(..16)?.first_chunk()?;
-        let (end, group) = (take_place(&mut rest)?, rest.try_get_u64_le().ok()?);
-        let tail = rest.try_get_u32_le().ok()?;
-        is_known.then_some(IndexedUpTo { journal, end, group, tail })
+        IndexedUpTo::decode(&mut &value[..])
     }
 
     /// Applies a batch together with the stamp, or nothing of it.
@@ -119,12 +134,7 @@ impl SledIndex {
         for (session, positions) in &batch.positions {
             self.put_positions(&mut rows, *session, positions)?;
         }
-        let mut value = VERSION.to_le_bytes().to_vec();
-        value.extend_from_slice(&stamp.journal);
-        value.extend_from_slice(&place_bytes(stamp.end));
-        value.extend_from_slice(&stamp.group.to_le_bytes());
-        value.extend_from_slice(&stamp.tail.to_le_bytes());
-        rows.insert(STAMP, value);
+        rows.insert(STAMP, stamp.encode());
         guarded(|| self.db.apply_batch(rows))
     }
 
@@ -263,6 +273,7 @@ pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>> {
 }
 
 pub(super) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<()> {
+    catalogue_file::remove(disk, store)?;
     if let Some(aside) = set_aside(&store.join("index"))? {
         sync_directory(disk, store)?;
         remove_all(&aside)?;
@@ -335,14 +346,15 @@ fn take_place(rest: &mut &[u8]) -> Option<FramePosition> {
     Some(FramePosition { segment, offset })
 }
 
-fn put_position(value: &mut Vec<u8>, (first, place): (Seq, FramePosition)) {
+pub(super) fn put_position(value: &mut Vec<u8>, (first, place): (Seq, FramePosition)) {
     value.extend_from_slice(&first.to_le_bytes());
     value.extend_from_slice(&place_bytes(place));
 }
 
 fn positions_of(value: &[u8]) -> impl DoubleEndedIterator<Item = (Seq, FramePosition)> {
-    value.as_chunks::<POSITION_BYTES>().0.iter().filter_map(|row| {
-        let mut rest = &row[..];
-        Some((rest.try_get_u64_le().ok()?, take_place(&mut rest)?))
-    })
+    value.as_chunks::<POSITION_BYTES>().0.iter().filter_map(|row| take_position(&mut &row[..]))
+}
+
+pub(super) fn take_position(rest: &mut &[u8]) -> Option<(Seq, FramePosition)> {
+    Some((rest.try_get_u64_le().ok()?, take_place(rest)?))
 }

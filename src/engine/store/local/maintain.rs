@@ -61,6 +61,7 @@ impl Maintenance {
             tracing::warn!(%error, "the journal could not be closed cleanly; it is recovered when next opened");
         }
         shared.learn();
+        shared.keep_catalogue().unwrap_or_else(|error| tracing::debug!(%error, "the catalogue is behind"));
         let flushed = shared.with_index((), |index| index.flush());
         if let Err(error) = flushed {
             tracing::debug!(%error, "the index could not be flushed; it is made again when next opened");
@@ -124,6 +125,11 @@ impl LocalInner {
     pub(super) fn pack_full(&self) {
         let Some(raw) = self.pack_behind else { return };
         let full = std::mem::take(&mut self.slots.dirty().full);
+        if !full.is_empty()
+            && let Err(error) = self.keep_catalogue()
+        {
+            tracing::debug!(%error, "the catalogue is behind");
+        }
         for number in full {
             let durable = self.slots.dirty().end.segment > number.saturating_add(raw);
             if !durable {

@@ -1,5 +1,6 @@
 //! The local store: a journal with events and contents, and an index.
 
+pub(in crate::engine::store) mod catalogue_file;
 mod check;
 mod collect;
 pub(crate) mod index_fallback;
@@ -21,17 +22,16 @@ use std::sync::{Arc, Mutex, RwLock};
 use bytes::Bytes;
 
 use super::content::{self, ContentFrame, Contents};
-use super::holder::LeaseHolder;
 use super::index::SledIndex;
 use super::journal::frame::{self, FrameKind};
 use super::journal::{FramePosition, Group, Segments, StagedFrame, StagingBuffer, Writer};
-use super::lease::Lease;
 use super::lock::StoreLock;
 use super::pending::{GroupWait, Ticket};
 use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, Recorded, Seq, SessionId, read_lock};
 
+use catalogue_file::ScannedSegment;
 pub use collect::GcReport;
 use lineage::CommitBase;
 use maintain::Maintenance;
@@ -92,6 +92,8 @@ pub struct LocalStore {
     shared: Arc<LocalInner>,
     /// None if the store is open for reading only.
     maintenance: Option<Maintenance>,
+    /// Set if the journal may have lost its end, as far as a store that only reads can tell.
+    is_doubtful: bool,
     notes: Vec<String>,
     _lock: Option<StoreLock>,
 }
@@ -110,8 +112,11 @@ struct LocalInner {
     bus: Arc<Bus>,
     /// None if the store is open for reading only.
     writer: Option<Arc<Writer<SessionHead>>>,
-    /// Position up to which a store that only reads has read.
+    /// Position up to which a store that only reads has read, and the owner's catalogue goes.
     read_to: Mutex<FramePosition>,
+    /// Position before which a store that only reads does not know the contents yet.
+    contents_until: Mutex<Option<FramePosition>>,
+    scanned: Mutex<Option<ScannedSegment>>,
     /// Locked while the index is updated: batches must come in order.
     learning: Mutex<()>,
 }
@@ -125,6 +130,16 @@ impl LocalStore {
     /// Returns the directory of the store.
     pub fn directory(&self) -> &std::path::Path {
         &self.shared.directory
+    }
+
+    /// Returns true if what is open for reading only may lack acknowledged events: [`open`](Self::open) tells.
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful
+    }
+
+    /// Returns true if a write has failed, so that the store takes no more commits.
+    pub fn has_failed(&self) -> bool {
+        self.shared.writer.as_ref().is_some_and(|writer| writer.has_failed())
     }
 
     /// Waits until the index has everything that is durable now.
@@ -171,7 +186,7 @@ impl LocalInner {
         {
             drop(inner);
             // The commit that it repeats is among what is staged, or older.
-            return Ok(Pending { committed: repeated, ticket: self.ticket(writer.staged_number(), writer) });
+            return Ok(self.pending(repeated, writer.staged_number(), writer));
         }
         super::check_expected(commit, inner.head)?;
         let begun = CommitBase::of(&inner, fork.as_ref().map(|(point, _)| *point), parent)?;
@@ -203,8 +218,7 @@ impl LocalInner {
         }
         drop(inner);
         writer.relieve(staged.number, bytes_staged)?;
-        let committed = Committed { first, last, repeated: false };
-        Ok(Pending { committed, ticket: self.ticket(staged.number, writer) })
+        Ok(self.pending(Committed { first, last, repeated: false }, staged.number, writer))
     }
 
     fn frames_of(&self, commit: &Commit) -> Result<Vec<ContentFrame>> {
@@ -243,8 +257,7 @@ impl LocalInner {
         let bytes_staged = stage.staged();
         drop(stage);
         writer.relieve(writer.staged_number(), bytes_staged)?;
-        let committed = Committed { first: 0, last: 0, repeated: false };
-        Ok(Pending { committed, ticket: Ticket::Done })
+        Ok(Pending::done(Committed { first: 0, last: 0, repeated: false }))
     }
 
     fn pressed(&self, staged: StagedFrame) {
@@ -253,11 +266,12 @@ impl LocalInner {
         }
     }
 
-    fn ticket(&self, number: u64, writer: &Arc<Writer<SessionHead>>) -> Ticket {
-        match self.durability {
-            Durability::Synced => Ticket::Group { number, waits: writer.clone() },
-            Durability::Buffered => Ticket::Done,
-        }
+    fn pending(&self, committed: Committed, number: u64, writer: &Arc<Writer<SessionHead>>) -> Pending {
+        let ticket = match self.durability {
+            Durability::Synced => Ticket::Group { committed, number, writer: writer.clone() },
+            Durability::Buffered => Ticket::Done(committed),
+        };
+        Pending { ticket }
     }
 
     fn repeated(&self, slot: &Arc<SessionHead>, inner: &mut SlotInner, id: CommitId) -> Result<Option<Committed>> {
@@ -323,20 +337,18 @@ impl EventStore for LocalStore {
         self.shared.healing(|| self.shared.read(session, from.max(1), until, bytes))
     }
 
-    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease> {
-        Lease::take(&self.shared.directory, session, holder)
-    }
-
-    fn lease_holder(&self, session: SessionId) -> Option<LeaseHolder> {
-        Lease::holder(&self.shared.directory, session)
+    fn check_own(&self) -> Result<()> {
+        if self.shared.writer.is_some() { Ok(()) } else { StoreLock::of_other(&self.shared.directory) }
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes> {
-        self.shared.healing(|| self.shared.contents.read(digest, self.shared.index().as_deref()))
+        let read = || self.shared.healing(|| self.shared.contents.read(digest, self.shared.index().as_deref()));
+        self.shared.finding(|read| matches!(read, Err(StoreError::NoContent(_))), read)
     }
 
     fn has_content(&self, digest: &Digest) -> Result<bool> {
-        self.shared.healing(|| self.shared.contents.known(digest, self.shared.index().as_deref()))
+        let known = || self.shared.healing(|| self.shared.contents.known(digest, self.shared.index().as_deref()));
+        self.shared.finding(|known| matches!(known, Ok(false)), known)
     }
 
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {

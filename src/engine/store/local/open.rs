@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
+use super::catalogue_file::{self, CatalogueFile};
 use super::maintain::Maintenance;
 use super::proof::{self, JournalEnd};
 use super::recover::{Recovered, RecoveryScan};
@@ -71,7 +72,7 @@ impl LocalStore {
         let contents = Arc::new(Contents::new(Arc::clone(&segments)));
         let slots = Arc::new(Slots::default());
         let place = directory.join("index");
-        let FoundIndex { mut index, mut stamp, mut unfit } = known(&place, &segments, &slots, &mut notes)?;
+        let FoundIndex { mut index, mut stamp, mut unfit } = known(directory, &segments, &slots, &mut notes)?;
         let scan = RecoveryScan { segments: &segments, contents: &contents, slots: &slots };
         let recovered = match scan.look(stamp) {
             // An index that contradicts the journal is as good as none.
@@ -95,6 +96,7 @@ impl LocalStore {
             drop(index.take());
             let kept = index::set_aside(&place)?;
             let kept = kept.map_or(String::new(), |kept| format!("; the old one is kept as {}", kept.display()));
+            catalogue_file::remove(&*opening.disk, directory)?;
             notes.push(format!("the index could not be used ({reason}) and was rebuilt from the journal{kept}"));
             // The store works without, for example on a full disk.
             let failed = |error: &StoreError| notes.push(format!("there is no index this time: {error}"));
@@ -142,11 +144,13 @@ impl LocalStore {
             bus,
             writer: Some(Arc::new(writer)),
             read_to: Mutex::default(),
+            contents_until: Mutex::default(),
+            scanned: Mutex::default(),
             learning: Mutex::default(),
         });
         let maintenance = Some(Maintenance::start(&shared, threads)?);
         notes.iter().for_each(|note| tracing::info!("{note}"));
-        Ok(Self { shared, maintenance, notes, _lock: Some(lock) })
+        Ok(Self { shared, maintenance, is_doubtful: false, notes, _lock: Some(lock) })
     }
 
     /// Opens the store for reading only, beside its owner. It sees new commits as they come, has no snapshots, and
@@ -155,6 +159,8 @@ impl LocalStore {
         let directory = directory.as_ref();
         let segments = Arc::new(Segments::new(&directory.join("journal"), false));
         segments.numbers()?;
+        let slots = Arc::<Slots>::default();
+        let (known, is_doubtful) = catalogue_file::begin_reading(directory, &segments, &slots);
         let shared = Arc::new(LocalInner {
             directory: directory.to_owned(),
             durability: super::Durability::Synced,
@@ -163,18 +169,28 @@ impl LocalStore {
             contents: Arc::new(Contents::new(Arc::clone(&segments))),
             segments,
             index: RwLock::new(None),
-            slots: Arc::default(),
+            slots,
             bus: Arc::default(),
             writer: None,
-            read_to: Mutex::new(FramePosition::first_in(FIRST)),
+            read_to: Mutex::new(known.unwrap_or(FramePosition::first_in(FIRST))),
+            contents_until: Mutex::new(known),
+            scanned: Mutex::default(),
             learning: Mutex::default(),
         });
         shared.refresh()?;
-        Ok(Self { shared, maintenance: None, notes: Vec::new(), _lock: None })
+        let is_doubtful =
+            is_doubtful || proof::noted(shared.segments.disk(), directory)?.is_some() || shared.is_cut_off()?;
+        Ok(Self { shared, maintenance: None, is_doubtful, notes: Vec::new(), _lock: None })
     }
 }
 
 impl LocalInner {
+    /// Returns true if the last segment says that another one follows.
+    fn is_cut_off(&self) -> Result<bool> {
+        let end = *lock(&self.read_to);
+        self.segments.get(end.segment).map_or(Ok(false), |segment| scan::is_sealed(&segment, u64::from(end.offset)))
+    }
+
     /// Reads what another process has written since the last call; does nothing in the process that writes.
     pub(super) fn refresh(&self) -> Result<()> {
         if self.writer.is_some() {
@@ -233,7 +249,8 @@ struct FoundIndex {
     unfit: Option<String>,
 }
 
-fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<FoundIndex> {
+fn known(store: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<FoundIndex> {
+    let place = &store.join("index");
     if SystemClock::default().is_before_1970() {
         notes.push("there is no index this time: the machine's clock shows a time before 1970".to_owned());
         return Ok(FoundIndex::default());
@@ -245,7 +262,12 @@ fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
         Err(other) => return Err(other),
     };
     match load(&index, segments, slots) {
-        Ok(stamp) => Ok(FoundIndex { index: Some(index), stamp: Some(stamp), unfit: None }),
+        Ok(stamp) => {
+            if let Some(file) = CatalogueFile::read(segments.disk(), store).filter(|file| file.stamp.end <= stamp.end) {
+                file.teach(slots);
+            }
+            Ok(FoundIndex { index: Some(index), stamp: Some(stamp), unfit: None })
+        }
         Err(reason) => {
             slots.clear();
             // It has just been made, now or by an opening that failed later.
@@ -257,20 +279,7 @@ fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
 
 fn load(index: &SledIndex, segments: &Segments, slots: &Slots) -> Result<IndexedUpTo, String> {
     let stamp = index.stamp().ok_or("it does not say how far it goes")?;
-    let numbers = segments.numbers().map_err(|e| e.to_string())?;
-    if !numbers.contains(&stamp.end.segment) {
-        return Err("it goes further than the journal".to_owned());
-    }
-    let segment = segments.get(stamp.end.segment).map_err(|e| e.to_string())?;
-    if segment.head.journal != stamp.journal {
-        return Err("it belongs to another journal".to_owned());
-    }
-    if segment.len().map_err(|e| e.to_string())? < u64::from(stamp.end.offset) {
-        return Err("it goes further than the journal".to_owned());
-    }
-    if segments.checksum_before(stamp.end).map_err(|e| e.to_string())? != stamp.tail {
-        return Err("the journal is not the one that it knows".to_owned());
-    }
+    catalogue_file::fits(&stamp, segments)?;
     slots.load(&index.rows().map_err(|e| e.to_string())?)?;
     Ok(stamp)
 }

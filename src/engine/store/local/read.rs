@@ -150,7 +150,11 @@ impl LocalInner {
             let skip = fresh.partition_point(|(first, _)| *first <= seq) - 1;
             return Ok(fresh.range(skip..).take(limit).copied().collect());
         }
-        self.index().map_or(Ok(Vec::new()), |index| index.positions(slot.id, seq, limit))
+        match self.index() {
+            Some(index) => index.positions(slot.id, seq, limit),
+            None if self.writer.is_none() => self.scan_positions(slot, &inner.starts, seq, limit),
+            None => Ok(Vec::new()),
+        }
     }
 
     pub(super) fn named_commits(

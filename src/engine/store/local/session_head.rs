@@ -37,6 +37,8 @@ pub(super) struct SlotInner {
     begun: FramePosition,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, FramePosition)>,
+    /// Its first own commit in each segment; some may be missing.
+    pub(super) starts: Vec<(Seq, FramePosition)>,
     times: VecDeque<(Seq, Timestamp)>,
     /// Time of the last event that the index has.
     indexed: Timestamp,
@@ -133,6 +135,10 @@ impl SessionHead {
         Some(SessionEntry { id: self.id, head: visible, updated: inner.time, origin: inner.origin.clone()? })
     }
 
+    pub(super) fn starts_before(&self, end: FramePosition) -> Vec<(Seq, FramePosition)> {
+        self.lock().starts.iter().copied().take_while(|(_, place)| *place < end).collect()
+    }
+
     pub(super) fn begun(&self) -> FramePosition {
         self.lock().begun
     }
@@ -194,6 +200,9 @@ impl SlotInner {
         self.head = last;
         self.time = time;
         self.positions.push_back((first, place));
+        if self.starts.last().is_none_or(|(_, last)| last.segment != place.segment) {
+            self.starts.push((first, place));
+        }
         self.times.push_back((last, time));
     }
 

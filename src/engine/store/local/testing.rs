@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::store::disk::JournalDisk;
-use crate::engine::store::pending::Ticket;
 use crate::engine::store::{Committed, FsckReport, GcReport, Pending, StoreError};
 
 fn opening(disk: Arc<dyn JournalDisk>, options: LocalStoreOptions) -> Opening {
@@ -71,11 +70,6 @@ impl LocalStore {
 
 impl Pending {
     pub(crate) fn committed(&self) -> Committed {
-        self.committed
-    }
-
-    /// A commit that was waited for.
-    pub(crate) fn done(committed: Committed) -> Self {
-        Self { committed, ticket: Ticket::Done }
+        self.known().unwrap()
     }
 }

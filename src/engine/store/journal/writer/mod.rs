@@ -199,6 +199,10 @@ impl<T: Send + Sync> Writer<T> {
         }
     }
 
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.staging).failed.is_some()
+    }
+
     pub(crate) fn staged_number(&self) -> u64 {
         lock(&self.staging).number
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::super::StoreError;
 use super::wire::HELLO;
 use crate::engine::peer;
+use crate::engine::store::StoreError;
 
 const NAME: &str = "store.sock";
 const GREETING: Duration = Duration::from_secs(5);

@@ -1,20 +1,20 @@
-//! Owners of workspaces.
+//! Owners of stores.
 
 use serde::{Deserialize, Serialize};
 
 /// Characters of a command line that are written down.
 const COMMAND_CHARS: usize = 200;
 
-/// The process that has a session's workspace open.
+/// The process that has a store open to write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseHolder {
-    /// Process id.
+pub struct StoreOwner {
+    /// Process id; 0 if it is not known.
     pub process: u32,
     /// Command line.
     pub command: String,
 }
 
-impl LeaseHolder {
+impl StoreOwner {
     /// Describes this process.
     pub fn this_process() -> Self {
         let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -23,7 +23,7 @@ impl LeaseHolder {
     }
 }
 
-impl std::fmt::Display for LeaseHolder {
+impl std::fmt::Display for StoreOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.process {
             0 => f.write_str("another process"),

@@ -1,60 +1,67 @@
-//! The protocol of processes that share a store; `docs/FORMAT.md` describes it.
+//! The protocol between the owner of a store and other processes; `docs/FORMAT.md` describes it.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rkyv::rancor::Error;
 use rkyv::{Archive, Deserialize, Serialize};
 
-use super::super::{SessionEntry, Snapshot, StoreError};
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{CallLink, ChunkList, Commit, Content, Expected, ForkPoint};
+use crate::engine::commit::{CallLink, ChunkList, Commit, CommitView, Content, Expected, ForkPoint};
 use crate::engine::error::Diagnostic;
-use crate::engine::id::{CommitId, Digest, SessionId};
-use crate::engine::recorded::{Payload, Recorded};
+use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::slice::EncodedSlice;
+use crate::engine::store::index::CatalogueRow;
+use crate::engine::store::journal::FramePosition;
+use crate::engine::store::{SessionEntry, Snapshot, StoreError};
 
 /// Greeting of both sides; each version of the protocol has another number.
-pub(super) const HELLO: [u8; 16] = *b"foldspace store2";
+pub(super) const HELLO: [u8; 16] = *b"foldspace store3";
 const HEAD_MAX: u64 = 256 << 20;
 const TAIL_MAX: u64 = 4 << 30;
+/// Position of a commit that has none yet; far from those that have one.
+const UNPLACED: Seq = 1 << 62;
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum StoreRequest {
+    /// From here on commits come, each answered once it is durable, in order.
+    Submissions,
     Submit(WireCommit),
     Sync,
     Head([u8; 16]),
     Entry([u8; 16]),
     Entries,
-    Read { session: [u8; 16], from: u64, until: u64, bytes: u64 },
+    Read {
+        session: [u8; 16],
+        from: u64,
+        until: u64,
+        bytes: u64,
+    },
     Content([u8; 32]),
     HasContent([u8; 32]),
-    Snapshot { session: [u8; 16], seq: u64 },
-    Snapshots([u8; 16]),
-    PutSnapshot(WireSnapshot),
-    DropSnapshot { session: [u8; 16], seq: u64 },
+    Snapshot {
+        session: [u8; 16],
+        seq: u64,
+    },
     Remove([u8; 16]),
     Usage,
-    Keep(Upkeep),
+    /// From here on the sessions that move are told.
     Watch,
-}
-
-#[derive(Debug, Clone, Copy, Archive, Serialize, Deserialize)]
-pub(super) enum Upkeep {
-    Collect { rehearse: bool },
-    Check,
 }
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum StoreReply {
     Done,
-    Committed { first: u64, last: u64, repeated: bool },
+    Committed {
+        first: u64,
+        last: u64,
+        repeated: bool,
+    },
     Number(u64),
-    Numbers(Vec<u64>),
     Flag(bool),
-    Entries(Vec<WireEntry>),
+    /// Rows of the catalogue.
+    Entries(Vec<Vec<u8>>),
     Bytes,
     Snapshot(Option<WireSnapshot>),
     Json(String),
@@ -75,36 +82,15 @@ pub(super) struct WireCommit {
     expected: u8,
     at: u64,
     parent: [u8; 16],
-    id: Option<[u8; 16]>,
-    /// 0: no call; 1: opens one; else that of the position before.
-    call: u8,
-    of_call: u64,
-    agent: String,
-    count: u32,
-    /// Bytes of its events in the tail, then those of each content.
-    body: u64,
+    /// Bytes of the commit in the tail, as in the journal and [unplaced](UNPLACED); then those of each content.
+    encoded: u64,
     contents: Vec<([u8; 32], u64)>,
     /// Contents by their chunks: digest, bytes, digests of the chunks.
     lists: Vec<([u8; 32], u64, Vec<[u8; 32]>)>,
 }
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
-pub(super) struct WireEntry {
-    id: [u8; 16],
-    head: u64,
-    updated: i64,
-    seq: u64,
-    time: i64,
-    call: Option<u64>,
-    agent: String,
-    kind: String,
-    version: u16,
-    payload: Vec<u8>,
-}
-
-#[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) struct WireSnapshot {
-    session: [u8; 16],
     seq: u64,
     time: i64,
     unreadable: u64,
@@ -117,12 +103,8 @@ pub(super) struct WireSnapshot {
 pub(super) enum WireError {
     Conflict { session: [u8; 16], expected: u64, actual: u64 },
     NoSession([u8; 16]),
-    Buried([u8; 16]),
     NoContent([u8; 32]),
-    Damaged { segment: u32, offset: u64, what: String },
-    Format { path: String, what: String },
     Poisoned(String),
-    Index(String),
     Other { message: String, hint: Option<String> },
 }
 
@@ -183,44 +165,45 @@ fn take(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
 }
 
 impl WireCommit {
-    pub(super) fn of(commit: &Commit) -> Self {
+    /// Takes a commit apart; the second part goes before the contents in the tail.
+    pub(super) fn of(commit: &Commit) -> (Self, Vec<u8>) {
         let (expected, at, parent) = match commit.expected {
             Expected::Any => (0, 0, [0; 16]),
             Expected::NoSession => (1, 0, [0; 16]),
             Expected::Exactly(at) => (2, at, [0; 16]),
             Expected::ForkOf(point) => (3, point.seq, *point.session.as_bytes()),
         };
-        let (call, of_call) = match commit.call {
-            CallLink::None => (0, 0),
-            CallLink::Opens => (1, 0),
-            CallLink::Of(seq) => (2, seq),
-        };
-        Self {
+        let mut encoded = Vec::new();
+        if !commit.keeps_only() {
+            commit.encode(UNPLACED, commit.time, &mut encoded);
+        }
+        let head = Self {
             session: *commit.session.as_bytes(),
             time: commit.time.0,
             expected,
             at,
             parent,
-            id: commit.id.map(|id| *id.as_bytes()),
-            call,
-            of_call,
-            agent: commit.agent().to_owned(),
-            count: commit.count,
-            body: commit.body().len() as u64,
+            encoded: encoded.len() as u64,
             contents: commit.contents.iter().map(|c| (*c.digest.as_bytes(), c.bytes.len() as u64)).collect(),
             lists: commit.lists.iter().map(|list| (*list.digest.as_bytes(), list.length, raw(&list.chunks))).collect(),
-        }
-    }
-
-    pub(super) fn tail(commit: &Commit) -> Vec<&[u8]> {
-        let contents = commit.contents.iter().map(|content| content.bytes.as_ref());
-        std::iter::once(commit.body()).chain(contents).collect()
+        };
+        (head, encoded)
     }
 
     pub(super) fn commit(self, mut tail: Bytes) -> Option<Commit> {
-        let body = cut(&mut tail, self.body)?;
-        let (session, time) = (SessionId::from_bytes(self.session), Timestamp(self.time));
-        let mut commit = Commit::of_parts(session, time, self.count, &self.agent, &body).ok()?;
+        let encoded = cut(&mut tail, self.encoded)?;
+        let mut commit = match encoded.is_empty() {
+            true => Commit::new(SessionId::from_bytes(self.session), Timestamp(self.time)),
+            false => {
+                let view = CommitView::parse(&encoded).ok()?;
+                let mut commit = Commit::of_view(&view, 0).ok().filter(|commit| commit.len() == view.count)?;
+                if view.call == Some(UNPLACED) {
+                    commit = commit.of_call(CallLink::Opens);
+                }
+                commit.id = view.id;
+                commit
+            }
+        };
         commit = commit.expecting(match self.expected {
             0 => Expected::Any,
             1 => Expected::NoSession,
@@ -228,13 +211,6 @@ impl WireCommit {
             3 => Expected::ForkOf(ForkPoint { session: SessionId::from_bytes(self.parent), seq: self.at }),
             _ => return None,
         });
-        commit = commit.of_call(match self.call {
-            0 => CallLink::None,
-            1 => CallLink::Opens,
-            2 => CallLink::Of(self.of_call),
-            _ => return None,
-        });
-        commit.id = self.id.map(CommitId::from_bytes);
         for (digest, length) in self.contents {
             let bytes = cut(&mut tail, length)?;
             let digest = Digest::from_bytes(digest);
@@ -247,7 +223,7 @@ impl WireCommit {
             let chunks = chunks.into_iter().map(Digest::from_bytes).collect();
             commit.keep_list(ChunkList { digest: Digest::from_bytes(digest), length, chunks });
         }
-        (tail.is_empty() && commit.is_whole()).then_some(commit)
+        tail.is_empty().then_some(commit)
     }
 }
 
@@ -260,57 +236,32 @@ fn cut(bytes: &mut Bytes, length: u64) -> Option<Bytes> {
     Some(bytes.split_to(length))
 }
 
-impl WireEntry {
-    pub(super) fn of(entry: &SessionEntry) -> Self {
-        let origin = &entry.origin;
-        Self {
-            id: *entry.id.as_bytes(),
-            head: entry.head,
-            updated: entry.updated.0,
-            seq: origin.seq,
-            time: origin.time.0,
-            call: origin.call,
-            agent: origin.agent.to_string(),
-            kind: origin.event.kind.to_string(),
-            version: origin.event.version,
-            payload: origin.event.bytes.to_vec(),
-        }
-    }
-
-    pub(super) fn entry(self) -> SessionEntry {
-        let id = SessionId::from_bytes(self.id);
-        let event = Payload { kind: self.kind.into(), version: self.version, bytes: self.payload.into() };
-        let (seq, time, call) = (self.seq, Timestamp(self.time), self.call);
-        let origin = Recorded { session: id, seq, time, call, agent: self.agent.into(), event };
-        SessionEntry { id, head: self.head, updated: Timestamp(self.updated), origin }
-    }
+/// Encodes an entry as a row of the catalogue, without what only the index knows.
+pub(super) fn entry_row(entry: &SessionEntry) -> Result<Vec<u8>, StoreError> {
+    CatalogueRow { entry: entry.clone(), begun: FramePosition::default(), base: None, buried: false }.encode()
 }
 
 impl WireSnapshot {
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    pub(super) fn of(snapshot: &Snapshot) -> (Self, Vec<&[u8]>) {
         let lengths = |slice: &EncodedSlice| slice.blocks.iter().map(|block| block.len() as u64).collect();
         let slices = snapshot.slices.iter();
-        Self {
-            session: *snapshot.session.as_bytes(),
+        let tail = slices.clone().flat_map(|slice| slice.blocks.iter().map(Bytes::as_ref)).collect();
+        let head = Self {
             seq: snapshot.seq,
             time: snapshot.time.0,
             unreadable: snapshot.unreadable,
             slices: slices.map(|slice| (slice.name.to_string(), slice.version, lengths(slice))).collect(),
-        }
+        };
+        (head, tail)
     }
 
-    pub(super) fn tail(snapshot: &Snapshot) -> Vec<&[u8]> {
-        snapshot.slices.iter().flat_map(|slice| slice.blocks.iter().map(Bytes::as_ref)).collect()
-    }
-
-    pub(super) fn snapshot(self, mut tail: Bytes) -> Option<Snapshot> {
+    pub(super) fn snapshot(self, session: SessionId, mut tail: Bytes) -> Option<Snapshot> {
         let mut slices = Vec::with_capacity(self.slices.len());
         for (name, version, lengths) in self.slices {
             let blocks: Option<Vec<Bytes>> = lengths.into_iter().map(|length| cut(&mut tail, length)).collect();
             slices.push(EncodedSlice { name: Arc::from(name), version, blocks: blocks? });
         }
-        let (session, time) = (SessionId::from_bytes(self.session), Timestamp(self.time));
-        Some(Snapshot { session, seq: self.seq, time, unreadable: self.unreadable, slices })
+        Some(Snapshot { session, seq: self.seq, time: Timestamp(self.time), unreadable: self.unreadable, slices })
     }
 }
 
@@ -321,20 +272,8 @@ impl WireError {
                 Self::Conflict { session: *session.as_bytes(), expected: *expected, actual: *actual }
             }
             StoreError::NoSession(session) => Self::NoSession(*session.as_bytes()),
-            StoreError::Buried(session) => Self::Buried(*session.as_bytes()),
             StoreError::NoContent(digest) => Self::NoContent(*digest.as_bytes()),
-            StoreError::Damaged { segment, offset, what } => {
-                Self::Damaged { segment: *segment, offset: *offset, what: what.clone() }
-            }
-            // Found when the store is reopened: a user has to decide.
-            StoreError::Lost(loss) => {
-                Self::Damaged { segment: loss.segment, offset: loss.offset, what: loss.to_string() }
-            }
-            StoreError::Format { path, what } => {
-                Self::Format { path: path.to_string_lossy().into_owned(), what: what.clone() }
-            }
             StoreError::Poisoned(why) => Self::Poisoned(why.clone()),
-            StoreError::Index(why) => Self::Index(why.clone()),
             other => Self::Other { message: other.to_string(), hint: other.hint() },
         }
     }
@@ -345,22 +284,9 @@ impl WireError {
                 StoreError::Conflict { session: SessionId::from_bytes(session), expected, actual }
             }
             Self::NoSession(session) => StoreError::NoSession(SessionId::from_bytes(session)),
-            Self::Buried(session) => StoreError::Buried(SessionId::from_bytes(session)),
             Self::NoContent(digest) => StoreError::NoContent(Digest::from_bytes(digest)),
-            Self::Damaged { segment, offset, what } => StoreError::Damaged { segment, offset, what },
-            Self::Format { path, what } => StoreError::Format { path: PathBuf::from(path), what },
             Self::Poisoned(why) => StoreError::Poisoned(why),
-            Self::Index(why) => StoreError::Index(why),
             Self::Other { message, hint } => StoreError::Elsewhere { message, hint },
         }
     }
-}
-
-pub(super) fn done(message: Message<StoreReply>) -> Option<()> {
-    matches!(message.head, StoreReply::Done).then_some(())
-}
-
-pub(super) fn odd_answer() -> StoreError {
-    let message = "invalid answer".to_owned();
-    StoreError::Elsewhere { message, hint: Some("end the process that holds the store, and try again".to_owned()) }
 }

@@ -1,0 +1,241 @@
+//! The catalogue: all sessions, and in which segments their events are, in a file that any process can read.
+//!
+//! Only the owner can open the index. Who reads beside it begins with this file, and scans what it does not know.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Buf;
+
+use super::LocalInner;
+use super::session_head::SessionHead;
+use super::session_heads::Slots;
+use crate::engine::store::index::{CatalogueRow, IndexedUpTo, put_position, take_position};
+use crate::engine::store::journal::disk::{JournalDisk, read_whole};
+use crate::engine::store::journal::frame::FrameBody;
+use crate::engine::store::journal::{self, FramePosition, Segments, scan};
+use crate::engine::store::{Result, StoreError};
+use crate::engine::{Seq, SessionId, lock};
+
+const FILE: &str = "catalogue";
+
+/// A session, and its first commit in each segment; some may be missing.
+struct CatalogueSession {
+    row: CatalogueRow,
+    starts: Vec<(Seq, FramePosition)>,
+}
+
+pub(super) struct CatalogueFile {
+    pub(super) stamp: IndexedUpTo,
+    sessions: Vec<CatalogueSession>,
+}
+
+fn path_in(store: &Path) -> PathBuf {
+    store.join(FILE)
+}
+
+impl CatalogueFile {
+    /// Reads the file of a store; none if there is none, or it is unfinished or of another version.
+    pub(super) fn read(disk: &dyn JournalDisk, store: &Path) -> Option<Self> {
+        let bytes = read_whole(disk, &path_in(store)).ok()?;
+        let (body, crc) = bytes.split_last_chunk::<4>()?;
+        (crc32c::crc32c(body) == u32::from_le_bytes(*crc)).then_some(())?;
+        let mut rest = body;
+        let stamp = IndexedUpTo::decode(&mut rest)?;
+        let mut sessions = Vec::new();
+        while !rest.is_empty() {
+            let length = usize::try_from(rest.try_get_u32_le().ok()?).ok()?;
+            let row = CatalogueRow::decode(rest.split_off(..length)?)?;
+            let count = rest.try_get_u32_le().ok()?;
+            let starts = (0..count).map(|_| take_position(&mut rest)).collect::<Option<_>>()?;
+            sessions.push(CatalogueSession { row, starts });
+        }
+        Some(Self { stamp, sessions })
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
+        let mut bytes = self.stamp.encode();
+        for CatalogueSession { row, starts } in &self.sessions {
+            let row = row.encode()?;
+            bytes.extend_from_slice(&u32::try_from(row.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend_from_slice(&row);
+            bytes.extend_from_slice(&u32::try_from(starts.len()).unwrap_or(u32::MAX).to_le_bytes());
+            starts.iter().for_each(|start| put_position(&mut bytes, *start));
+        }
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Replaces the file. It is not synced: one that is not whole counts as none.
+    fn write(&self, disk: &dyn JournalDisk, store: &Path) -> Result<()> {
+        let (path, unfinished) = (path_in(store), path_in(store).with_extension("tmp"));
+        let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
+        file.write_all_at(&self.encode()?, 0).map_err(StoreError::io("write", &unfinished))?;
+        disk.rename(&unfinished, &path).map_err(StoreError::io("rename", &unfinished))
+    }
+
+    /// Teaches sessions that are known where they are.
+    pub(super) fn teach(self, slots: &Slots) {
+        for CatalogueSession { row, starts } in self.sessions {
+            if let Some(slot) = slots.get(row.entry.id) {
+                slot.lock().starts = starts;
+            }
+        }
+    }
+
+    /// Fills a store that only reads.
+    pub(super) fn load(self, slots: &Slots) -> Result<(), String> {
+        let rows: Vec<_> = self.sessions.iter().map(|session| session.row.clone()).collect();
+        slots.load(&rows)?;
+        self.teach(slots);
+        Ok(())
+    }
+}
+
+/// Removes the file: positions will be others.
+pub(in crate::engine::store) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<()> {
+    let path = path_in(store);
+    match disk.exists(&path) {
+        true => disk.remove(&path).map_err(StoreError::io("remove", &path)),
+        false => Ok(()),
+    }
+}
+
+/// The commits of a session in one segment, found by a scan.
+pub(super) struct ScannedSegment {
+    session: SessionId,
+    positions: Vec<(Seq, FramePosition)>,
+    last: Seq,
+}
+
+impl LocalInner {
+    /// Writes what the index knows to the file, if that has changed.
+    pub(super) fn keep_catalogue(&self) -> Result<()> {
+        let _learning = lock(&self.learning);
+        let Some(index) = self.index() else { return Ok(()) };
+        let mut kept = lock(&self.read_to);
+        let Some(stamp) = index.stamp().filter(|stamp| stamp.end != *kept) else { return Ok(()) };
+        let starts = |row: &CatalogueRow| self.slots.get(row.entry.id).map(|slot| slot.starts_before(stamp.end));
+        let sessions = index.rows()?.into_iter().map(|row| {
+            let starts = starts(&row).unwrap_or_default();
+            CatalogueSession { row, starts }
+        });
+        CatalogueFile { stamp, sessions: sessions.collect() }.write(self.segments.disk(), &self.directory)?;
+        *kept = stamp.end;
+        Ok(())
+    }
+
+    /// Finds the positions of commits by a scan of the segment that holds `seq`, as the index would tell them.
+    pub(super) fn scan_positions(
+        &self,
+        slot: &SessionHead,
+        starts: &[(Seq, FramePosition)],
+        seq: Seq,
+        limit: usize,
+    ) -> Result<Vec<(Seq, FramePosition)>> {
+        let mut scanned = lock(&self.scanned);
+        let is_there = |found: &ScannedSegment| {
+            found.session == slot.id
+                && found.last >= seq
+                && found.positions.first().is_some_and(|(first, _)| *first <= seq)
+        };
+        if !scanned.as_ref().is_some_and(is_there) {
+            let begun = starts.iter().rev().find(|(first, _)| *first <= seq);
+            let Some((_, mut from)) = begun.copied() else { return Ok(Vec::new()) };
+            let end = self.segments.numbers()?.last().copied().unwrap_or_default();
+            *scanned = None;
+            while from.segment <= end && scanned.is_none() {
+                let found = self.scan_segment(slot.id, from)?;
+                *scanned = (found.last >= seq).then_some(found);
+                from = FramePosition::first_in(from.segment + 1);
+            }
+        }
+        let positions = scanned.as_ref().map_or(&[][..], |found| &found.positions);
+        let skip = positions.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
+        Ok(positions.iter().skip(skip).take(limit).copied().collect())
+    }
+
+    fn scan_segment(&self, session: SessionId, from: FramePosition) -> Result<ScannedSegment> {
+        let mut found = ScannedSegment { session, positions: Vec::new(), last: 0 };
+        let segment = self.segments.get(from.segment)?;
+        scan::frames_so_far(&segment, u64::from(from.offset), &mut |frame| {
+            if let Ok(FrameBody::Commit(_, commit)) = frame.body()
+                && commit.session == session
+            {
+                found.positions.push((commit.first, frame.position(from.segment)));
+                found.last = commit.last();
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Runs work that looks for contents, in a store that only reads again once all are known.
+    pub(super) fn finding<T>(
+        &self,
+        is_missing: impl Fn(&Result<T>) -> bool,
+        work: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        let done = work();
+        if self.writer.is_some() || !is_missing(&done) {
+            return done;
+        }
+        // Another thread may be looking for them: then this one waits, and knows them, too.
+        let mut until = lock(&self.contents_until);
+        if let Some(end) = *until {
+            self.find_contents(end)?;
+            *until = None;
+        }
+        drop(until);
+        work()
+    }
+
+    fn find_contents(&self, end: FramePosition) -> Result<()> {
+        for number in self.segments.numbers()?.into_iter().filter(|number| *number <= end.segment) {
+            journal::walk(&*self.segments.get(number)?, &mut |item| {
+                if let journal::Item::Frame(frame) = item
+                    && let Ok(FrameBody::Content(digest, _)) = frame.body()
+                {
+                    self.contents.found(digest, frame.position(number));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells whether the file fits the journal, which may have grown since. Fails with the reason why it does not.
+pub(super) fn fits(stamp: &IndexedUpTo, segments: &Segments) -> Result<(), String> {
+    let numbers = segments.numbers().map_err(|e| e.to_string())?;
+    if !numbers.contains(&stamp.end.segment) {
+        return Err("it goes further than the journal".to_owned());
+    }
+    let segment = segments.get(stamp.end.segment).map_err(|e| e.to_string())?;
+    if segment.head.journal != stamp.journal {
+        return Err("it belongs to another journal".to_owned());
+    }
+    if segment.len().map_err(|e| e.to_string())? < u64::from(stamp.end.offset) {
+        return Err("it goes further than the journal".to_owned());
+    }
+    if segments.checksum_before(stamp.end).map_err(|e| e.to_string())? != stamp.tail {
+        return Err("the journal is not the one that it knows".to_owned());
+    }
+    Ok(())
+}
+
+/// Opens the slots of a store that only reads: by the file if it fits, else with nothing. Returns the end of what is
+/// known, and whether the file knew of more than there is.
+pub(super) fn begin_reading(store: &Path, segments: &Arc<Segments>, slots: &Slots) -> (Option<FramePosition>, bool) {
+    let Some(file) = CatalogueFile::read(segments.disk(), store) else { return (None, false) };
+    let end = file.stamp.end;
+    match fits(&file.stamp, segments).and_then(|()| file.load(slots)) {
+        Ok(()) => (Some(end), false),
+        Err(reason) => {
+            tracing::debug!(reason, "the catalogue is not used");
+            slots.clear();
+            (None, true)
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A store through the process that owns it.
+
+mod connection;
+mod server;
+mod socket;
+mod submissions;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::Bytes;
+
+use super::index::CatalogueRow;
+use super::lock::StoreLock;
+use super::{EventBatch, EventStore, LocalStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
+use crate::engine::bus::Bus;
+use crate::engine::commit::Commit;
+use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::lock::lock;
+use connection::{AskError, OwnerConnections};
+pub use server::StoreServer;
+use submissions::Submissions;
+use wire::{Message, StoreReply, StoreRequest};
+
+/// A store through the process that owns it and [serves](StoreServer) it on a unix socket in its directory, for
+/// processes of the same user.
+///
+/// It guarantees what an [`EventStore`] does, and:
+/// - Commits are pipelined: a [`Pending`] knows its positions when it is durable. Many threads may wait at once.
+/// - When the owner ends, what was not acknowledged has an unknown outcome, and commits are refused. Reading goes on,
+///   from the files.
+/// - A workspace is opened by the owner only: sessions of this store record, and run no tools.
+pub struct RemoteStore {
+    directory: PathBuf,
+    connections: OwnerConnections,
+    submissions: Mutex<Option<Arc<Submissions>>>,
+    bus: Arc<Bus>,
+    /// The files, once the owner is gone.
+    files: OnceLock<LocalStore>,
+}
+
+impl RemoteStore {
+    /// Connects to the owner of the store in a directory; none if nobody serves it. Fails with [`StoreError::Foreign`]:
+    /// another user or another version of the program serves it.
+    pub fn connect(directory: impl AsRef<Path>) -> Result<Option<Self>> {
+        let directory = directory.as_ref();
+        let bus = Arc::default();
+        let Some(connections) = OwnerConnections::open(directory, &bus)? else { return Ok(None) };
+        let (submissions, files) = (Mutex::default(), OnceLock::new());
+        Ok(Some(Self { directory: directory.to_owned(), connections, submissions, bus, files }))
+    }
+
+    fn files(&self) -> Result<&LocalStore> {
+        if let Some(files) = self.files.get() {
+            return Ok(files);
+        }
+        let opened = LocalStore::open_reading(&self.directory)?;
+        Ok(self.files.get_or_init(|| opened))
+    }
+
+    /// Asks the owner, or the files once it is gone.
+    fn ask<T>(
+        &self,
+        request: &StoreRequest,
+        read: impl FnOnce(Message<StoreReply>) -> Option<T>,
+        files: impl FnOnce(&LocalStore) -> Result<T>,
+    ) -> Result<T> {
+        if self.files.get().is_none() {
+            match self.connections.ask(request) {
+                Ok(answer) => return read(answer).ok_or_else(odd_answer),
+                Err(AskError::Told(error)) => return Err(error),
+                Err(AskError::Gone) => {}
+            }
+        }
+        files(self.files()?)
+    }
+}
+
+fn odd_answer() -> StoreError {
+    let message = "invalid answer".to_owned();
+    StoreError::Elsewhere { message, hint: Some("end the process that owns the store, and try again".to_owned()) }
+}
+
+fn entries(message: Message<StoreReply>) -> Option<Vec<SessionEntry>> {
+    match message.head {
+        StoreReply::Entries(rows) => rows.iter().map(|row| Some(CatalogueRow::decode(row)?.entry)).collect(),
+        _ => None,
+    }
+}
+
+fn done(message: Message<StoreReply>) -> Option<()> {
+    matches!(message.head, StoreReply::Done).then_some(())
+}
+
+impl EventStore for RemoteStore {
+    fn submit(&self, commit: Commit) -> Result<Pending> {
+        commit.validate()?;
+        let mut submissions = lock(&self.submissions);
+        let open = match &*submissions {
+            Some(open) => Arc::clone(open),
+            None => Arc::clone(submissions.insert(Submissions::begin(&self.directory)?)),
+        };
+        drop(submissions);
+        open.submit(&commit)
+    }
+
+    fn head(&self, session: SessionId) -> Result<Seq> {
+        let number = |message: Message<StoreReply>| match message.head {
+            StoreReply::Number(number) => Some(number),
+            _ => None,
+        };
+        self.ask(&StoreRequest::Head(*session.as_bytes()), number, |files| files.head(session))
+    }
+
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>> {
+        let request = StoreRequest::Entry(*session.as_bytes());
+        self.ask(&request, |message| Some(entries(message)?.pop()), |files| files.entry(session))
+    }
+
+    fn entries(&self) -> Result<Vec<SessionEntry>> {
+        self.ask(&StoreRequest::Entries, entries, LocalStore::entries)
+    }
+
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
+        let request = StoreRequest::Read { session: *session.as_bytes(), from, until, bytes: bytes as u64 };
+        let batch = |message: Message<StoreReply>| EventBatch::read_from(&message.tail);
+        self.ask(&request, batch, |files| files.read(session, from, until, bytes))
+    }
+
+    fn content(&self, digest: &Digest) -> Result<Bytes> {
+        let request = StoreRequest::Content(*digest.as_bytes());
+        self.ask(&request, |message| Some(message.tail), |files| files.content(digest))
+    }
+
+    fn has_content(&self, digest: &Digest) -> Result<bool> {
+        let flag = |message: Message<StoreReply>| match message.head {
+            StoreReply::Flag(flag) => Some(flag),
+            _ => None,
+        };
+        self.ask(&StoreRequest::HasContent(*digest.as_bytes()), flag, |files| files.has_content(digest))
+    }
+
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
+        let request = StoreRequest::Snapshot { session: *session.as_bytes(), seq };
+        let snapshot = |message: Message<StoreReply>| match message.head {
+            StoreReply::Snapshot(None) => Some(None),
+            StoreReply::Snapshot(Some(snapshot)) => snapshot.snapshot(session, message.tail).map(Some),
+            _ => None,
+        };
+        self.ask(&request, snapshot, |files| files.snapshot(session, seq))
+    }
+
+    /// Returns none: the owner keeps them.
+    fn snapshots(&self, _: SessionId) -> Result<Vec<Seq>> {
+        Ok(Vec::new())
+    }
+
+    /// Stores nothing: the owner takes snapshots of what it records.
+    fn put_snapshot(&self, _: &Snapshot) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn drop_snapshot(&self, _: SessionId, _: Seq) -> Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, session: SessionId) -> Result<()> {
+        self.ask(&StoreRequest::Remove(*session.as_bytes()), done, |files| files.remove(session))
+    }
+
+    fn check_own(&self) -> Result<()> {
+        StoreLock::of_other(&self.directory)
+    }
+
+    fn bus(&self) -> &Arc<Bus> {
+        &self.bus
+    }
+
+    fn sync(&self) -> Result<()> {
+        let open = lock(&self.submissions).clone();
+        open.map_or(Ok(()), |open| open.answered())?;
+        self.ask(&StoreRequest::Sync, done, |files| files.sync())
+    }
+
+    fn usage(&self) -> Result<Vec<StorageUse>> {
+        let report = |message: Message<StoreReply>| match message.head {
+            StoreReply::Json(text) => serde_json::from_str(&text).ok(),
+            _ => None,
+        };
+        self.ask(&StoreRequest::Usage, report, LocalStore::usage)
+    }
+}
+
+impl std::fmt::Debug for RemoteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteStore").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
