@@ -55,6 +55,12 @@ impl OpenedStore {
         self.local.as_ref().is_some_and(|store| store.has_failed())
     }
 
+    /// Returns true while others find the lock that this process has.
+    #[cfg(feature = "mcp")]
+    pub(super) fn is_in_place(&self) -> bool {
+        self.local.as_ref().is_none_or(|store| store.is_in_place())
+    }
+
     /// Returns the same sessions, of which another one is closed.
     pub(super) fn again(&self) -> Self {
         Self { sessions: self.sessions.clone(), loss: None, local: None, closes: false }

@@ -1,4 +1,5 @@
 use foldspace::http::ServerStatus;
+use foldspace::store::StoreOwner;
 
 use super::{Cell, DIM, Failure, Globals, Out, TextTable, open, owner, text};
 
@@ -16,7 +17,10 @@ impl Status {
         let status = running.map(|(_, status)| status);
         out.show(&status, |out| match &status {
             Some(status) => show(status, out),
-            None => out.line("no owner is running; the next command that acts starts one"),
+            None => match StoreOwner::of(&directory)? {
+                Some(other) => out.line(format!("{other} has the store, and serves nobody")),
+                None => out.line("no owner is running; the next command that acts starts one"),
+            },
         })
     }
 }

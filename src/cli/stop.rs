@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use foldspace::store::StoreOwner;
 use tokio::time::Instant;
 
 use super::{Exit, Failure, Globals, Out, open, owner};
@@ -33,9 +34,8 @@ pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
     let process = status.process;
     client.post::<()>("/v1/server/stop", &serde_json::json!({})).await?;
     let until = Instant::now() + PATIENCE;
-    // Its socket goes last.
-    let socket = directory.join(owner::SOCKET);
-    while socket.exists() && owner::running(directory).await?.is_none_or(|(_, status)| status.process == process) {
+    // The store's lock goes last.
+    while StoreOwner::of(directory)?.is_some_and(|owner| owner.process == process) {
         if Instant::now() >= until {
             return Err(Failure::new(Exit::Busy, format!("process {process} is ending, and has not ended yet")));
         }

@@ -26,7 +26,7 @@ pub(super) const SOCKET: &str = "http.sock";
 /// Time for another process to serve the store, or to let go of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two tries to start one, when another process has the store.
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(100);
 const UNSERVED: &str =
     "that process serves nobody: it works with --in-process, or has the library in it; wait for its end";
 const PAUSE: Duration = Duration::from_millis(5);

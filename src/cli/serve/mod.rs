@@ -1,5 +1,5 @@
 mod notify;
-pub(crate) mod server_lock;
+mod server_socket;
 mod token;
 #[cfg_attr(not(feature = "otel"), path = "no_traces.rs")]
 mod traces;
@@ -27,7 +27,7 @@ use super::owner::{Starter, all_tools, end_calls};
 use super::run::mounts::allowed_roots;
 use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
 use notify::Notify;
-use server_lock::ServerLock;
+use server_socket::ServerSocket;
 
 /// The process that waits for a server in the background to be ready.
 type Starting = Option<Starter>;
@@ -127,20 +127,17 @@ impl Serve {
         let patience = if self.background { Duration::ZERO } else { open::PATIENCE };
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
         let opened = OpenedStore::own(&directory, Durability::default(), patience)?;
-        let place = ServerLock::take(&directory)?;
         // The directory may be new.
         if let Some(starter) = starter {
             starter.log_to(&directory);
         }
         out.go_live()?;
         let store = StoreServer::start(&opened.sessions, &directory)?;
-        let served = runtime.block_on(self.serve((&opened, &store), &directory, &place, roots, starter, out));
+        let served = runtime.block_on(self.serve((&opened, &store), &directory, roots, starter, out));
         end_traces();
         runtime.shutdown_timeout(LAST);
-        // The socket goes last: who waits for it finds the store free.
         drop(store);
         drop(opened);
-        drop(place);
         served.map(|()| Exit::Ok)
     }
 
@@ -162,7 +159,6 @@ impl Serve {
         &self,
         (opened, store): (&OpenedStore, &StoreServer),
         directory: &Path,
-        place: &ServerLock,
         roots: AllowedRoots,
         starter: &mut Starting,
         out: &mut Out,
@@ -175,14 +171,14 @@ impl Serve {
         let limits = ServerLimits { connections: self.max_connections.max(1) as usize, ..ServerLimits::default() };
         let server = HttpServer::new(limits);
         let mut signals = Signals::listen();
-        let unix = place.listen().await?;
+        let (socket, unix) = ServerSocket::listen(directory)?;
         let (serving, router) = (server.clone(), face.router_with(HttpOptions::default(), attach_route(&face)));
         tokio::spawn(async move { serving.serve_unix(unix, router).await });
         let ending = CancellationToken::new();
         let mcp_ends = ending.clone();
         match starter.take() {
             Some(starter) => starter.ready(),
-            None => out.line(format!("serving on {}", text::one_line(&place.socket().display().to_string(), 300)))?,
+            None => out.line(format!("serving on {}", text::one_line(&socket.path().display().to_string(), 300)))?,
         }
         if let Some(address) = self.http {
             let mcp = McpServer::new(hub.clone(), offer).streamable_http(ending);
@@ -195,7 +191,7 @@ impl Serve {
         tokio::select! {
             _ = signals.next() => {}
             () = face.stopped() => {}
-            why = self.unused(&face, place, (opened, store)) => tracing::info!("{why}"),
+            why = self.unused(&face, &socket, (opened, store)) => tracing::info!("{why}"),
         }
         Notify::from_environment().tell("STOPPING=1");
         tracing::info!(calls = face.hub().calls_in_flight(), "the server ends");
@@ -208,7 +204,7 @@ impl Serve {
     async fn unused(
         &self,
         face: &HttpFace,
-        place: &ServerLock,
+        socket: &ServerSocket,
         (opened, store): (&OpenedStore, &StoreServer),
     ) -> &'static str {
         let idle = self.idle.map(Duration::from_secs).or_else(|| self.background.then(usual_idle));
@@ -225,8 +221,8 @@ impl Serve {
                     closed => tracing::info!(closed, "closed unused workspaces"),
                 }
             }
-            if !place.is_there() {
-                return "the data directory is gone";
+            if !socket.is_there() || !opened.is_in_place() {
+                return "the data directory, its lock or the socket is gone";
             }
             if opened.has_failed() {
                 return "a write to the store has failed";

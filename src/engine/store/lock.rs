@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,6 +40,12 @@ impl StoreLock {
         }
         let Some(file) = existing(directory)? else { return Ok(None) };
         lock(&file, directory).map(|()| Some(Self { file }))
+    }
+
+    pub(super) fn is_in(&self, directory: &Path) -> bool {
+        let there = directory.join(LOCK).symlink_metadata();
+        let (Ok(ours), Ok(there)) = (self.file.metadata(), there) else { return false };
+        (ours.dev(), ours.ino()) == (there.dev(), there.ino())
     }
 
     /// Fails with [`StoreError::Locked`] if another process has the lock, and with [`StoreError::ReadOnly`] if none has.

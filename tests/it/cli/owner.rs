@@ -188,6 +188,7 @@ fn store_of_program_that_serves_nobody_is_busy() {
     let refused = program.run(&["run", &script, "--session", "story"]);
     let own = format!("process {}", std::process::id());
     assert!(refused.contains(&own) && refused.ends_with("[exit 4]"), "{refused}");
+    assert!(program.printed(&["status"]).contains("has the store, and serves nobody"));
     assert!(program.printed(&["ls", "story"]).contains("src/"));
     sessions.close();
 }

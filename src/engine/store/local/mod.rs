@@ -95,7 +95,7 @@ pub struct LocalStore {
     /// Set if the journal may have lost its end, as far as a store that only reads can tell.
     is_doubtful: bool,
     notes: Vec<String>,
-    _lock: Option<StoreLock>,
+    lock: Option<StoreLock>,
 }
 
 struct LocalInner {
@@ -140,6 +140,11 @@ impl LocalStore {
     /// Returns true if a write has failed, so that the store takes no more commits.
     pub fn has_failed(&self) -> bool {
         self.shared.writer.as_ref().is_some_and(|writer| writer.has_failed())
+    }
+
+    /// Returns true while the store's lock is in its directory: without it another process may open a store there.
+    pub fn is_in_place(&self) -> bool {
+        self.lock.as_ref().is_none_or(|lock| lock.is_in(&self.shared.directory))
     }
 
     /// Waits until the index has everything that is durable now.

@@ -150,7 +150,7 @@ impl LocalStore {
         });
         let maintenance = Some(Maintenance::start(&shared, threads)?);
         notes.iter().for_each(|note| tracing::info!("{note}"));
-        Ok(Self { shared, maintenance, is_doubtful: false, notes, _lock: Some(lock) })
+        Ok(Self { shared, maintenance, is_doubtful: false, notes, lock: Some(lock) })
     }
 
     /// Opens the store for reading only, beside its owner. It sees new commits as they come, has no snapshots, and
@@ -180,7 +180,7 @@ impl LocalStore {
         shared.refresh()?;
         let is_doubtful =
             is_doubtful || proof::noted(shared.segments.disk(), directory)?.is_some() || shared.is_cut_off()?;
-        Ok(Self { shared, maintenance: None, is_doubtful, notes: Vec::new(), _lock: None })
+        Ok(Self { shared, maintenance: None, is_doubtful, notes: Vec::new(), lock: None })
     }
 }
 
