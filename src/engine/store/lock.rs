@@ -61,6 +61,20 @@ impl StoreLock {
     }
 }
 
+impl StoreOwner {
+    /// Returns the process that has the store of a directory now, if one has.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the lock can't be read.
+    pub fn of(directory: &Path) -> Result<Option<Self>> {
+        match StoreLock::of_other(directory) {
+            Err(StoreError::Locked { owner, .. }) => Ok(Some(*owner)),
+            Err(StoreError::ReadOnly) | Ok(()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 fn existing(directory: &Path) -> Result<Option<File>> {
     let path = directory.join(LOCK);

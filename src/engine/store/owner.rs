@@ -1,11 +1,6 @@
 //! Owners of stores.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
-
-use super::lock::StoreLock;
-use super::{Result, StoreError};
 
 /// Characters of a command line that are written down.
 const COMMAND_CHARS: usize = 200;
@@ -20,18 +15,6 @@ pub struct StoreOwner {
 }
 
 impl StoreOwner {
-    /// Returns the process that has the store of a directory now, if one has.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the lock can't be read.
-    pub fn of(directory: &Path) -> Result<Option<Self>> {
-        match StoreLock::of_other(directory) {
-            Err(StoreError::Locked { owner, .. }) => Ok(Some(*owner)),
-            Err(StoreError::ReadOnly) | Ok(()) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Describes this process.
     pub fn this_process() -> Self {
         let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -128,7 +128,7 @@ fn serve_removes_only_stale_socket() {
     assert_eq!(ServeProcess::begin(&program, &[], |_| ()).ask("GET", "/healthz", None).0, 200);
     let first = ServeProcess::begin(&program, &[], |_| ());
     let refused = program.run(&["serve"]);
-    assert!(refused.contains("has the store") && refused.ends_with("[exit 4]"), "{refused}");
+    assert!(refused.contains("is in use by process") && refused.ends_with("[exit 4]"), "{refused}");
     assert_eq!(first.ask("GET", "/healthz", None).0, 200);
     drop(first);
     std::fs::write(&socket, "mine").unwrap();
