@@ -93,6 +93,19 @@ fn catalogue_is_made_again_after_collection() {
 }
 
 #[test]
+fn catalogue_of_owner_that_found_none_leads_to_every_event() {
+    let (directory, store, digests) = varied();
+    drop(store);
+    // As a killed owner leaves it, whose index knew of everything.
+    std::fs::remove_file(directory.path().join("catalogue")).unwrap();
+    let store = open(directory.path());
+    record(&store, note(session(1), b"later"));
+    drop(store);
+    let store = open(directory.path());
+    assert_reads_all(&reading(directory.path()), &store, &digests, "a catalogue that lacks most segments");
+}
+
+#[test]
 fn reading_a_journal_that_lost_its_end_is_doubtful() {
     let (directory, store, _) = varied();
     drop(store);

@@ -19,7 +19,7 @@ use crate::engine::{Seq, SessionId, lock};
 
 const FILE: &str = "catalogue";
 
-/// A session, and its first commit in each segment; some may be missing.
+/// A session, and its first commit in each segment; some may be missing, but not the first of all.
 struct CatalogueSession {
     row: CatalogueRow,
     starts: Vec<(Seq, FramePosition)>,

@@ -37,7 +37,7 @@ pub(super) struct SlotInner {
     begun: FramePosition,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, FramePosition)>,
-    /// Its first own commit in each segment; some may be missing.
+    /// Its first own commit in each segment; some may be missing, but not the first of all.
     pub(super) starts: Vec<(Seq, FramePosition)>,
     times: VecDeque<(Seq, Timestamp)>,
     /// Time of the last event that the index has.
@@ -84,6 +84,7 @@ impl SessionHead {
             inner.indexed = entry.updated;
             inner.origin = Some(entry.origin.clone());
             inner.begun = *begun;
+            inner.starts.push((slot.own_from(), *begun));
             inner.removed = buried.then(FramePosition::default);
         }
         slot
