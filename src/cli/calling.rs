@@ -45,7 +45,6 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         auto_confirm: rules.policy.auto_confirm,
         keep_file_bytes: Some(rules.budget.file_bytes),
         keep_step_bytes: Some(rules.budget.step_bytes),
-        all_output: true,
         ..CallRequest::default()
     }
 }
@@ -71,8 +70,10 @@ impl Calling<'_> {
         mut live: Option<&mut LiveOutput>,
         mut progress: impl FnMut(&str),
     ) -> Result<ToolOutcome, Failure> {
+        let (all_output, no_output) = (live.is_some(), live.is_none());
+        let request = CallRequest { all_output, no_output, ..self.request.clone() };
         let begun = tokio::select! {
-            begun = self.client.begin_call(self.session, &self.request) => begun,
+            begun = self.client.begin_call(self.session, &request) => begun,
             () = self.cancel.cancelled() => return Err(taken_back()),
         };
         let mut stream = begun.map_err(Failure::from)?;

@@ -56,6 +56,9 @@ pub struct CallRequest {
     /// takes nothing for 30 seconds is taken for gone, as ever.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_output: bool,
+    /// Of a call that is streamed: nothing that its commands print is sent before its outcome.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_output: bool,
 }
 
 impl CallRequest {

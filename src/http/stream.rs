@@ -68,7 +68,7 @@ async fn streamed(
         first = telling.recv() => (first, None),
     };
     let (frames, response) = frames::open(is_local);
-    let (cancel, all) = (call.cancel.clone(), request.all_output);
+    let (cancel, all, none) = (call.cancel.clone(), request.all_output, request.no_output);
     let (questions, asked) = mpsc::unbounded_channel();
     let (tell, told) = mpsc::unbounded_channel();
     let ending: Ending = tokio::spawn(async move {
@@ -84,7 +84,7 @@ async fn streamed(
         let open = request.caller(open, &face, Some(std::sync::Arc::new(asker)))?;
         let begun = move |call| {
             // Now, before its command can print anything.
-            let output = session.output(OutputOptions { call: Some(call), whole: all });
+            let output = (!none).then(|| session.output(OutputOptions { call: Some(call), whole: all }));
             // The client may be gone.
             drop(tell.send((call, output)));
         };
@@ -131,7 +131,7 @@ struct StreamItem {
     frames: EventFrames,
     cancel: CancellationToken,
     telling: mpsc::UnboundedReceiver<String>,
-    told: mpsc::UnboundedReceiver<(Seq, OutputSubscription)>,
+    told: mpsc::UnboundedReceiver<(Seq, Option<OutputSubscription>)>,
     asked: mpsc::UnboundedReceiver<Value>,
     output: Option<OutputSubscription>,
     halves: Halves,
@@ -169,8 +169,8 @@ impl StreamItem {
         self.event("progress", &json!({ "text": text })).await
     }
 
-    async fn begun(&mut self, call: Seq, output: OutputSubscription) -> Result<(), Gone> {
-        self.output = Some(output);
+    async fn begun(&mut self, call: Seq, output: Option<OutputSubscription>) -> Result<(), Gone> {
+        self.output = output;
         self.event("begun", &json!({ "call": call })).await
     }
 

@@ -131,6 +131,8 @@ fn serve_removes_only_stale_socket() {
     assert!(refused.contains("is in use by process") && refused.ends_with("[exit 4]"), "{refused}");
     assert_eq!(first.ask("GET", "/healthz", None).0, 200);
     drop(first);
+    // It was killed, and left its socket.
+    std::fs::remove_file(&socket).unwrap();
     std::fs::write(&socket, "mine").unwrap();
     let refused = program.run(&["serve"]);
     assert!(refused.ends_with("[exit 4]") || refused.ends_with("[exit 6]"), "{refused}");

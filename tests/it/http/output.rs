@@ -48,6 +48,16 @@ async fn all_output_is_complete_for_slow_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn output_that_is_not_wanted_is_not_sent() {
+    let served = hosted().await;
+    let mut pieces = 0;
+    let seen = |event| pieces += usize::from(matches!(event, CallEvent::Output { .. }));
+    let request = CallRequest { all_output: false, no_output: true, ..shell("echo printed") };
+    let outcome = served.client().call("demo", &request, seen).await.unwrap();
+    assert_eq!((outcome.result["stdout"].as_str(), pieces), (Some("printed\n"), 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn call_blocked_on_its_client_can_be_cancelled() {
     let served = hosted().await;
     let (client, (tell, told), (go_on, waits)) = (served.client(), mpsc::channel(), mpsc::channel::<()>());
