@@ -1,8 +1,8 @@
-use foldspace::event::{CallStarted, DeleteEntry, WriteFile};
+use foldspace::event::{CallStarted, CommandDecided, DeleteEntry, WriteFile};
 use foldspace::reducers::Change;
 use foldspace::view::{self, Call, Position};
 use foldspace::{Event, Recorded, Session, VirtualFileSystem};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{BOLD, DIM, Failure, Globals, NOTED, Out, calls, diffs, events, open, text};
 
@@ -114,6 +114,11 @@ fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, 
     }
     out.line(out.paint(BOLD, "\nparameters"))?;
     show_value(out, &view::whole(session, &call.params))?;
+    if let Some(names) = inherited(session, events)? {
+        let count = text::count(names.len() as u64, "variable");
+        out.line(out.paint(BOLD, format!("\nenvironment, {count}")))?;
+        block(out, &names.join(" "))?;
+    }
     if !call.message().is_empty() {
         out.line(out.paint(BOLD, "\nmessage"))?;
         block(out, call.message())?;
@@ -130,6 +135,14 @@ fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, 
         out.line(format!("  {:>4}  {kind}  {}", event.seq, events::gist(session, &view)).trim_end())?;
     }
     Ok(())
+}
+
+/// Returns the names of the variables that the call's command inherited on the host.
+fn inherited(session: &Session, events: &[Recorded]) -> Result<Option<Vec<String>>, Failure> {
+    let decided = events.iter().filter_map(|event| event.typed::<CommandDecided>()?.ok());
+    let Some(kept) = decided.filter_map(|decided| decided.event.environment).next() else { return Ok(None) };
+    let variables = serde_json::from_slice::<Map<String, Value>>(&session.content(&kept)?);
+    Ok(variables.ok().map(|variables| variables.into_iter().map(|(name, _)| name).collect()))
 }
 
 fn field(out: &mut Out, name: &str, value: &str) -> Result<(), Failure> {

@@ -103,6 +103,7 @@ async fn decided(
         env: bisection.command.env.clone(),
         stdin: None,
         code: None,
+        environment: None,
         decision,
         by,
         reason: format!("to bisect session {}{why}", bisection.session.name()),

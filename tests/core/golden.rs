@@ -177,17 +177,19 @@ fn command_events_keep_their_bytes() {
         env: Default::default(),
         stdin: None,
         code: None,
+        environment: None,
         decision: PolicyDecision::Deny,
         by: DecidedBy::Answer,
         reason,
     };
-    // Written before there were variables, standard input and code in it.
+    // Written before there were variables, standard input, code and an environment in it.
     check("refused", &refused);
     let env = [(text("PYTHONPATH"), text("lib"))].into();
     let stdin = Some(Digest::of(b"1 2\n"));
     check("variables", &CommandDecided { env, stdin, reason: text("no"), ..refused.clone() });
     let command = CommandLine::Args(vec![text("python3"), text("-c"), text("print(1)")]);
-    check("code", &CommandDecided { command, code: Some(Digest::of(b"print(1)")), ..refused });
+    check("code", &CommandDecided { command, code: Some(Digest::of(b"print(1)")), ..refused.clone() });
+    check("environment", &CommandDecided { environment: Some(Digest::of(b"{}")), ..refused });
     check("programs", &SessionAllow { programs: vec![text("cargo test"), text("git")] });
 }
 

@@ -134,6 +134,10 @@ pub struct CommandDecided {
     /// Digest of the kept code, for an evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Digest>,
+    /// Digest of the kept environment that a command on the host inherits: a JSON object of the names of its variables
+    /// and the digests of their values, which are not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Digest>,
     /// Decision about the command.
     pub decision: PolicyDecision,
     /// Source of the decision.

@@ -21,7 +21,8 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         CommandResult::KIND => told(event, |ran: CommandResult| vec![ran.stdout.content, ran.stderr.content]),
         EvalResult::KIND => told(event, |ran: EvalResult| vec![ran.code, ran.stdout.content, ran.stderr.content]),
         CommandDecided::KIND => {
-            told(event, |decided: CommandDecided| [decided.stdin, decided.code].into_iter().flatten().collect())
+            let kept = |event: CommandDecided| [event.stdin, event.code, event.environment];
+            told(event, |decided| kept(decided).into_iter().flatten().collect())
         }
         ChildMerged::KIND => told(event, |merged: ChildMerged| versions(&merged.conflicts)),
         MergeConflicted::KIND => told(event, |merged: MergeConflicted| versions(&merged.conflicts)),

@@ -1,5 +1,7 @@
 //! The shell as a tool sees it: what it runs is decided on, recorded, and captured.
 
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use super::record_command::RecordAs;
 use crate::backends::{
     CallerProcess, OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
 };
+use crate::engine::Digest;
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
 use crate::engine::session::output_stream::CommandOutput;
@@ -109,6 +112,20 @@ impl ToolShell<'_> {
         Ok(self.context.machine.rules.caller.process().map_err(|why| ShellError::Blocked(why.to_string()))?)
     }
 
+    /// Returns the names of the variables that a command on the host inherits, and digests of their values, as JSON.
+    fn inherited(&self) -> Result<Option<Bytes>, ToolError> {
+        if self.shell.properties().sandboxed {
+            return Ok(None);
+        }
+        let values: BTreeMap<String, Digest> = match self.caller()? {
+            Some(caller) => caller.environ.iter().filter_map(|variable| digested(variable.as_bytes())).collect(),
+            None => std::env::vars_os()
+                .map(|(name, value)| (lossy(name.as_bytes()), Digest::of(value.as_bytes())))
+                .collect(),
+        };
+        Ok(Some(serde_json::to_vec(&values).unwrap_or_default().into()))
+    }
+
     async fn decide(&mut self, command: &ShellCommand, code: Option<&str>) -> Result<(), ToolError> {
         let rules = Arc::clone(&self.context.machine.rules);
         self.caller()?;
@@ -143,6 +160,10 @@ impl ToolShell<'_> {
         code: Option<&str>,
         Decided { decision, by, reason, programs }: Decided,
     ) -> Result<(), ToolError> {
+        let environment = match decision {
+            PolicyDecision::Allow => self.inherited()?,
+            PolicyDecision::Deny => None,
+        };
         let facts = &mut self.context.facts;
         let mut keep = |bytes: Bytes| {
             let content = Content::of(bytes);
@@ -152,12 +173,13 @@ impl ToolShell<'_> {
         };
         let stdin = (!command.stdin.is_empty()).then(|| keep(command.stdin.clone()));
         let code = code.map(|code| keep(Bytes::copy_from_slice(code.as_bytes())));
+        let environment = environment.map(keep);
         let shown = match code {
             Some(_) => beginning(&command.command),
             None => command.command.clone(),
         };
         let env = command.env.clone();
-        let event = CommandDecided { command: shown, env, stdin, code, decision, by, reason };
+        let event = CommandDecided { command: shown, env, stdin, code, environment, decision, by, reason };
         facts.push(&event)?;
         if !programs.is_empty() {
             let event = SessionAllow { programs };
@@ -166,6 +188,15 @@ impl ToolShell<'_> {
         }
         Ok(())
     }
+}
+
+fn digested(variable: &[u8]) -> Option<(String, Digest)> {
+    let at = variable.iter().position(|byte| *byte == b'=')?;
+    Some((lossy(&variable[..at]), Digest::of(&variable[at + 1..])))
+}
+
+fn lossy(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
 }
 
 pub(crate) fn beginning(command: &CommandLine) -> CommandLine {

@@ -100,6 +100,7 @@ mod tests {
             env: question.env.clone(),
             stdin: (!question.stdin.is_empty()).then(|| Digest::of(&question.stdin)),
             code: code.map(|code| Digest::of(code.as_bytes())),
+            environment: None,
             decision,
             by: DecidedBy::Answer,
             reason: "no".to_owned(),

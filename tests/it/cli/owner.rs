@@ -71,12 +71,17 @@ fn owner_started_by_many_at_once_is_one() {
 fn command_has_surroundings_of_its_own_client() {
     let program = world();
     let mut exec = program.command(&["exec", "box", "--sh", "--", "echo $OWN; umask; nice; ulimit -n; touch made"]);
-    let inner = exec.env("OWN", "this one's");
+    let inner = exec.env("OWN", "this one's").env("API_KEY", "hunter2");
     let mut shell = Command::new("sh");
     shell.args(["-c", "umask 027; ulimit -n 500; exec nice -n 3 \"$@\"", "sh"]).arg(inner.get_program());
     shell.args(inner.get_args()).env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = shell.current_dir(program.path("")).output().unwrap();
     assert_eq!(told(&output), "this one's\n0027\n3\n500\n[exit 0]");
+    let shown = program.printed(&["show", "box", "2"]);
+    let names = shown.lines().skip_while(|line| !line.starts_with("environment, ")).nth(1).unwrap();
+    assert!(names.split_whitespace().any(|name| name == "API_KEY") && !shown.contains("hunter2"), "{shown}");
+    let decided = program.json_lines(&["log", "box", "--kind", "CommandDecided"]);
+    assert_eq!(decided[0]["event"]["environment"].as_str().unwrap().len(), 64, "the digest of names and digests");
     let made = program.data().join("workspaces").read_dir().unwrap().next().unwrap().unwrap().path().join("files/made");
     assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(program.printed(&["exec", "box", "--sh", "--", "echo \"<$OWN>\"; nice"]), "<>\n0\n");
