@@ -83,7 +83,8 @@ fn place() -> Result<PathBuf> {
         return Ok(PathBuf::from(place));
     }
     let program = std::env::current_exe()?;
-    let profile = program.ancestors().find(|at| at.ends_with("release") || at.ends_with("debug"));
+    let is_profile = |at: &&Path| ["dist", "release", "debug"].iter().any(|name| at.ends_with(name));
+    let profile = program.ancestors().find(is_profile);
     let target = profile.and_then(Path::parent).context("the program does not lie in a build directory")?;
     Ok(target.join("bench-data"))
 }

@@ -1,7 +1,8 @@
 //! The owner of the data, which the first command that acts starts in the background.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use foldspace::{Registry, Sessions};
@@ -162,6 +163,25 @@ fn owner_killed_is_replaced_and_leaves_interrupted() {
     let owners = program.owners();
     assert!(owners.len() == 1 && owners != killed);
     assert_eq!(program.json_lines(&["log", "box", "--calls"])[0]["status"], "interrupted");
+}
+
+#[test]
+fn owner_of_another_version_ends_once_it_is_unused() {
+    let program = world();
+    let first = program.owners();
+    let slow = slow(&program);
+    // As a program of another version asks, before it starts an owner of its own.
+    let mut stream = UnixStream::connect(program.data().join("http.sock")).unwrap();
+    let head = "GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\nfoldspace-version: 9.9.9\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 409") && answer.contains("is another version"), "{answer}");
+    assert!(answer.contains("`foldspace stop` ends it now"), "{answer}");
+    assert_eq!(program.owners(), first, "it is used");
+    drop(slow);
+    eventually("it ends for the other's sake", || program.owners().is_empty());
+    assert_eq!(program.printed(&["exec", "box", "--", "echo", "again"]), "again\n");
 }
 
 #[test]
