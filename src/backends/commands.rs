@@ -33,6 +33,10 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub(crate) trait CommandHost: Send + Sync + 'static {
     /// Returns the runner, which is started when it does not run. It blocks.
     fn runner(&self) -> Result<Runner, ShellError>;
+    /// Looks for what the runner runs in. It blocks.
+    fn reach(&self) -> Result<(), ShellError> {
+        Ok(())
+    }
     fn root(&self) -> String;
     /// A directory for scripts: as this program sees it, and as commands do.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
@@ -102,6 +106,10 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
             }
             work.await
         })
+    }
+
+    fn reach(&self) -> Running<()> {
+        self.blocking(P::reach)
     }
 
     fn which(&self, program: &str) -> Running<Which> {

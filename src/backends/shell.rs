@@ -54,6 +54,14 @@ pub trait Shell: Send + Sync + 'static {
     /// [`ShellError`]; nothing was run then, or nothing is known of it.
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult>;
 
+    /// Looks for what commands run in, before a person is asked to allow one.
+    ///
+    /// # Errors
+    /// [`ShellError`] where none can run.
+    fn reach(&self) -> Running<()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Finds a program by its name.
     fn which(&self, program: &str) -> Running<Which>;
 

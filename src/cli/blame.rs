@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
 use foldspace::history::{Blame as Blamed, BlameLine, Cause, SessionChange, blame};
-use foldspace::{EntryPath, SessionId};
+use foldspace::{EntryPath, SessionId, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text};
+use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text, tree};
 
 /// Shows the call that wrote each line of a file; follows moves
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,14 @@ impl BlameArgs {
         let path = EntryPath::lookup(&self.path)?;
         let found = open::session(globals, &self.session)?;
         let seq = self.at.resolve(&found.session)?;
-        let blamed = blame(&found.session, &path, seq)?;
+        let blamed = match blame(&found.session, &path, seq) {
+            Err(error) if !path.is_root() => {
+                let state = found.session.state_at(seq)?;
+                tree::entry(&VirtualFileSystem::of(&state), &path, &state)?;
+                return Err(error.into());
+            }
+            blamed => blamed?,
+        };
         tell(&blamed);
         out.show(&as_json(&path, seq, &blamed), |out| show(found.session.id(), &path, &blamed, out))
     }

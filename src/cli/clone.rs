@@ -8,7 +8,7 @@ use foldspace::tools::{MountSpec, mounts_of};
 use serde_json::json;
 
 use super::run::mounts::allowed_roots;
-use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, output, position, text, workspace};
+use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, output, position, text, workspace};
 
 /// Makes a child of a session: a fork, a fresh one, or a shared one
 ///
@@ -74,9 +74,9 @@ impl LimitArgs {
         let known = foldspace::Tools::standard();
         if let Some(unknown) = self.tools.iter().find(|tool| !known.names().any(|name| name == tool.as_str())) {
             let shown = text::one_line(unknown, 80);
-            return Err(
-                Failure::usage(format!("--tool: there is no tool {shown}")).with_hint("`foldspace tools` lists them")
-            );
+            let meant = did_you_mean(unknown, known.names());
+            return Err(Failure::usage(format!("--tool: there is no tool {shown}"))
+                .with_hint(format!("{meant}`foldspace tools` lists them")));
         }
         let tools: BTreeSet<String> = self.tools.iter().cloned().collect();
         Ok(ChildLimits {

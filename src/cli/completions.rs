@@ -1,23 +1,182 @@
-use clap_complete::Shell;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
 
-use super::{Failure, Globals, Out};
+use clap::{Arg, ArgMatches};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::{CompleteEnv, Shells};
+use foldspace::event::CallStatus;
+use foldspace::reducers::{CallEntry, Entry, ToolCalls};
+use foldspace::session::name_of;
+use foldspace::{EntryPath, Registry, State, Tools, VirtualFileSystem};
 
-/// Prints a shell's completions
+use super::{Failure, Globals, Out, definition, open, text};
+
+/// The variable by which the script of a shell asks for words.
+const VARIABLE: &str = "FOLDSPACE_COMPLETE";
+/// Time for the store to answer; a shell waits for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Prints a shell's completions, which know sessions, files and calls
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace completions bash \\
-    > ~/.local/share/bash-completion/completions/foldspace
-  foldspace completions zsh > \"${fpath[1]}/_foldspace\"")]
+  source <(foldspace completions bash)          in ~/.bashrc
+  source <(foldspace completions zsh)           in ~/.zshrc, after compinit
+  foldspace completions fish | source           in ~/.config/fish/config.fish")]
 pub(super) struct Completions {
     /// The shell
-    shell: Shell,
+    shell: clap_complete::Shell,
 }
 
 impl Completions {
     pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut super::definition(), "foldspace", &mut text);
-        out.raw(&text)
+        let shells = Shells::builtins();
+        let (shell, mut script) = (self.shell.to_string(), Vec::new());
+        if let Some(shell) = shells.completer(&shell) {
+            let written = shell.write_registration(VARIABLE, "foldspace", "foldspace", &program(), &mut script);
+            written.map_err(|error| Failure::io("write", "the completions", &error))?;
+        }
+        out.raw(&script)
     }
+}
+
+/// Returns this program as the shell can call it from any directory.
+fn program() -> String {
+    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    let called = if called.components().count() > 1 { std::path::absolute(&called).unwrap_or(called) } else { called };
+    if called.as_os_str().is_empty() { "foldspace".to_owned() } else { called.to_string_lossy().into_owned() }
+}
+
+/// Answers the script of a shell; returns false for any other start of the program. Nothing is said of errors.
+pub(super) fn answer() -> bool {
+    let here = std::env::current_dir().ok();
+    let words = std::env::args_os();
+    CompleteEnv::with_factory(completing).var(VARIABLE).try_complete(words, here.as_deref()).unwrap_or(true)
+}
+
+/// Returns the definition of the program, whose arguments know what is in the store.
+fn completing() -> clap::Command {
+    definition().mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        command.mut_args(|arg| match LiveNames::of(&name, &arg) {
+            Some(names) => arg.add(ArgValueCompleter::new(move |word: &OsStr| names.fitting(word))),
+            None => arg,
+        })
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LiveNames {
+    Sessions,
+    Slices,
+    Paths,
+    Calls,
+    Tools,
+    Kinds,
+}
+
+impl LiveNames {
+    /// Returns what stands for an argument of a command.
+    fn of(command: &str, arg: &Arg) -> Option<Self> {
+        Some(match (command, arg.get_id().as_str()) {
+            (_, "session" | "child" | "into" | "expect") => Self::Sessions,
+            ("state" | "bisect", "slice") => Self::Slices,
+            ("tools", "name") | ("clone", "tools") => Self::Tools,
+            ("log", "kind") => Self::Kinds,
+            (_, "path" | "paths") | ("merge", "ours" | "theirs") | ("replay", "changes") => Self::Paths,
+            ("replay", "until") => return None,
+            (_, "at" | "before" | "until" | "to" | "seq" | "call" | "good" | "bad") | ("what-if", "replace") => {
+                Self::Calls
+            }
+            _ => return None,
+        })
+    }
+
+    fn fitting(self, word: &OsStr) -> Vec<CompletionCandidate> {
+        let Some(word) = word.to_str().map(str::to_owned) else { return Vec::new() };
+        let (known, answer) = mpsc::channel();
+        std::thread::spawn(move || known.send(self.known(&word).unwrap_or_default()));
+        answer.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    fn known(self, word: &str) -> Option<Vec<CompletionCandidate>> {
+        let names: Vec<(String, String)> = match self {
+            Self::Sessions => sessions()?,
+            Self::Slices => Registry::standard().slices().iter().map(|slice| named(slice.name)).collect(),
+            Self::Tools => Tools::standard().names().map(named).collect(),
+            Self::Kinds => {
+                let registry = Registry::standard();
+                let mut kinds: Vec<&str> = registry.event_kinds().collect();
+                kinds.sort_unstable();
+                kinds.into_iter().map(named).collect()
+            }
+            Self::Paths => paths(&state()?, word),
+            Self::Calls => calls(&state()?),
+        };
+        // A shell reads others otherwise than they are.
+        let is_plain = |name: &str| !name.starts_with('-') && text::shell_word(name) == name;
+        let fits = names.into_iter().filter(|(name, _)| name.starts_with(word) && is_plain(name));
+        Some(fits.map(|(name, help)| candidate(name, help)).collect())
+    }
+}
+
+fn named(name: &str) -> (String, String) {
+    (name.to_owned(), String::new())
+}
+
+fn candidate(name: String, help: String) -> CompletionCandidate {
+    CompletionCandidate::new(name).help((!help.is_empty()).then(|| help.into()))
+}
+
+/// Returns the command line up to the word that is completed, as far as it can be understood.
+fn given() -> Option<ArgMatches> {
+    let mut words: Vec<_> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    let at = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse().ok());
+    words.truncate(at.unwrap_or(words.len().saturating_sub(1)));
+    definition().ignore_errors(true).try_get_matches_from(words).ok()
+}
+
+fn store(given: &ArgMatches) -> Option<open::OpenedStore> {
+    let data = given.try_get_one::<PathBuf>("data").ok().flatten().cloned();
+    open::glance(&data.or_else(open::default_directory)?).ok()
+}
+
+/// Returns the names of the sessions, the latest first.
+fn sessions() -> Option<Vec<(String, String)>> {
+    let mut entries = store(&given()?)?.sessions.list().ok()?;
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
+    Some(entries.iter().map(|entry| (name_of(entry), text::moment(entry.updated))).collect())
+}
+
+/// Returns the state of the session that is named before the word.
+fn state() -> Option<State> {
+    let given = given()?;
+    let opened = store(&given)?;
+    let (_, command) = given.subcommand()?;
+    let named = |id| command.try_get_one::<String>(id).ok().flatten();
+    let entry = opened.sessions.find(named("session").or_else(|| named("child"))?).ok()?;
+    opened.sessions.session(entry.id).ok()?.state().ok()
+}
+
+/// Returns the entries of the directory that a word leads to.
+fn paths(state: &State, word: &str) -> Vec<(String, String)> {
+    let within = word.rfind('/').map_or("", |cut| &word[..=cut]);
+    let Ok(directory) = EntryPath::lookup(within) else { return Vec::new() };
+    let path = |(path, entry): (&EntryPath, &Entry)| {
+        let name = EntryPath::from_bytes(path.name()).map(|name| name.to_string()).unwrap_or_default();
+        (format!("{within}{name}{}", if entry.is_directory() { "/" } else { "" }), String::new())
+    };
+    VirtualFileSystem::of(state).children(&directory).map(path).collect()
+}
+
+/// Returns the numbers of the calls, the latest first.
+fn calls(state: &State) -> Vec<(String, String)> {
+    let Some(calls) = state.slice::<ToolCalls>() else { return Vec::new() };
+    let call = |call: &CallEntry| {
+        let status = call.status.map_or("no outcome", CallStatus::word);
+        (call.call.to_string(), format!("{} {status}", text::one_line(&call.tool, 80)))
+    };
+    calls.iter().rev().map(call).collect()
 }

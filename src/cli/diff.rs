@@ -6,7 +6,7 @@ use foldspace::view::{self, Patch};
 use foldspace::{EntryPath, VirtualFileSystem};
 
 use super::position::PositionRange;
-use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, open, text};
+use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, open, text, tree};
 
 /// Shows the difference between two positions, as patches
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,9 @@ impl DiffArgs {
         if let Some(path) = path.as_ref().filter(|path| changes.is_empty() && !path.is_root())
             && VirtualFileSystem::of(&found.session.state_at(from)?).get(path).is_none()
         {
-            return Err(Failure::missing(format!("there is no {} at {from} or {until}", path.rooted())));
+            let meant = tree::meant(&VirtualFileSystem::of(&found.session.state_at(until)?), path);
+            let what = format!("there is no {} at {from} or {until}", path.rooted());
+            return Err(Failure::missing(what).with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files")));
         }
         if out.is_json() {
             let list: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&found.session, change)).collect();

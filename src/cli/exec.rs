@@ -1,5 +1,4 @@
 use std::io::Read;
-use std::time::Duration;
 
 use foldspace::ToolOutcome;
 use foldspace::event::CallStatus;
@@ -103,7 +102,7 @@ impl Exec {
             params["env"] = self.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         }
         if let Some(seconds) = self.timeout {
-            if Duration::try_from_secs_f64(seconds).is_err() {
+            if !(1.0..=120.0).contains(&seconds) {
                 return Err(Failure::usage("--timeout: give a number of seconds from 1 to 120"));
             }
             params["timeout_seconds"] = json!(seconds);

@@ -4,11 +4,13 @@ use foldspace::event::Node;
 use foldspace::history::{PathChange, SessionChange, history_through_merges, path_history};
 use foldspace::reducers::{Change, Entry};
 use foldspace::view;
-use foldspace::{EntryPath, Seq, Session, SessionId};
+use foldspace::{EntryPath, Seq, Session, SessionId, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::blame::{where_of, why_of};
-use super::{AtArg, BAD, Cell, DIM, Failure, GOOD, Globals, NOTED, ODD, Out, TextTable, diffs, open, position, text};
+use super::{
+    AtArg, BAD, Cell, DIM, Failure, GOOD, Globals, NOTED, ODD, Out, TextTable, diffs, open, position, text, tree,
+};
 
 /// Shows every change of a file or directory; follows moves of a file
 #[derive(Debug, clap::Args)]
@@ -43,7 +45,8 @@ impl History {
         let changes = self.changes(&found.session, &path, until)?;
         if changes.is_empty() && !path.is_root() {
             let what = format!("there was no {} at any moment up to position {until}", path.rooted());
-            return Err(Failure::missing(what).with_hint("`foldspace ls SESSION -R` lists the files"));
+            let meant = tree::meant(&VirtualFileSystem::of(&found.session.state_at(until)?), &path);
+            return Err(Failure::missing(what).with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files")));
         }
         if out.is_json() {
             let list: Result<Vec<Value>, Failure> =

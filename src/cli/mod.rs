@@ -268,6 +268,9 @@ fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> S
 }
 
 pub(crate) fn main() -> ExitCode {
+    if completions::answer() {
+        return ExitCode::SUCCESS;
+    }
     let given = unsaid::matches();
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let colour = match cli.globals.color {

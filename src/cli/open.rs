@@ -124,6 +124,14 @@ pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
     }
 }
 
+/// Opens the store to read, without a word on what is wrong with it.
+pub(super) fn glance(directory: &Path) -> Result<OpenedStore, Failure> {
+    match RemoteStore::connect(directory)? {
+        Some(store) => OpenedStore::new(Arc::new(store)),
+        None => OpenedStore::new(Arc::new(LocalStore::open_reading(directory)?)),
+    }
+}
+
 /// Opens the store to read one session.
 pub(super) fn session(globals: &Globals, wanted: &str) -> Result<FoundSession, Failure> {
     let opened = reading(globals)?;
@@ -156,7 +164,7 @@ pub(super) fn directory(globals: &Globals) -> Result<PathBuf, Failure> {
     })
 }
 
-fn default_directory() -> Option<PathBuf> {
+pub(super) fn default_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
     // By the XDG rules a relative path counts as none.
     let absolute = |path: &PathBuf| path.is_absolute();

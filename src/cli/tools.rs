@@ -1,7 +1,7 @@
 use foldspace::tools::{Effect, ToolDescription};
 use serde_json::Value;
 
-use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, text};
+use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, did_you_mean, text};
 
 /// Shows the tools, with schemas of parameters and results
 #[derive(Debug, clap::Args)]
@@ -16,8 +16,9 @@ impl ToolsArgs {
         let Some(wanted) = &self.name else { return out.show(&all, |out| list(&all, out)) };
         let tool = all.iter().find(|tool| tool.name == wanted).ok_or_else(|| {
             let names: Vec<_> = all.iter().map(|tool| tool.name).collect();
+            let meant = did_you_mean(wanted, names.iter().copied());
             Failure::missing(format!("there is no tool {wanted:?}"))
-                .with_hint(format!("there are {}", names.join(", ")))
+                .with_hint(format!("{meant}there are {}", names.join(", ")))
         })?;
         out.show(tool, |out| show(tool, out))
     }

@@ -9,11 +9,16 @@ use super::{Cell, DIM, DIRECTORY, Failure, GOOD, NOTED, ODD, Out, did_you_mean, 
 
 pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
     files.get(path).ok_or_else(|| {
-        let known: Vec<String> = files.iter().map(|(path, _)| path.to_string()).collect();
-        let meant = did_you_mean(&path.to_string(), known.iter().map(String::as_str));
+        let meant = meant(files, path);
         Failure::missing(format!("there is no {} at position {}", path.rooted(), state.seq()))
             .with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files; --at shows another moment"))
     })
+}
+
+/// Returns the beginning of a hint where a path that is not there is like one that is; else nothing.
+pub(super) fn meant(files: &VirtualFileSystem, path: &EntryPath) -> String {
+    let known: Vec<String> = files.iter().map(|(path, _)| path.to_string()).collect();
+    did_you_mean(&path.to_string(), known.iter().map(String::as_str))
 }
 
 pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Result<bytes::Bytes, Failure> {

@@ -28,6 +28,7 @@ pub(super) fn matches() -> ArgMatches {
     match error.kind() {
         ErrorKind::MissingRequiredArgument => with_session(&words).unwrap_or_else(|| error.exit()),
         ErrorKind::InvalidSubcommand => with_suggestion(error).exit(),
+        ErrorKind::InvalidValue => with_value(error).exit(),
         _ => error.exit(),
     }
 }
@@ -38,6 +39,21 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
     let meant = nearest(wanted, command.get_subcommands().map(clap::Command::get_name)).map(str::to_owned);
     if let Some(meant) = meant {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
+    }
+    error
+}
+
+/// Suggests the value that is most like the one that is given; the parser finds any two words alike.
+fn with_value(mut error: clap::Error) -> clap::Error {
+    let (Some(ContextValue::String(wanted)), Some(ContextValue::Strings(known))) =
+        (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))
+    else {
+        return error;
+    };
+    let meant = nearest(wanted, known.iter().map(String::as_str)).map(str::to_owned);
+    error.remove(ContextKind::SuggestedValue);
+    if let Some(meant) = meant {
+        error.insert(ContextKind::SuggestedValue, ContextValue::String(meant));
     }
     error
 }
@@ -55,8 +71,10 @@ fn with_session(words: &[OsString]) -> Option<ArgMatches> {
     };
     let at = words.iter().position(|word| word.to_str().is_some_and(takes_session))? + 1;
     let globals = Cli::from_arg_matches(&with("session", at).ok()?).ok()?.globals;
-    match usual_session(&globals) {
-        Ok(session) => {
+    match usual_session(&globals, words.get(at)) {
+        // The session is there, and something else is missing.
+        Ok(None) => None,
+        Ok(Some(session)) => {
             output::note(&format!("session {}", text::one_line(&session, 80)));
             with(&session, at).ok()
         }
@@ -68,15 +86,19 @@ fn with_session(words: &[OsString]) -> Option<ArgMatches> {
     }
 }
 
-fn usual_session(globals: &Globals) -> Result<String, Failure> {
+/// Finds the session that is meant where none is named; none if the first word names one.
+fn usual_session(globals: &Globals, first: Option<&OsString>) -> Result<Option<String>, Failure> {
     let opened = open::reading(globals)?;
     let entries = opened.sessions.list()?;
+    if first.is_some_and(|first| entries.iter().any(|entry| first.to_str() == Some(&name_of(entry)))) {
+        return Ok(None);
+    }
     let here = std::env::current_dir().ok();
     let is_here = |entry: &&SessionEntry| here.as_deref().is_some_and(|here| works_in(entry, here));
     let of_directory: Vec<&SessionEntry> = entries.iter().filter(is_here).collect();
     match (&entries[..], &of_directory[..]) {
-        ([only], _) => Ok(name_of(only)),
-        (_, [only]) => Ok(name_of(only)),
+        ([only], _) => Ok(Some(name_of(only))),
+        (_, [only]) => Ok(Some(name_of(only))),
         ([], _) => Err(Failure::missing("there are no sessions").with_hint("`foldspace run` begins one")),
         _ => {
             let names: Vec<String> =

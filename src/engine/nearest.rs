@@ -3,7 +3,7 @@
 /// Names that are compared at most: it is for a message.
 const KNOWN_MAX: usize = 10_000;
 /// Likeness of two names from which on one may mean the other, of 1.
-const ALIKE: f32 = 0.6;
+const ALIKE: f32 = 0.65;
 
 /// Returns the name that is most like a wanted one, if any is.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -21,6 +21,7 @@ mod tests {
         assert_eq!(nearest("frist-run", known), Some("first-run"));
         assert_eq!(nearest("stroy", known), Some("story"));
         assert_eq!(nearest("something", known), None);
+        assert_eq!(nearest("docker", ["mock", "podman"]), None);
         assert_eq!(nearest("", known), None);
     }
 }

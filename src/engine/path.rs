@@ -11,6 +11,17 @@ pub(crate) const MAX_SEGMENTS: usize = 16;
 /// Maximum characters of a segment of such a path.
 pub(crate) const MAX_SEGMENT_CHARS: usize = 80;
 
+/// Maximum bytes of a segment of such a path: file systems hold no more.
+pub(crate) const MAX_SEGMENT_BYTES: usize = 255;
+
+/// Tells whether a character misleads a reader: a terminal may obey it, it turns the direction of text, or it is
+/// invisible.
+pub fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// Normalised path relative to the root of a workspace.
 ///
 /// Invariant: segments are joined by single slashes, none is empty, `.` or `..`, and none has a NUL. The root is the
@@ -49,20 +60,26 @@ impl EntryPath {
         if path.is_root() {
             return Err(root_named());
         }
-        let odd = text.chars().find(|c| !(' '..='~').contains(c));
-        let odd = odd.or_else(|| path.0.iter().map(|byte| char::from(*byte)).find(|c| !(' '..='~').contains(c)));
-        if let Some(character) = odd {
-            return Err(wrong(text, &format!(" holds {character:?}: a new path must be printable ASCII")));
+        let Ok(name) = std::str::from_utf8(&path.0) else {
+            return Err(wrong(text, " is not UTF-8, which a new path must be"));
+        };
+        if let Some(character) = name.chars().find(|c| misleads(*c)) {
+            return Err(wrong(text, &format!(" holds {character:?}, which can't be seen: a new path has none such")));
         }
         let segments = path.segments().count();
         if segments > MAX_SEGMENTS {
             return Err(wrong(text, &format!(" has {segments} segments; at most {MAX_SEGMENTS} are allowed")));
         }
-        if let Some(segment) = path.segments().find(|s| s.len() > MAX_SEGMENT_CHARS) {
-            let (shown, chars) = (shorten(&String::from_utf8_lossy(segment)), segment.len());
-            let what =
-                format!("path segment {shown:?} has {chars} characters; at most {MAX_SEGMENT_CHARS} are allowed");
-            return Err(ValueError::new(what));
+        for segment in name.split('/') {
+            let (chars, bytes) = (segment.chars().count(), segment.len());
+            if chars > MAX_SEGMENT_CHARS || bytes > MAX_SEGMENT_BYTES {
+                let what = format!(
+                    "path segment {:?} has {chars} characters and {bytes} bytes; at most {MAX_SEGMENT_CHARS} and \
+                     {MAX_SEGMENT_BYTES} are allowed",
+                    shorten(segment)
+                );
+                return Err(ValueError::new(what));
+            }
         }
         Ok(path)
     }
@@ -297,7 +314,9 @@ mod tests {
         assert!(creation(&deep(16)).is_ok());
         is(creation(&deep(17)), "has 17 segments; at most 16");
         assert!(creation(&"x".repeat(80)).is_ok());
-        is(creation(&"x".repeat(81)), "has 81 characters; at most 80");
+        is(creation(&"x".repeat(81)), "has 81 characters and 81 bytes; at most 80");
+        assert!(creation(&"\u{7530}".repeat(80)).is_ok());
+        is(creation(&"\u{1f600}".repeat(64)), "has 64 characters and 256 bytes; at most 80 and 255");
     }
 
     #[test]
@@ -306,9 +325,11 @@ mod tests {
             is(creation(text), "are not allowed");
         }
         is(creation("a\0b"), "holds a NUL byte");
-        is(creation("a\nb"), "must be printable ASCII");
-        is(creation("\\xffb"), "must be printable ASCII");
-        is(creation("caf\u{e9}"), "must be printable ASCII");
+        is(creation("a\nb"), "can't be seen");
+        is(creation("a\\x0ab"), "can't be seen");
+        is(creation("a\u{202e}b"), "can't be seen");
+        is(creation("\\xffb"), "is not UTF-8");
+        assert_eq!(creation("caf\u{e9}"), Ok("caf\u{e9}".to_owned()));
         is(creation("\\x2e\\x2e/a"), "are not allowed");
         is(creation("//"), "names the workspace root");
     }

@@ -18,6 +18,7 @@ pub struct AttachRequest {
     pub session: Option<String>,
     pub isolation: Option<Isolation>,
     pub agent: Option<String>,
+    pub usual_name: Option<String>,
     /// A backend and its options.
     pub workspace: Option<(String, Value)>,
     pub mounts: Vec<NewMount>,
@@ -37,6 +38,7 @@ impl AttachRequest {
             session: options.session.clone(),
             isolation: options.isolation,
             agent: options.agent.clone(),
+            usual_name: options.usual_name.clone(),
             workspace: options.workspace.as_ref().map(|spec| (spec.backend_name().to_owned(), spec.options())),
             mounts: options.mounts.iter().map(NewMount::from).collect(),
             allow_roots: allow_roots.paths().iter().cloned().map(HostPath).collect(),
@@ -56,8 +58,8 @@ impl AttachRequest {
         let policy = CommandPolicy { allow: self.allow, auto_confirm: self.auto_confirm, ..CommandPolicy::default() };
         let mut rules = ShellRules { policy, caller, ..ShellRules::default() };
         (rules.budget.file_bytes, rules.budget.step_bytes) = (self.keep_file_bytes, self.keep_step_bytes);
-        let (session, isolation, agent) = (self.session, self.isolation, self.agent);
-        Ok(McpOptions { session, isolation, agent, workspace, mounts, groups, rules })
+        let Self { session, isolation, agent, usual_name, .. } = self;
+        Ok(McpOptions { session, isolation, agent, usual_name, workspace, mounts, groups, rules })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult, JsonObject,
     ProtocolVersion,
 };
 use rmcp::service::RequestContext;
@@ -14,11 +14,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolGroup;
 use super::approver::{AsksClient, Question, can_ask};
-use super::client::{Joined, McpClient};
+use super::client::McpClient;
 use super::pending_questions::{PARKED_MAX, PendingQuestion, RunningCall};
 use super::progress::ProgressReporter;
-use crate::hub::HubError;
+use crate::hub::operations::OperationError;
+use crate::hub::{HubError, OpenSession};
 use crate::tools::{ApprovalAnswer, ToolCall, ToolOutcome, TraceContext};
+
+/// The parameter of a workspace's tools that names another session than the client's own.
+pub(super) const SESSION: &str = "session";
 
 pub(super) async fn call(
     client: &McpClient,
@@ -33,15 +37,19 @@ pub(super) async fn call(
         waiting.question.answer_with(request.input_responses);
         return follow(client, waiting.running, context).await;
     }
-    let joined = match client.joined(context).await {
-        Ok(joined) => joined,
+    let (mut params, group) = (request.arguments.unwrap_or_default(), ToolGroup::of(&request.name));
+    let open = match session_of(client, group, &mut params) {
+        Ok(wanted) => client.open(wanted.as_deref(), context).await,
+        Err(error) => Err(error),
+    };
+    let (open, params) = match open {
+        Ok(open) => (open, Value::Object(params)),
         Err(error) => return Ok(failed(&error).into()),
     };
-    let params = Value::Object(request.arguments.unwrap_or_default());
-    match ToolGroup::of(&request.name) {
-        Some(ToolGroup::Files | ToolGroup::Sessions) => look(joined, &request.name, params, context).await,
+    match group {
+        Some(ToolGroup::Files | ToolGroup::Sessions) => look(&open, &request.name, params, context).await,
         Some(ToolGroup::Shell | ToolGroup::Python | ToolGroup::PodmanShell) | None => {
-            match begin(client, joined, &request.name, params, context) {
+            match begin(client, &open, &request.name, params, context) {
                 Ok(running) => follow(client, running, context).await,
                 Err(error) => Ok(failed(&error).into()),
             }
@@ -49,16 +57,32 @@ pub(super) async fn call(
     }
 }
 
+/// Takes the session in which a call is to be made out of its parameters, for a client that reaches others than its own.
+fn session_of(
+    client: &McpClient,
+    group: Option<ToolGroup>,
+    params: &mut JsonObject,
+) -> Result<Option<String>, OperationError> {
+    if group.is_none() || !client.reaches_all() {
+        return Ok(None);
+    }
+    match params.shift_remove(SESSION) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(session)) => Ok(Some(session)),
+        Some(_) => Err(OperationError::invalid(format!("{SESSION} is a text"))),
+    }
+}
+
 /// Calls a tool that runs no command. It ends soon, also for a client that is gone.
 async fn look(
-    joined: &Joined,
+    open: &OpenSession,
     tool: &str,
     params: Value,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let call = call_of(tool, params, context);
     let cancel = call.cancel.clone();
-    Ok(told(to_the_end(joined.open.call(call), &cancel, context).await).into())
+    Ok(told(to_the_end(open.call(call), &cancel, context).await).into())
 }
 
 /// Waits for work; a cancelled request cancels it, and waits all the same.
@@ -79,7 +103,7 @@ pub(super) async fn to_the_end<T>(
 
 fn begin(
     client: &McpClient,
-    joined: &Joined,
+    open: &OpenSession,
     tool: &str,
     params: Value,
     context: &RequestContext<RoleServer>,
@@ -91,7 +115,7 @@ fn begin(
     if can_ask(context) {
         rules.asker = Some(Arc::new(AsksClient { to_client, cancelled: cancel.clone() }));
     }
-    Ok(RunningCall::begin(cancel, joined.open.with_shell_rules(rules)?, call, questions))
+    Ok(RunningCall::begin(cancel, open.with_shell_rules(rules)?, call, questions))
 }
 
 fn call_of(tool: &str, params: Value, context: &RequestContext<RoleServer>) -> ToolCall {
@@ -106,10 +130,8 @@ async fn follow(
     mut running: RunningCall,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let progress = match (context.meta.get_progress_token(), client.known()) {
-        (Some(token), Some(session)) => Some(ProgressReporter::new(&context.peer, token, &session, &running.position)),
-        _ => None,
-    };
+    let token = context.meta.get_progress_token();
+    let progress = token.map(|token| ProgressReporter::new(&context.peer, token, &running.session, &running.position));
     let ended = CancellationToken::new();
     let mut progress = std::pin::pin!(async {
         match progress {

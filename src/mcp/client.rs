@@ -23,6 +23,8 @@ use crate::engine::session::name_index::name_of;
 use crate::hub::operations::OperationError;
 use crate::hub::{Hub, HubError, OpenSession};
 
+/// The name that kits give to all their clients.
+const NAMELESS: &str = "mcp";
 /// Digits from which on a text counts as the beginning of an id rather than a name.
 const ID_DIGITS: usize = 8;
 
@@ -101,15 +103,21 @@ impl McpClient {
         self.joined.initialized()
     }
 
+    /// Returns the client's name; for one that has only the name of its kit, the usual one.
+    fn name(&self, context: &RequestContext<RoleServer>) -> String {
+        let named = context.client_info().map(|info| info.name).filter(|name| name != NAMELESS);
+        named.or_else(|| self.options().usual_name.clone()).unwrap_or_else(|| NAMELESS.to_owned())
+    }
+
     fn agent(&self, context: &RequestContext<RoleServer>) -> String {
         let asked = || self.asked.get().and_then(|asked| asked.agent.clone());
-        self.options().agent.clone().or_else(asked).unwrap_or_else(|| name_in(context))
+        self.options().agent.clone().or_else(asked).unwrap_or_else(|| self.name(context))
     }
 
     pub(super) async fn joined(&self, context: &RequestContext<RoleServer>) -> Result<&Joined, OperationError> {
         self.joined
             .get_or_try_init(|| async {
-                let open = self.join(&name_in(context)).await?;
+                let open = self.join(&self.name(context)).await?;
                 let agent = self.shared.agents.take(open.session().id(), &self.agent(context));
                 let open = open.as_agent(&agent.name);
                 self.watching.has_joined(open.session(), &context.peer);
@@ -243,6 +251,9 @@ impl McpClient {
         wanted: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<OpenSession, OperationError> {
+        if wanted.is_none() {
+            return Ok(self.joined(context).await?.open.clone());
+        }
         let session = self.session(wanted, context).await?;
         match self.joined.get() {
             Some(own) if own.open.session().id() == session.id() => Ok(own.open.clone()),
@@ -250,10 +261,6 @@ impl McpClient {
             None => Ok(self.hub().open(session.id()).await?.as_agent(&names::for_agent(&self.agent(context)))),
         }
     }
-}
-
-fn name_in(context: &RequestContext<RoleServer>) -> String {
-    context.client_info().map_or_else(|| "mcp".to_owned(), |info| info.name)
 }
 
 impl Drop for McpClient {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::backends::WorkspaceSpec;
 use crate::engine::error::ValueError;
 use crate::engine::event::Isolation;
+use crate::engine::nearest::nearest;
 use crate::tools::{MountSpec, ShellRules};
 
 /// Tools that are offered together.
@@ -58,7 +59,9 @@ impl FromStr for ToolGroup {
         found.ok_or_else(|| {
             let shown: String = text.chars().take(80).collect();
             let groups = "there are files, shell, python, podman_shell and sessions";
-            ValueError::new(format!("there is no group of tools {shown:?}; {groups}"))
+            let meant = nearest(&shown, Self::ALL.into_iter().map(Self::name));
+            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            ValueError::new(format!("there is no group of tools {shown:?}{meant}; {groups}"))
         })
     }
 }
@@ -73,6 +76,8 @@ pub struct McpOptions {
     pub isolation: Option<Isolation>,
     /// The name under which a client works; its own by default. A name in use in the session gets a number.
     pub agent: Option<String>,
+    /// The name of a client that has no other than `mcp`, which kits give to all; it is `mcp` by default.
+    pub usual_name: Option<String>,
     /// The workspace of a session that begins; in memory by default.
     pub workspace: Option<WorkspaceSpec>,
     /// The mounts that are copied into it.
@@ -90,6 +95,7 @@ impl Default for McpOptions {
             session: None,
             isolation: None,
             agent: None,
+            usual_name: None,
             workspace: None,
             mounts: Vec::new(),
             groups: BTreeSet::from([ToolGroup::Files, ToolGroup::Shell, ToolGroup::Python]),

@@ -11,6 +11,7 @@ use super::approver::Question;
 use crate::engine::clock::Clock;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
+use crate::engine::session::Session;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{ToolCall, ToolOutcome};
 
@@ -24,6 +25,7 @@ const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A call in flight. Dropping it cancels it.
 pub(super) struct RunningCall {
+    pub(super) session: Session,
     pub(super) tool: String,
     pub(super) outcome: JoinHandle<Result<ToolOutcome, HubError>>,
     pub(super) questions: mpsc::Receiver<Question>,
@@ -47,10 +49,10 @@ impl RunningCall {
             // A call that another process takes over has a position already.
             let _ = cell.set(seq);
         };
-        let tool = call.tool.clone();
+        let (session, tool) = (open.session().clone(), call.tool.clone());
         let outcome = tokio::spawn(async move { open.call_telling(call, begun).await });
         let taken_back = cancel.clone().drop_guard();
-        Self { tool, outcome, questions, cancel, _taken_back: taken_back, position }
+        Self { session, tool, outcome, questions, cancel, _taken_back: taken_back, position }
     }
 }
 

@@ -1,10 +1,13 @@
 //! The tools as clients see them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rmcp::model::Tool;
+use serde_json::json;
 
 use super::ToolGroup;
+use super::calls::SESSION;
 use super::client::{McpClient, ServerState};
 use crate::backends::WorkspaceSpec;
 
@@ -19,9 +22,17 @@ pub(super) fn tools(client: &McpClient) -> Vec<Tool> {
         }
     }
     if client.reaches_all() {
+        tools.iter_mut().filter(|tool| ToolGroup::of(&tool.name).is_some()).for_each(with_session);
         tools.extend(offered.sessions.iter().filter(may_use).cloned());
     }
     tools
+}
+
+/// Adds the parameter for another session than the client's own.
+fn with_session(tool: &mut Tool) {
+    let fields = Arc::make_mut(&mut tool.input_schema).entry("properties").or_insert_with(|| json!({}));
+    let about = "Works in another session, by name or by the beginning of its id, such as one that session_clone made.";
+    fields[SESSION] = json!({ "type": ["string", "null"], "description": about });
 }
 
 /// Tells whether a tool works in a workspace. A call of another is refused with the reason.

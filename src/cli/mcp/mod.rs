@@ -22,7 +22,8 @@ use config::McpClientKind;
 ///
 /// A client's session begins at its first call that needs one, and is named after the client; --session names one
 /// to continue or to begin. A container stops when the client leaves; the files stay. Begin with --backend host or
-/// podman: in memory, the default, no command can run.
+/// podman: in memory, the default, no command can run. Kits pass on few variables: give CONTAINER_HOST, FOLDSPACE_IMAGE
+/// and others as their `env`, which --print-config writes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -67,7 +68,9 @@ fn group(text: &str) -> Result<Vec<ToolGroup>, foldspace::event::ValueError> {
 impl Mcp {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let mounts = self.mounts.chosen()?;
-        let options = self.offer.options(mounts.specs)?;
+        let here = std::env::current_dir().ok();
+        let usual_name = here.and_then(|here| Some(here.file_name()?.to_string_lossy().into_owned()));
+        let options = McpOptions { usual_name, ..self.offer.options(mounts.specs)? };
         // What would not start is not printed either.
         if let Some(client) = self.print_config {
             return config::print(client, globals, out);
@@ -94,6 +97,7 @@ impl OfferArgs {
             session: self.session.clone(),
             isolation: self.isolation,
             agent: self.agent.clone(),
+            usual_name: None,
             workspace: self.workspace.spec()?,
             mounts,
             groups: self.tools.iter().flatten().copied().collect(),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::ReplayArgs;
 use crate::cli::state::slice_name;
-use crate::cli::{BOLD, Exit, Failure, Out, events, text};
+use crate::cli::{BOLD, Exit, Failure, Out, did_you_mean, events, text};
 use crate::tui::clean;
 use crate::tui::model::{
     Ask, DebuggerAction, Direction, HistoryPosition, Model, SessionHistory, Sheet, ShownStep, Tab, changed_slices,
@@ -68,8 +68,10 @@ fn pane<'a>(replay: &'a ReplayArgs, session: &Session) -> Result<Pane<'a>, Failu
         ["slice", wanted] => Pane::Slice(slice_name(&session.state_at(0)?, wanted)?),
         [what] if let Some(tab) = Tab::ALL.into_iter().find(|tab| tab.name() == what) => Pane::Tab(tab),
         _ => {
+            let known = Tab::ALL.into_iter().map(Tab::name).chain(["file", "slice"]);
+            let meant = did_you_mean(words.first().copied().unwrap_or_default(), known);
             return Err(Failure::usage(format!("--show can't show {:?}", words.join(" ")))
-                .with_hint("it shows event, files, file PATH, slices, slice NAME, output or diff"));
+                .with_hint(format!("{meant}it shows event, files, file PATH, slices, slice NAME, output or diff")));
         }
     })
 }

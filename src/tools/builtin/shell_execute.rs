@@ -1,6 +1,7 @@
 //! `shell_execute`: runs a command in the workspace.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -17,8 +18,8 @@ use crate::tools::call::tool::{Effect, Tool};
 const VARIABLES_MAX: usize = 64;
 const NAME_MAX: usize = 80;
 const RETURNED_MAX: usize = 32 << 10;
-/// The shortest and the longest time limit, in seconds; others are brought to the nearer one.
-const TIMEOUT: (f64, f64) = (1.0, 120.0);
+/// The shortest and the longest time limit, in seconds.
+const TIMEOUT: RangeInclusive<f64> = 1.0..=120.0;
 /// Exit code of a command that timed out.
 pub(crate) const TIMED_OUT: i32 = 124;
 /// Longest call: the longest command, a grace period, and the scan.
@@ -145,10 +146,10 @@ fn command(params: ShellExecuteParams, cwd: EntryPath) -> Result<ShellCommand, T
 }
 
 pub(crate) fn timeout(seconds: f64) -> Result<Duration, ToolError> {
-    if !seconds.is_finite() {
-        return Err(ToolError::new("timeout_seconds must be a number from 1 to 120"));
+    if !TIMEOUT.contains(&seconds) {
+        return Err(ToolError::new(format!("timeout_seconds is {seconds}; it may be from 1 to 120")));
     }
-    Ok(Duration::from_secs_f64(seconds.clamp(TIMEOUT.0, TIMEOUT.1)))
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
@@ -203,6 +204,14 @@ mod tests {
         assert_eq!(refused(1, "A", &"x".repeat(48_001)), "env: A has 48001 characters; at most 48000 are allowed");
         assert_eq!(refused(65, "A", ""), "env has 65 variables; at most 64 are allowed");
         assert!(refused(1, &"N".repeat(81), "").ends_with("must be ASCII, at most 80 characters"));
+    }
+
+    #[test]
+    fn shell_execute_refuses_timeouts_out_of_range() {
+        assert_eq!([1.0, 120.0].map(|seconds| timeout(seconds).ok()), [1, 120].map(|s| Some(Duration::from_secs(s))));
+        for seconds in [0.0, 0.9, 120.1, 600.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(timeout(seconds).is_err_and(|error| error.to_string().ends_with("from 1 to 120")), "{seconds}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
 use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
+use crate::tools::policy::Decision;
 
 /// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
 const CODE_SHOWN: usize = 1000;
@@ -145,7 +146,11 @@ impl ToolShell<'_> {
             programs,
             copies: None,
         };
-        let decided = Decided::of(rules.policy.check(command, &allowed), &rules, question).await;
+        let decision = rules.policy.check(command, &allowed);
+        if rules.asker.is_some() && matches!(decision, Decision::Ask { .. }) {
+            self.shell.reach().await?;
+        }
+        let decided = Decided::of(decision, &rules, question).await;
         let refusal = match decided.decision {
             PolicyDecision::Allow => Ok(()),
             PolicyDecision::Deny => Err(ShellError::Blocked(decided.reason.clone()).into()),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
-use super::roots::{AllowedRoots, canonical};
+use super::roots::{AllowedRoots, canonical, is_plain};
 use super::spec::Globs;
 use super::{MountError, MountSpec};
 use crate::backends::disk::beneath::{open_beneath, open_in};
@@ -193,10 +193,10 @@ impl CopiedTree {
             return Err(MountError::TooMany { path: self.host.clone(), what: "entries", actual, limit });
         }
         let relative = relative.as_os_str().as_bytes();
-        let not_ascii = || MountError::NotAscii { path: crate::tools::builtin::files::shown(relative) };
-        let path = self.mount_path.join(relative).map_err(|_| not_ascii())?;
-        if !path.as_bytes().iter().all(|byte| (b' '..=b'~').contains(byte)) {
-            return Err(MountError::NotAscii { path: path.to_string() });
+        let odd_name = || MountError::OddName { path: crate::tools::builtin::files::shown(relative) };
+        let path = self.mount_path.join(relative).map_err(|_| odd_name())?;
+        if !is_plain(path.as_bytes()) {
+            return Err(MountError::OddName { path: path.to_string() });
         }
         self.entries.push(CopiedEntry { path, node, bytes, modified });
         Ok(())

@@ -80,9 +80,12 @@ pub enum MountError {
         /// Limit of the amount.
         limit: u64,
     },
-    /// A path is not printable ASCII.
-    #[error("{path:?} is not printable ASCII and can't be mounted; rename it or leave it out with exclude_glob")]
-    NotAscii {
+    /// A path is not UTF-8, or has characters that can't be seen.
+    #[error(
+        "{path:?} is not UTF-8, or has characters that can't be seen, and can't be mounted; rename it or leave it out \
+         with exclude_glob"
+    )]
+    OddName {
         /// The path, with odd bytes written `\xNN`.
         path: String,
     },

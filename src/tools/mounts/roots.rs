@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::MountError;
 use crate::backends::disk::beneath::{open_beneath, open_in};
+use crate::engine::path::misleads;
 
 /// The host directories that may be mounted, with everything below them. None at first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,9 +69,9 @@ impl AllowedRoots {
 
     /// The first root that the path, links resolved, is at or below; and the resolved path.
     fn locate(&self, path: &Path) -> Result<(&Path, PathBuf), MountError> {
-        if !is_printable(path) {
+        if !is_plain(path.as_os_str().as_encoded_bytes()) {
             let path = crate::tools::builtin::files::shown(path.as_os_str().as_encoded_bytes());
-            return Err(MountError::NotAscii { path });
+            return Err(MountError::OddName { path });
         }
         let mut exists = false;
         for root in &self.0 {
@@ -118,6 +119,7 @@ fn resolved(path: &Path) -> Result<Option<PathBuf>, MountError> {
     Ok(None)
 }
 
-fn is_printable(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().iter().all(|byte| (b' '..=b'~').contains(byte))
+/// Tells whether a name is UTF-8 and has only characters that can be seen.
+pub(super) fn is_plain(name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(misleads))
 }

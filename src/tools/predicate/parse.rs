@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::super::words;
 use super::{COMPARISONS, Operand, PointerStep, PredicateTerm, SlicePointer};
 use crate::engine::error::ValueError;
+use crate::engine::nearest::nearest;
 use crate::engine::path::EntryPath;
 use crate::engine::slice::Slice;
 use crate::reducers::VirtualFileSystem;
@@ -204,7 +205,9 @@ impl PredicateParser<'_> {
         let start = self.at;
         let slice = self.name()?;
         if !self.slices.contains(&slice.as_str()) {
-            let what = format!("there is no slice {slice:?}; there are {}", self.slices.join(", "));
+            let meant = nearest(&slice, self.slices.iter().copied());
+            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            let what = format!("there is no slice {slice:?}{meant}; there are {}", self.slices.join(", "));
             return Err(wrong_at(start + 1, what));
         }
         let mut place = SlicePointer { slice, entry: None, steps: Vec::new() };

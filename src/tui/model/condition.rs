@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use foldspace::event::{CallFinished, CallStarted, CallStatus, CommandResult, EvalResult, EventRef, Node, WriteFile};
+use foldspace::session::nearest;
 use foldspace::tools::{PathGlob, Predicate};
 use foldspace::view;
 use foldspace::{EntryPath, Registry, State};
@@ -47,7 +48,14 @@ impl StopCondition {
                 Some(pattern) => Test::Text(SearchQuery::read(pattern)?),
                 None => {
                     let predicate = Predicate::parse(text, &Registry::standard());
-                    let wrong = |error| Failure::usage(format!("{error}; a condition is one of: {FORMS}"));
+                    let meant = nearest(word, ["path", "kind", "agent", "tool", "failed"]);
+                    let wrong = |error| {
+                        let failure = Failure::usage(format!("{error}; a condition is one of: {FORMS}"));
+                        match meant {
+                            Some(meant) => failure.with_hint(format!("did you mean {meant}?")),
+                            None => failure,
+                        }
+                    };
                     Test::State(predicate.map_err(wrong)?)
                 }
             },

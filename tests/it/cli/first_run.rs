@@ -32,7 +32,7 @@ fn first_run_ends_with_summary_and_hints() {
     let summary = ran.split_once("\nsession ").unwrap().1;
     assert_snapshot!(summary, @"
     first-run ([id])
-      calls    94: 78 ok, 16 failed as expected
+      calls    94: 77 ok, 17 failed as expected
       events   240
       files    16 in 7 directories, 15.5 KiB
       time [duration]

@@ -113,8 +113,7 @@ fn wrong_command_line_exits_with_2() {
 fn completions_exist_for_every_shell() {
     let program = Program::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let text = program.printed(&["completions", shell]);
-        assert!(COMMANDS.iter().all(|command| text.contains(command)), "{shell}");
+        assert!(program.printed(&["completions", shell]).contains("FOLDSPACE_COMPLETE"), "{shell}");
     }
     assert!(program.run(&["completions", "dos"]).ends_with("[exit 2]"));
 }

@@ -11,12 +11,29 @@ fn mistyped_names_are_guessed() {
         (&["cat", "story", "src/mian.rs"], "did you mean src/main.rs?"),
         (&["state", "story", "Usge"], "did you mean Usage?"),
         (&["log", "story", "--kind", "WriteFiles"], "did you mean WriteFile?"),
+        (&["blame", "story", "src/mian.rs"], "did you mean src/main.rs?"),
+        (&["history", "story", "src/mian.rs"], "did you mean src/main.rs?"),
+        (&["diff", "story", "..", "srcs"], "did you mean src?"),
+        (&["tools", "read-file"], "did you mean read_file?"),
     ] {
         let told = program.run(mistyped);
         assert!(told.contains(meant) && told.ends_with("[exit 3]"), "{mistyped:?}: {told}");
     }
-    let told = program.run(&["lgo", "story"]);
-    assert!(told.contains("'log'") && told.ends_with("[exit 2]"), "{told}");
+    for (mistyped, meant) in [
+        (&["lgo", "story"][..], "'log'"),
+        (&["help", "lgo"], "'log'"),
+        (&["run", "x.jsonl", "--backend", "hots"], "'host'"),
+        (&["mcp", "--tools", "file"], "did you mean files?"),
+        (&["clone", "story", "--tool", "grpe"], "did you mean grep?"),
+        (&["replay", "story", "--until", "fail"], "did you mean failed?"),
+        (&["replay", "story", "--show", "outputt"], "did you mean output?"),
+        (&["bisect", "story", "--slice", "Usgae exists"], "did you mean Usage?"),
+    ] {
+        let told = program.run(mistyped);
+        assert!(told.contains(meant) && told.ends_with("[exit 2]"), "{mistyped:?}: {told}");
+    }
+    let told = program.run(&["run", "x.jsonl", "--backend", "docker"]);
+    assert!(told.contains("podman, mock") && !told.contains("similar"), "{told}");
     assert!(program.printed(&["log", "story", "--kind", "writefile"]).contains("WriteFile"));
     assert_eq!(program.printed(&["log", "story", "--kind", "ChildStarted"]), "", "it is a kind, and there is none");
 }
@@ -91,4 +108,6 @@ fn session_left_out_is_the_only_one_or_that_of_the_directory() {
     let within = crate::rig::told(&within.current_dir(program.path("mine")).output().unwrap());
     assert!(within.contains("read_file") && within.contains("session own"), "{within}");
     assert!(program.run(&["cat"]).ends_with("[exit 2]"), "more is missing than a session");
+    let refused = program.run(&["export", "own"]);
+    assert!(refused.contains("<FILE>") && refused.ends_with("[exit 2]"), "it is no name of a file: {refused}");
 }

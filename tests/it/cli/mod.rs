@@ -4,6 +4,7 @@ mod asking_history;
 mod bisecting;
 mod changes;
 mod commands;
+mod completing;
 mod containers;
 mod damage;
 mod first_run;

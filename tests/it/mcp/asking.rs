@@ -162,3 +162,14 @@ fn newest_client_returns_with_the_answer() {
     let status: Vec<_> = calls.iter().map(|call| call["status"].as_str().unwrap()).collect();
     assert_eq!(status, ["ok", "interrupted"], "one call, however often it was asked for; and one that nobody answered");
 }
+
+#[test]
+fn nothing_is_asked_where_no_engine_is() {
+    let program = Program::with_files();
+    let can = json!({ "elicitation": {} });
+    let mut client = program.client_that(can, &["--backend", "podman", "--engine", "unix:///nowhere/podman.sock"]);
+    let refused = client.failed("shell_execute", json!({ "command": "touch one" }));
+    assert!(refused.contains("/nowhere/podman.sock"), "{refused}");
+    assert!(client.aside.is_empty(), "{:?}", client.aside);
+    client.leave();
+}

@@ -16,7 +16,7 @@ mod together;
 mod tools;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
@@ -47,8 +47,18 @@ impl Program {
 
     /// Starts the server and says nothing yet.
     fn start(&self, arguments: &[&str]) -> McpClient {
+        self.start_in(&self.path("."), arguments)
+    }
+
+    fn start_in(&self, directory: &Path, arguments: &[&str]) -> McpClient {
         let mut command = self.command(&[&["mcp"], arguments].concat());
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut child = Running(child);
         let (tell, told) = channel();
         let stdout = child.0.stdout.take().unwrap();

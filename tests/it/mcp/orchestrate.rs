@@ -148,3 +148,24 @@ fn session_tools_refuse_wrong_parameters() {
         assert!(told.contains(words), "{tool}: {told}");
     }
 }
+
+#[test]
+fn orchestrator_works_in_its_clones() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
+    client.done("session_clone", json!({ "name": "worker", "tools": ["write_file", "shell_execute", "read_file"] }));
+    let in_worker = |session: &str| json!({ "file_path": "c.txt", "content": "three\n", "session": session });
+    client.done("write_file", in_worker("worker"));
+    client.done("shell_execute", json!({ "command": "grep three c.txt", "session": "worker" }));
+    assert!(client.failed("read_file", json!({ "file_path": "c.txt" })).contains("does not exist"));
+    let refused = client.failed("rm", json!({ "path": "c.txt", "session": "worker" }));
+    assert!(refused.contains("rm"), "the clone's limits hold: {refused}");
+    assert!(client.failed("write_file", in_worker("wroker")).contains("did you mean worker?"));
+    assert_eq!(client.done("session_merge", json!({ "child": "worker" }))["outcome"], "merged");
+    assert_eq!(client.done("read_file", json!({ "file_path": "c.txt" }))["total_lines"], 1);
+    client.leave();
+    let mut client = program.on_host(&["--session", "s"]);
+    let refused = client.failed("write_file", in_worker("worker"));
+    assert!(refused.contains("unknown field `session`"), "only who has the tools for sessions: {refused}");
+    client.leave();
+}

@@ -68,7 +68,7 @@ fn tool_annotations_match_effects() {
     for name in ["ls", "read_file", "glob", "grep", "session_log", "session_state", "session_diff"] {
         assert_eq!(of(&closed, name), [true, false, true, false], "{name}");
     }
-    assert_eq!(of(&closed, "write_file"), [false, false, true, false]);
+    assert_eq!(of(&closed, "write_file"), [false, true, true, false]);
     assert_eq!(of(&closed, "edit_file"), [false, true, false, false]);
     assert_eq!(of(&closed, "rm"), [false, true, true, false]);
     assert_eq!(of(&closed, "shell_execute"), [false, true, false, false]);
@@ -151,4 +151,18 @@ fn tool_errors_say_what_to_do() {
     for params in [json!({}), json!({ "name": 5 }), json!({ "name": "ls", "arguments": "x" }), json!([])] {
         assert_eq!(client.ask("tools/call", params)["error"]["code"], -32602);
     }
+}
+
+#[test]
+fn client_called_like_its_kit_is_named_after_its_directory() {
+    let program = Program::with_files();
+    std::fs::create_dir(program.path("My Project")).unwrap();
+    let mut client = program.start_in(&program.path("My Project"), &[]);
+    let info = json!({ "name": "mcp", "version": "0.1.0" });
+    client.ask("initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info }));
+    client.notify("notifications/initialized", json!({}));
+    client.done("write_file", write("a.txt", "one\n"));
+    client.leave();
+    assert_eq!(program.sessions(), ["my-project"]);
+    assert!(program.json_lines(&["log", "my-project", "--calls"])[0].to_string().contains("My Project"), "the agent");
 }

@@ -331,6 +331,10 @@ impl CommandHost for SessionContainer {
         ensured.map_err(|error| unavailable(&error))
     }
 
+    fn reach(&self) -> Result<(), ShellError> {
+        self.engine(&mut lock(&self.state)).map(drop).map_err(|error| unavailable(&error))
+    }
+
     fn root(&self) -> String {
         WORKSPACE.to_owned()
     }

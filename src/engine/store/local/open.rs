@@ -107,7 +107,7 @@ impl LocalStore {
             sync_names(&*opening.disk, directory)?;
         }
         if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
-            notes.push("the index was missing or empty and was rebuilt from the journal".to_owned());
+            tracing::info!("the index was missing or empty and was rebuilt from the journal");
         }
         Self::begin(directory, opening, lock, (segments, contents, slots), index, recovered, notes)
     }

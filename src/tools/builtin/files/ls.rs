@@ -117,8 +117,8 @@ impl ListedEntry {
 impl Tool for ListTool {
     const NAME: &'static str = "ls";
     const DESCRIPTION: &'static str = "Lists the entries right in a directory, sorted by name: files with size, version \
-        and times, directories, links. It does not go deeper; glob does. A directory that does not exist gives an empty \
-        list; the path of a file is an error.";
+        and times, directories, links. It does not go deeper; glob does. A directory that does not exist is \
+        an error, and so is the path of a file.";
     const EFFECT: Effect = Effect::ReadOnly;
     type Params = ListParams;
     type Output = ListResult;
@@ -127,9 +127,14 @@ impl Tool for ListTool {
         let asked = context.path(&params.path)?;
         let files = context.filesystem();
         let path = files.resolve(&asked)?;
-        if files.tree().get(&path).is_some_and(|entry| !entry.is_directory()) {
-            let asked = asked.rooted();
-            return Err(ToolError::new(format!("{asked} is a file, not a directory; read it with read_file")));
+        match files.tree().get(&path) {
+            Some(entry) if entry.is_directory() => {}
+            None if path.is_root() => {}
+            Some(_) => {
+                let asked = asked.rooted();
+                return Err(ToolError::new(format!("{asked} is a file, not a directory; read it with read_file")));
+            }
+            None => return Err(ToolError::new(format!("{} does not exist", asked.rooted()))),
         }
         let entries = files.tree().children(&path).map(|(path, entry)| ListedEntry::of(path, entry)).collect();
         Ok(ListResult { path: path.rooted(), entries })
@@ -193,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn ls_of_missing_is_empty_and_of_file_an_error() {
+    fn ls_of_missing_and_of_file_is_an_error() {
+        assert_eq!(ToolWorld::new().text("ls", json!({})), "/ is empty");
         let world = ToolWorld::with(&[("a.txt", "x")]);
         world.link("dangling", "nowhere");
-        for path in ["/none", "dangling", "a.txt/below"] {
-            assert_eq!(world.ok("ls", json!({ "path": path }))["entries"], json!([]), "{path}");
+        for path in ["/none", "/dangling", "/a.txt/below"] {
+            assert_eq!(world.error("ls", json!({ "path": path })), format!("{path} does not exist"));
         }
-        assert_eq!(world.text("ls", json!({ "path": "none" })), "/none is empty");
         assert_eq!(
             world.error("ls", json!({ "path": "/a.txt" })),
             "/a.txt is a file, not a directory; read it with read_file"

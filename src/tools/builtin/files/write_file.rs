@@ -19,11 +19,14 @@ pub struct WriteTool;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteParams {
-    /// The new file, from the workspace root: printable ASCII, at most 16 segments of 80 characters.
+    /// The file, from the workspace root: at most 16 segments of 80 characters, without control characters.
     file_path: String,
     /// Its whole text.
     #[schemars(length(max = TEXT_MAX))]
     content: String,
+    /// Replaces the text of a file that is there already.
+    #[serde(default)]
+    overwrite: bool,
 }
 
 /// A file that was created.
@@ -33,16 +36,16 @@ pub struct WriteResult {
     file_path: String,
     /// Its bytes.
     size: u64,
-    /// Its version: 1.
+    /// Its version: 1 for a new file.
     version: u64,
 }
 
 impl Tool for WriteTool {
     const NAME: &'static str = "write_file";
     const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters. Missing \
-        directories come into being. It does not replace anything: when something is there already it fails; change an \
-        existing file with edit_file.";
-    const EFFECT: Effect = Effect::Additive;
+        directories come into being. When something is there already it fails; a file is replaced with overwrite, or \
+        changed with edit_file.";
+    const EFFECT: Effect = Effect::Destructive;
     type Params = WriteParams;
     type Output = WriteResult;
 
@@ -51,11 +54,16 @@ impl Tool for WriteTool {
         check_chars("content", &params.content)?;
         let files = context.filesystem();
         let path = files.beside_links(&asked)?;
-        if let Some(entry) = files.tree().get(&path) {
+        if let Some(entry) = files.tree().get(&path)
+            && !(params.overwrite && matches!(entry.node, Node::File { .. }))
+        {
             return Err(taken(&asked, entry));
         }
         let size = params.content.len() as u64;
-        files.create(&path, params.content)?;
+        match params.overwrite {
+            true => files.write(&path, params.content)?,
+            false => files.create(&path, params.content)?,
+        }
         let version = files.tree().get(&path).map_or(1, |entry| entry.version);
         Ok(WriteResult { file_path: path.rooted(), size, version })
     }
@@ -69,7 +77,7 @@ impl Tool for WriteTool {
 fn taken(path: &EntryPath, entry: &Entry) -> ToolError {
     let path = path.rooted();
     ToolError::new(match &entry.node {
-        Node::File { .. } => format!("{path} exists already; change it with edit_file, or remove it with rm first"),
+        Node::File { .. } => format!("{path} exists already; change it with edit_file, or replace it with overwrite"),
         Node::Directory => format!("{path} is a directory; choose another path, or change a file in it with edit_file"),
         Node::Special { special } => {
             format!("{path} is a {}; choose another path, or remove it with rm first", special.name())
@@ -112,6 +120,22 @@ mod tests {
     }
 
     #[test]
+    fn write_file_overwrites_a_file_only() {
+        let world = ToolWorld::with(&[("a.txt", "x"), ("dir/x", "1")]);
+        world.executable("run", "#!");
+        world.link("to", "a.txt");
+        let write = |path: &str| json!({ "file_path": path, "content": "y", "overwrite": true });
+        assert_eq!(world.ok("write_file", write("a.txt"))["version"], 2);
+        assert_eq!(world.ok("write_file", write("new.txt"))["version"], 1);
+        world.ok("write_file", write("run"));
+        assert_eq!((world.read("a.txt"), world.read("run")), (b"y".to_vec(), b"y".to_vec()));
+        assert_eq!(world.ok("ls", json!({}))["entries"][3]["executable"], true);
+        for path in ["dir", "to", "a.txt/b"] {
+            world.error("write_file", write(path));
+        }
+    }
+
+    #[test]
     fn write_file_below_a_file_is_an_error() {
         let world = ToolWorld::with(&[("a.txt", "x")]);
         let error = world.error("write_file", json!({ "file_path": "a.txt/b/c", "content": "y" }));
@@ -144,8 +168,8 @@ mod tests {
         world.ok("write_file", write(&"x".repeat(80)));
         assert!(world.error("write_file", write(&deep(17))).contains("at most 16"));
         assert!(world.error("write_file", write(&"x".repeat(81))).contains("at most 80"));
-        assert!(world.error("write_file", write("caf\u{e9}")).contains("printable ASCII"));
-        assert!(world.error("write_file", write("a\nb")).contains("printable ASCII"));
+        world.ok("write_file", write("caf\u{e9}/\u{7530}.txt"));
+        assert!(world.error("write_file", write("a\nb")).contains("can't be seen"));
         assert!(world.error("write_file", write("/")).contains("root"));
     }
 }
