@@ -1,6 +1,7 @@
 use foldspace::Seq;
 use serde_json::json;
 
+use super::position::call_number;
 use super::{Failure, Globals, Out, open, owner, text};
 
 /// Cancels calls in flight, which are recorded as interrupted
@@ -9,6 +10,7 @@ pub(super) struct CancelArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The call, by its number in `status` or `log` [default: all of the session]
+    #[arg(value_parser = call_number)]
     call: Option<Seq>,
 }
 

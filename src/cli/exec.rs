@@ -43,13 +43,18 @@ pub(super) struct Exec {
     #[arg(short = 'i', long)]
     stdin: bool,
     /// Limits its time, to 1 to 120 seconds [default: 30]
-    #[arg(long, value_name = "SECS")]
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<f64>,
     /// The agent that runs it
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     #[command(flatten)]
     rules: RuleArgs,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1.0..=120.0).contains(seconds));
+    seconds.ok_or_else(|| "give a number of seconds from 1 to 120".to_owned())
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -102,9 +107,6 @@ impl Exec {
             params["env"] = self.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         }
         if let Some(seconds) = self.timeout {
-            if !(1.0..=120.0).contains(&seconds) {
-                return Err(Failure::usage("--timeout: give a number of seconds from 1 to 120"));
-            }
             params["timeout_seconds"] = json!(seconds);
         }
         if self.stdin {

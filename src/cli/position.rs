@@ -49,7 +49,7 @@ impl AtArg {
     }
 }
 
-fn call_number(text: &str) -> Result<Seq, String> {
+pub(super) fn call_number(text: &str) -> Result<Seq, String> {
     match text.parse() {
         Ok(Position::Seq(seq)) => Ok(seq),
         _ => Err("give the number of a call, as `foldspace log --calls` shows it".to_owned()),

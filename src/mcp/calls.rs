@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolGroup;
 use super::approver::{AsksClient, Question, can_ask};
 use super::client::McpClient;
+use super::error::words;
 use super::pending_questions::{PARKED_MAX, PendingQuestion, RunningCall};
 use super::progress::ProgressReporter;
 use crate::hub::operations::OperationError;
@@ -44,7 +45,7 @@ pub(super) async fn call(
     };
     let (open, params) = match open {
         Ok(open) => (open, Value::Object(params)),
-        Err(error) => return Ok(failed(&error).into()),
+        Err(error) => return Ok(failed(&words(&error)).into()),
     };
     match group {
         Some(ToolGroup::Files | ToolGroup::Sessions) => look(&open, &request.name, params, context).await,

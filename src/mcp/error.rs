@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::names::shown;
 use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::session::error::SessionError;
+use crate::hub::HubError;
 use crate::hub::operations::OperationError;
 
 /// A failure of the connection to a client.
@@ -25,6 +27,9 @@ impl Diagnostic for McpError {
 pub(super) fn words(error: &OperationError) -> String {
     match error {
         OperationError::Told { detail, hint: Some(hint), .. } => format!("{detail}; {hint}"),
+        OperationError::Hub(HubError::Session(SessionError::NotFound { nearest: Some(nearest), .. })) => {
+            format!("{error}; did you mean {nearest}?")
+        }
         error => error.to_string(),
     }
 }

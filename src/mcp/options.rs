@@ -60,7 +60,7 @@ impl FromStr for ToolGroup {
             let shown: String = text.chars().take(80).collect();
             let groups = "there are files, shell, python, podman_shell and sessions";
             let meant = nearest(&shown, Self::ALL.into_iter().map(Self::name));
-            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            let meant = meant.map(|meant| format!(" (did you mean {meant}?)")).unwrap_or_default();
             ValueError::new(format!("there is no group of tools {shown:?}{meant}; {groups}"))
         })
     }

@@ -115,6 +115,9 @@ impl Serve {
 
     fn run_until_end(&self, globals: &Globals, out: &mut Out, starter: &mut Starting) -> Result<Exit, Failure> {
         self.check_address()?;
+        if self.background {
+            usual_idle()?;
+        }
         let directory = open::directory(globals)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
@@ -207,7 +210,7 @@ impl Serve {
         socket: &ServerSocket,
         (opened, store): (&OpenedStore, &StoreServer),
     ) -> &'static str {
-        let idle = self.idle.map(Duration::from_secs).or_else(|| self.background.then(usual_idle));
+        let idle = self.idle.map(Duration::from_secs).or_else(|| usual_idle().ok().filter(|_| self.background));
         let keep = self.keep.map_or_else(|| idle.map_or(KEEP, |idle| idle.min(KEEP)), Duration::from_secs);
         let look = if idle == Some(Duration::ZERO) { QUICK_LOOK } else { LOOK };
         let begun = Instant::now();
@@ -298,9 +301,15 @@ async fn keep_alive(notify: &Notify) {
 }
 
 /// The time without use after which a server in the background ends.
-fn usual_idle() -> Duration {
+fn usual_idle() -> Result<Duration, Failure> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let said = set("FOLDSPACE_IDLE").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-    let in_ci = || set("CI").is_some_and(|value| value != "false" && value != "0");
-    said.unwrap_or_else(|| if in_ci() { Duration::ZERO } else { IDLE })
+    if let Some(said) = set("FOLDSPACE_IDLE") {
+        let seconds = said.parse().map(Duration::from_secs);
+        return seconds.map_err(|_| {
+            Failure::usage(format!("FOLDSPACE_IDLE is {:?}", text::one_line(&said, 80)))
+                .with_hint("give whole seconds, or 0 to end after the last call")
+        });
+    }
+    let in_ci = set("CI").is_some_and(|value| value != "false" && value != "0");
+    Ok(if in_ci { Duration::ZERO } else { IDLE })
 }

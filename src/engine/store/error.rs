@@ -135,7 +135,9 @@ impl Diagnostic for StoreError {
             Self::Elsewhere { hint, .. } => return hint.clone(),
             Self::Unsettled => "look with `foldspace log` before you do it again".to_owned(),
             Self::Foreign { .. } => "end that process, or use another --data directory".to_owned(),
-            Self::Locked { .. } => "wait for it to end, or use another --data directory".to_owned(),
+            Self::Locked { .. } => {
+                "wait for it to end (`foldspace stop` ends an owner), or use another --data directory".to_owned()
+            }
             Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),
             _ => return None,
         })

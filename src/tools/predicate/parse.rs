@@ -206,7 +206,7 @@ impl PredicateParser<'_> {
         let slice = self.name()?;
         if !self.slices.contains(&slice.as_str()) {
             let meant = nearest(&slice, self.slices.iter().copied());
-            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            let meant = meant.map(|meant| format!(" (did you mean {meant}?)")).unwrap_or_default();
             let what = format!("there is no slice {slice:?}{meant}; there are {}", self.slices.join(", "));
             return Err(wrong_at(start + 1, what));
         }

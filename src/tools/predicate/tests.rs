@@ -86,7 +86,11 @@ fn predicate_error_names_its_position() {
         ("", 1, "a place such as"),
         ("Usage.calls >", 14, "a place such as"),
         ("Usage.calls = 1", 14, "write `==`"),
-        ("Usagee.calls > 1", 1, "there is no slice \"Usagee\"; there are VirtualFileSystem, ToolCalls, Usage"),
+        (
+            "Usagee.calls > 1",
+            1,
+            "there is no slice \"Usagee\" (did you mean Usage?); there are VirtualFileSystem, ToolCalls, Usage",
+        ),
         ("Usage.calls > 1x", 15, "this is no number"),
         ("Usage.calls > 1 Usage.calls", 17, "`and`, `or` or the end"),
         ("(Usage.calls > 1", 17, "`)` is expected"),

@@ -274,7 +274,7 @@ fn bisect_of_predicate_needs_no_workspace() {
     [exit 1]
     ");
     let told = program.run(&["bisect", "bug", "--slice", "Usag.calls > 1"]);
-    let begin = "error: the predicate can't be understood at character 1: there is no slice \"Usag\"; there are ";
+    let begin = "error: the predicate can't be understood at character 1: there is no slice \"Usag\" (did you mean Usage?); there are ";
     assert!(told.starts_with(begin) && told.contains("VirtualFileSystem") && told.ends_with("[exit 2]"), "{told}");
 }
 

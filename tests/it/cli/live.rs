@@ -61,7 +61,7 @@ fn exclusive_store_owner_is_awaited_and_named() {
     let script = program.file("story.jsonl", STORY);
     assert_snapshot!(program.run(&["run", &script]), @"
     error: the store [dir]/data is in use by [process]
-    hint: wait for it to end, or use another --data directory
+    hint: wait for it to end (`foldspace stop` ends an owner), or use another --data directory
     [exit 4]
     ");
     for refused in [&["gc"][..], &["fsck"], &["remove", "story", "--yes"], &["import", &script]] {

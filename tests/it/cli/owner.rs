@@ -234,3 +234,12 @@ fn socket_left_behind_is_no_owner() {
     assert_eq!(std::fs::read(&socket).unwrap(), b"a person's file");
     std::fs::remove_file(socket).unwrap();
 }
+
+#[test]
+fn wrong_settings_of_an_owner_are_refused() {
+    let program = Program::with_story().through_owner();
+    let output = program.command(&["clone", "story"]).env("FOLDSPACE_IDLE", "soon").output().unwrap();
+    let refused = crate::rig::told(&output);
+    assert!(refused.contains("FOLDSPACE_IDLE is \"soon\"") && refused.ends_with("[exit 2]"), "{refused}");
+    assert!(program.owners().is_empty());
+}
