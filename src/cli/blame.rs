@@ -28,12 +28,17 @@ impl BlameArgs {
         let found = open::session(globals, &self.session)?;
         let seq = self.at.resolve(&found.session)?;
         let blamed = match blame(&found.session, &path, seq) {
-            Err(error) if !path.is_root() => {
-                let state = found.session.state_at(seq)?;
-                tree::entry(&VirtualFileSystem::of(&state), &path, &state)?;
-                return Err(error.into());
+            Ok(blamed) => blamed,
+            Err(error) => {
+                let files = VirtualFileSystem::of(&found.session.state_at(seq)?);
+                let meant = if files.get(&path).is_some() { String::new() } else { tree::meant(&files, &path) };
+                return Err(match Failure::from(error) {
+                    Failure::Told { exit, message, hint: Some(hint) } => {
+                        Failure::Told { exit, message, hint: Some(meant + &hint) }
+                    }
+                    failure => failure,
+                });
             }
-            blamed => blamed?,
         };
         tell(&blamed);
         out.show(&as_json(&path, seq, &blamed), |out| show(found.session.id(), &path, &blamed, out))

@@ -90,12 +90,18 @@ impl Exec {
         interrupt::watch(cancel.clone(), owner.closing());
         let mut live = if is_json { None } else { Some(LiveOutput::begin(&cancel)?) };
         let (client, session) = (&owner.client, self.session.as_str());
-        let call = Calling { client, session, name: session, request, rules: &rules, cancel };
+        let call = Calling { client, session, name: session, request, rules: &rules, cancel: cancel.clone() };
         let outcome = call.make(live.as_mut(), output::progress).await;
         let shown = match live {
             Some(live) => live.end().await,
             None => Ok(()),
         };
+        if let Ok(done) = &outcome
+            && done.status == CallStatus::Interrupted
+            && !cancel.is_cancelled()
+        {
+            output::note(&done.text);
+        }
         owner.end().await;
         Ok((outcome?, shown))
     }

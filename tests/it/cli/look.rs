@@ -342,6 +342,7 @@ fn diff_prints_patches() {
     ");
     assert_snapshot!(program.run(&["diff", "story", "..", "nothing"]), @"
     error: there is no /nothing at 1 or 15
+    hint: `foldspace ls SESSION -R` lists the files
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "5"]), @"

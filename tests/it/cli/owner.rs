@@ -40,7 +40,7 @@ fn owner_is_started_once_and_has_nothing_of_its_starter() {
     assert!(program.printed(&["sessions"]).contains("box"));
     program.printed(&["exec", "box", "--", "true"]);
     assert_eq!(program.owners(), owners);
-    assert!(program.printed(&["status"]).contains("clients: none"));
+    eventually("the client is gone", || program.printed(&["status"]).contains("clients: none"));
     assert_eq!(program.json(&["status"])["process"], owners[0]);
     let stopped = program.printed(&["stop"]);
     assert!(stopped.contains(&format!("process {} has ended", owners[0])), "{stopped}");
@@ -239,7 +239,7 @@ fn socket_left_behind_is_no_owner() {
 fn wrong_settings_of_an_owner_are_refused() {
     let program = Program::with_story().through_owner();
     let output = program.command(&["clone", "story"]).env("FOLDSPACE_IDLE", "soon").output().unwrap();
-    let refused = crate::rig::told(&output);
+    let refused = told(&output);
     assert!(refused.contains("FOLDSPACE_IDLE is \"soon\"") && refused.ends_with("[exit 2]"), "{refused}");
     assert!(program.owners().is_empty());
 }

@@ -209,7 +209,7 @@ fn index_loss_is_reported_only_if_lost() {
     let program = Program::with_story();
     program.printed(&["run", &program.file("other.jsonl", "")]);
     let empty = program.file("probe.jsonl", "");
-    let told = || program.run(&["run", &empty]).contains("note: the index");
+    let told = || program.run(&["-v", "run", &empty]).contains("the index was missing");
     for session in ["story", "other"] {
         program.printed(&["remove", session, "--yes"]);
         let freed = program.printed(&["gc"]);
@@ -220,6 +220,8 @@ fn index_loss_is_reported_only_if_lost() {
     std::fs::remove_dir_all(program.data().join("index")).unwrap();
     assert!(told());
     assert!(!told(), "once");
+    std::fs::remove_dir_all(program.data().join("index")).unwrap();
+    assert!(!program.run(&["run", &empty]).contains("the index"), "only who asks is told");
 }
 
 #[test]
