@@ -440,7 +440,7 @@ fn mount_spec_parses_command_line() {
     assert_eq!(parsed("/a/b").unwrap(), ("/a/b".into(), None));
     assert_eq!(parsed("/a/b:c/d/").unwrap(), ("/a/b".into(), path("c/d")));
     assert_eq!(parsed("/a:b:/").unwrap(), ("/a:b".into(), None));
-    for text in ["", ":x", "/a:", "/a:../b", "/a:caf\u{e9}"] {
+    for text in ["", ":x", "/a:", "/a:../b", "/a:a\nb"] {
         assert!(matches!(parsed(text), Err(MountError::Spec { .. })), "{text}");
     }
 }
