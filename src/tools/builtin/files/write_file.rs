@@ -24,9 +24,22 @@ pub struct WriteParams {
     /// Its whole text.
     #[schemars(length(max = TEXT_MAX))]
     content: String,
-    /// Replaces the text of a file that is there already.
+    /// What becomes of a file that is there already.
     #[serde(default)]
-    overwrite: bool,
+    mode: TextMode,
+}
+
+/// The meaning of a file that is there already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum TextMode {
+    /// It is an error.
+    #[default]
+    Create,
+    /// Its text is replaced.
+    Overwrite,
+    /// The text goes behind its own.
+    Append,
 }
 
 /// A file that was created.
@@ -43,8 +56,8 @@ pub struct WriteResult {
 impl Tool for WriteTool {
     const NAME: &'static str = "write_file";
     const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters. Missing \
-        directories come into being. When something is there already it fails; a file is replaced with overwrite, or \
-        changed with edit_file.";
+        directories come into being. When something is there already it fails, but for a file with mode overwrite or \
+        append; edit_file changes a part of one.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = WriteParams;
     type Output = WriteResult;
@@ -55,16 +68,20 @@ impl Tool for WriteTool {
         let files = context.filesystem();
         let path = files.beside_links(&asked)?;
         if let Some(entry) = files.tree().get(&path)
-            && !(params.overwrite && matches!(entry.node, Node::File { .. }))
+            && !(params.mode != TextMode::Create && matches!(entry.node, Node::File { .. }))
         {
             return Err(taken(&asked, entry));
         }
-        let size = params.content.len() as u64;
-        match params.overwrite {
-            true => files.write(&path, params.content)?,
-            false => files.create(&path, params.content)?,
+        let written = params.content.len() as u64;
+        match params.mode {
+            TextMode::Create => files.create(&path, params.content)?,
+            TextMode::Overwrite => files.write(&path, params.content)?,
+            TextMode::Append => files.append(&path, params.content.as_bytes())?,
         }
-        let version = files.tree().get(&path).map_or(1, |entry| entry.version);
+        let (version, size) = match files.tree().get(&path) {
+            Some(Entry { version, node: Node::File { size, .. }, .. }) => (*version, *size),
+            _ => (1, written),
+        };
         Ok(WriteResult { file_path: path.rooted(), size, version })
     }
 
@@ -77,7 +94,9 @@ impl Tool for WriteTool {
 fn taken(path: &EntryPath, entry: &Entry) -> ToolError {
     let path = path.rooted();
     ToolError::new(match &entry.node {
-        Node::File { .. } => format!("{path} exists already; change it with edit_file, or replace it with overwrite"),
+        Node::File { .. } => {
+            format!("{path} exists already; change it with edit_file, or replace it with mode overwrite")
+        }
         Node::Directory => format!("{path} is a directory; choose another path, or change a file in it with edit_file"),
         Node::Special { special } => {
             format!("{path} is a {}; choose another path, or remove it with rm first", special.name())
@@ -120,18 +139,23 @@ mod tests {
     }
 
     #[test]
-    fn write_file_overwrites_a_file_only() {
+    fn write_file_replaces_or_extends_a_file_only() {
         let world = ToolWorld::with(&[("a.txt", "x"), ("dir/x", "1")]);
         world.executable("run", "#!");
         world.link("to", "a.txt");
-        let write = |path: &str| json!({ "file_path": path, "content": "y", "overwrite": true });
+        let write = |path: &str| json!({ "file_path": path, "content": "y", "mode": "overwrite" });
+        let append = |path: &str| json!({ "file_path": path, "content": "z", "mode": "append" });
         assert_eq!(world.ok("write_file", write("a.txt"))["version"], 2);
         assert_eq!(world.ok("write_file", write("new.txt"))["version"], 1);
         world.ok("write_file", write("run"));
         assert_eq!((world.read("a.txt"), world.read("run")), (b"y".to_vec(), b"y".to_vec()));
-        assert_eq!(world.ok("ls", json!({}))["entries"][3]["executable"], true);
+        assert_eq!(world.ok("write_file", append("run"))["size"], 2);
+        assert_eq!(world.ok("write_file", append("late.txt"))["version"], 1);
+        assert_eq!((world.read("run"), world.read("late.txt")), (b"yz".to_vec(), b"z".to_vec()));
+        assert_eq!(world.ok("ls", json!({}))["entries"][4]["executable"], true);
         for path in ["dir", "to", "a.txt/b"] {
             world.error("write_file", write(path));
+            world.error("write_file", append(path));
         }
     }
 
