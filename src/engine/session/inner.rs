@@ -18,7 +18,7 @@ const EVENT_BYTES: usize = 256;
 const BYTES_PER_EVENT: u64 = 768;
 
 /// Events from which on a fold is split over two threads.
-const SPLIT_MIN: u64 = 20_000;
+const SPLIT_MIN: u64 = 4_000;
 
 /// State that all handles of one session share: the fold of its history, kept near the head.
 pub(crate) struct Core {

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,8 +11,10 @@ use crate::engine::fold::Fold;
 use crate::engine::store::{EventBatch, StoreError};
 use crate::engine::{Seq, State};
 
-/// Events of a piece: small enough to stay in a processor's cache until both threads have seen them.
-const PIECE: u64 = 1024;
+/// Events of a piece: small enough to stay in a processor's cache until both threads have seen them, and that both have
+/// some to read.
+const PIECE: RangeInclusive<u64> = 256..=1024;
+const PIECES: u64 = 8;
 /// Pieces that may wait for the other thread.
 const AHEAD: usize = 8;
 
@@ -23,6 +26,8 @@ struct HalfFold<'a> {
     core: &'a Core,
     fold: Fold,
     until: Seq,
+    /// Events of a piece.
+    piece: u64,
     /// Number of the first piece that nobody reads.
     unread: &'a AtomicU64,
     to_other: Sender<(u64, Piece)>,
@@ -32,7 +37,7 @@ struct HalfFold<'a> {
 impl HalfFold<'_> {
     fn run(mut self) -> SessionResult<Fold> {
         let start = self.fold.seq();
-        let count = (self.until - start).div_ceil(PIECE);
+        let count = (self.until - start).div_ceil(self.piece);
         let mut there = BTreeMap::<u64, Piece>::new();
         let mut next = 0;
         while next < count {
@@ -43,8 +48,8 @@ impl HalfFold<'_> {
                 there.insert(number, piece);
             } else if self.to_other.len() < AHEAD && self.unread.load(Ordering::Relaxed) < count {
                 let number = self.unread.fetch_add(1, Ordering::Relaxed);
-                let after = start + number * PIECE;
-                let piece = self.read(after, self.until.min(after + PIECE))?;
+                let after = start + number * self.piece;
+                let piece = self.read(after, self.until.min(after + self.piece))?;
                 // Nobody needs it where the other thread ended early.
                 let _ = self.to_other.send((number, Arc::clone(&piece)));
                 there.insert(number, piece);
@@ -74,7 +79,9 @@ impl Core {
     pub(super) fn fold_on_two_threads(&self, first: Fold, others: Fold, until: Seq) -> SessionResult<State> {
         let ((to_first, of_first), (to_others, of_others)) = (unbounded(), unbounded());
         let unread = &AtomicU64::new(0);
-        let half = |fold, to_other, from_other| HalfFold { core: self, fold, until, unread, to_other, from_other };
+        let piece = ((until - first.seq()) / PIECES).clamp(*PIECE.start(), *PIECE.end());
+        let half =
+            |fold, to_other, from_other| HalfFold { core: self, fold, until, piece, unread, to_other, from_other };
         let (first, others) = (half(first, to_others, of_first), half(others, to_first, of_others));
         let (first, others) = std::thread::scope(|scope| {
             let first = scope.spawn(move || first.run());

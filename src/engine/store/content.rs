@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::decompress::decompressed;
 use super::index::SledIndex;
 use super::journal::frame::FrameKind;
-use super::journal::{FramePosition, Segments, scan};
+use super::journal::{FramePosition, NO_SESSION, Segments, scan};
 use super::weight::ByBytes;
 use super::{Result, StoreError};
 use crate::engine::commit::ChunkList;
@@ -212,7 +212,7 @@ impl Contents {
         let place = self.place(digest, index)?.ok_or(StoreError::NoContent(*digest))?;
         let segment = self.segments.get(place.segment)?;
         let damaged = |what: &str| damaged(digest, place, what);
-        let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset))?;
+        let (kind, payload) = scan::frame_at(&segment, NO_SESSION, u64::from(place.offset))?;
         match kind {
             FrameKind::Content => {
                 let (found, bytes) = piece_bytes(&payload).ok_or_else(|| damaged("its bytes do not fit its digest"))?;

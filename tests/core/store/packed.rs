@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use foldspace::store::LocalStoreOptions;
+use foldspace::store::{Content, LocalStoreOptions};
 use foldspace::{EventStore, LocalStore, StoreError};
 
 use super::journal::{Recording, frames_of, recorded, segments};
@@ -46,6 +46,59 @@ impl PackedFixture {
     }
 }
 
+/// Sessions in turn, read from anywhere and in pieces of any length: as they were recorded, with the index and without.
+#[test]
+fn packed_sessions_in_turn_read_as_recorded() {
+    const SESSIONS: u64 = 40;
+    let directory = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(directory.path(), LocalStoreOptions { pack: true, ..small() }).unwrap();
+    let mut random = Random(105);
+    let mut digests = Vec::new();
+    while segments(directory.path()).len() < 4 {
+        for number in 0..SESSIONS {
+            let length = if random.below(400) == 0 { 60_000 } else { random.below(500) as usize };
+            let mut commit = note(session(number), &random.bytes(length));
+            if random.below(4) == 0 {
+                let content = Content::of(random.bytes(300));
+                digests.push(content.digest);
+                commit.keep(content);
+            }
+            let pending = store.submit(commit).unwrap();
+            if number + 1 == SESSIONS {
+                pending.wait().unwrap();
+            }
+        }
+    }
+    let originals = history(&store);
+    let is_packed = |path: &PathBuf| std::fs::read(path).is_ok_and(|bytes| bytes.ends_with(b"FOLDPK2\n"));
+    crate::rig::eventually("all but the last segment are packed", || {
+        segments(directory.path()).iter().rev().skip(1).all(is_packed)
+    });
+    drop(store);
+    for has_index in [true, false] {
+        if !has_index {
+            std::fs::remove_dir_all(directory.path().join("index")).unwrap();
+        }
+        let store = open(directory.path());
+        assert_same(&history(&store), &originals, "packed");
+        for _ in 0..rounds(300) {
+            let (id, events) = originals.iter().nth(random.below(SESSIONS) as usize).unwrap();
+            let from = 1 + random.below(events.len() as u64);
+            let until = from + random.below(events.len() as u64 + 1 - from);
+            let bytes = 1 << random.below(19);
+            let batch = store.read(*id, from, until, bytes).unwrap();
+            assert!(batch.last() >= from && batch.events().next().unwrap().seq <= from);
+            for event in batch.events() {
+                assert!(event.to_recorded() == events[event.seq as usize - 1], "event {} of {id}", event.seq);
+            }
+        }
+        for digest in &digests {
+            assert_eq!(foldspace::event::Digest::of(&store.content(digest).unwrap()), *digest);
+        }
+    }
+    assert_eq!(LocalStore::fsck(directory.path(), false).unwrap().problems, []);
+}
+
 #[test]
 fn packed_block_damaged_loses_only_its_events() {
     let fixture = fixture(100);
@@ -64,10 +117,9 @@ fn packed_block_damaged_loses_only_its_events() {
         LocalStore::fsck(copy.path(), true).unwrap();
         let store = open(copy.path());
         assert_beginning(&history(&store), &fixture.recording.originals, "repaired");
-        // What lies before the block is all there.
-        let block = offset as usize / (16 << 10) * (16 << 10);
+        // What lies before the first lost frame is all there.
         let early = frames_of(&fixture.raw.path().join("journal/00000002.seg"));
-        let early = early.into_iter().filter(|frame| frame.end < block);
+        let early = early.into_iter().filter(|frame| frame.end <= offset as usize);
         let first = frames_of(&segments(fixture.raw.path())[0]).into_iter();
         let least = fixture.recording.of(&first.chain(early).collect::<Vec<_>>());
         let found = history(&store);

@@ -163,8 +163,15 @@ impl SledIndex {
         guarded(|| self.db.range(row_key(session, 0)..=row_key(session, seq)).next_back().transpose())
     }
 
-    /// Returns up to `limit` positions of commits, from the one that holds `seq` on.
-    pub(super) fn positions(&self, session: SessionId, seq: Seq, limit: usize) -> Result<Vec<(Seq, FramePosition)>> {
+    /// Returns up to `limit` positions of commits, from the one that holds `seq` to the one that holds `until`,
+    /// and some more.
+    pub(super) fn positions(
+        &self,
+        session: SessionId,
+        seq: Seq,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<(Seq, FramePosition)>> {
         let Some((first, _)) = self.row_at(session, seq)? else { return Ok(Vec::new()) };
         let rows = self.db.range(&first[..]..=&row_key(session, Seq::MAX)[..]);
         guarded(|| {
@@ -179,7 +186,7 @@ impl SledIndex {
                     }
                     found.push(position);
                 }
-                if found.len() >= limit {
+                if found.len() >= limit || found.last().is_some_and(|(first, _)| *first > until) {
                     break;
                 }
             }

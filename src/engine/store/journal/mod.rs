@@ -3,17 +3,22 @@
 pub(crate) mod disk;
 pub(crate) mod frame;
 mod fsck;
+mod grouped;
 mod last;
+mod pack;
 mod packed;
 pub(crate) mod scan;
 pub(crate) mod segment;
 mod segments;
+mod trailer;
 mod writer;
 
 pub(crate) use fsck::{CheckedJournal, Item, check, identity, rewrite, walk};
 pub use fsck::{FsckReport, JournalProblem};
+pub(crate) use grouped::{NO_SESSION, session_group};
 pub(crate) use last::{Last, last};
-pub(crate) use segment::{FramePosition, pack};
+pub(crate) use pack::pack;
+pub(crate) use segment::FramePosition;
 pub(crate) use segments::Segments;
 pub(crate) use writer::{Group, LatestNotes, StagedFrame, StagingBuffer, Writer};
 

@@ -1,4 +1,4 @@
-//! Packed segments: a sealed segment, compressed in blocks so that any position can be read.
+//! Packed segments in their own order: compressed in blocks so that any position can be read.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -7,27 +7,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use quick_cache::sync::Cache;
 
-use super::disk::{DiskFile, JournalDisk, read_exactly, read_whole};
+use super::disk::{DiskFile, read_exactly};
+use super::trailer::Trailer;
 use crate::engine::store::decompress::decompressed;
 use crate::engine::store::weight::ByBytes;
 use crate::engine::store::{Result, StoreError};
 
-pub(super) const MAGIC: &[u8; 8] = b"FOLDPAK\n";
-/// Raw bytes of a block; the last may be shorter. Events of one of many concurrent sessions lie far apart, and each
-/// costs the decompression of a block: larger blocks save little space and cost as much more time.
+/// Raw bytes of a block; the last may be shorter.
 pub(super) const BLOCK: usize = 16 << 10;
 /// Raw bytes of a block if the trailer does not say, and the maximum.
 const FIRST_BLOCK: usize = 256 << 10;
 const LEAST_BLOCK: usize = 4 << 10;
-const TRAILER: usize = 32;
 const KEPT_BYTES: u64 = 32 << 20;
-pub(super) const LEVEL: i32 = 3;
 
 /// A packed segment, open for reading.
 ///
-/// Layout: the blocks, a table with one `u32` of compressed length per block, and a trailer of
-/// raw length (u64), number of blocks (u32), CRC-32C of the table (u32), raw bytes of a block (u32),
-/// CRC-32C of the trailer so far (u32) and the magic bytes.
+/// Layout: the blocks, a table with one `u32` of compressed length per block, and the trailer.
 pub(super) struct Packed {
     path: PathBuf,
     file: Box<dyn DiskFile>,
@@ -39,58 +34,42 @@ pub(super) struct Packed {
     id: u64,
 }
 
-static KEPT: LazyLock<Cache<(u64, usize), Bytes, ByBytes>> =
+/// Blocks of all packed segments, of both layouts.
+pub(super) static KEPT: LazyLock<Cache<(u64, usize), Bytes, ByBytes>> =
     LazyLock::new(|| Cache::with_weighter(KEPT_BYTES as usize / BLOCK, KEPT_BYTES, ByBytes));
 
-fn fresh_id() -> u64 {
+pub(super) fn fresh_id() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Packed {
-    pub(super) fn open(disk: &dyn JournalDisk, path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path, file: Box<dyn DiskFile>, trailer: &Trailer, block: u32) -> Result<Self> {
         let wrong = |what: &str| StoreError::Format { path: path.to_owned(), what: what.to_owned() };
-        let file = disk.open(path).map_err(StoreError::io("open", path))?;
-        let length = file.len().map_err(StoreError::io("inspect", path))?;
-        let at = length.checked_sub(TRAILER as u64).ok_or_else(|| wrong("too short for a packed segment"))?;
-        let mut trailer = [0; TRAILER];
-        read_exactly(&*file, at, &mut trailer).map_err(StoreError::io("read", path))?;
-        let word = |at: usize| u32::from_le_bytes([trailer[at], trailer[at + 1], trailer[at + 2], trailer[at + 3]]);
-        if &trailer[24..] != MAGIC || word(20) != crc32c::crc32c(&trailer[..20]) {
-            return Err(wrong("the packed segment's trailer is damaged"));
-        }
-        let raw_len = u64::from(word(0)) | u64::from(word(4)) << 32;
-        let table_len = u64::from(word(8)) * 4;
-        let block = match word(16) {
+        let raw_len = trailer.raw_len;
+        let block = match block {
             0 => FIRST_BLOCK,
             bytes => usize::try_from(bytes).map_err(|_| wrong("too large"))?,
         };
-        let is_odd =
-            !(LEAST_BLOCK..=FIRST_BLOCK).contains(&block) || raw_len.div_ceil(block as u64) != u64::from(word(8));
-        if is_odd || table_len > at {
+        let is_odd = !(LEAST_BLOCK..=FIRST_BLOCK).contains(&block)
+            || raw_len.div_ceil(block as u64) != u64::from(trailer.blocks);
+        if is_odd {
             return Err(wrong("the packed segment's trailer makes no sense"));
-        }
-        let mut table = vec![0; usize::try_from(table_len).map_err(|_| wrong("too large"))?];
-        read_exactly(&*file, at - table_len, &mut table).map_err(StoreError::io("read", path))?;
-        if word(12) != crc32c::crc32c(&table) {
-            return Err(wrong("the packed segment's table is damaged"));
         }
         let mut starts = vec![0];
         let mut end = 0;
-        for entry in table.as_chunks::<4>().0 {
+        for entry in trailer.table.as_chunks::<4>().0 {
             end += u64::from(u32::from_le_bytes(*entry));
             starts.push(end);
         }
-        if end != at - table_len {
+        if end != trailer.table_at {
             return Err(wrong("the packed segment's blocks don't fill it"));
         }
         Ok(Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() })
     }
 
-    /// Opens a segment with a damaged trailer or table: zstd frames contain their length.
-    pub(super) fn salvage(disk: &dyn JournalDisk, path: &Path) -> Result<Self> {
-        let file = disk.open(path).map_err(StoreError::io("open", path))?;
-        let bytes = read_whole(disk, path).map_err(StoreError::io("read", path))?;
+    /// Opens a segment with a damaged trailer or table, from all its bytes: zstd frames contain their length.
+    pub(super) fn salvage(path: &Path, file: Box<dyn DiskFile>, bytes: &[u8]) -> Self {
         let (mut starts, mut end, mut lengths) = (vec![0], 0, Vec::new());
         while let Ok(length) = zstd::zstd_safe::find_frame_compressed_size(&bytes[end..]) {
             lengths.push(decompressed(&bytes[end..end + length], FIRST_BLOCK).map(|block| block.len()));
@@ -100,7 +79,7 @@ impl Packed {
         // All but the last are of one length.
         let block = lengths.iter().flatten().max().map_or(BLOCK, |length| *length);
         let raw_len = lengths.iter().map(|length| length.unwrap_or(block) as u64).sum();
-        Ok(Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() })
+        Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() }
     }
 
     pub(super) fn raw_len(&self) -> u64 {
@@ -149,9 +128,13 @@ impl Packed {
 #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
 #[cfg(test)]
 mod tests {
-    use super::super::disk::OsDisk;
-    use super::super::segment::{Segment, SegmentHead, pack_in};
+    use super::super::disk::{JournalDisk, OsDisk};
+    use super::super::pack::pack_in;
+    use super::super::segment::{Segment, SegmentHead};
+    use super::super::trailer::Layout;
     use super::*;
+
+    const TRAILER: usize = 32;
 
     /// Blocks of the first size, whose trailer did not say so.
     #[test]
@@ -173,7 +156,13 @@ mod tests {
                 bytes[trailer + 20..trailer + 24].copy_from_slice(&crc.to_le_bytes());
                 std::fs::write(&target, bytes).unwrap();
             }
-            for packed in [Packed::open(&OsDisk, &target).unwrap(), Packed::salvage(&OsDisk, &target).unwrap()] {
+            let open = || OsDisk.open(&target).unwrap();
+            let trailer = Trailer::read(&*open(), &target).unwrap();
+            let Layout::InOrder { block: told } = trailer.layout else { panic!("it has another layout") };
+            assert_eq!(told, if is_told { block as u32 } else { 0 });
+            let opened = Packed::open(&target, open(), &trailer, told).unwrap();
+            let salvaged = Packed::salvage(&target, open(), &std::fs::read(&target).unwrap());
+            for packed in [opened, salvaged] {
                 assert_eq!(packed.raw_len(), end);
                 for (at, count) in [(0, 1), (0, raw.len()), (300_000, 70_000), (raw.len() - 3, 3)] {
                     let mut read = vec![0; count];

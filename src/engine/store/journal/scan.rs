@@ -93,8 +93,17 @@ pub(crate) fn is_sealed(segment: &Segment, end: u64) -> Result<bool> {
     Ok(last.is_some_and(|header| header.kind == FrameKind::Seal))
 }
 
-pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(FrameKind, Vec<u8>)> {
+/// Reads the frame at an offset. The group tells where it is in a segment that is packed by session.
+pub(crate) fn frame_at(segment: &Segment, group: u32, offset: u64) -> Result<(FrameKind, Vec<u8>)> {
     let damaged = |what: &str| StoreError::Damaged { segment: segment.head.number, offset, what: what.to_owned() };
+    if let (Some(grouped), Ok(place)) = (segment.grouped(), u32::try_from(offset))
+        && let Some(frame) = grouped.frame(group, place)?
+        && let Some((head, rest)) = frame.split_first_chunk()
+        && let Some(header) = Header::parse_known(head)
+    {
+        let payload = rest.get(..header.length).filter(|payload| header.fits(payload));
+        return Ok((header.kind, payload.ok_or_else(|| damaged(CHECKSUM))?.to_vec()));
+    }
     let mut window = SegmentWindow::new(segment, 8 << 10);
     let header = window.header(offset)?.ok_or_else(|| damaged("no frame begins there"))?;
     let payload = window.payload(offset, &header)?;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use zstd::bulk::Compressor;
-
-use super::disk::{DiskFile, JournalDisk, read_fully};
-use super::packed::{self, Packed};
+use super::disk::{DiskFile, JournalDisk, read_fully, read_whole};
+use super::grouped::Grouped;
+use super::packed::Packed;
+use super::trailer::{Layout, Trailer};
 use crate::engine::store::{Result, StoreError};
 
 pub(crate) const HEADER: u64 = 64;
@@ -74,6 +74,7 @@ pub(crate) struct Segment {
 enum Bytes {
     Raw(Box<dyn DiskFile>),
     Packed(Packed),
+    Grouped(Grouped),
 }
 
 pub(crate) fn raw_path(directory: &Path, number: u32) -> PathBuf {
@@ -99,8 +100,8 @@ impl Segment {
     pub(crate) fn open(disk: &dyn JournalDisk, directory: &Path, number: u32, writable: bool) -> Result<Self> {
         let packed = packed_path(directory, number);
         if disk.exists(&packed) {
-            let opened = Packed::open(disk, &packed)?;
-            return Self::checked(packed, number, Bytes::Packed(opened));
+            let opened = open_packed(disk, &packed)?;
+            return Self::checked(packed, number, opened);
         }
         let path = raw_path(directory, number);
         let file = if writable { disk.open_to_write(&path) } else { disk.open(&path) };
@@ -113,7 +114,7 @@ impl Segment {
         let (mut path, packed) = (raw_path(directory, head.number), packed_path(directory, head.number));
         let bytes = if disk.exists(&packed) {
             path = packed;
-            Bytes::Packed(Packed::open(disk, &path).or_else(|_| Packed::salvage(disk, &path))?)
+            open_packed(disk, &path).or_else(|_| salvage_packed(disk, &path))?
         } else {
             Bytes::Raw(disk.open(&path).map_err(StoreError::io("open", &path))?)
         };
@@ -144,6 +145,7 @@ impl Segment {
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match &self.bytes {
             Bytes::Packed(packed) => packed.read_at(offset, buffer),
+            Bytes::Grouped(grouped) => grouped.read_at(offset, buffer),
             Bytes::Raw(file) => read_fully(&**file, offset, buffer).map_err(StoreError::io("read", &self.path)),
         }
     }
@@ -152,9 +154,9 @@ impl Segment {
     pub(crate) fn read_up_to(&self, offset: u64, count: usize) -> Result<Vec<u8>> {
         let mut buffer = Vec::with_capacity(count);
         match &self.bytes {
-            Bytes::Packed(packed) => {
+            Bytes::Packed(_) | Bytes::Grouped(_) => {
                 buffer.resize(count, 0);
-                let filled = packed.read_at(offset, &mut buffer)?;
+                let filled = self.read_at(offset, &mut buffer)?;
                 buffer.truncate(filled);
             }
             Bytes::Raw(file) => {
@@ -175,12 +177,21 @@ impl Segment {
     pub(crate) fn len(&self) -> Result<u64> {
         match &self.bytes {
             Bytes::Packed(packed) => Ok(packed.raw_len()),
+            Bytes::Grouped(grouped) => Ok(grouped.raw_len()),
             Bytes::Raw(file) => file.len().map_err(StoreError::io("inspect", &self.path)),
         }
     }
 
     pub(crate) fn is_packed(&self) -> bool {
-        matches!(self.bytes, Bytes::Packed(_))
+        !matches!(self.bytes, Bytes::Raw(_))
+    }
+
+    /// Returns the bytes where the frames are grouped by session, which are read by [`Grouped`]'s own ways.
+    pub(crate) fn grouped(&self) -> Option<&Grouped> {
+        match &self.bytes {
+            Bytes::Grouped(grouped) => Some(grouped),
+            Bytes::Raw(_) | Bytes::Packed(_) => None,
+        }
     }
 
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -216,7 +227,7 @@ impl Segment {
     fn raw(&self) -> Result<&dyn DiskFile> {
         match &self.bytes {
             Bytes::Raw(file) => Ok(&**file),
-            Bytes::Packed(_) => {
+            Bytes::Packed(_) | Bytes::Grouped(_) => {
                 let what = "a packed segment is never written".to_owned();
                 Err(StoreError::Format { path: self.path.clone(), what })
             }
@@ -224,41 +235,23 @@ impl Segment {
     }
 }
 
-pub(crate) fn pack(disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
-    pack_in(packed::BLOCK, disk, segment, end, target)
+fn open_packed(disk: &dyn JournalDisk, path: &Path) -> Result<Bytes> {
+    let file = disk.open(path).map_err(StoreError::io("open", path))?;
+    let trailer = Trailer::read(&*file, path)?;
+    match trailer.layout {
+        Layout::InOrder { block } => Packed::open(path, file, &trailer, block).map(Bytes::Packed),
+        Layout::BySession { .. } => Grouped::open(path, file, &trailer).map(Bytes::Grouped),
+    }
 }
 
-pub(super) fn pack_in(block: usize, disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
-    let unfinished = target.with_extension("tmp");
-    let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
-    let mut compressor = Compressor::new(packed::LEVEL).map_err(StoreError::io("compress", &unfinished))?;
-    let mut written = 0;
-    let mut table = Vec::new();
-    let mut raw = vec![0; block];
-    let mut offset = 0;
-    while offset < end {
-        let want = usize::try_from((end - offset).min(block as u64)).unwrap_or(block);
-        if segment.read_at(offset, &mut raw[..want])? < want {
-            let what = format!("ends before byte {end}");
-            return Err(StoreError::Format { path: segment.path.clone(), what });
-        }
-        let packed = compressor.compress(&raw[..want]).map_err(StoreError::io("compress", &unfinished))?;
-        file.write_all_at(&packed, written).map_err(StoreError::io("write", &unfinished))?;
-        written += packed.len() as u64;
-        table.extend_from_slice(&u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes());
-        offset += want as u64;
-    }
-    let blocks = u32::try_from(table.len() / 4).unwrap_or(u32::MAX);
-    let mut trailer = end.to_le_bytes().to_vec();
-    trailer.extend_from_slice(&blocks.to_le_bytes());
-    trailer.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
-    trailer.extend_from_slice(&u32::try_from(block).unwrap_or(u32::MAX).to_le_bytes());
-    let crc = crc32c::crc32c(&trailer).to_le_bytes();
-    let tail = [&table[..], &trailer, &crc, packed::MAGIC].concat();
-    file.write_all_at(&tail, written).map_err(StoreError::io("write", &unfinished))?;
-    file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
-    disk.rename(&unfinished, target).map_err(StoreError::io("rename", &unfinished))?;
-    target.parent().map_or(Ok(()), |directory| sync_directory(disk, directory))
+fn salvage_packed(disk: &dyn JournalDisk, path: &Path) -> Result<Bytes> {
+    let open = || disk.open(path).map_err(StoreError::io("open", path));
+    let bytes = read_whole(disk, path).map_err(StoreError::io("read", path))?;
+    let grouped = Grouped::salvage(path, open()?, &bytes).map(Bytes::Grouped);
+    Ok(match grouped {
+        Some(grouped) => grouped,
+        None => Bytes::Packed(Packed::salvage(path, open()?, &bytes)),
+    })
 }
 
 /// Allocates space if the file system can; otherwise appends are slower and still right.

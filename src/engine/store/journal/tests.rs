@@ -5,7 +5,7 @@ use std::path::Path;
 use super::frame::{self, FrameKind, HEADER, Header, MAX_PAYLOAD};
 use super::scan::{self, ScanEnd};
 use super::segment::{self, Segment, SegmentHead, packed_path, raw_path};
-use super::{Item, pack, walk};
+use super::{Item, NO_SESSION, pack, walk};
 use crate::simulation::disk::SimulatedDisk;
 use crate::simulation::random::Random;
 
@@ -92,10 +92,10 @@ fn segment_of_any_bytes_is_read_to_its_end() {
         .unwrap();
         let at = segment::HEADER + random.index(usize::try_from(length).unwrap()) as u64;
         if let Some(found) = scan::durable_after(&segment, at, random.index(5) as u64).unwrap() {
-            scan::frame_at(&segment, found).unwrap();
+            scan::frame_at(&segment, NO_SESSION, found).unwrap();
         }
         scan::is_sealed(&segment, at).unwrap();
-        drop(scan::frame_at(&segment, at));
+        drop(scan::frame_at(&segment, NO_SESSION, at));
     }
     assert!(whole > CASES && bad > CASES / 4, "{whole} frames, {bad} bad ends");
 }
@@ -146,8 +146,10 @@ fn packed_segment_of_any_bytes_is_refused_or_bounded() {
             bytes[at] = random.next().to_le_bytes()[0];
         }
         if random.once_in(2) {
-            let blocks = usize::from(bytes[trailer + 8]);
-            let table = trailer.saturating_sub(4 * blocks)..trailer;
+            let (blocks, parts) = (usize::from(bytes[trailer + 8]), usize::from(bytes[trailer + 16]));
+            let grouped = bytes.ends_with(b"FOLDPK2\n");
+            let length = if grouped { 64 + 16 * blocks + 8 * parts } else { 4 * blocks };
+            let table = trailer.saturating_sub(length)..trailer;
             let crc = crc32c::crc32c(&bytes[table]);
             bytes[trailer + 12..trailer + 16].copy_from_slice(&crc.to_le_bytes());
             let crc = crc32c::crc32c(&bytes[trailer..trailer + 20]);

@@ -88,10 +88,10 @@ fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Resu
     let (mut sessions, mut rows) = (Vec::new(), Vec::new());
     for row in index.rows()?.into_iter().filter(|row| !row.buried) {
         let (session, last) = (row.entry.id, row.entry.head);
-        let positions = index.positions(session, row.entry.origin.seq, usize::MAX)?;
+        let positions = index.positions(session, row.entry.origin.seq, Seq::MAX, usize::MAX)?;
         let kept = positions.partition_point(|(_, place)| *place < end);
         if let Some((first, place)) = positions[..kept].last() {
-            let found = commit_at(segments, *place);
+            let found = commit_at(segments, session, *place);
             if found.map_or(ending.is_whole, |found| found != (session, *first)) {
                 return Ok(None);
             }
@@ -106,9 +106,9 @@ fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Resu
     Ok(Some(ProvenLoss { loss, rows }))
 }
 
-fn commit_at(segments: &Segments, place: FramePosition) -> Option<(SessionId, Seq)> {
+fn commit_at(segments: &Segments, session: SessionId, place: FramePosition) -> Option<(SessionId, Seq)> {
     let segment = segments.get(place.segment).ok()?;
-    let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset)).ok()?;
+    let (kind, payload) = scan::frame_at(&segment, journal::session_group(session), u64::from(place.offset)).ok()?;
     let commit = CommitView::parse(kind.commit_in(&payload)?).ok()?;
     Some((commit.session, commit.first))
 }

@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use super::LocalInner;
 use super::session_head::{REMEMBERED, SessionHead, SlotInner};
-use crate::engine::store::journal::FramePosition;
 use crate::engine::store::journal::frame::{self, Header};
 use crate::engine::store::journal::segment::Segment;
+use crate::engine::store::journal::{FramePosition, session_group};
 use crate::engine::store::{EventBatch, READ_MAX, Result, StoreError};
 use crate::engine::{CommitId, CommitView, Seq, SessionId};
 
 const LOOKED_UP: usize = 8192;
 /// Distance below which commits are read together.
 const NEAR: u32 = 32 << 10;
-/// Bytes read after the beginning of the last commit, in which it likely ends.
-const BEHIND: usize = 4 << 10;
+/// Bytes read after the beginning of the last commit, in which it likely ends: as many as the longest one so far had.
+const BEHIND_MIN: usize = 512;
+const BEHIND_MAX: usize = 4 << 10;
 const BATCH_MAX: usize = 256 << 20;
 /// Bytes of a small commit in the journal, to estimate the number of positions.
 const SMALL: usize = 96;
@@ -42,7 +43,7 @@ impl LocalInner {
         let Some(tail) = slot.lock().tail_from(from) else {
             let events = usize::try_from(until - from).unwrap_or(LOOKED_UP) + 1;
             let wanted = (bytes / SMALL).clamp(1, LOOKED_UP).min(events);
-            let positions = self.positions(slot, &slot.lock(), from, wanted)?;
+            let positions = self.positions(slot, &slot.lock(), from, until, wanted)?;
             return self.read_stored(slot.id, &positions, from, written, bytes);
         };
         let mut batch = EventBatch::default();
@@ -69,60 +70,65 @@ impl LocalInner {
         // What is wanted may have been written since.
         let written = written.max(from);
         let (mut batch, mut rest, mut left) = (EventBatch::default(), positions, bytes.min(BATCH_MAX));
+        let (mut here, mut longest) = (0, BEHIND_MAX);
         while batch.is_empty() || left > 0 {
-            let (near, behind) = rest.split_at(together(rest, written, left));
             let before = batch.len();
-            match self.read_near(session, near, &mut batch) {
-                Ok(true) => rest = behind,
+            here = if here == 0 { in_segment(rest, written) } else { here };
+            match self.read_near(session, &rest[..here], left, &mut longest, &mut batch) {
+                Ok(Some(taken)) => (rest, here) = (&rest[taken..], here - taken),
                 // Told when what comes next is read.
                 Err(_) if before > 0 => break,
                 ended => return ended.map(|_| batch),
             }
             // A caller that wants little does not wait for distant commits.
-            left = left.saturating_sub((batch.len() - before).max(BEHIND));
+            left = left.saturating_sub((batch.len() - before).max(BEHIND_MIN));
         }
         Ok(batch)
     }
 
-    /// Adds commits to a batch; true if there are any and all are in it. The first one of a batch always is.
-    fn read_near(&self, session: SessionId, near: &[(Seq, FramePosition)], batch: &mut EventBatch) -> Result<bool> {
-        let (Some((_, start)), Some((_, last))) = (near.first(), near.last()) else { return Ok(false) };
+    /// Adds the first commits of these, which are in one segment, to a batch. Returns how many; none where there are
+    /// none or the next one is too long. The first one of a batch never is.
+    fn read_near(
+        &self,
+        session: SessionId,
+        positions: &[(Seq, FramePosition)],
+        left: usize,
+        longest: &mut usize,
+        batch: &mut EventBatch,
+    ) -> Result<Option<usize>> {
+        let Some((_, start)) = positions.first() else { return Ok(None) };
         let segment = self.segments.get(start.segment)?;
-        let reach = usize::try_from(last.offset - start.offset).unwrap_or(0);
         let base = batch.len();
+        let starts = load(&segment, session, positions, left, *longest, batch.buffer())?;
+        let near = &positions[..starts.len()];
         batch.reserve(near.len());
-        match base {
-            0 => *batch.buffer() = segment.read_up_to(u64::from(start.offset), reach + BEHIND)?,
-            _ => {
-                batch.buffer().resize(base + reach + BEHIND, 0);
-                let filled = segment.read_at(u64::from(start.offset), &mut batch.buffer()[base..])?;
-                batch.buffer().truncate(base + filled);
-            }
-        }
         // All are checked before any is taken apart: checksums of several are then under way in the processor at once.
         let mut commits: Vec<Range<usize>> = Vec::with_capacity(near.len());
-        for (_, place) in near {
-            let at = base + usize::try_from(place.offset - start.offset).unwrap_or(0);
+        if base == 0 {
+            *longest = 0;
+        }
+        for ((_, place), at) in near.iter().zip(starts) {
             let damaged = damage(&segment, *place);
             let header = batch.buffer().get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse_known);
             let header = header.and_then(|header| Some((header, header.kind.commit_at()?)));
             let (header, commit_at) = header.ok_or_else(|| damaged("no commit begins there"))?;
             let range = at + frame::HEADER..at + frame::HEADER + header.length;
-            if range.end > batch.buffer().len() {
-                // The first one of all is wanted, however long it is.
-                if base > 0 || !commits.is_empty() {
+            let there = batch.len();
+            if range.end > there {
+                if header.length > left && (base > 0 || !commits.is_empty()) {
                     break;
                 }
                 batch.buffer().resize(range.end, 0);
-                segment.read_at(u64::from(start.offset), batch.buffer())?;
+                segment.read_at(u64::from(place.offset) + (there - at) as u64, &mut batch.buffer()[there..])?;
             }
             if !batch.buffer().get(range.clone()).is_some_and(|payload| header.fits(payload)) {
                 return Err(damaged("its checksum does not fit its contents"));
             }
+            *longest = header.frame_len().max(*longest);
             commits.push(range.start + commit_at..range.end);
         }
         let end = commits.last().map_or(base, |commit| commit.end);
-        let is_whole = commits.len() == near.len();
+        let taken = (commits.len() == near.len()).then_some(near.len());
         for ((first, place), commit) in near.iter().zip(commits) {
             let mut other = false;
             let expected = |commit: &CommitView<'_>| {
@@ -135,7 +141,7 @@ impl LocalInner {
             }
         }
         batch.buffer().truncate(end);
-        Ok(is_whole)
+        Ok(taken)
     }
 
     fn positions(
@@ -143,6 +149,7 @@ impl LocalInner {
         slot: &SessionHead,
         inner: &SlotInner,
         seq: Seq,
+        until: Seq,
         limit: usize,
     ) -> Result<Vec<(Seq, FramePosition)>> {
         let fresh = &inner.positions;
@@ -151,7 +158,7 @@ impl LocalInner {
             return Ok(fresh.range(skip..).take(limit).copied().collect());
         }
         match self.index() {
-            Some(index) => index.positions(slot.id, seq, limit),
+            Some(index) => index.positions(slot.id, seq, until, limit),
             None if self.writer.is_none() => self.scan_positions(slot, &inner.starts, seq, limit),
             None => Ok(Vec::new()),
         }
@@ -187,7 +194,7 @@ impl LocalInner {
                 named.extend(tail.iter().filter_map(|commit| CommitView::parse(&commit.bytes).ok()).filter_map(name));
                 break;
             }
-            let positions = self.positions(slot, inner, next, LOOKED_UP)?;
+            let positions = self.positions(slot, inner, next, inner.head, LOOKED_UP)?;
             let batch = self.read_stored(slot.id, &positions, next, slot.written(), READ_MAX)?;
             named.extend(batch.named().iter().copied());
             next = batch.last() + 1;
@@ -200,18 +207,60 @@ fn name(commit: CommitView<'_>) -> Option<(CommitId, Seq, Seq)> {
     Some((commit.id?, commit.first, commit.last()))
 }
 
-/// Counts the leading positions of written commits that lie near each other in one segment.
-fn together(positions: &[(Seq, FramePosition)], written: Seq, bytes: usize) -> usize {
-    let Some((_, start)) = positions.first() else { return 0 };
+/// Counts the leading positions of written commits that are in one segment, in its order.
+fn in_segment(positions: &[(Seq, FramePosition)], written: Seq) -> usize {
+    let Some((_, mut before)) = positions.first().copied() else { return 0 };
+    let here = positions.iter().take_while(|(first, place)| {
+        let follows = place.segment == before.segment && place.offset >= before.offset;
+        before = *place;
+        follows && *first <= written
+    });
+    here.count()
+}
+
+/// Reads the first commits of these, as far as they lie near each other, and returns where in `buffer` each begins.
+fn load(
+    segment: &Segment,
+    session: SessionId,
+    positions: &[(Seq, FramePosition)],
+    left: usize,
+    longest: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<Vec<usize>> {
+    let Some((_, start)) = positions.first() else { return Ok(Vec::new()) };
+    let base = buffer.len();
+    let room = left.min(positions.len() * BEHIND_MIN);
+    if let Some(grouped) = segment.grouped() {
+        buffer.reserve(room);
+        let offsets = positions.iter().map(|(_, place)| place.offset);
+        let starts = grouped.frames(session_group(session), offsets, left, buffer)?;
+        return if starts.is_empty() { Err(damage(segment, *start)("no commit begins there")) } else { Ok(starts) };
+    }
+    let near = together(positions, left);
+    let reach = near.last().map_or(0, |(_, last)| (last.offset - start.offset) as usize);
+    let count = reach + longest.clamp(BEHIND_MIN, BEHIND_MAX);
+    if base == 0 && near.len() == positions.len() {
+        *buffer = segment.read_up_to(u64::from(start.offset), count)?;
+    } else {
+        buffer.reserve(room.max(count));
+        buffer.resize(base + count, 0);
+        let filled = segment.read_at(u64::from(start.offset), &mut buffer[base..])?;
+        buffer.truncate(base + filled);
+    }
+    Ok(near.iter().map(|(_, place)| base + (place.offset - start.offset) as usize).collect())
+}
+
+/// Returns the leading positions that lie near each other.
+fn together(positions: &[(Seq, FramePosition)], bytes: usize) -> &[(Seq, FramePosition)] {
+    let Some((_, start)) = positions.first() else { return positions };
     let reach = u32::try_from(bytes).unwrap_or(u32::MAX);
     let mut before = start.offset;
-    let near = positions.iter().take_while(|(first, place)| {
-        let distance = place.offset.checked_sub(before);
-        let near = place.segment == start.segment && distance.is_some_and(|distance| distance <= NEAR);
+    let near = positions.iter().take_while(|(_, place)| {
+        let is_near = place.offset - before <= NEAR && place.offset - start.offset <= reach;
         before = place.offset;
-        near && *first <= written && place.offset - start.offset <= reach
+        is_near
     });
-    near.count()
+    &positions[..near.count()]
 }
 
 fn damage(segment: &Segment, place: FramePosition) -> impl Fn(&'static str) -> StoreError + use<> {
