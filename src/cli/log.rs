@@ -46,6 +46,8 @@ pub(super) struct LogArgs {
     at: AtArg,
 }
 
+/// Events at the end of a history that are read first where only the last lines are wanted.
+const SPAN: u64 = 1024;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 impl LogArgs {
@@ -54,21 +56,27 @@ impl LogArgs {
         let found = open::session(globals, &self.session)?;
         let until = self.at.resolve(&found.session)?;
         let view = LogView::new(&found, until, found.is_worked_in());
-        let folds = !out.is_json() && self.kind.is_empty() && glob.is_none();
-        let folded = folds.then(Folded::default);
-        let mut lines = LogLines { log: self, glob, view, calls: CallViews::default(), folded, is_any: false };
-        let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
-        events::each(&found.session, 1, until, |event| lines.take(event, out, &mut held))?;
-        lines.unfold(out, &mut held)?;
-        if self.follow {
-            lines.folded = None;
-            held.end(out)?;
-            return follow(&found.session, until, lines, out);
+        let mut span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
+        loop {
+            let from = until.saturating_sub(span).max(1);
+            let mut lines = LogLines::new(self, glob.as_ref(), &view, out.is_json());
+            lines.is_within = from > 1;
+            let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
+            events::each(&found.session, from, until, |event| lines.take(event, out, &mut held))?;
+            lines.unfold(out, &mut held)?;
+            if self.follow {
+                lines.folded = None;
+                held.end(out)?;
+                return follow(&found.session, until, lines, out);
+            }
+            lines.end(out, &mut held)?;
+            let is_enough = from == 1 || self.limit.is_some_and(|limit| held.lines.len() >= limit);
+            if is_enough {
+                held.end(out)?;
+                return if lines.is_any { Ok(Exit::Ok) } else { self.check_kinds(&found.session) };
+            }
+            span = span.saturating_mul(8);
         }
-        lines.end(out, &mut held)?;
-        let is_any = lines.is_any;
-        held.end(out)?;
-        if is_any { Ok(Exit::Ok) } else { self.check_kinds(&found.session) }
     }
 
     /// Refuses a kind of which nothing was found and that no event of this program has.
@@ -108,10 +116,12 @@ fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out)
 
 struct LogLines<'a> {
     log: &'a LogArgs,
-    glob: Option<PathGlob>,
-    view: LogView<'a>,
+    glob: Option<&'a PathGlob>,
+    view: &'a LogView<'a>,
     calls: CallViews,
     folded: Option<Folded>,
+    /// True where reading began in the middle, perhaps among entries that are to be folded.
+    is_within: bool,
     /// True once an event was wanted.
     is_any: bool,
 }
@@ -126,10 +136,20 @@ struct Folded {
 
 const FOLDED_FROM: usize = 9;
 
-impl LogLines<'_> {
+impl<'a> LogLines<'a> {
+    fn new(log: &'a LogArgs, glob: Option<&'a PathGlob>, view: &'a LogView<'a>, is_json: bool) -> Self {
+        let folds = !is_json && log.kind.is_empty() && glob.is_none();
+        let folded = folds.then(Folded::default);
+        Self { log, glob, view, calls: CallViews::default(), folded, is_within: false, is_any: false }
+    }
+
     fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         if !self.log.calls {
-            if !self.log.wants(event, self.glob.as_ref()) {
+            if !self.log.wants(event, self.glob) {
+                return Ok(());
+            }
+            self.is_within &= self.folded.is_some() && is_entry(event);
+            if self.is_within {
                 return Ok(());
             }
             self.is_any = true;
@@ -151,8 +171,7 @@ impl LogLines<'_> {
 
     fn fold(&mut self, event: &EventRef<'_>, line: String) -> Option<String> {
         let Some(folded) = &mut self.folded else { return Some(line) };
-        let is_entry = event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND);
-        if !is_entry || !folded.is_open {
+        if !is_entry(event) || !folded.is_open {
             folded.is_open = matches!(event.kind, MountHydrated::KIND | DriftFound::KIND);
             return Some(line);
         }
@@ -184,11 +203,16 @@ impl LogLines<'_> {
     }
 
     fn show(&self, call: &Call, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
-        match self.log.wants_call(call, self.glob.as_ref()) {
+        match self.log.wants_call(call, self.glob) {
             true => held.add(self.view.call(call, out)?, out),
             false => Ok(()),
         }
     }
+}
+
+/// Returns true for a change of a file outside of any call.
+fn is_entry(event: &EventRef<'_>) -> bool {
+    event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND)
 }
 
 struct LogView<'a> {

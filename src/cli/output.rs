@@ -1,5 +1,5 @@
-//! The only place that prints. Output is held back until the command has closed the store, so that no pager and no
-//! slow reader blocks other processes; very long output is passed on earlier.
+//! The only place that prints. Short output is held back until the command has closed the store; of long output the
+//! first page is passed on at once.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::pager::Pager;
 use super::{BAD, DIM, Failure, Globals, NOTED, ODD, text};
 
-const HELD_MAX: usize = 4 << 20;
+const HELD_MAX: usize = 32 << 10;
 
 pub(super) struct Out {
     held: Vec<u8>,

@@ -9,7 +9,7 @@ pub(super) struct SessionsArgs {}
 impl SessionsArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let opened = open::reading(globals)?;
-        let rows = listed(&opened.sessions, &opened.sessions.list()?);
+        let rows: Vec<_> = opened.sessions.list()?.iter().map(listed).collect();
         out.show(&rows, |out| show(&rows, out))
     }
 }
@@ -21,7 +21,8 @@ pub(super) fn show_latest(globals: &Globals, out: &mut Out) -> Result<(), Failur
     let opened = open::reading(globals)?;
     let mut entries = opened.sessions.list()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
-    show(&listed(&opened.sessions, entries.iter().take(LATEST)), out)
+    let rows: Vec<_> = entries.iter().take(LATEST).map(listed).collect();
+    show(&rows, out)
 }
 
 fn show(rows: &[SessionDocument], out: &mut Out) -> Result<(), Failure> {

@@ -177,10 +177,9 @@ impl CallViews {
             });
             return;
         }
-        let Some(call) = self.open.iter_mut().find(|call| event.call == Some(call.call) && call.outcome.is_none())
-        else {
-            return;
-        };
+        let at = event.call.and_then(|call| self.open.binary_search_by_key(&call, |known| known.call).ok());
+        let call = at.and_then(|at| self.open.get_mut(at)).filter(|call| call.outcome.is_none());
+        let Some(call) = call else { return };
         call.events.push(event.seq);
         call.paths.extend(path_of(event));
         call.changed(event);

@@ -15,6 +15,9 @@ fn main() -> Result<()> {
         println!("{}", loads::children::child(store.as_ref())?);
         return Ok(());
     }
+    if let Some(store) = std::env::var_os(loads::look::CHILD) {
+        match loads::look::child(store.as_ref())? {}
+    }
     let (mut size, mut wanted) = (Size::Full, Vec::new());
     for argument in std::env::args().skip(1) {
         match argument.as_str() {

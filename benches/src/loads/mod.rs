@@ -12,6 +12,7 @@ pub mod follow;
 pub mod fork;
 pub mod grown;
 pub mod growth;
+pub mod look;
 pub mod materialise;
 pub mod no_wait;
 pub mod open;
@@ -52,16 +53,17 @@ pub type Report = fn(Size) -> Result<Vec<Table>>;
 pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
 /// Loads of the whole program, which `FOLDSPACE_PROGRAM` names where it does not lie beside the report.
-pub const NEED_THE_PROGRAM: [&str; 3] = ["faces", "follow", "soak"];
+pub const NEED_THE_PROGRAM: [&str; 4] = ["faces", "follow", "look", "soak"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 20] = [
+pub const ALL: [(&str, Report); 21] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
     ("replay", replay::report),
     ("state_at", state_at::report),
     ("open", open::report),
+    ("look", look::report),
     ("clone", clone::report),
     ("policy", policy::report),
     ("portable", portable::report),

@@ -46,6 +46,17 @@ impl Past {
         Ok(self.sessions.store().snapshots(self.session.id())?.len())
     }
 
+    /// The part of the store's bytes on the disk that its snapshots have.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn share(&self) -> Result<f64> {
+        let uses = self.sessions.store().usage()?;
+        let bytes = |what: &str| uses.iter().filter(|used| used.what == what).map(|used| used.disk_bytes).sum::<u64>();
+        let all = bytes("journal files") + bytes("index") + bytes("snapshots");
+        Ok(bytes("snapshots") as f64 / all as f64)
+    }
+
     /// Goes to a random position.
     ///
     /// # Errors
@@ -66,8 +77,15 @@ impl Past {
 /// # Errors
 /// What the store says.
 pub fn report(size: Size) -> Result<Vec<Table>> {
-    let events = size.of(50_000, 100_000);
-    let head = ["session", "snapshots", "p50 ms", "p99 ms (target <= 5)", "max ms"];
+    let events = size.of(50_000, 1_000_000);
+    let head = [
+        "session",
+        "snapshots",
+        "their share of the store, % (target <= 30)",
+        "p50 ms",
+        "p99 ms (target <= 5)",
+        "max ms",
+    ];
     let mut table = Table::new(format!("state_at: random positions of {events} events, caches cold"), &head);
     for paths in [10_000, 1_000] {
         let mut past = Past::new(events, paths)?;
@@ -77,7 +95,8 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         }
         let mut at = |part| quantile(&mut all, part).map_or(f64::NAN, micros) / 1e3;
         let (middle, high, most) = (number(at(0.5)), against(at(0.99), 5.0, false), number(at(1.0)));
-        table.row([format!("{paths} files"), past.snapshots()?.to_string(), middle, high, most]);
+        let share = against(past.share()? * 100.0, 30.0, false);
+        table.row([format!("{paths} files"), past.snapshots()?.to_string(), share, middle, high, most]);
     }
     Ok(vec![table])
 }

@@ -76,6 +76,11 @@ impl<'a> CommitView<'a> {
         self.first + u64::from(self.count) - 1
     }
 
+    /// Returns true if its first event is the intent of a call.
+    pub(crate) fn begins_call(&self) -> bool {
+        self.call == Some(self.first)
+    }
+
     /// Returns the events in order; an error ends the sequence.
     pub(crate) fn events(&self) -> impl Iterator<Item = Result<EventRef<'a>, NotACommit>> + use<'a> {
         let commit = *self;

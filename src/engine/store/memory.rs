@@ -207,6 +207,8 @@ impl StoredSession {
     fn entry(&self, events: &[Recorded]) -> Option<SessionEntry> {
         let (id, last) = (events.first()?.session, events.last()?);
         let past = self.bases.get(&id).map_or(0, |base| usize::try_from(base.seq).unwrap_or(usize::MAX));
-        Some(SessionEntry { id, head: last.seq, updated: last.time, origin: events.get(past)?.clone() })
+        let calls = events.iter().filter(|event| event.call == Some(event.seq)).count() as u64;
+        let origin = events.get(past)?.clone();
+        Some(SessionEntry { id, head: last.seq, updated: last.time, origin, calls: Some(calls) })
     }
 }

@@ -162,6 +162,8 @@ pub struct SessionEntry {
     pub updated: Timestamp,
     /// Its first event; for a fork, the first after its parent's.
     pub origin: Recorded,
+    /// Calls begun in its history; none if that can't be read.
+    pub calls: Option<u64>,
 }
 
 /// Slices at a position: a cache of the fold.

@@ -7,11 +7,8 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::engine::clock::Timestamp;
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Seq, SessionId};
-use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::name_of;
-use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{SessionEntry, StoreError};
-use crate::reducers::Usage;
 
 /// Sessions of a page at most.
 const LIMIT: usize = 1000;
@@ -50,7 +47,7 @@ impl Operation for ListSessions {
                     None => return Err(StoreError::NoSession(after).into()),
                 },
             };
-            Ok(listed(&sessions, entries[from..].iter().take(limit)))
+            Ok(entries[from..].iter().take(limit).map(listed).collect())
         })
         .await
     }
@@ -79,33 +76,16 @@ pub struct SessionDocument {
     pub updated: Timestamp,
 }
 
-pub(super) fn session(sessions: &Sessions, entry: &SessionEntry) -> Result<SessionDocument, SessionError> {
-    let state = sessions.session(entry.id)?.state()?;
-    Ok(document(entry, Some(state.slice::<Usage>().map_or(0, |usage| usage.calls))))
-}
-
-fn document(entry: &SessionEntry, calls: Option<u64>) -> SessionDocument {
+/// Returns a session as a document.
+pub fn listed(entry: &SessionEntry) -> SessionDocument {
     let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
     SessionDocument {
         session: entry.id,
         name: name_of(entry),
         backend: started.map_or(String::new(), |started| started.event.backend),
         events: entry.head,
-        calls,
+        calls: entry.calls,
         created: entry.origin.time,
         updated: entry.updated,
     }
-}
-
-/// Returns sessions as documents. One that is removed meanwhile is left out, and one that can't be read hides none of the others.
-pub fn listed<'a>(sessions: &Sessions, entries: impl IntoIterator<Item = &'a SessionEntry>) -> Vec<SessionDocument> {
-    let row = |entry: &SessionEntry| match session(sessions, entry) {
-        Ok(document) => Some(document),
-        Err(SessionError::Store(StoreError::NoSession(_))) => None,
-        Err(error) => {
-            tracing::debug!(%error, session = %entry.id, "a session that is listed can't be read");
-            Some(document(entry, None))
-        }
-    };
-    entries.into_iter().filter_map(row).collect()
 }

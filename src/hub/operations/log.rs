@@ -15,6 +15,8 @@ use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};
 /// Events or calls that are given when nothing is said, and at most.
 const COUNT: usize = 50;
 const COUNT_MAX: usize = 1000;
+/// Events of most calls, at most.
+const EVENTS_OF_A_CALL: u64 = 8;
 
 /// Shows what happened in a session, in order: its calls, with who made them, how they ended and what they changed; or all
 /// of its events.
@@ -102,24 +104,23 @@ pub(crate) fn events(
 fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
     let may_run = session.may_be_running();
-    let (mut page, mut next, mut last) = (LogPage::new(limits, false), None, VecDeque::new());
-    visit_calls(session, from.unwrap_or(1).max(1), &mut |call| {
-        if from.is_none() {
-            // Only of the last ones documents are made.
-            last.push_back(call);
-            last.drain(..last.len().saturating_sub(limits.0));
-            return true;
-        }
-        let begun = call.call;
-        let fits = page.take(call.document(may_run));
-        if !fits {
-            next = Some(begun);
-        }
-        fits
-    })?;
-    for call in last.into_iter().rev() {
-        if !page.take(call.document(may_run)) {
-            break;
+    let (mut page, mut next) = (LogPage::new(limits, false), None);
+    match from {
+        Some(from) => visit_calls(session, from.max(1), &mut |call| {
+            let begun = call.call;
+            let fits = page.take(call.document(may_run));
+            if !fits {
+                next = Some(begun);
+            }
+            fits
+        })?,
+        None => {
+            // Only of those on the page documents are made.
+            for call in last_calls(session, head, limits.0)?.into_iter().rev() {
+                if !page.take(call.document(may_run)) {
+                    break;
+                }
+            }
         }
     }
     let mut calls = page.documents();
@@ -128,6 +129,23 @@ fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result
     }
     let (name, session) = (session.name().to_owned(), session.id());
     Ok(LogDocument { session, name, head, next, calls: Some(calls), events: None })
+}
+
+/// Returns the last calls. It reads the end of the history, and as much before it as it takes.
+fn last_calls(session: &Session, head: Seq, count: usize) -> Result<VecDeque<Call>, SessionError> {
+    let mut span = EVENTS_OF_A_CALL * count as u64;
+    loop {
+        let (from, mut last) = (head.saturating_sub(span).max(1), VecDeque::new());
+        visit_calls(session, from, &mut |call| {
+            last.push_back(call);
+            last.drain(..last.len().saturating_sub(count));
+            true
+        })?;
+        if last.len() == count || from == 1 {
+            return Ok(last);
+        }
+        span *= 8;
+    }
 }
 
 /// Visits calls in the order in which they began, for as long as `take` is true.
@@ -258,6 +276,20 @@ mod tests {
         assert_eq!(page(&session, Some(running[0]), 9), (vec![running[0], running[1], later], None));
         let open = calls(&session, Some(running[0]), (1, BYTES_MAX)).unwrap().calls.unwrap();
         assert_eq!(open[0].status, "interrupted", "no process is there to run it");
+    }
+
+    #[test]
+    fn log_page_of_last_calls_reads_far_enough() {
+        let session = session();
+        let mut begun = Vec::new();
+        for number in 0..40 {
+            begun.push(begin(&session, json!({})));
+            (0..number % 7 * 10).for_each(|_| end(&session, begun[0]));
+        }
+        for limit in [1, 3, 17, 40, 99] {
+            let last = begun[begun.len().saturating_sub(limit)..].to_vec();
+            assert_eq!(page(&session, None, limit), (last, None), "{limit}");
+        }
     }
 
     #[test]

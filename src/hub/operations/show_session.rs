@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::list_sessions::{SessionDocument, session};
+use super::list_sessions::{SessionDocument, listed};
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::id::SessionId;
 use crate::engine::store::StoreError;
@@ -28,7 +28,9 @@ pub(super) async fn shown(hub: &Hub, id: SessionId) -> Result<SessionDocument, O
     let sessions = hub.sessions().clone();
     reading(move || {
         let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
-        Ok(session(&sessions, &entry)?)
+        // One that can't be read is told of, and not shown.
+        sessions.session(id)?.state()?;
+        Ok(listed(&entry))
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use foldspace::store::{Expected, ForkPoint};
+use foldspace::store::{CallLink, Expected, ForkPoint};
 use foldspace::{EventStore, LocalStore, MemoryStore};
 
 use super::{Random, assert_same, copied, history, note, open, record, session, small, with_content};
@@ -20,7 +20,8 @@ fn varied() -> (tempfile::TempDir, LocalStore, Vec<foldspace::event::Digest>) {
         record(&store, commit);
         digests.push(digest);
         for number in 0..10 {
-            record(&store, note(session(number % 5), &random.bytes(300)));
+            let link = if number % 3 == 0 { CallLink::Opens } else { CallLink::None };
+            record(&store, note(session(number % 5), &random.bytes(300)).of_call(link));
         }
     }
     let seq = store.head(session(1)).unwrap() / 2;
@@ -33,6 +34,11 @@ fn varied() -> (tempfile::TempDir, LocalStore, Vec<foldspace::event::Digest>) {
 
 fn assert_reads_all(found: &LocalStore, store: &LocalStore, digests: &[foldspace::event::Digest], context: &str) {
     assert_eq!(found.entries().unwrap(), store.entries().unwrap(), "{context}");
+    for entry in found.entries().unwrap() {
+        let begins_call = |event: &&foldspace::Recorded| event.call == Some(event.seq);
+        let calls = history(store)[&entry.id].iter().filter(begins_call).count() as u64;
+        assert_eq!(entry.calls, Some(calls), "{context}: session {}", entry.id);
+    }
     // From anywhere, in any order.
     for entry in store.entries().unwrap() {
         for from in [entry.head, 1, entry.head / 2, entry.head / 3] {

@@ -30,7 +30,7 @@ const CACHE_BYTES: u64 = 8 << 20;
 const ROW_POSITIONS: usize = 256;
 const POSITION_BYTES: usize = 16;
 /// Raised when the rows change their meaning: an index of another version is rebuilt.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const STAMP: &[u8] = b"!stamp";
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);

@@ -38,7 +38,7 @@ type FrameVisitor<'a> = dyn FnMut(Frame<'_>) -> Result<()> + 'a;
 
 pub(crate) fn frames(segment: &Segment, from: u64, visit: &mut FrameVisitor<'_>) -> Result<ScanEnd> {
     let mut window = SegmentWindow::new(segment, WINDOW);
-    match window.frames(from.max(segment::HEADER), visit)? {
+    match window.frames(from.max(segment::HEADER), u64::MAX, visit)? {
         (at, Some(what)) => Ok(ScanEnd::Bad(at, what)),
         (at, None) => window.end(at),
     }
@@ -46,7 +46,18 @@ pub(crate) fn frames(segment: &Segment, from: u64, visit: &mut FrameVisitor<'_>)
 
 /// Visits the whole frames of a segment that another process may be writing.
 pub(crate) fn frames_so_far(segment: &Segment, from: u64, visit: &mut FrameVisitor<'_>) -> Result<()> {
-    SegmentWindow::new(segment, 64 << 10).frames(from, visit).map(drop)
+    frames_until(segment, from, u64::MAX, visit).map(drop)
+}
+
+/// The same for frames that begin before `until`. Returns where to go on; none at the end.
+pub(crate) fn frames_until(
+    segment: &Segment,
+    from: u64,
+    until: u64,
+    visit: &mut FrameVisitor<'_>,
+) -> Result<Option<u64>> {
+    let (at, _) = SegmentWindow::new(segment, 64 << 10).frames(from, until, visit)?;
+    Ok((at >= until).then_some(at))
 }
 
 /// Finds the first whole frame at or after `from` that begins a group later than `after`, or belongs to an even later
@@ -127,9 +138,17 @@ impl<'a> SegmentWindow<'a> {
         Self { segment, buffer: Vec::new(), start: 0, filled: 0, step }
     }
 
-    /// Visits whole frames. Returns the offset of the first that is not, and the problem if its head is one.
-    fn frames(&mut self, mut offset: u64, visit: &mut FrameVisitor<'_>) -> Result<(u64, Option<&'static str>)> {
-        while let Some(header) = self.header(offset)? {
+    /// Visits whole frames that begin before `until`. Returns the offset of the first that is not, and the problem if its
+    /// head is one.
+    fn frames(
+        &mut self,
+        mut offset: u64,
+        until: u64,
+        visit: &mut FrameVisitor<'_>,
+    ) -> Result<(u64, Option<&'static str>)> {
+        while offset < until
+            && let Some(header) = self.header(offset)?
+        {
             let payload = self.payload(offset, &header)?;
             if payload.len() < header.length {
                 return Ok((offset, Some("it ends within a frame")));

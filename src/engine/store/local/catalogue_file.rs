@@ -18,8 +18,12 @@ use crate::engine::store::{Result, StoreError};
 use crate::engine::{Seq, SessionId, lock};
 
 const FILE: &str = "catalogue";
+/// Bytes of the journal that the file may lack.
+const SCANNED_MAX: u32 = 4 << 20;
+/// Bytes that are scanned at once.
+const SCANNED_STEP: u64 = 256 << 10;
 
-/// A session, and its first commit in each segment; some may be missing, but not the first of all.
+/// A session, and commits to begin a scan at: its first in each segment, and others. The first of all is among them.
 struct CatalogueSession {
     row: CatalogueRow,
     starts: Vec<(Seq, FramePosition)>,
@@ -78,7 +82,7 @@ impl CatalogueFile {
     /// Teaches sessions that are known where they are.
     pub(super) fn teach(self, slots: &Slots) {
         for CatalogueSession { row, starts } in self.sessions {
-            if let Some(slot) = slots.get(row.entry.id) {
+            if let Some(slot) = slots.get(row.entry.id).filter(|_| !starts.is_empty()) {
                 slot.lock().starts = starts;
             }
         }
@@ -102,14 +106,43 @@ pub(in crate::engine::store) fn remove(disk: &dyn JournalDisk, store: &Path) -> 
     }
 }
 
-/// The commits of a session in one segment, found by a scan.
-pub(super) struct ScannedSegment {
+/// Commits of a session in one segment, found by a scan.
+pub(super) struct ScannedPositions {
     session: SessionId,
     positions: Vec<(Seq, FramePosition)>,
     last: Seq,
+    /// Where the scan goes on; none at the end of the segment.
+    next: Option<FramePosition>,
+}
+
+impl ScannedPositions {
+    /// Returns true if the commit that holds `seq` is among them, or the next to come.
+    fn reaches(&self, seq: Seq) -> bool {
+        let end = self.last + u64::from(self.next.is_some());
+        self.positions.first().is_some_and(|(first, _)| *first <= seq) && seq <= end
+    }
+
+    /// Returns the positions from the commit that holds `seq` on.
+    fn after(&self, seq: Seq) -> &[(Seq, FramePosition)] {
+        if self.last < seq {
+            return &[];
+        }
+        let skip = self.positions.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
+        self.positions.get(skip..).unwrap_or_default()
+    }
 }
 
 impl LocalInner {
+    /// Writes the file if the journal has grown much since: a process that reads without the owner scans what it lacks.
+    pub(super) fn keep_catalogue_near(&self) {
+        let end = self.slots.dirty().end;
+        let kept = *lock(&self.read_to);
+        let is_near = end.segment == kept.segment && end.offset.saturating_sub(kept.offset) < SCANNED_MAX;
+        if !is_near && let Err(error) = self.keep_catalogue() {
+            tracing::debug!(%error, "the catalogue is behind");
+        }
+    }
+
     /// Writes what the index knows to the file, if that has changed.
     pub(super) fn keep_catalogue(&self) -> Result<()> {
         let _learning = lock(&self.learning);
@@ -135,40 +168,45 @@ impl LocalInner {
         limit: usize,
     ) -> Result<Vec<(Seq, FramePosition)>> {
         let mut scanned = lock(&self.scanned);
-        let is_there = |found: &ScannedSegment| {
-            found.session == slot.id
-                && found.last >= seq
-                && found.positions.first().is_some_and(|(first, _)| *first <= seq)
+        let is_near = |found: &ScannedPositions| found.session == slot.id && found.reaches(seq);
+        let mut found = match scanned.take().filter(is_near) {
+            Some(found) => found,
+            None => {
+                let begun = starts.iter().rev().find(|(first, _)| *first <= seq);
+                let Some((_, from)) = begun.copied() else { return Ok(Vec::new()) };
+                ScannedPositions { session: slot.id, positions: Vec::new(), last: 0, next: Some(from) }
+            }
         };
-        if !scanned.as_ref().is_some_and(is_there) {
-            let begun = starts.iter().rev().find(|(first, _)| *first <= seq);
-            let Some((_, mut from)) = begun.copied() else { return Ok(Vec::new()) };
-            let end = self.segments.numbers()?.last().copied().unwrap_or_default();
-            *scanned = None;
-            while from.segment <= end && scanned.is_none() {
-                let found = self.scan_segment(slot.id, from)?;
-                *scanned = (found.last >= seq).then_some(found);
-                from = FramePosition::first_in(from.segment + 1);
+        while found.after(seq).len() < limit
+            && let Some(from) = found.next
+        {
+            self.scan_on(&mut found, from)?;
+            if found.next.is_none() && found.last < seq {
+                found.positions.clear();
+                let next = FramePosition::first_in(from.segment + 1);
+                found.next = self.segments.numbers()?.last().is_some_and(|last| next.segment <= *last).then_some(next);
             }
         }
-        let positions = scanned.as_ref().map_or(&[][..], |found| &found.positions);
-        let skip = positions.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
-        Ok(positions.iter().skip(skip).take(limit).copied().collect())
+        let positions = found.after(seq).iter().take(limit).copied().collect();
+        *scanned = Some(found);
+        Ok(positions)
     }
 
-    fn scan_segment(&self, session: SessionId, from: FramePosition) -> Result<ScannedSegment> {
-        let mut found = ScannedSegment { session, positions: Vec::new(), last: 0 };
+    /// Scans a part of a segment.
+    fn scan_on(&self, found: &mut ScannedPositions, from: FramePosition) -> Result<()> {
         let segment = self.segments.get(from.segment)?;
-        scan::frames_so_far(&segment, u64::from(from.offset), &mut |frame| {
+        let from_offset = u64::from(from.offset);
+        let next = scan::frames_until(&segment, from_offset, from_offset + SCANNED_STEP, &mut |frame| {
             if let Ok(FrameBody::Commit(_, commit)) = frame.body()
-                && commit.session == session
+                && commit.session == found.session
             {
                 found.positions.push((commit.first, frame.position(from.segment)));
                 found.last = commit.last();
             }
             Ok(())
         })?;
-        Ok(found)
+        found.next = next.map(|next| FramePosition::new(from.segment, next));
+        Ok(())
     }
 
     /// Runs work that looks for contents, in a store that only reads again once all are known.

@@ -6,11 +6,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
+use super::LocalInner;
 use super::session_head::{SessionHead, SlotInner};
 use super::session_heads::Slots;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::FramePosition;
-use crate::engine::store::{Result, StoreError};
+use crate::engine::store::{READ_MAX, Result, SessionEntry, StoreError};
 use crate::engine::{Commit, CommitView, Expected, ForkPoint, Seq, SessionId, Timestamp};
 
 /// A parent, locked so that it is not removed before its child is staged.
@@ -67,6 +68,8 @@ impl Slots {
             return false;
         }
         slot.fork_at(base);
+        let calls = parent.lock().calls_at(base.seq);
+        slot.lock().inherit(calls);
         let follows = slot.found(commit, place);
         parent.lock().children += usize::from(follows);
         follows
@@ -135,6 +138,30 @@ impl Slots {
         let own = slot.lock();
         let inner = first.unwrap_or_else(|| parent.lock());
         (own, Some(LockedParent { slot: parent, inner }))
+    }
+}
+
+impl LocalInner {
+    /// Returns the entry of a session, with the calls that it inherited; counts those that were not counted yet.
+    pub(super) fn entry(&self, slot: &Arc<SessionHead>) -> Option<SessionEntry> {
+        let lacks_calls = slot.base().filter(|_| slot.lock().lacks_calls());
+        if let Some(base) = lacks_calls
+            && let Ok(calls) = self.count_calls(slot.id, base.seq).inspect_err(|error| tracing::debug!(%error))
+        {
+            slot.lock().inherit(Some(calls));
+            self.slots.note(slot);
+        }
+        slot.entry()
+    }
+
+    fn count_calls(&self, session: SessionId, until: Seq) -> Result<u64> {
+        let (mut calls, mut next) = (0, 1);
+        while next <= until {
+            let batch = self.read(session, next, until, READ_MAX)?;
+            calls += batch.events().filter(|event| event.seq <= until && event.call == Some(event.seq)).count() as u64;
+            next = if batch.is_empty() { Seq::MAX } else { batch.last() + 1 };
+        }
+        Ok(calls)
     }
 }
 

@@ -41,6 +41,7 @@ impl Maintenance {
         let index = named("index").spawn(move || {
             while stopped.recv_timeout(LEARN_PAUSE) == Err(RecvTimeoutError::Timeout) {
                 indexing.learn();
+                indexing.keep_catalogue_near();
                 indexing.pack_full();
             }
         });

@@ -29,9 +29,10 @@ use super::lock::StoreLock;
 use super::pending::{GroupWait, Ticket};
 use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
+use crate::engine::commit::CallLink;
 use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, Recorded, Seq, SessionId, read_lock};
 
-use catalogue_file::ScannedSegment;
+use catalogue_file::ScannedPositions;
 pub use collect::GcReport;
 use lineage::CommitBase;
 use maintain::Maintenance;
@@ -116,7 +117,7 @@ struct LocalInner {
     read_to: Mutex<FramePosition>,
     /// Position before which a store that only reads does not know the contents yet.
     contents_until: Mutex<Option<FramePosition>>,
-    scanned: Mutex<Option<ScannedSegment>>,
+    scanned: Mutex<Option<ScannedPositions>>,
     /// Locked while the index is updated: batches must come in order.
     learning: Mutex<()>,
 }
@@ -209,12 +210,14 @@ impl LocalInner {
         if let Some((point, mut parent)) = begun.fork {
             slot.fork_at(point);
             parent.inner.children += 1;
+            inner.inherit(parent.inner.calls_at(point.seq));
         }
         let bytes_staged = stage.staged();
         drop(stage);
         self.pressed(staged);
         let bytes = Bytes::from(payload).slice(kind.commit_at().unwrap_or(0)..);
-        inner.add(TailCommit { first, last, bytes }, time, staged.place, slot.written());
+        let begins_call = matches!(commit.call, CallLink::Opens) || commit.call == CallLink::Of(first);
+        inner.add(TailCommit { first, last, bytes }, (time, begins_call), staged.place, slot.written());
         if self.durability == Durability::Buffered {
             slot.show(last);
         }
@@ -326,13 +329,15 @@ impl EventStore for LocalStore {
 
     fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>> {
         self.shared.refresh()?;
-        Ok(self.shared.slots.get(session).and_then(|slot| slot.entry()))
+        let slot = self.shared.slots.get(session);
+        Ok(slot.and_then(|slot| self.shared.entry(&slot)))
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>> {
         self.shared.refresh()?;
         let slots = self.shared.slots.all();
-        let mut entries: Vec<_> = slots.iter().filter_map(|slot| Some((slot.entry()?, slot.begun()))).collect();
+        let mut entries: Vec<_> =
+            slots.iter().filter_map(|slot| Some((self.shared.entry(slot)?, slot.begun()))).collect();
         entries.sort_by_key(|(entry, begun)| (entry.origin.time, *begun));
         Ok(entries.into_iter().map(|(entry, _)| entry).collect())
     }

@@ -13,6 +13,8 @@ use crate::engine::{CommitId, CommitView, ForkPoint, Recorded, Seq, SessionId, T
 
 /// Bytes of recent commits kept in memory.
 const TAIL_BYTES: usize = 64 << 10;
+/// Events between two positions that a process without the index begins to scan at.
+const START_EVERY: u64 = 4096;
 /// Commits with ids that are kept to recognise a retry.
 pub(super) const REMEMBERED: usize = 1024;
 
@@ -37,11 +39,16 @@ pub(super) struct SlotInner {
     begun: FramePosition,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, FramePosition)>,
-    /// Its first own commit in each segment; some may be missing, but not the first of all.
+    /// Its first own commit in each segment, and one in so many events; some may be missing, but not the first of all.
     pub(super) starts: Vec<(Seq, FramePosition)>,
-    times: VecDeque<(Seq, Timestamp)>,
-    /// Time of the last event that the index has.
-    indexed: Timestamp,
+    /// Last positions, times and own calls of those commits.
+    times: VecDeque<(Seq, Timestamp, u64)>,
+    /// Time of the last event that the index has, and own calls up to there.
+    indexed: (Timestamp, u64),
+    /// Calls begun in its own events.
+    own_calls: u64,
+    /// Calls that it inherited; none while they were not counted.
+    past_calls: Option<u64>,
     pub(super) noted: LatestNotes,
     tail: VecDeque<TailCommit>,
     tail_bytes: usize,
@@ -68,11 +75,12 @@ impl SessionHead {
             written: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             base: OnceLock::new(),
-            inner: Mutex::default(),
+            // Until its first commit says that it is a fork.
+            inner: Mutex::new(SlotInner { past_calls: Some(0), ..SlotInner::default() }),
         }
     }
 
-    pub(super) fn of_row(CatalogueRow { entry, begun, base, buried }: &CatalogueRow) -> Self {
+    pub(super) fn of_row(CatalogueRow { entry, own_calls, begun, base, buried }: &CatalogueRow) -> Self {
         let slot = Self::new(entry.id);
         base.iter().for_each(|base| slot.fork_at(*base));
         slot.show(entry.head);
@@ -81,7 +89,9 @@ impl SessionHead {
             let mut inner = slot.lock();
             inner.head = entry.head;
             inner.time = entry.updated;
-            inner.indexed = entry.updated;
+            inner.indexed = (entry.updated, *own_calls);
+            inner.own_calls = *own_calls;
+            inner.past_calls = entry.calls.map(|calls| calls.saturating_sub(*own_calls));
             inner.origin = Some(entry.origin.clone());
             inner.begun = *begun;
             inner.starts.push((slot.own_from(), *begun));
@@ -133,7 +143,8 @@ impl SessionHead {
         if inner.removed.is_some() || visible == 0 {
             return None;
         }
-        Some(SessionEntry { id: self.id, head: visible, updated: inner.time, origin: inner.origin.clone()? })
+        let (origin, calls) = (inner.origin.clone()?, inner.calls(inner.own_calls));
+        Some(SessionEntry { id: self.id, head: visible, updated: inner.time, origin, calls })
     }
 
     pub(super) fn starts_before(&self, end: FramePosition) -> Vec<(Seq, FramePosition)> {
@@ -151,7 +162,7 @@ impl SessionHead {
         if commit.first != head + 1 || inner.removed.is_some() {
             return false;
         }
-        inner.take(commit.first, commit.last(), commit.time, place);
+        inner.take(commit.first, commit.last(), (commit.time, commit.begins_call()), place);
         if inner.origin.is_none() {
             inner.begin(commit, place);
         }
@@ -171,12 +182,14 @@ impl SessionHead {
         let positions: Vec<_> = inner.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
         let head = inner.positions.get(positions.len()).map_or(inner.head, |(first, _)| first - 1);
         // A commit that is not durable yet may be lost, and its time with it.
-        while let Some((_, time)) = inner.times.pop_front_if(|(last, _)| *last <= head) {
-            inner.indexed = time;
+        while let Some((_, time, calls)) = inner.times.pop_front_if(|(last, ..)| *last <= head) {
+            inner.indexed = (time, calls);
         }
+        let (updated, own_calls) = inner.indexed;
         let origin = inner.origin.clone().filter(|_| head >= self.own_from());
         let row = origin.map(|origin| CatalogueRow {
-            entry: SessionEntry { id: self.id, head, updated: inner.indexed, origin },
+            entry: SessionEntry { id: self.id, head, updated, origin, calls: inner.calls(own_calls) },
+            own_calls,
             begun: inner.begun,
             base: self.base(),
             buried: removed,
@@ -187,8 +200,14 @@ impl SessionHead {
 
 impl SlotInner {
     /// Adds a staged commit; drops old ones from memory that are `written`.
-    pub(super) fn add(&mut self, commit: TailCommit, time: Timestamp, place: FramePosition, written: Seq) {
-        self.take(commit.first, commit.last, time, place);
+    pub(super) fn add(
+        &mut self,
+        commit: TailCommit,
+        (time, begins_call): (Timestamp, bool),
+        place: FramePosition,
+        written: Seq,
+    ) {
+        self.take(commit.first, commit.last, (time, begins_call), place);
         if self.origin.is_none()
             && let Ok(view) = CommitView::parse(&commit.bytes)
         {
@@ -197,14 +216,39 @@ impl SlotInner {
         self.keep(commit, written);
     }
 
-    fn take(&mut self, first: Seq, last: Seq, time: Timestamp, place: FramePosition) {
+    fn take(&mut self, first: Seq, last: Seq, (time, begins_call): (Timestamp, bool), place: FramePosition) {
+        self.own_calls += u64::from(begins_call);
         self.head = last;
         self.time = time;
         self.positions.push_back((first, place));
-        if self.starts.last().is_none_or(|(_, last)| last.segment != place.segment) {
+        let is_far = |(seq, last): &(Seq, FramePosition)| last.segment != place.segment || first - *seq >= START_EVERY;
+        if self.starts.last().is_none_or(is_far) {
             self.starts.push((first, place));
         }
-        self.times.push_back((last, time));
+        self.times.push_back((last, time, self.own_calls));
+    }
+
+    /// Returns the calls of its history up to a position with so many own ones; none while the others are not counted.
+    fn calls(&self, own: u64) -> Option<u64> {
+        self.past_calls.map(|past| past + own)
+    }
+
+    pub(super) fn lacks_calls(&self) -> bool {
+        self.past_calls.is_none()
+    }
+
+    /// Sets the calls that it inherited, if they are known.
+    pub(super) fn inherit(&mut self, calls: Option<u64>) {
+        self.past_calls = calls;
+    }
+
+    /// Returns the calls up to `seq`, if it is the head or the end of a commit that the index lacks.
+    pub(super) fn calls_at(&self, seq: Seq) -> Option<u64> {
+        if seq == self.head {
+            return self.calls(self.own_calls);
+        }
+        let at = self.times.binary_search_by_key(&seq, |(last, ..)| *last).ok()?;
+        self.calls(self.times.get(at)?.2)
     }
 
     fn begin(&mut self, commit: &CommitView<'_>, place: FramePosition) {

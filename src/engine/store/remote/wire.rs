@@ -238,7 +238,8 @@ fn cut(bytes: &mut Bytes, length: u64) -> Option<Bytes> {
 
 /// Encodes an entry as a row of the catalogue, without what only the index knows.
 pub(super) fn entry_row(entry: &SessionEntry) -> Result<Vec<u8>, StoreError> {
-    CatalogueRow { entry: entry.clone(), begun: FramePosition::default(), base: None, buried: false }.encode()
+    let (entry, begun) = (entry.clone(), FramePosition::default());
+    CatalogueRow { entry, own_calls: 0, begun, base: None, buried: false }.encode()
 }
 
 impl WireSnapshot {
