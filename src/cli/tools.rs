@@ -14,8 +14,8 @@ impl ToolsArgs {
     pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<(), Failure> {
         let all = foldspace::Tools::standard().describe();
         let Some(wanted) = &self.name else { return out.show(&all, |out| list(&all, out)) };
-        let tool = all.iter().find(|tool| tool.name == wanted).ok_or_else(|| {
-            let names: Vec<_> = all.iter().map(|tool| tool.name).collect();
+        let tool = all.iter().find(|tool| tool.name == wanted.as_str()).ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|tool| &*tool.name).collect();
             let meant = did_you_mean(wanted, names.iter().copied());
             Failure::missing(format!("there is no tool {wanted:?}"))
                 .with_hint(format!("{meant}there are {}", names.join(", ")))
@@ -27,9 +27,9 @@ impl ToolsArgs {
 fn list(tools: &[ToolDescription], out: &mut Out) -> Result<(), Failure> {
     let mut table = TextTable::default();
     for tool in tools {
-        let description = first_sentence(tool.description);
+        let description = first_sentence(&tool.description);
         let effect = Cell::left(word(tool.effect)).styled(DIM);
-        table.row([Cell::left(tool.name).styled(BOLD), effect, Cell::left(text::one_line(description, 100))]);
+        table.row([Cell::left(&*tool.name).styled(BOLD), effect, Cell::left(text::one_line(description, 100))]);
     }
     table.show(out)
 }
@@ -47,8 +47,8 @@ fn word(effect: Effect) -> &'static str {
 }
 
 fn show(tool: &ToolDescription, out: &mut Out) -> Result<(), Failure> {
-    out.line(format!("{}  {}", out.paint(BOLD, tool.name), out.paint(DIM, word(tool.effect))))?;
-    out.line(tool.description)?;
+    out.line(format!("{}  {}", out.paint(BOLD, &*tool.name), out.paint(DIM, word(tool.effect))))?;
+    out.line(&*tool.description)?;
     for (title, schema) in [("parameters", &tool.params), ("result", &tool.output)] {
         out.line(out.paint(BOLD, format!("\n{title}")))?;
         let schema: &Value = schema.as_value();

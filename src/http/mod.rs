@@ -14,6 +14,7 @@ mod metrics;
 mod openapi;
 mod owner;
 mod problem;
+mod remote_tools;
 mod request;
 mod routes;
 mod server;
@@ -55,6 +56,9 @@ pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, excha
 pub use guard::Access;
 pub use owner::{CallInFlight, ClientStatus, ServerStatus, WorkspaceStatus};
 pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};
+pub use remote_tools::{
+    InProcess, RegisteredTools, RemoteCommand, RemoteContext, RemoteEntry, RemoteRun, RemoteTool, RemoteTools,
+};
 pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use token::Token;
@@ -159,7 +163,7 @@ impl HttpFace {
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
             .with_state(self.clone());
-        let others = others.merge(upgrade::attend_route(self));
+        let others = others.merge(upgrade::attend_route(self)).merge(remote_tools::register_route(self));
         let guard = Guard { face: self.clone(), options: Arc::new(options) };
         api.merge(others).layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::HttpFace;
 use super::problem::{HttpProblem, ProblemKind};
-use super::request;
+use super::{blocking, request};
 use crate::backends::HostCaller;
 use crate::hub::Hub;
 use crate::hub::operations::OperationError;
@@ -51,7 +51,7 @@ pub fn upgrade_route(
     let (face, begin) = (face.clone(), Arc::new(begin));
     let answer = move |request: Request| {
         let (face, begin) = (face.clone(), Arc::clone(&begin));
-        async move { upgrade(face, protocol, request, &*begin).await }
+        async move { upgrade(face, protocol, request, begin).await }
     };
     Router::new().route(path, post(answer))
 }
@@ -80,7 +80,7 @@ async fn upgrade(
     face: HttpFace,
     protocol: &'static str,
     request: Request,
-    begin: &(impl Fn(UpgradeRequest) -> Result<UpgradeWork, OperationError> + Sync),
+    begin: Arc<impl Fn(UpgradeRequest) -> Result<UpgradeWork, OperationError> + Send + Sync + 'static>,
 ) -> Result<Response, HttpProblem> {
     let (mut parts, body) = request.into_parts();
     let caller = parts.extensions.remove::<HostCaller>();
@@ -93,7 +93,9 @@ async fn upgrade(
     let params = request::json(&parts, body).await?.into();
     let attendance = face.attend(&caller)?;
     let end = face.shared.ending.child_token();
-    let work = begin(UpgradeRequest { hub: face.hub().clone(), caller, params, end })?;
+    let asked = UpgradeRequest { hub: face.hub().clone(), caller, params, end };
+    // It may look up a session.
+    let work = blocking(move || begin(asked)).await??;
     tokio::spawn(async move {
         match upgrade.await {
             Ok(stream) => work(TokioIo::new(stream)).await,

@@ -8,6 +8,8 @@ mod open;
 pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
+#[cfg(feature = "http")]
+mod registering;
 mod span;
 
 use std::collections::BTreeMap;
@@ -29,8 +31,8 @@ use crate::engine::session::sessions::NewSession;
 use crate::engine::session::sessions::Sessions;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    AllowedRoots, Forker, MergeReport, MountSpec, RewindOptions, Rewound, ShellRules, ToolRunner, Tools, hydrate,
-    preview_merge, rewind,
+    AllowedRoots, Forker, MergeReport, MountSpec, Registrations, RewindOptions, Rewound, ShellRules, ToolRunner, Tools,
+    hydrate, preview_merge, rewind,
 };
 
 pub use error::HubError;
@@ -98,6 +100,7 @@ struct HubInner {
     sessions: Sessions,
     places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<WorkspaceSlot>>>>,
     in_flight: Arc<InFlight>,
+    registrations: Arc<Registrations>,
 }
 
 /// The owner of the lock opens and closes the workspace.
@@ -105,9 +108,11 @@ type WorkspaceSlot = Option<Arc<KeptWorkspace>>;
 
 impl Hub {
     /// A hub with no workspace open yet.
-    pub fn new(sessions: Sessions, options: HubOptions) -> Self {
-        let (places, in_flight) = (Mutex::default(), Arc::default());
-        Self { shared: Arc::new(HubInner { sessions, places, in_flight }), options: Arc::new(options) }
+    pub fn new(sessions: Sessions, mut options: HubOptions) -> Self {
+        let (places, in_flight, registrations) = (Mutex::default(), Arc::default(), Arc::<Registrations>::default());
+        options.tools = Arc::new(options.tools.and_registered(Arc::clone(&registrations)));
+        let shared = HubInner { sessions, places, in_flight, registrations };
+        Self { shared: Arc::new(shared), options: Arc::new(options) }
     }
 
     /// The sessions.
@@ -371,6 +376,12 @@ impl Hub {
                 close_now(kept, place).await;
             }
         }
+    }
+
+    /// Returns a receiver that is told when programs register tools, or take them back.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.shared.registrations.changes()
     }
 
     pub(crate) fn in_flight(&self) -> &InFlight {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rmcp::RoleServer;
-use rmcp::service::RequestContext;
+use rmcp::service::{Peer, RequestContext};
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +49,8 @@ pub(super) struct McpClient {
     pub(super) parked: Parked,
     pub(super) arrived: Notify,
     pub(super) gone: CancellationToken,
+    /// Set once the client has listed tools, and is told when they change.
+    has_listed_tools: OnceLock<()>,
 }
 
 pub(super) struct Joined {
@@ -66,6 +68,7 @@ impl McpClient {
             parked: Parked::default(),
             arrived: Notify::new(),
             gone: end.child_token(),
+            has_listed_tools: OnceLock::new(),
         })
     }
 
@@ -112,6 +115,17 @@ impl McpClient {
     fn agent(&self, context: &RequestContext<RoleServer>) -> String {
         let asked = || self.asked.get().and_then(|asked| asked.agent.clone());
         self.options().agent.clone().or_else(asked).unwrap_or_else(|| self.name(context))
+    }
+
+    /// Tells the client from now on when programs register tools, or take them back.
+    pub(super) fn tell_of_tools(&self, peer: &Peer<RoleServer>) {
+        if self.has_listed_tools.set(()).is_err() {
+            return;
+        }
+        let (gone, mut changes, peer) = (self.gone.clone(), self.hub().tool_changes(), peer.clone());
+        tokio::spawn(gone.run_until_cancelled_owned(async move {
+            while changes.changed().await.is_ok() && peer.notify_tool_list_changed().await.is_ok() {}
+        }));
     }
 
     pub(super) async fn joined(&self, context: &RequestContext<RoleServer>) -> Result<&Joined, OperationError> {

@@ -52,6 +52,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
+            .enable_tool_list_changed()
             .enable_prompts()
             .enable_completions()
             .enable_resources()
@@ -84,7 +85,11 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tool_list::tools(&*self.client(&context)?)))
+        let client = self.client(&context)?;
+        if is_connected(&context) {
+            client.tell_of_tools(&context.peer);
+        }
+        Ok(ListToolsResult::with_all_items(tool_list::tools(&client)))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -183,6 +188,8 @@ impl ServerHandler for Handler {
             watch(&client, &watching, uri, &told, request).await?;
         }
         let watches_list = context.accepted().resources_list_changed == Some(true);
+        let watches_tools = context.accepted().tools_list_changed == Some(true);
+        let mut tool_changes = client.hub().tool_changes();
         loop {
             let mut arrived = std::pin::pin!(client.arrived.notified());
             // Before it is looked whether it has a session, so that it can't come unseen.
@@ -194,6 +201,9 @@ impl ServerHandler for Handler {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 () = client.gone.cancelled() => return Ok(()),
+                Ok(()) = tool_changes.changed(), if watches_tools => {
+                    drop(context.sink().notify_tool_list_changed().await);
+                }
                 // There are other resources then.
                 () = arrived, if watches_list && known.is_none() => {
                     drop(context.sink().notify_resource_list_changed().await);

@@ -1,5 +1,6 @@
 //! The tools with their schemas, which are the same for every client.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ impl Offered {
     pub(super) fn new(tools: &Tools, groups: &BTreeSet<ToolGroup>) -> Self {
         let known = tools.describe().into_iter();
         let workspace = known
-            .filter(|tool| ToolGroup::of(tool.name).is_none_or(|group| groups.contains(&group)))
+            .filter(|tool| ToolGroup::of(&tool.name).is_none_or(|group| groups.contains(&group)))
             .map(of_workspace)
             .collect();
         let sessions = if groups.contains(&ToolGroup::Sessions) { session_tools() } else { Vec::new() };
@@ -72,7 +73,7 @@ fn offered(entry: &'static OperationEntry, tool: OperationTool) -> Tool {
         let list = json!({ "type": "array", "items": { "type": "string" }, "description": about });
         fields.insert("shortened".to_owned(), list);
     }
-    described(tool.name, &entry.about, params.into(), output.into(), hints(tool.effect))
+    described(tool.name, &*entry.about, params.into(), output.into(), hints(tool.effect))
 }
 
 fn root(make: fn(&mut SchemaGenerator) -> Schema, settings: SchemaSettings) -> JsonObject {
@@ -88,11 +89,11 @@ fn root(make: fn(&mut SchemaGenerator) -> Schema, settings: SchemaSettings) -> J
     schema
 }
 
-fn of_workspace(tool: ToolDescription) -> Tool {
-    let group = ToolGroup::of(tool.name);
+pub(super) fn of_workspace(tool: ToolDescription) -> Tool {
+    let group = ToolGroup::of(&tool.name);
     let runs = !matches!(group, Some(ToolGroup::Files));
     // A repeated edit may fit again; other repeated calls fail, and change nothing.
-    let is_idempotent = tool.effect == Effect::ReadOnly || matches!(tool.name, "write_file" | "rm");
+    let is_idempotent = tool.effect == Effect::ReadOnly || matches!(&*tool.name, "write_file" | "rm");
     let hints = ToolAnnotations::new()
         .read_only(tool.effect == Effect::ReadOnly)
         .destructive(tool.effect == Effect::Destructive)
@@ -102,8 +103,8 @@ fn of_workspace(tool: ToolDescription) -> Tool {
 }
 
 fn described(
-    name: &'static str,
-    description: &'static str,
+    name: impl Into<Cow<'static, str>>,
+    description: impl Into<Cow<'static, str>>,
     params: Schema,
     output: Schema,
     hints: ToolAnnotations,

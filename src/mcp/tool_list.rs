@@ -9,13 +9,16 @@ use serde_json::json;
 use super::ToolGroup;
 use super::calls::SESSION;
 use super::client::{McpClient, ServerState};
+use super::offered::of_workspace;
 use crate::backends::WorkspaceSpec;
+use crate::tools::Effect;
 
 pub(super) fn tools(client: &McpClient) -> Vec<Tool> {
     let (limited, offered, workspace) = (limited(client), client.shared.offered(), client.workspace());
     let may_use = |tool: &&Tool| limited.as_ref().is_none_or(|names| names.contains(&*tool.name));
     let can_work = |tool: &&Tool| client.offers(&tool.name) && can_work(&workspace, &tool.name);
     let mut tools: Vec<Tool> = offered.workspace.iter().filter(can_work).filter(may_use).cloned().collect();
+    tools.extend(registered(client).into_iter().filter(|tool| may_use(&tool)));
     if !is_open(&workspace) {
         for hints in tools.iter_mut().filter_map(|tool| tool.annotations.as_mut()) {
             hints.open_world_hint = Some(false);
@@ -44,19 +47,31 @@ fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
     }
 }
 
-pub(super) fn tool(client: &McpClient, name: &str) -> Option<Tool> {
-    let offered = client.shared.offered();
-    offered.all().find(|tool| tool.name == name).cloned()
+/// Returns the tools that programs have registered for the client's session.
+fn registered(client: &McpClient) -> Vec<Tool> {
+    let session = client.known().map(|session| session.id());
+    client.hub().options().tools.describe_registered(session).into_iter().map(of_workspace).collect()
 }
 
+pub(super) fn tool(client: &McpClient, name: &str) -> Option<Tool> {
+    let offered = client.shared.offered();
+    let own = offered.all().find(|tool| tool.name == name).cloned();
+    own.or_else(|| registered(client).into_iter().find(|tool| tool.name == name))
+}
+
+/// Tells whether a tool reads files only; none for one that there is not.
 pub(super) fn only_reads(shared: &ServerState, name: &str) -> Option<bool> {
     let offered = shared.offered();
-    let tool = offered.all().find(|tool| tool.name == name)?;
+    let Some(tool) = offered.all().find(|tool| tool.name == name) else {
+        return shared.hub.options().tools.effect_of_registered(name).map(|effect| effect == Effect::ReadOnly);
+    };
     Some(tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true)))
 }
 
 pub(super) fn has(client: &McpClient, name: &str) -> bool {
-    client.offers(name) && client.hub().options().tools.names().any(|known| known == name)
+    let tools = &client.hub().options().tools;
+    let is_for_session = || client.known().is_some_and(|session| tools.find(name, Some(session.id())).is_some());
+    client.offers(name) && (tools.find(name, None).is_some() || is_for_session())
 }
 
 pub(super) fn has_session_tool(client: &McpClient, name: &str) -> bool {

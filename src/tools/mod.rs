@@ -32,11 +32,18 @@ pub use call::content_params::{lift, lower};
 pub use call::context::ToolContext;
 pub use call::error::ToolError;
 pub use call::filesystem::Filesystem;
+#[cfg(feature = "http")]
+pub(crate) use call::registrations::Registration;
+pub(crate) use call::registrations::Registrations;
 pub use call::shell::ToolShell;
+#[cfg(feature = "http")]
+pub(crate) use call::tool::{Answering, ErasedTool, ToolAnswer};
 pub use call::tool::{Effect, Tool, ToolDescription};
 pub use call::tool_call::{ToolCall, ToolOutcome};
 pub use call::tool_runner::ToolRunner;
 pub use call::toolset::Tools;
+#[cfg(feature = "http")]
+pub(crate) use call::toolset::check_name;
 pub use call::trace::TraceContext;
 pub use children::forker::{Forker, mounts_of};
 pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};

@@ -218,6 +218,11 @@ impl Session {
         self.core.shared.registry.to_json(event)
     }
 
+    /// Returns true if the registry has events of that kind.
+    pub(crate) fn knows_kind(&self, kind: &str) -> bool {
+        self.core.shared.registry.event_kinds().any(|known| known == kind)
+    }
+
     /// Returns the content with that digest. Fails with [`StoreError::NoContent`]: it is not kept.
     pub fn content(&self, digest: &Digest) -> SessionResult<Bytes> {
         Ok(self.core.shared.store.content(digest)?)

@@ -75,9 +75,9 @@ impl Operation for CloneSession {
         self.check()?;
         let hub = context.hub_within(std::mem::take(&mut self.allow_roots)).await?;
         let known = &context.hub.options().tools;
-        if let Some(unknown) = self.tools.iter().flatten().find(|tool| !known.names().any(|name| name == tool.as_str()))
-        {
-            let names = known.names().collect::<Vec<_>>().join(", ");
+        if let Some(unknown) = self.tools.iter().flatten().find(|tool| known.find(tool, None).is_none()) {
+            let names: Vec<_> = known.describe_for(None).into_iter().map(|tool| tool.name).collect();
+            let names = names.join(", ");
             return Err(OperationError::invalid(format!("there is no tool {unknown:?}; there are {names}")));
         }
         let parent = context.session().await?;

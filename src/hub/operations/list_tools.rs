@@ -7,9 +7,12 @@ use super::{Operation, OperationContext, OperationError, OperationRoute};
 use crate::tools::ToolDescription;
 
 /// Lists the tools that sessions offer, with JSON Schemas of their parameters and results.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ListTools {}
+pub struct ListTools {
+    /// A session: also the tools that programs have registered for it alone.
+    pub session: Option<String>,
+}
 
 impl Operation for ListTools {
     const NAME: &'static str = "list_tools";
@@ -17,6 +20,10 @@ impl Operation for ListTools {
     type Output = Vec<ToolDescription>;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<Vec<ToolDescription>, OperationError> {
-        Ok(context.hub.options().tools.describe())
+        let session = match &self.session {
+            Some(wanted) => Some(context.caller.session(Some(wanted)).await?.id()),
+            None => None,
+        };
+        Ok(context.hub.options().tools.describe_for(session))
     }
 }

@@ -120,6 +120,25 @@ impl ToolContext {
         Ok(self.extra.push(event)?)
     }
 
+    /// Adds an encoded event of a kind that the store's registry does not know.
+    #[cfg(feature = "http")]
+    pub(crate) fn record_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), ToolError> {
+        if kind.is_empty() || self.session.knows_kind(kind) {
+            let shown: String = kind.chars().take(100).collect();
+            return Err(ToolError::new(format!("a program records kinds of its own, and {shown:?} is none")));
+        }
+        Ok(self.extra.push_encoded(kind, version, payload)?)
+    }
+
+    /// Fails for a tool that only reads.
+    #[cfg(feature = "http")]
+    pub(crate) fn check_may_change(&self) -> Result<(), ToolError> {
+        match self.may_change {
+            true => Ok(()),
+            false => Err(ToolError::new("the tool only reads, as it was registered")),
+        }
+    }
+
     /// Keeps a content that an event of [`record`](ToolContext::record) refers to by its digest.
     pub fn keep(&mut self, content: Content) {
         self.extra.keep(content);

@@ -8,6 +8,8 @@ pub(crate) mod error;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;
 pub(crate) mod record_command;
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "programs register tools over HTTP"))]
+pub(crate) mod registrations;
 pub(crate) mod shell;
 pub(crate) mod tool;
 pub(crate) mod tool_call;

@@ -1,12 +1,13 @@
 //! Trait of all tools.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::context::ToolContext;
@@ -81,7 +82,7 @@ pub trait Tool: Send + Sync + 'static {
 }
 
 /// Effect that a tool may have on the workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// It only looks.
@@ -97,9 +98,9 @@ pub enum Effect {
 #[schemars(rename = "Tool")]
 pub struct ToolDescription {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Description for a model.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// Effect on the workspace: `read_only`, `additive` or `destructive`.
     #[schemars(with = "String")]
     pub effect: Effect,
@@ -129,8 +130,8 @@ impl<T: Tool> ErasedTool for T {
     fn describe(&self) -> ToolDescription {
         let schema = |make: fn(SchemaGenerator) -> Schema| make(SchemaGenerator::default());
         ToolDescription {
-            name: T::NAME,
-            description: T::DESCRIPTION,
+            name: T::NAME.into(),
+            description: T::DESCRIPTION.into(),
             effect: T::EFFECT,
             params: schema(SchemaGenerator::into_root_schema_for::<T::Params>),
             output: schema(SchemaGenerator::into_root_schema_for::<T::Output>),

@@ -161,9 +161,10 @@ impl ToolRunner {
         if size > PARAMS_MAX {
             return Err(ToolError::TooLarge(size));
         }
-        let Some(tool) = self.tools.get(&call.tool) else {
-            let known = self.tools.names().collect::<Vec<_>>().join(", ");
-            return Err(ToolError::new(format!("there is no tool {:?}; there are {known}", call.tool)));
+        let session = Some(self.session.id());
+        let Some(tool) = self.tools.find(&call.tool, session) else {
+            let known: Vec<_> = self.tools.describe_for(session).into_iter().map(|tool| tool.name).collect();
+            return Err(ToolError::new(format!("there is no tool {:?}; there are {}", call.tool, known.join(", "))));
         };
         let own = call.limit.or(tool.limit()).unwrap_or(LIMIT);
         let limit = time_left.as_ref().map_or(own, |(left, _)| own.min(*left));

@@ -3,12 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::registrations::Registrations;
+#[cfg(feature = "mcp")]
+use super::tool::Effect;
 use super::tool::{ErasedTool, Tool, ToolDescription};
 use crate::engine::error::ValueError;
+use crate::engine::id::SessionId;
 
 /// The tools that a session offers, by name.
 #[derive(Clone, Default)]
-pub struct Tools(BTreeMap<&'static str, Arc<dyn ErasedTool>>);
+pub struct Tools {
+    own: BTreeMap<&'static str, Arc<dyn ErasedTool>>,
+    /// Those of other programs, in a hub.
+    registered: Option<Arc<Registrations>>,
+    /// The names to which registered tools are limited.
+    only: Option<BTreeSet<String>>,
+}
 
 impl Tools {
     /// No tools.
@@ -21,41 +31,79 @@ impl Tools {
     /// # Errors
     /// [`ValueError`] when its name is taken or can't be used.
     pub fn with<T: Tool>(mut self, tool: T) -> Result<Self, ValueError> {
-        let fits = (1..=64).contains(&T::NAME.len()) && T::NAME.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if !fits {
-            let what = format!("tool name {:?} must have 1 to 64 letters, digits and underscores", T::NAME);
-            return Err(ValueError::new(what));
-        }
-        if self.0.insert(T::NAME, Arc::new(tool)).is_some() {
+        check_name(T::NAME)?;
+        if self.own.insert(T::NAME, Arc::new(tool)).is_some() {
             return Err(ValueError::new(format!("there is a tool called {} already", T::NAME)));
         }
         Ok(self)
     }
 
-    /// Describes each tool, sorted by name.
+    /// Describes each tool, sorted by name; not those that other programs register.
     pub fn describe(&self) -> Vec<ToolDescription> {
-        self.0.values().map(|tool| tool.describe()).collect()
+        self.own.values().map(|tool| tool.describe()).collect()
     }
 
     /// Their names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.keys().copied()
+        self.own.keys().copied()
     }
 
     /// Those of them that have these names.
     #[must_use]
     pub fn only(&self, names: &BTreeSet<String>) -> Self {
-        let wanted = self.0.iter().filter(|(name, _)| names.contains(**name));
-        Self(wanted.map(|(name, tool)| (*name, Arc::clone(tool))).collect())
+        let wanted = self.own.iter().filter(|(name, _)| names.contains(**name));
+        let own = wanted.map(|(name, tool)| (*name, Arc::clone(tool))).collect();
+        let limited = self.only.as_ref().map(|only| only & names);
+        Self { own, registered: self.registered.clone(), only: Some(limited.unwrap_or_else(|| names.clone())) }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn ErasedTool>> {
-        self.0.get(name)
+    /// Returns the set with those that programs register in addition.
+    pub(crate) fn and_registered(&self, registered: Arc<Registrations>) -> Self {
+        Self { registered: Some(registered), ..self.clone() }
     }
+
+    /// Describes the tools that programs have registered for a session, or for all.
+    pub(crate) fn describe_registered(&self, session: Option<SessionId>) -> Vec<ToolDescription> {
+        let registered = self.registered.as_ref().map(|all| all.of(session, self.only.as_ref()));
+        registered.into_iter().flatten().map(|tool| tool.describe()).collect()
+    }
+
+    /// Returns the effect of a tool that a program has registered for any session.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn effect_of_registered(&self, name: &str) -> Option<Effect> {
+        self.registered.as_ref()?.effect(name)
+    }
+
+    /// Describes each tool that a session offers.
+    pub(crate) fn describe_for(&self, session: Option<SessionId>) -> Vec<ToolDescription> {
+        let mut all = self.describe();
+        all.extend(self.describe_registered(session));
+        all
+    }
+
+    /// Finds a tool that a session offers; that of all sessions when none is given.
+    pub(crate) fn find(&self, name: &str, session: Option<SessionId>) -> Option<Arc<dyn ErasedTool>> {
+        if let Some(own) = self.own.get(name) {
+            return Some(Arc::clone(own));
+        }
+        let registered = self.registered.as_ref()?;
+        let is_allowed = self.only.as_ref().is_none_or(|names| names.contains(name));
+        if is_allowed { registered.find(name, session) } else { None }
+    }
+}
+
+/// Checks the name of a tool.
+pub(crate) fn check_name(name: &str) -> Result<(), ValueError> {
+    let fits = (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if fits {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    Err(ValueError::new(format!("tool name {shown:?} must have 1 to 64 letters, digits and underscores")))
 }
 
 impl std::fmt::Debug for Tools {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.own.keys()).finish()
     }
 }

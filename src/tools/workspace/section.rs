@@ -41,7 +41,7 @@ impl ToolRunner {
         let state = self.session().state()?;
         let tree = VirtualFileSystem::of(&state);
         let shell = self.workspace().shell();
-        let tools = self.tools().describe();
+        let tools = self.tools().describe_for(Some(self.session().id()));
         let mut text = introduction(self, shell.as_deref(), &tools);
         text.push_str(&previews(&state));
         Ok(WorkspaceSection { text, tools, filesystem: Filesystem::new(self.session().clone(), tree), shell })
@@ -50,7 +50,7 @@ impl ToolRunner {
 
 fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
     let workspace = tool_runner.workspace();
-    let names: Vec<_> = tools.iter().map(|tool| tool.name).collect();
+    let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
     let root = workspace.root().unwrap_or_else(|| "/".to_owned());
     let mut text =
         format!("# Workspace\n\nTools: {}. They all work on the same files, below {root}.\n", names.join(", "));

@@ -1,0 +1,127 @@
+//! A tool of a program that does not own the store: the owner calls it back. The same tool works in the owner, too.
+//!
+//! `cargo run --example remote_tool`
+
+#![expect(clippy::print_stdout, reason = "an example prints")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use foldspace::event::CommandLine;
+use foldspace::http::{
+    CallRequest, HttpClient, HttpFace, HttpOptions, HttpServer, InProcess, RemoteCommand, RemoteContext, RemoteEntry,
+    RemoteRun, RemoteTool, RemoteTools, ServerLimits, bind_unix,
+};
+use foldspace::hub::HubOptions;
+use foldspace::tools::Effect;
+use foldspace::{Event, Hub, Registry, Sessions, ToolCall, ToolError, Tools, WorkspaceSpec};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Writes a list of all files below a directory into a file.
+struct Inventory;
+
+#[derive(Deserialize, JsonSchema)]
+struct Params {
+    /// The directory to list.
+    directory: String,
+    /// The file to write.
+    target: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Output {
+    /// How many files were listed.
+    files: usize,
+}
+
+/// An event of this program's own: the server does not know it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct InventoryTaken {
+    files: usize,
+}
+
+impl Event for InventoryTaken {
+    const KIND: &'static str = "InventoryTaken";
+}
+
+impl RemoteTool for Inventory {
+    const NAME: &'static str = "inventory";
+    const DESCRIPTION: &'static str = "Writes a list of the files below a directory into a file.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = Params;
+    type Output = Output;
+
+    async fn call(&self, context: &mut RemoteContext, params: Params) -> Result<Output, ToolError> {
+        let entries: Vec<RemoteEntry> = context.list(&params.directory).await?;
+        let mut text = String::new();
+        let mut files = 0;
+        for RemoteEntry { path, size, .. } in entries.iter().filter(|entry| entry.node == "file") {
+            text.push_str(&format!("{size:6} {path}\n"));
+            files += 1;
+        }
+        context.write(&params.target, text).await?;
+        context.record(&InventoryTaken { files }).await?;
+        let done = context.run(RemoteCommand::new(CommandLine::Shell("wc -l".to_owned()))).await;
+        // A workspace in memory runs no commands; the file is written all the same.
+        if let Ok(RemoteRun { stdout, .. }) = done {
+            context.show(&stdout).await?;
+        }
+        match files {
+            0 => Err(ToolError::new(format!("{} holds no files", params.directory))),
+            files => Ok(Output { files }),
+        }
+    }
+
+    fn render(&self, output: &Output) -> String {
+        format!("listed {} files", output.files)
+    }
+}
+
+async fn call(client: &HttpClient, tool: &str, params: Value) -> Result<(), Box<dyn Error>> {
+    let call: CallRequest = serde_json::from_value(json!({ "tool": tool, "params": params }))?;
+    let outcome = client.call("demo", &call, |_| ()).await?;
+    println!("call {:2}  {:?}  {tool}: {}", outcome.call, outcome.status, outcome.text.trim_end());
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // The owner: `foldspace serve`, as a rule.
+    let directory = tempfile::tempdir()?;
+    let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));
+    let demo = hub.create(Some("demo".to_owned()), &WorkspaceSpec::Memory, &[]).await?;
+    let (face, server, socket) = (HttpFace::new(hub.clone()), HttpServer::new(ServerLimits::default()), "http.sock");
+    let socket = directory.path().join(socket);
+    let (serving, listener, router) = (server.clone(), bind_unix(&socket)?, face.router(HttpOptions::default()));
+    tokio::spawn(async move { serving.serve_unix(listener, router).await });
+
+    // The program with the tool.
+    let client = HttpClient::at(&socket);
+    let registered = client.register_tools(&RemoteTools::new().with(Inventory)?, Some("demo")).await?;
+    call(&client, "inventory", json!({ "directory": "/", "target": "list.txt" })).await?;
+    call(&client, "write_file", json!({ "file_path": "/src/main.py", "content": "print('hi')\n" })).await?;
+    call(&client, "inventory", json!({ "directory": "/src", "target": "list.txt" })).await?;
+    call(&client, "read_file", json!({ "file_path": "list.txt" })).await?;
+    for event in demo.session().events(1, 100)? {
+        println!("event {:2}  {}", event.seq, event.event.kind);
+    }
+    drop(registered);
+
+    // The same tool in the process that owns a store.
+    let second = tempfile::tempdir()?;
+    let tools = Tools::standard().with(InProcess(Inventory))?.into();
+    let sessions = Sessions::open(second.path(), Registry::standard())?;
+    let own = Hub::new(sessions, HubOptions { tools, ..HubOptions::new(second.path()) });
+    let open = own.create(None, &WorkspaceSpec::Memory, &[]).await?;
+    let outcome = open.call(ToolCall::new("inventory", json!({ "directory": "/", "target": "list.txt" }))).await?;
+    println!("in the owner: {:?} {}", outcome.status, outcome.text);
+
+    drop((open, demo));
+    face.end();
+    server.stop(Duration::from_secs(1)).await;
+    hub.close().await;
+    own.close().await;
+    Ok(())
+}

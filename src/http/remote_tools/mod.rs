@@ -1,0 +1,15 @@
+//! Tools of other programs, which register them on the unix socket and are called back.
+
+mod asks;
+mod context;
+mod link;
+mod program;
+mod register;
+mod tool;
+mod wire;
+
+pub use context::{RemoteCommand, RemoteContext};
+pub use program::RegisteredTools;
+pub(super) use register::register_route;
+pub use tool::{InProcess, RemoteTool, RemoteTools};
+pub use wire::{RemoteEntry, RemoteRun};
