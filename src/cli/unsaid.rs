@@ -1,17 +1,18 @@
 //! Command lines that leave something out, or are nearly right.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, FromArgMatches};
-use foldspace::WorkspaceSpec;
 use foldspace::backends::HostOptions;
 use foldspace::event::SessionStarted;
 use foldspace::session::{name_of, nearest};
 use foldspace::store::SessionEntry;
+use foldspace::{Sessions, WorkspaceSpec};
 
-use super::{Cli, Failure, Globals, definition, open, output, text};
+use super::{Cli, Exit, Failure, Globals, definition, open, output, text};
 
 /// Commands that want their session by name: what they do can't be taken back.
 const NAMED: [&str; 1] = ["remove"];
@@ -71,7 +72,7 @@ fn with_session(words: &[OsString]) -> Option<ArgMatches> {
     };
     let at = words.iter().position(|word| word.to_str().is_some_and(takes_session))? + 1;
     let globals = Cli::from_arg_matches(&with("session", at).ok()?).ok()?.globals;
-    match usual_session(&globals, words.get(at)) {
+    match usual_session(&globals, &words[at - 1], words.get(at)) {
         // The session is there, and something else is missing.
         Ok(None) => None,
         Ok(Some(session)) => {
@@ -86,8 +87,8 @@ fn with_session(words: &[OsString]) -> Option<ArgMatches> {
     }
 }
 
-/// Finds the session that is meant where none is named; none if the first word names one.
-fn usual_session(globals: &Globals, first: Option<&OsString>) -> Result<Option<String>, Failure> {
+/// Finds the session that is meant where none is named; none if the first word behind the command names one.
+fn usual_session(globals: &Globals, command: &OsString, first: Option<&OsString>) -> Result<Option<String>, Failure> {
     let opened = open::reading(globals)?;
     let entries = opened.sessions.list()?;
     if first.is_some_and(|first| entries.iter().any(|entry| first.to_str() == Some(&name_of(entry)))) {
@@ -100,6 +101,7 @@ fn usual_session(globals: &Globals, first: Option<&OsString>) -> Result<Option<S
         ([only], _) => Ok(Some(name_of(only))),
         (_, [only]) => Ok(Some(name_of(only))),
         ([], _) => Err(Failure::missing("there are no sessions").with_hint("`foldspace run` begins one")),
+        _ if is_picked(command) => picked(&opened.sessions, entries).map(Some),
         _ => {
             let names: Vec<String> =
                 entries.iter().rev().take(SHOWN).map(|entry| text::one_line(&name_of(entry), 80)).collect();
@@ -108,6 +110,23 @@ fn usual_session(globals: &Globals, first: Option<&OsString>) -> Result<Option<S
                 .with_hint(format!("the latest are {}{more}", names.join(", "))))
         }
     }
+}
+
+/// Tells whether the person is asked which session: by the debugger, at a terminal.
+fn is_picked(command: &OsString) -> bool {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    cfg!(feature = "tui") && command == "replay" && is_terminal
+}
+
+#[cfg(feature = "tui")]
+fn picked(sessions: &Sessions, entries: Vec<SessionEntry>) -> Result<String, Failure> {
+    let picked = super::replay::pick(sessions, entries)?;
+    picked.ok_or_else(|| Failure::new(Exit::Interrupted, "no session was chosen"))
+}
+
+#[cfg(not(feature = "tui"))]
+fn picked(_: &Sessions, _: Vec<SessionEntry>) -> Result<String, Failure> {
+    Err(Failure::usage("no session is named"))
 }
 
 /// Tells whether a session's workspace is a directory of this machine at or above another.

@@ -56,7 +56,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
     let known = match event.kind {
         SessionStarted::KIND => typed(event).map(|e: SessionStarted| format!("{} on {}", e.name, e.backend)),
         MountHydrated::KIND => typed(event).map(|e| hydrated(&e)),
-        CallStarted::KIND => typed(event).map(|e: CallStarted| format!("{} {}", e.tool, subject(session, &e.params))),
+        CallStarted::KIND => typed(event).map(|e: CallStarted| call_gist(session, &e, SUBJECT_MAX)),
         CallFinished::KIND => typed(event).map(|e| finished(&e)),
         WriteFile::KIND => typed(event).map(|e| written(&e)),
         DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
@@ -74,6 +74,11 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
+}
+
+/// Returns the tool of a call and what it is about, of so many characters at most.
+pub(crate) fn call_gist(session: &Session, call: &CallStarted, max: usize) -> String {
+    format!("{} {}", text::one_line(&call.tool, GIST_MAX), subject_within(session, &call.params, max))
 }
 
 fn typed<E: Event>(event: &EventRef<'_>) -> Option<E> {
@@ -184,6 +189,16 @@ fn written(event: &WriteFile) -> String {
     }
 }
 
+/// Tells whether an event is the end of a call, a command or an evaluation that failed.
+pub(crate) fn failed(event: &EventRef<'_>) -> bool {
+    let call = event.typed::<CallFinished>().and_then(Result::ok);
+    let command = event.typed::<CommandResult>().and_then(Result::ok);
+    let evaluation = event.typed::<EvalResult>().and_then(Result::ok);
+    call.is_some_and(|call| call.event.status != CallStatus::Ok)
+        || command.is_some_and(|command| command.event.exit_code != 0)
+        || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
+}
+
 /// Returns the end of a call in a word or two: a failed command's end counts for an ok call.
 pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     let exit_code = result.get("exit_code").and_then(Value::as_i64);
@@ -208,13 +223,16 @@ pub(crate) fn ending_tone(status: CallStatus, result: &Value) -> Tone {
 }
 
 pub(crate) fn subject(session: &Session, params: &Value) -> String {
-    let named = |name: &str| {
-        params.get(name).and_then(|value| text_of(session, value)).map(|text| text::one_line(&text, SUBJECT_MAX))
-    };
+    subject_within(session, params, SUBJECT_MAX)
+}
+
+fn subject_within(session: &Session, params: &Value, max: usize) -> String {
+    let named =
+        |name: &str| params.get(name).and_then(|value| text_of(session, value)).map(|text| text::one_line(&text, max));
     let path = named("file_path").or_else(|| named("path"));
     let what = named("pattern").map(|pattern| format!("'{pattern}'")).or_else(|| named("command"));
     let what =
-        what.or_else(|| params.get("command").and_then(Value::as_array).map(|words| command_line(session, words)));
+        what.or_else(|| params.get("command").and_then(Value::as_array).map(|words| command_line(session, words, max)));
     match (what, path) {
         (Some(what), Some(path)) => format!("{what} in {path}"),
         (Some(only), None) | (None, Some(only)) => only,
@@ -223,15 +241,15 @@ pub(crate) fn subject(session: &Session, params: &Value) -> String {
             values
                 .filter_map(|value| text_of(session, value))
                 .next()
-                .map(|text| text::one_line(&text, SUBJECT_MAX))
+                .map(|text| text::one_line(&text, max))
                 .unwrap_or_default()
         }
     }
 }
 
-fn command_line(session: &Session, words: &[Value]) -> String {
-    let words: Vec<_> = words.iter().take(SUBJECT_MAX).filter_map(|word| text_of(session, word)).collect();
-    text::one_line(&words.join(" "), SUBJECT_MAX)
+fn command_line(session: &Session, words: &[Value], max: usize) -> String {
+    let words: Vec<_> = words.iter().take(max).filter_map(|word| text_of(session, word)).collect();
+    text::one_line(&words.join(" "), max)
 }
 
 /// Returns a text, or the stored content in its place; its length where that is huge or gone.

@@ -3,10 +3,11 @@
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tui_input::backend::crossterm::to_input_request;
 
-use super::model::{Ask, DebuggerAction, Direction, Model, Tab};
+use super::model::{Ask, DebuggerAction, Direction, Menu, MenuKind, Model, Tab};
 
 use Direction::{Back, Forward};
 
+/// Keys and what they do. A line without keys is a title, or goes on with the line before.
 pub(crate) const HELP: &[(&str, &str)] = &[
     ("", "Moving"),
     ("j k, Down Up", "next, previous row; a folded call is one row"),
@@ -24,29 +25,38 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("c C", "on, back to the next breakpoint"),
     ("m a, ' a", "set the mark a, go to it"),
     ("", ""),
-    ("", "Conditions: path GLOB, kind KIND, agent NAME, tool NAME, failed,"),
-    ("", "  /REGEX/, or a predicate over a slice: Usage.calls > 5"),
+    ("", "Conditions"),
+    ("", "  path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/"),
+    ("", "  or a predicate over a slice: Usage.calls > 5"),
     ("", ""),
     ("", "Panes"),
     ("Tab, Shift-Tab", "next, previous pane"),
     ("1 2 3 4 5 6", "files, file, slices, event, output, diff"),
     ("Enter, Space", "open or close a call, directory or slice;"),
-    ("", "  show a file; go into a child's session (Backspace leads back)"),
+    ("", "  show a file; enter a child's session (Backspace leads back)"),
     ("z", "open or close all calls"),
+    ("f", "show only calls that failed, ran a command, changed files,"),
+    ("", "  or read; of a tool, an agent, a path, a kind or a regex;"),
+    ("", "  searches find what is shown; u c : lead to hidden rows, too"),
     ("w", "a file whole, or only what changed in it"),
     ("e", "choose a file by its path; Esc lets go of it"),
     ("> <", "scroll to the right, to the left"),
     ("+", "the pane alone on the screen, and back"),
-    ("f", "show only an agent's rows, or a kind"),
+    ("Mouse", "a click selects, the next one opens; the wheel scrolls"),
+    ("M", "leave the mouse to the terminal, to select text; and back"),
     ("", ""),
     ("", "Doing"),
-    ("d", "compare A..B: positions, 'a, ., NAME, NAME@SEQ"),
+    ("a", "a menu of what can be done with the row"),
+    ("d", "compare A..B: positions, 'a, ., NAME, NAME@SEQ;"),
+    ("", "  Enter alone shows what the step changed"),
     ("F", "fork the session as it was here"),
+    ("R", "rewind the session to here; both ask before they run"),
     ("!", "a shell in a throw-away copy of the files as they were here"),
     ("y", "copy the position"),
-    ("r", "look for new events"),
+    ("r", "look for new events; those of a session that runs just come"),
+    ("Up Down", "in a question: earlier answers"),
     ("?", "this help"),
-    ("Esc", "close, stop what runs"),
+    ("Esc", "close, stop what runs, back to the timeline, all rows"),
     ("q", "quit"),
 ];
 
@@ -64,6 +74,9 @@ pub(crate) fn action(key: KeyEvent, model: &Model) -> Option<DebuggerAction> {
     }
     if let Some(prompt) = &model.prompt {
         return typed(key, prompt.ask);
+    }
+    if let Some(menu) = &model.menu {
+        return chosen(key.code, menu);
     }
     if model.help.is_some() && matches!(key.code, KeyCode::Char('q' | '?') | KeyCode::Enter) {
         return Some(DebuggerAction::Escape);
@@ -98,6 +111,17 @@ fn pressed(code: KeyCode) -> Option<DebuggerAction> {
     })
 }
 
+fn chosen(code: KeyCode, menu: &Menu) -> Option<DebuggerAction> {
+    Some(match code {
+        KeyCode::Char(c) if menu.item_of(c).is_some() => DebuggerAction::Choose(menu.item_of(c)?),
+        KeyCode::Down | KeyCode::Tab | KeyCode::Char('j') => DebuggerAction::Line(Forward),
+        KeyCode::Up | KeyCode::BackTab | KeyCode::Char('k') => DebuggerAction::Line(Back),
+        KeyCode::Enter | KeyCode::Char(' ') => DebuggerAction::Enter,
+        KeyCode::Esc | KeyCode::Char('q') => DebuggerAction::Escape,
+        _ => return None,
+    })
+}
+
 fn letter(c: char) -> Option<DebuggerAction> {
     let tab = |number: usize| Tab::ALL.get(number).copied().map(DebuggerAction::Tab);
     Some(match c {
@@ -122,6 +146,10 @@ fn letter(c: char) -> Option<DebuggerAction> {
         '>' => DebuggerAction::Sideways(Forward),
         '<' => DebuggerAction::Sideways(Back),
         '+' => DebuggerAction::Zoom,
+        'a' => DebuggerAction::Menu(MenuKind::Row),
+        'f' => DebuggerAction::Menu(MenuKind::Filter),
+        'M' => DebuggerAction::Mouse,
+        'R' => DebuggerAction::Rewind,
         '!' => DebuggerAction::Shell,
         'y' => DebuggerAction::Copy,
         'r' => DebuggerAction::Refresh,
@@ -140,7 +168,6 @@ fn asking(c: char) -> Option<Ask> {
         'u' => Ask::Until(Forward),
         'U' => Ask::Until(Back),
         'b' => Ask::Breakpoint,
-        'f' => Ask::Filter,
         'e' => Ask::Select,
         'd' => Ask::Compare,
         'F' => Ask::Fork,
@@ -154,6 +181,8 @@ fn typed(key: KeyEvent, ask: Ask) -> Option<DebuggerAction> {
     match key.code {
         KeyCode::Esc => Some(DebuggerAction::Escape),
         KeyCode::Enter => Some(DebuggerAction::Submit),
+        KeyCode::Up => Some(DebuggerAction::Recall(Back)),
+        KeyCode::Down => Some(DebuggerAction::Recall(Forward)),
         KeyCode::Char(c) if ask.is_letter() => Some(DebuggerAction::Answer(ask, c.to_string())),
         _ => to_input_request(&Event::Key(key)).map(DebuggerAction::Type),
     }

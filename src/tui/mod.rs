@@ -7,8 +7,10 @@ mod draw;
 mod fixture;
 mod keys;
 pub(crate) mod model;
+mod picker;
 mod screen;
 mod worker;
 
 pub(crate) use clean::clean;
-pub(crate) use screen::{DebuggerHost, run};
+pub(crate) use picker::Picker;
+pub(crate) use screen::{DebuggerHost, pick, run};

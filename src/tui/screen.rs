@@ -1,6 +1,6 @@
 //! The event loop of the debugger.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,20 +14,27 @@ use ratatui::DefaultTerminal;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tui_input::InputRequest;
 
-use super::draw::{Styles, draw, heights};
+use super::draw::{Styles, draw, heights, pointed};
 use super::keys;
-use super::model::{DebuggerAction, Model, OutsideRequest};
+use super::model::{DebuggerAction, Model, OutsideCommand, OutsideRequest};
+use super::picker::{Picked, Picker};
 use super::worker::Worker;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::style::Tone;
 
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(200);
+/// Time between two looks for new events.
+const FOLLOWS: Duration = Duration::from_secs(1);
 const KEYS_MAX: usize = 64;
 
 /// Acts outside of the debugger, which only reads.
 pub(crate) trait DebuggerHost {
-    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, Failure>;
+    /// Returns the line that a person would type for a command.
+    fn command_line(&self, command: &OutsideCommand) -> Result<String, Failure>;
+
+    /// Shows a command, runs it if the person agrees, and waits until they want to come back.
+    fn run_command(&mut self, command: &OutsideCommand) -> Result<String, Failure>;
 
     /// Opens a shell in a throw-away copy and waits for its end.
     fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, Failure>;
@@ -48,9 +55,21 @@ fn enter() -> io::Result<DefaultTerminal> {
     entered.and_then(pasting).inspect_err(|_| restore())
 }
 
+/// Presses and the wheel by the encoding for large screens. Movements, which crossterm would ask for too, are not
+/// wanted.
+const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
+
+fn set_mouse(on: bool) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(if on { MOUSE_ON } else { MOUSE_OFF })?;
+    out.flush()
+}
+
 /// Restores the terminal; it is idempotent.
 fn restore() {
     // Without a terminal there is nothing to restore.
+    let _ = set_mouse(false);
     let _ = execute!(io::stdout(), DisableBracketedPaste, Show);
     let _ = ratatui::try_restore();
 }
@@ -64,8 +83,12 @@ pub(crate) fn run(
     let worker = Worker::start()?;
     let styles = Styles { colour };
     let mut held = RawTerminal(enter()?);
-    let mut has_more = false;
+    let (mut has_more, mut has_mouse, mut silent) = (false, false, Duration::ZERO);
     loop {
+        if has_mouse != model.mouse {
+            set_mouse(model.mouse)?;
+            has_mouse = model.mouse;
+        }
         fit(&mut model, &held.0)?;
         while let Some(errand) = model.next_errand() {
             worker.send(errand)?;
@@ -74,8 +97,15 @@ pub(crate) fn run(
         let patience = if model.is_busy() { BUSY } else { IDLE };
         has_more = match Input::wait_for(if has_more { Duration::ZERO } else { patience })? {
             Input::Gone => return Ok(Exit::Interrupted),
-            Input::Silent if !has_more => false,
-            Input::Silent | Input::Waiting => take_keys(&mut model)?,
+            Input::Silent if !has_more => {
+                silent += patience;
+                if silent >= FOLLOWS {
+                    silent = Duration::ZERO;
+                    follow(&mut model);
+                }
+                false
+            }
+            Input::Silent | Input::Waiting => take_keys(&mut model, &held.0)?,
         };
         while let Some(done) = worker.take()? {
             model.take(done);
@@ -84,7 +114,7 @@ pub(crate) fn run(
             if wish == OutsideRequest::Quit {
                 return Ok(Exit::Ok);
             }
-            fulfil(wish, &mut model, &mut held, outside)?;
+            has_mouse &= !fulfil(wish, &mut model, &mut held, outside)?;
         }
         if told.load(Ordering::Relaxed) {
             return Ok(Exit::Interrupted);
@@ -116,6 +146,12 @@ impl Input {
     }
 }
 
+fn follow(model: &mut Model) {
+    if let Err(trouble) = model.follow() {
+        model.tell(Tone::Bad, trouble.to_string());
+    }
+}
+
 fn fit(model: &mut Model, terminal: &DefaultTerminal) -> io::Result<()> {
     let size = terminal.size()?;
     let heights = heights(model, size.width, size.height);
@@ -125,7 +161,7 @@ fn fit(model: &mut Model, terminal: &DefaultTerminal) -> io::Result<()> {
     Ok(())
 }
 
-fn take_keys(model: &mut Model) -> io::Result<bool> {
+fn take_keys(model: &mut Model, terminal: &DefaultTerminal) -> io::Result<bool> {
     for _ in 0..KEYS_MAX {
         if !event::poll(Duration::ZERO)? {
             return Ok(false);
@@ -141,40 +177,82 @@ fn take_keys(model: &mut Model) -> io::Result<bool> {
                 let printable = text.chars().filter(|c| !c.is_control()).take(1000);
                 printable.for_each(|c| model.apply(DebuggerAction::Type(InputRequest::InsertChar(c))));
             }
-            Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
+            Event::Mouse(mouse) => {
+                let size = terminal.size()?;
+                if let Some(action) = pointed(mouse, model, size.width, size.height) {
+                    model.apply(action);
+                }
+            }
+            // What was there is no longer where the mouse is.
+            Event::Resize(..) => return Ok(true),
+            Event::FocusGained | Event::FocusLost => {}
         }
     }
     Ok(true)
 }
 
+/// Fulfils a request; returns true where the terminal was left for it.
 fn fulfil(
     wish: OutsideRequest,
     model: &mut Model,
     held: &mut RawTerminal,
     outside: &mut dyn DebuggerHost,
-) -> io::Result<()> {
+) -> io::Result<bool> {
+    let leaves = matches!(wish, OutsideRequest::Run(_) | OutsideRequest::Shell { .. });
+    if leaves {
+        restore();
+    }
     let done = match wish {
-        OutsideRequest::Quit => return Ok(()),
-        OutsideRequest::Copy(text) => {
-            // Terminals that know no clipboard ignore it; the message has it too.
-            execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text))?;
-            Ok(format!("copied: {text}"))
-        }
-        OutsideRequest::Fork { session, at, name } => outside.fork_here(&session, at, name.as_deref()),
-        OutsideRequest::Shell { session, at } => {
-            restore();
-            let done = outside.shell_here(&session, at);
-            held.0 = enter()?;
-            // Not `clear`: that asks the terminal where the cursor is, and not every one answers.
-            execute!(io::stdout(), Clear(ClearType::All))?;
-            done
-        }
+        OutsideRequest::Quit => return Ok(false),
+        OutsideRequest::Copy(text) => copy(text).map(Ok)?,
+        OutsideRequest::CopyCommand(command) => match outside.command_line(&command) {
+            Ok(line) => copy(line).map(Ok)?,
+            Err(failure) => Err(failure),
+        },
+        OutsideRequest::Run(command) => outside.run_command(&command),
+        OutsideRequest::Shell { session, at } => outside.shell_here(&session, at),
     };
+    if leaves {
+        held.0 = enter()?;
+        // Not `clear`: that asks the terminal where the cursor is, and not every one answers.
+        execute!(io::stdout(), Clear(ClearType::All))?;
+        // What was done there may have added events.
+        model.apply(DebuggerAction::Refresh);
+    }
     match done {
         Ok(words) => model.tell(Tone::Good, words),
         Err(failure) => model.tell(Tone::Bad, failure.to_string()),
     }
-    Ok(())
+    Ok(leaves)
+}
+
+fn copy(text: String) -> io::Result<String> {
+    // Terminals that know no clipboard ignore it; the message has it too.
+    execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text))?;
+    Ok(format!("copied: {text}"))
+}
+
+/// Lets the person choose a row; none if they leave.
+pub(crate) fn pick(mut picker: Picker, colour: bool, told: &AtomicBool) -> io::Result<Option<usize>> {
+    let mut held = RawTerminal(enter()?);
+    set_mouse(true)?;
+    while !told.load(Ordering::Relaxed) {
+        let size = held.0.size()?;
+        picker.fit(size.height);
+        held.0.draw(|frame| picker.draw(frame, Styles { colour }))?;
+        match Input::wait_for(IDLE)? {
+            Input::Gone => return Ok(None),
+            Input::Silent | Input::Waiting => {}
+        }
+        while event::poll(Duration::ZERO)? {
+            match picker.take(&event::read()?, size.height) {
+                Some(Picked::Row(row)) => return Ok(Some(row)),
+                Some(Picked::Nothing) => return Ok(None),
+                None => {}
+            }
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -196,8 +274,12 @@ mod tests {
     struct Panics;
 
     impl DebuggerHost for Panics {
-        fn fork_here(&mut self, _: &str, _: Seq, _: Option<&str>) -> Result<String, Failure> {
+        fn command_line(&self, _: &OutsideCommand) -> Result<String, Failure> {
             panic!("as this test wants it");
+        }
+
+        fn run_command(&mut self, _: &OutsideCommand) -> Result<String, Failure> {
+            Err(Failure::failed("there is none"))
         }
 
         fn shell_here(&mut self, _: &str, _: Seq) -> Result<String, Failure> {
@@ -233,7 +315,7 @@ mod tests {
             let read = keys.read(&mut buffer).unwrap();
             shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
             if !typed && shown.contains("\u{1b}[?1049h") {
-                keys.write_all(b"Fx\r").unwrap();
+                keys.write_all(b"ac").unwrap();
                 typed = true;
             }
         }

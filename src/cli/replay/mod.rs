@@ -1,4 +1,5 @@
 mod outside;
+mod pick;
 mod script;
 
 use std::io::IsTerminal;
@@ -11,14 +12,15 @@ use foldspace::{Session, Sessions};
 use super::interrupt::Interruption;
 use super::{AtArg, Exit, Failure, Globals, Out, Signals, block_on, open, position};
 use crate::tui;
-use crate::tui::model::{DebuggerAction, Model, SessionHistory};
+use crate::tui::model::{DebuggerAction, Direction, Model, SessionHistory};
+pub(super) use pick::pick;
 
 /// Debugs a session, on the terminal or by options in a script
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Begins at", "Begins right before")))]
 #[command(after_help = "\
 Examples:
-  foldspace replay NAME                          on the terminal; ? shows keys
+  foldspace replay                               on the terminal; ? shows keys
   foldspace replay NAME --at 12 --show event     event 12
   foldspace replay NAME --step 3 --show slices   what event 3 changed in slices
   foldspace replay NAME --step-call 2 --show diff
@@ -51,6 +53,9 @@ pub(super) struct ReplayArgs {
     /// Shows the whole file, with a sign before each changed line
     #[arg(long)]
     whole: bool,
+    /// Leaves the mouse to the terminal, as the key M does
+    #[arg(long)]
+    no_mouse: bool,
 }
 
 #[derive(Debug, Default, PartialEq, clap::Args)]
@@ -124,8 +129,16 @@ impl ReplayArgs {
         let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
         crossterm::style::force_color_output(colour);
         let mut model = Model::new(past, at);
+        model.mouse = !self.no_mouse;
         if !self.at.is_given() {
-            model.apply(DebuggerAction::Last);
+            // What runs is looked at where it is; what has ended is read from its first call on.
+            match session.may_be_running() {
+                true => model.apply(DebuggerAction::Last),
+                false => [DebuggerAction::First, DebuggerAction::Call(Direction::Forward)]
+                    .into_iter()
+                    .for_each(|action| model.apply(action)),
+            }
+            model.message = None;
         }
         let (told, away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let ending = block_on(async {

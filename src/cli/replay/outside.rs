@@ -1,14 +1,19 @@
 //! Acts for the debugger, which only reads.
 
+use std::io;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use foldspace::event::Isolation;
 use foldspace::{Seq, Sessions};
-use serde_json::json;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::cli::owner::OwnerClient;
-use crate::cli::{Exit, Failure, Globals, block_on, external_command};
+use crate::cli::{Exit, Failure, Globals, Signals, block_on, external_command, open, output, text};
 use crate::tui::DebuggerHost;
+use crate::tui::model::{OutsideCommand, OutsideVerb};
+
+/// Time between two looks for an answer.
+const PAUSE: Duration = Duration::from_millis(30);
 
 pub(super) struct PagerProgram<'a> {
     pub(super) globals: &'a Globals,
@@ -31,22 +36,105 @@ impl PagerProgram<'_> {
         };
         Ok(format!("{words}; the copy is gone"))
     }
+
+    /// Returns the arguments of a command, with the name of its session where that can do no harm.
+    fn arguments(&self, command: &OutsideCommand) -> Result<Vec<String>, Failure> {
+        let session = self.sessions.session(self.sessions.find(&command.session)?.id)?;
+        let name = session.name();
+        let is_harmless = open::named(&session) == name;
+        let name = if is_harmless { name.to_owned() } else { session.id().to_string() };
+        let at = command.at.to_string();
+        let words = match &command.verb {
+            OutsideVerb::Show => vec!["show".to_owned(), name, at],
+            OutsideVerb::Rewind => vec!["rewind".to_owned(), name, "--to".to_owned(), at],
+            OutsideVerb::Fork { name: None } => vec!["clone".to_owned(), name, "--at".to_owned(), at],
+            OutsideVerb::Fork { name: Some(fork) } => {
+                let fork = format!("--name={fork}");
+                vec!["clone".to_owned(), name, "--at".to_owned(), at, fork]
+            }
+        };
+        Ok(words)
+    }
+
+    fn run(&self, command: &OutsideCommand) -> Result<String, Failure> {
+        let (line, arguments) = (self.command_line(command)?, self.arguments(command)?);
+        // What was typed before the question does not answer it; what is no terminal has nothing typed.
+        let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+        output::ask(&format!("$ {line}\nrun this?"), "[y/N]");
+        if !matches!(answer()?.as_str(), "y" | "Y" | "yes") {
+            return Ok(format!("not run: {line}"));
+        }
+        let ended = self.start(&arguments)?;
+        output::ask("\nEnter leads back to the debugger", "");
+        answer()?;
+        match ended {
+            Exit::Ok => Ok(format!("done: {line}")),
+            exit => Err(Failure::failed(format!("exit {} of {line}", exit.code()))),
+        }
+    }
+
+    /// Runs this program as the command line does, and waits for its end.
+    #[expect(clippy::disallowed_methods, reason = "the person asked for it, and a face starts it")]
+    fn start(&self, arguments: &[String]) -> Result<Exit, Failure> {
+        let failed = |error: io::Error| Failure::io("run", "this program", &error);
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        if let Some(data) = &self.globals.data {
+            command.arg("--data").arg(data);
+        }
+        if self.globals.in_process {
+            command.arg("--in-process");
+        }
+        let status = command.args(arguments).status().map_err(failed)?;
+        Ok(status.code().map_or(Exit::Interrupted, |code| Exit::of_code(u8::try_from(code).unwrap_or(1))))
+    }
+}
+
+/// Waits for a line; a signal answers nothing. No thread is left that would take the debugger's keys.
+fn answer() -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::io("read", "the answer", &error);
+    away_from_runtime(|| {
+        block_on(async {
+            let mut signals = Signals::listen();
+            loop {
+                tokio::select! {
+                    _ = signals.next() => {
+                        output::end_question();
+                        return Ok(String::new());
+                    }
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+                if has_line().map_err(failed)? {
+                    let mut line = String::new();
+                    io::stdin().read_line(&mut line).map_err(failed)?;
+                    return Ok(line.trim().to_owned());
+                }
+            }
+        })?
+    })
+}
+
+fn has_line() -> io::Result<bool> {
+    let input = io::stdin();
+    let mut asked = [PollFd::new(&input, PollFlags::IN)];
+    match rustix::event::poll(&mut asked, Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl DebuggerHost for PagerProgram<'_> {
-    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, Failure> {
-        let parent = self.sessions.find(session)?.id;
-        let asked = json!({ "isolation": Isolation::Fork, "at": at, "name": name });
-        let child = away_from_runtime(|| {
-            block_on(async {
-                let owner = OwnerClient::of_existing(self.globals).await?;
-                let child = owner.begin_child(parent, &asked).await;
-                owner.end().await;
-                child
-            })?
-        })?;
-        let moved = child.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
-        Ok(format!("{} is a fork of {} at {}{moved}", child.name, child.parent_name, child.at.unwrap_or(at)))
+    fn command_line(&self, command: &OutsideCommand) -> Result<String, Failure> {
+        let arguments = self.arguments(command)?;
+        let words: Vec<_> = arguments.iter().map(|word| text::shell_word(word)).collect();
+        Ok(format!("{} {}", open::same_program(self.globals), words.join(" ")))
+    }
+
+    fn run_command(&mut self, command: &OutsideCommand) -> Result<String, Failure> {
+        self.away.store(true, Ordering::Relaxed);
+        let ended = self.run(command);
+        self.away.store(false, Ordering::Relaxed);
+        ended
     }
 
     fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, Failure> {

@@ -3,11 +3,22 @@
 use ratatui::layout::Constraint::{Length, Min};
 use ratatui::layout::{Layout, Rect};
 
+use super::timeline;
 use crate::tui::model::{Focus, Heights, Model, Tab};
 
 pub(super) const WIDTH_MIN: u16 = 40;
 pub(super) const HEIGHT_MIN: u16 = 10;
 const WIDE: u16 = 140;
+const TIMELINE_MIN: u16 = 48;
+const FILES_MIN: u16 = 28;
+const FILES_MAX: u16 = 50;
+const DETAIL_MIN: u16 = 54;
+
+/// Returns the width that the rows need, as far as it leaves enough for the others.
+fn timeline_width(model: &Model, width: u16) -> u16 {
+    let most = width.saturating_sub(FILES_MIN + DETAIL_MIN + 2).min(width * 11 / 20).max(TIMELINE_MIN);
+    u16::try_from(timeline::columns(model)).unwrap_or(u16::MAX).clamp(TIMELINE_MIN, most)
+}
 
 pub(super) struct Areas {
     pub(super) title: Rect,
@@ -29,11 +40,13 @@ impl Areas {
             (true, Focus::Files) if apart => [none, middle, none],
             (true, _) => [none, none, middle],
             (false, _) if apart => {
-                let widths = [Length(middle.width * 2 / 5), Length(middle.width / 5), Min(0)];
+                let timeline = timeline_width(model, middle.width);
+                let files = ((middle.width - timeline) / 3).clamp(FILES_MIN, FILES_MAX);
+                let widths = [Length(timeline), Length(files), Min(0)];
                 Layout::horizontal(widths).spacing(1).areas(middle)
             }
             (false, _) => {
-                let upper = (middle.height * 2 / 5).max(3);
+                let upper = (middle.height / 2).max(3);
                 let [timeline, lower] = Layout::vertical([Length(upper), Min(0)]).areas(middle);
                 [timeline, none, lower]
             }

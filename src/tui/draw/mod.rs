@@ -1,6 +1,8 @@
 //! Draws the debugger. Signs, reversed and bold text carry all meaning, because colour may be off.
 
 mod layout;
+mod menu;
+mod mouse;
 mod panes;
 mod style;
 #[cfg(test)]
@@ -14,11 +16,15 @@ use ratatui::widgets::{Clear, Paragraph};
 
 use super::clean::{clean, columns, fitted};
 use super::keys::HELP;
-use super::model::{Heights, Model, Tab};
+use super::model::{Ask, Heights, Model, Tab};
 use crate::terminal::style::Tone;
 use crate::terminal::text;
 use layout::Areas;
+pub(crate) use mouse::pointed;
 pub(crate) use style::Styles;
+
+/// Lines of a message that tells what is wrong, at most.
+const MESSAGE_LINES: usize = 4;
 
 pub(crate) fn heights(model: &Model, width: u16, height: u16) -> Heights {
     Areas::of(model, Rect::new(0, 0, width, height)).heights()
@@ -44,6 +50,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, styles: Styles) {
     panes::files(frame, model, areas.files, styles);
     panes::detail(frame, model, areas.detail, styles);
     bottom(frame, model, areas.bottom, styles);
+    if let Some(menu) = &model.menu {
+        menu::draw(frame, menu, area, styles);
+    }
     if let Some(top) = model.help {
         help(frame, top, area, styles);
     }
@@ -57,12 +66,6 @@ fn title(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     let mut right = String::new();
     if !model.breakpoints.is_empty() {
         right.push_str(&format!("{}  ", text::count(model.breakpoints.len() as u64, "breakpoint")));
-    }
-    if let Some(agent) = &model.rows.agent {
-        right.push_str(&format!("only agent {}  ", clean(agent, 0, 20)));
-    }
-    if let Some(kind) = &model.rows.kind {
-        right.push_str(&format!("only kind {}  ", clean(kind, 0, 20)));
     }
     let width = usize::from(area.width);
     let right = fitted(&right, width / 2);
@@ -81,6 +84,7 @@ fn tabs(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
 
 fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     if let Some(prompt) = &model.prompt {
+        hint(frame, model, prompt.ask, area, styles);
         let question = prompt.ask.question();
         let room = usize::from(area.width).saturating_sub(question.len() + 1);
         let scroll = prompt.input.visual_scroll(room);
@@ -95,11 +99,53 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
         (_, Some(reached)) => (format!("looking... at {reached}; Esc stops"), styles.of(Tone::Plain)),
         (Some((tone, words)), None) => (words.clone(), styles.of(*tone)),
         (None, None) => (
-            "j/k row  l/h event  / search  u until  1-6 panes  d diff  ? help  q quit".to_owned(),
+            "j/k row  Enter open  a act  f filter  / search  u until  d diff  ? help  q quit".to_owned(),
             styles.of(Tone::Dim),
         ),
     };
-    frame.render_widget(Span::styled(fitted(&words, usize::from(area.width)), style), area);
+    let width = usize::from(area.width);
+    // What is wrong is told whole, over the lines above.
+    let lines = match model.message {
+        Some((Tone::Bad, _)) => wrapped(&words, width, MESSAGE_LINES),
+        _ => vec![fitted(&words, width)],
+    };
+    let above = u16::try_from(lines.len() - 1).unwrap_or_default().min(area.y);
+    let place = Rect { y: area.y - above, height: area.height + above, ..area };
+    frame.render_widget(Clear, place);
+    let lines = lines.into_iter().map(|line| Line::styled(line, style));
+    frame.render_widget(Text::from(lines.collect::<Vec<_>>()), place);
+}
+
+/// Breaks a text between its words into at least one line and at most so many.
+fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let fits = |line: &String| line.is_empty() || columns(line) + 1 + columns(word) <= width;
+        match lines.last().is_some_and(fits) || lines.len() == most {
+            true => lines.last_mut().into_iter().for_each(|line| add_word(line, word)),
+            false => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| fitted(line, width)).collect()
+}
+
+fn add_word(line: &mut String, word: &str) {
+    if !line.is_empty() {
+        line.push(' ');
+    }
+    line.push_str(word);
+}
+
+/// Shows above a question what may be answered, and the last answer.
+fn hint(frame: &mut Frame<'_>, model: &Model, ask: Ask, area: Rect, styles: Styles) {
+    let above = Rect { y: area.y.saturating_sub(1), ..area };
+    let width = usize::from(area.width);
+    let last = model.answers(ask).next().map_or(String::new(), |last| format!("  Up: {}", clean(last, 0, width / 3)));
+    let examples = fitted(&format!(" e.g. {}", ask.examples()), width.saturating_sub(columns(&last)));
+    let gap = " ".repeat(width.saturating_sub(columns(&examples) + columns(&last)));
+    let line = Line::from(vec![Span::raw(examples), Span::styled(last, styles.of(Tone::Bold)), Span::raw(gap)]);
+    frame.render_widget(Clear, above);
+    frame.render_widget(line.patch_style(styles.bar()), above);
 }
 
 fn help(frame: &mut Frame<'_>, top: usize, area: Rect, styles: Styles) {
@@ -113,6 +159,7 @@ fn help(frame: &mut Frame<'_>, top: usize, area: Rect, styles: Styles) {
     let mut lines = vec![Line::styled(format!(" Keys  ({more}Esc closes)"), styles.bar())];
     for (keys, words) in HELP.iter().skip(top).take(rows) {
         let line = match *keys {
+            "" if words.starts_with(' ') => Line::raw(format!("{:20}{}", "", words.trim_start())),
             "" => Line::styled(format!(" {words}"), styles.of(Tone::Bold)),
             keys => Line::raw(format!("   {keys:<16} {words}")),
         };

@@ -43,7 +43,8 @@ fn sheet(
         let text = clean(&line.text, skipped, width.saturating_sub(1));
         let style = styles.of(line.tone);
         let style = if is_chosen { styles.chosen(style, focused) } else { style };
-        lines.push(Line::from(Span::styled(format!("{sign}{text}"), style)));
+        let gap = " ".repeat(width.saturating_sub(columns(&text) + 1));
+        lines.push(Line::from(Span::styled(format!("{sign}{text}{gap}"), style)));
     }
     frame.render_widget(Paragraph::new(lines), area);
 }

@@ -3,6 +3,7 @@
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::terminal::style::Tone;
+use crate::tui::model::ToolSort;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Styles {
@@ -14,7 +15,7 @@ impl Styles {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }
 
-    pub(super) fn of(self, tone: Tone) -> Style {
+    pub(in crate::tui) fn of(self, tone: Tone) -> Style {
         match tone {
             Tone::Plain => Style::new(),
             Tone::Dim => Style::new().add_modifier(Modifier::DIM),
@@ -26,21 +27,43 @@ impl Styles {
         }
     }
 
-    pub(super) fn bar(self) -> Style {
+    pub(in crate::tui) fn bar(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
     pub(super) fn title(self, focused: bool) -> Style {
-        let style = self.in_colour(Color::Blue).add_modifier(Modifier::UNDERLINED);
-        if focused { style.add_modifier(Modifier::BOLD) } else { style }
+        // Bold on the terminal's own ground is readable on any; blue is not.
+        let style = if focused { self.in_colour(Color::Magenta) } else { Style::new() };
+        style.add_modifier(Modifier::UNDERLINED | Modifier::BOLD)
     }
 
-    pub(super) fn chosen(self, style: Style, focused: bool) -> Style {
+    pub(in crate::tui) fn chosen(self, style: Style, focused: bool) -> Style {
         if focused { style.add_modifier(Modifier::REVERSED) } else { style.add_modifier(Modifier::BOLD) }
     }
 
+    /// Returns the style of a call by what its tool does, and the sign that stands for it.
+    pub(super) fn call(self, sort: ToolSort, ended: Tone) -> (char, Style) {
+        if matches!(ended, Tone::Bad | Tone::Odd) {
+            return ('!', self.of(ended));
+        }
+        match sort {
+            ToolSort::Read => (' ', self.of(Tone::Dim)),
+            ToolSort::Write => ('*', self.of(Tone::Good)),
+            ToolSort::Command => ('$', self.of(Tone::Noted)),
+            ToolSort::Other => (' ', Style::new()),
+        }
+    }
+
+    /// Returns the style of the end of a call: what went wrong, or is not over, stands out.
+    pub(super) fn ending(self, tone: Tone) -> Style {
+        match tone {
+            Tone::Bad | Tone::Odd | Tone::Noted => self.of(tone).add_modifier(Modifier::BOLD),
+            _ => self.of(Tone::Dim),
+        }
+    }
+
     pub(super) fn lane(self, lane: usize) -> Style {
-        const LANES: [Color; 6] = [Color::Cyan, Color::Magenta, Color::Yellow, Color::Green, Color::Blue, Color::Red];
+        const LANES: [Color; 5] = [Color::Cyan, Color::Magenta, Color::Yellow, Color::Green, Color::Red];
         self.in_colour(LANES[lane % LANES.len()]).add_modifier(Modifier::BOLD)
     }
 }

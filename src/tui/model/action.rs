@@ -3,7 +3,7 @@
 use foldspace::Seq;
 use tui_input::InputRequest;
 
-use super::{Heights, Tab};
+use super::{Focus, Heights, Tab};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -46,20 +46,66 @@ pub(crate) enum DebuggerAction {
     Type(InputRequest),
     Answer(Ask, String),
     Submit,
+    /// Asks, with the beginning of an answer.
+    AskWith(Ask, String),
+    /// An earlier answer to the question, or a later one.
+    Recall(Direction),
+    Menu(MenuKind),
+    Choose(usize),
+    Click(ScreenPlace),
+    Wheel(ScreenPlace, Direction),
+    Mouse,
+    TurnRow,
     ClearBreakpoints,
     Shell,
+    Rewind,
     Copy,
+    CopyText(String),
+    CopyCommand(OutsideCommand),
     Refresh,
     Resize(Heights),
     Quit,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MenuKind {
+    Filter,
+    Row,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OutsideRequest {
     Quit,
-    Fork { session: String, at: Seq, name: Option<String> },
+    Run(OutsideCommand),
     Shell { session: String, at: Seq },
     Copy(String),
+    CopyCommand(OutsideCommand),
+}
+
+/// A command of the program about a position of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OutsideCommand {
+    pub(crate) session: String,
+    pub(crate) at: Seq,
+    pub(crate) verb: OutsideVerb,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OutsideVerb {
+    Show,
+    Fork { name: Option<String> },
+    Rewind,
+}
+
+/// Something at a place of the screen; lines count from the top of their pane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScreenPlace {
+    Row(usize),
+    Line(Focus, usize),
+    Pane(Focus),
+    Tab(Tab),
+    Item(usize),
+    Elsewhere,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,12 +131,26 @@ impl Ask {
             Self::Until(Direction::Forward) => "run until: ",
             Self::Until(Direction::Back) => "run back until: ",
             Self::Breakpoint => "break on: ",
-            Self::Filter => "show only (agent NAME, kind TEXT): ",
+            Self::Filter => "show only: ",
             Self::Compare => "compare A..B: ",
             Self::Select => "file: ",
             Self::Fork => "name of the fork: ",
             Self::SetMark => "mark with a letter: ",
             Self::GoToMark => "go to the mark: ",
+        }
+    }
+
+    /// Shows what may be answered.
+    pub(crate) fn examples(self) -> &'static str {
+        match self {
+            Self::Jump => "12, -3 (before the last), 10m (ago), 'a (a mark)",
+            Self::Search(_) => "panicked|Traceback, path:^/src, content:TODO, event:pytest",
+            Self::Until(_) | Self::Breakpoint => "failed, path src/a.py, tool shell_execute, Usage.calls > 5",
+            Self::Filter => "failed, tool grep, agent main, path src/**, kind write, /pytest/",
+            Self::Compare => "12..40, 'a.., other.., other@7..; Enter alone: what this step changed",
+            Self::Select => "src/main.py",
+            Self::Fork => "retry; Enter alone: a number behind this one's name",
+            Self::SetMark | Self::GoToMark => "a",
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::filter::{FilteredRows, RowFilter};
 use super::seek::Sought;
 use super::view::ViewTarget;
-use super::{Direction, Failure, Leash, Model, Scroll, Seek, SessionHistory, Tone, ViewContent};
+use super::{Direction, Failure, Leash, Model, Rows, Scroll, Seek, SessionHistory, Tone, ViewContent};
 
 pub(crate) struct BackgroundTask {
     number: u64,
@@ -16,6 +17,7 @@ pub(crate) struct BackgroundTask {
 enum TaskWork {
     Look(Box<ViewTarget>),
     Seek(Seek),
+    Filter(Arc<RowFilter>, Rows),
 }
 
 pub(crate) struct TaskDone {
@@ -27,11 +29,13 @@ pub(crate) struct TaskDone {
 enum SearchHit {
     Sight(Box<ViewContent>),
     Place(Option<Sought>),
+    Rows(FilteredRows),
 }
 
 pub(super) struct Busy {
     number: u64,
     leash: Leash,
+    /// It goes on until it has ended or is stopped.
     is_seek: bool,
 }
 
@@ -44,6 +48,9 @@ impl BackgroundTask {
                 (Direction::Forward, look.run(&self.past, &self.leash).map(|sight| SearchHit::Sight(Box::new(sight))))
             }
             TaskWork::Seek(seek) => (seek.way, seek.run(&self.past, &self.leash).map(SearchHit::Place)),
+            TaskWork::Filter(filter, rows) => {
+                (Direction::Forward, filter.list(rows.filter.as_deref(), &self.past, &self.leash).map(SearchHit::Rows))
+            }
         };
         TaskDone { number: self.number, way, found }
     }
@@ -51,22 +58,23 @@ impl BackgroundTask {
 
 impl Model {
     pub(crate) fn next_errand(&mut self) -> Option<BackgroundTask> {
-        let is_due = self.seek_due.is_some() || self.look_due;
+        let is_due = self.filter_due.is_some() || self.seek_due.is_some() || self.look_due;
         if !is_due || self.busy.as_ref().is_some_and(|busy| busy.is_seek) {
             return None;
         }
         // What it looks at is not wanted any more.
         self.stop();
-        let work = match self.seek_due.take() {
-            Some(seek) => TaskWork::Seek(seek),
-            None => {
-                self.look_due = false;
-                TaskWork::Look(Box::new(self.look()))
-            }
+        let work = if let Some(filter) = self.filter_due.take() {
+            TaskWork::Filter(filter, self.rows.clone())
+        } else if let Some(seek) = self.seek_due.take() {
+            TaskWork::Seek(seek)
+        } else {
+            self.look_due = false;
+            TaskWork::Look(Box::new(self.look()))
         };
         self.errands += 1;
         let (number, leash) = (self.errands, Leash::default());
-        self.busy = Some(Busy { number, leash: leash.clone(), is_seek: matches!(work, TaskWork::Seek(_)) });
+        self.busy = Some(Busy { number, leash: leash.clone(), is_seek: !matches!(work, TaskWork::Look(_)) });
         Some(BackgroundTask { number, past: Arc::clone(&self.past), work, leash })
     }
 
@@ -85,11 +93,18 @@ impl Model {
         match done.found? {
             SearchHit::Sight(sight) => self.take_sight(*sight),
             SearchHit::Place(Some(sought)) => {
+                let was_filtered = self.rows.filter.is_some();
                 self.go_to(sought.seq)?;
+                let unhidden =
+                    if was_filtered && self.rows.filter.is_none() { "; all rows are shown again" } else { "" };
                 if !sought.because.is_empty() {
-                    self.tell(Tone::Noted, format!("stopped at {}: {}", sought.seq, sought.because));
+                    self.tell(Tone::Noted, format!("stopped at {}: {}{unhidden}", sought.seq, sought.because));
                 }
                 self.because = sought.because;
+            }
+            SearchHit::Rows(rows) => self.take_rows(rows)?,
+            SearchHit::Place(None) if self.rows.filter.is_some() => {
+                self.tell(Tone::Odd, format!("{}; Esc shows the rows that are hidden", done.way.nothing_found()));
             }
             SearchHit::Place(None) => self.tell(Tone::Odd, done.way.nothing_found()),
         }

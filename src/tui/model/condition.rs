@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use foldspace::event::{CallFinished, CallStarted, CallStatus, CommandResult, EvalResult, EventRef, Node, WriteFile};
+use foldspace::event::{CallStarted, EventRef, Node, WriteFile};
 use foldspace::session::nearest;
 use foldspace::tools::{PathGlob, Predicate};
 use foldspace::view;
 use foldspace::{EntryPath, Registry, State};
 
 use super::{Failure, SearchQuery, SessionHistory};
+use crate::terminal::events;
 
 pub(crate) struct StopCondition {
     text: String,
@@ -87,20 +88,11 @@ impl StopCondition {
             Test::Tool(tool) => {
                 event.typed::<CallStarted>().and_then(Result::ok).is_some_and(|call| call.event.tool == *tool)
             }
-            Test::Failed => failed(event),
+            Test::Failed => events::failed(event),
             Test::Text(search) => search.is_met(past, event),
             Test::State(_) => false,
         }
     }
-}
-
-fn failed(event: &EventRef<'_>) -> bool {
-    let call = event.typed::<CallFinished>().and_then(Result::ok);
-    let command = event.typed::<CommandResult>().and_then(Result::ok);
-    let evaluation = event.typed::<EvalResult>().and_then(Result::ok);
-    call.is_some_and(|call| call.event.status != CallStatus::Ok)
-        || command.is_some_and(|command| command.event.exit_code != 0)
-        || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
 }
 
 pub(crate) fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {

@@ -19,6 +19,8 @@ const CHUNKS: usize = 512;
 const GISTS: usize = 4096;
 /// Chunks searched for the outcome of a call in the list.
 const NEAR_END: u64 = 4;
+/// Characters of what a call is about.
+const CALL_MAX: usize = 160;
 
 pub(crate) type IsHeld = Arc<dyn Fn() -> bool + Send + Sync>;
 
@@ -60,10 +62,36 @@ impl Brief {
     }
 }
 
+/// Effect of a tool, as far as its name tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolSort {
+    Read,
+    Write,
+    Command,
+    Other,
+}
+
+impl ToolSort {
+    pub(crate) fn of(tool: &str) -> Self {
+        match tool {
+            "read_file" | "ls" | "glob" | "grep" => Self::Read,
+            "write_file" | "edit_file" | "rm" => Self::Write,
+            "shell_execute" | "podman_shell" | "evaluate_python" => Self::Command,
+            _ => Self::Other,
+        }
+    }
+
+    pub(crate) fn of_event(event: &EventRef<'_>) -> Self {
+        let call = event.typed::<CallStarted>().and_then(Result::ok);
+        call.map_or(Self::Other, |call| Self::of(&call.event.tool))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Gist {
     pub(crate) text: String,
     pub(crate) tone: Tone,
+    pub(crate) sort: ToolSort,
     pub(crate) child: Option<String>,
 }
 
@@ -218,8 +246,13 @@ impl SessionHistory {
             let name = value.get("name").or_else(|| value.get("child")).and_then(Value::as_str);
             name.unwrap_or("child").to_owned()
         });
-        let gist = Gist { text: events::gist(&self.session, &view), tone: events::tone_of(view.kind), child };
-        let gist = Arc::new(gist);
+        let call = event.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);
+        let (text, sort) = match &call {
+            Some(call) => (events::call_gist(&self.session, call, CALL_MAX), ToolSort::of(&call.tool)),
+            None => (events::gist(&self.session, &view), ToolSort::Other),
+        };
+        let tone = if events::failed(&view) { Tone::Bad } else { events::tone_of(view.kind) };
+        let gist = Arc::new(Gist { text, tone, sort, child });
         self.gists.insert(seq, Arc::clone(&gist));
         Ok(gist)
     }
@@ -259,7 +292,11 @@ impl SessionHistory {
     }
 
     pub(crate) fn unfinished(&self) -> &'static str {
-        if self.held.load(Ordering::Relaxed) { "running" } else { "interrupted" }
+        if self.is_running() { "running" } else { "interrupted" }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
     }
 }
 

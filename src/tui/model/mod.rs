@@ -4,11 +4,16 @@
 mod action;
 pub(crate) mod background_task;
 mod condition;
+mod filter;
 pub(crate) mod history;
 mod json;
 pub(crate) mod leash;
+#[cfg(test)]
+mod list_tests;
+pub(crate) mod menu;
 mod moving;
 pub(crate) mod panes;
+mod pointer;
 mod prompt;
 mod search;
 mod seek;
@@ -26,12 +31,15 @@ use foldspace::Seq;
 
 use crate::terminal::exit::Failure;
 use crate::terminal::style::Tone;
-pub(crate) use action::{Ask, DebuggerAction, Direction, OutsideRequest};
+pub(crate) use action::{
+    Ask, DebuggerAction, Direction, MenuKind, OutsideCommand, OutsideRequest, OutsideVerb, ScreenPlace,
+};
 pub(crate) use background_task::{BackgroundTask, TaskDone};
 pub(crate) use condition::StopCondition;
 #[cfg(test)]
 pub(crate) use history::IsHeld;
-pub(crate) use history::SessionHistory;
+pub(crate) use history::{SessionHistory, ToolSort};
+pub(crate) use menu::Menu;
 pub(crate) use prompt::InputPrompt;
 pub(crate) use sheet::{Sheet, Target};
 pub(crate) use sheets::{changed_slices, changes_of};
@@ -40,12 +48,13 @@ pub(crate) use view::{HistoryPosition, ShownStep, Tab, ViewContent};
 
 use background_task::Busy;
 use condition::touches;
+use filter::{Reached, RowFilter};
 use history::{Brief, CHUNK};
 use json::{JsonDifference, differences, pointer_to};
 use leash::Leash;
 use search::SearchQuery;
 use seek::{Seek, SeekTarget};
-use timeline::{Reached, Rows};
+use timeline::Rows;
 use view::{ViewChoice, ViewTarget};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +95,10 @@ pub(crate) struct Model {
     pub(crate) sideways: usize,
     pub(crate) prompt: Option<InputPrompt>,
     pub(crate) help: Option<usize>,
+    pub(crate) menu: Option<Menu>,
+    /// The program has the mouse, and not the terminal.
+    pub(crate) mouse: bool,
+    answers: Vec<(Ask, String)>,
     pub(crate) zoomed: bool,
     search: Option<Arc<SearchQuery>>,
     pub(crate) breakpoints: Vec<Arc<StopCondition>>,
@@ -94,6 +107,7 @@ pub(crate) struct Model {
     pub(crate) sight: Option<ViewContent>,
     look_due: bool,
     seek_due: Option<Seek>,
+    filter_due: Option<Arc<RowFilter>>,
     busy: Option<Busy>,
     errands: u64,
     pub(crate) because: String,
@@ -117,6 +131,9 @@ impl Model {
             sideways: 0,
             prompt: None,
             help: None,
+            menu: None,
+            mouse: true,
+            answers: Vec::new(),
             zoomed: false,
             search: None,
             breakpoints: Vec::new(),
@@ -125,6 +142,7 @@ impl Model {
             sight: None,
             look_due: true,
             seek_due: None,
+            filter_due: None,
             busy: None,
             errands: 0,
             because: String::new(),
@@ -172,7 +190,12 @@ impl Model {
 
     pub(crate) fn step_end(&self) -> Seq {
         let step = self.sight.as_ref().map(|sight| &sight.step);
-        step.filter(|step| step.cursor == self.cursor).map_or(self.cursor, |step| step.after)
+        match step.filter(|step| step.cursor == self.cursor) {
+            Some(step) => step.after,
+            // It has not been looked at yet.
+            None if self.is_on_folded_call() => self.past.end_near(self.cursor).map_or(self.cursor, |end| end.last),
+            None => self.cursor,
+        }
     }
 
     pub(crate) fn is_visiting(&self) -> bool {
@@ -185,7 +208,12 @@ impl Model {
 
     fn show_window(&mut self) {
         self.window.height = self.heights.timeline;
-        if let Err(trouble) = self.window.show(&self.past, &self.rows, self.cursor) {
+        let shown = self.window.show_rolled(&self.past, &self.rows);
+        let shown = shown.and_then(|is_rolled| match is_rolled {
+            true => Ok(()),
+            false => self.window.show(&self.past, &self.rows, self.cursor),
+        });
+        if let Err(trouble) = shown {
             self.tell(Tone::Bad, trouble.to_string());
         }
     }

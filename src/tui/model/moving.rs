@@ -5,7 +5,8 @@ use std::sync::Arc;
 use foldspace::Seq;
 
 use super::{
-    Brief, DebuggerAction, Direction, Failure, Focus, Model, OutsideRequest, Reached, SeekTarget, Tab, Target, Tone,
+    Brief, DebuggerAction, Direction, Failure, Focus, Model, OutsideRequest, OutsideVerb, Reached, Scroll, SeekTarget,
+    Tab, Target, Tone,
 };
 
 impl Model {
@@ -39,6 +40,14 @@ impl Model {
             DebuggerAction::Type(request) => self.type_in(request),
             DebuggerAction::Answer(ask, text) => return self.answer(ask, &text),
             DebuggerAction::Submit => return self.answer_typed(),
+            DebuggerAction::AskWith(ask, text) => self.ask_with(ask, &text),
+            DebuggerAction::Recall(way) => self.recall(way),
+            DebuggerAction::Menu(kind) => return self.open_menu(kind),
+            DebuggerAction::Choose(at) => return self.choose(at),
+            DebuggerAction::Click(place) => return self.click(place),
+            DebuggerAction::Wheel(place, way) => return self.wheel(place, way),
+            DebuggerAction::Mouse => self.turn_mouse(),
+            DebuggerAction::TurnRow => return self.turn_row(),
             DebuggerAction::ClearBreakpoints => self.clear_breakpoints(),
             DebuggerAction::Shell => {
                 let session = self.past.id().to_string();
@@ -47,6 +56,9 @@ impl Model {
             DebuggerAction::Copy => {
                 self.wishes.push_back(OutsideRequest::Copy(format!("{}@{}", self.past.name(), self.cursor)))
             }
+            DebuggerAction::CopyText(text) => self.wishes.push_back(OutsideRequest::Copy(text)),
+            DebuggerAction::CopyCommand(command) => self.wishes.push_back(OutsideRequest::CopyCommand(command)),
+            DebuggerAction::Rewind => self.wish_command(OutsideVerb::Rewind),
             DebuggerAction::Refresh => self.refresh()?,
             DebuggerAction::Resize(heights) => {
                 self.look_due |= self.heights.apart != heights.apart;
@@ -63,7 +75,11 @@ impl Model {
         if seq == 0 || seq > head {
             return Err(Failure::usage(format!("there is no event {seq}: the events are 1 to {head}")));
         }
-        if let Some(call) = self.past.brief(seq)?.and_then(|brief| brief.inner_of()) {
+        let call = self.past.brief(seq)?.and_then(|brief| brief.inner_of());
+        if !self.rows.lists(seq, call) {
+            self.show_all_rows();
+        }
+        if let Some(call) = call.filter(|_| self.rows.filter.as_ref().is_none_or(|rows| !rows.has(seq))) {
             self.rows.folds.open(call);
         }
         self.settle_on(seq);
@@ -74,10 +90,15 @@ impl Model {
         self.cursor = seq;
         self.look_due = true;
         self.choice.compared = None;
+        self.window.come_back();
         self.show_window();
     }
 
     fn line(&mut self, way: Direction) -> Result<(), Failure> {
+        if let Some(menu) = &mut self.menu {
+            menu.step(way);
+            return Ok(());
+        }
         match (&mut self.help, self.focus) {
             (Some(top), _) => *top = moved(*top, way, 1),
             (None, Focus::Timeline) => return self.by_row(way, Brief::is_any),
@@ -109,13 +130,17 @@ impl Model {
             self.scroll(way, usize::MAX);
             return Ok(());
         }
+        if let Some(row) = self.rows.filter.as_ref().and_then(|rows| rows.end(way)) {
+            self.settle_on(row);
+            return Ok(());
+        }
         match way {
             Direction::Back => self.settle_on(1),
             Direction::Forward => {
                 let head = self.past.head();
                 // The last row is the call that has the last event.
                 let call = self.past.brief(head)?.and_then(|brief| brief.inner_of());
-                let row = call.filter(|call| self.rows.kind.is_none() && !self.rows.folds.is_open(*call));
+                let row = call.filter(|call| !self.rows.folds.is_open(*call));
                 self.settle_on(row.unwrap_or(head).max(1));
             }
         }
@@ -140,13 +165,18 @@ impl Model {
     }
 
     fn by_event(&mut self, way: Direction) -> Result<(), Failure> {
-        match way {
-            Direction::Forward if self.cursor < self.past.head() => self.go_to(self.cursor + 1),
-            Direction::Back if self.cursor > 1 => self.go_to(self.cursor - 1),
+        let next = match way {
+            Direction::Forward if self.cursor < self.past.head() => self.cursor + 1,
+            Direction::Back if self.cursor > 1 => self.cursor - 1,
             way => {
                 self.tell_end(way);
-                Ok(())
+                return Ok(());
             }
+        };
+        // An event that the filter hides is stepped over.
+        match self.past.brief(next)?.is_some_and(|brief| self.rows.lists(next, brief.inner_of())) {
+            true => self.go_to(next),
+            false => self.by_row(way, Brief::is_any),
         }
     }
 
@@ -169,7 +199,10 @@ impl Model {
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), Failure> {
+    pub(super) fn enter(&mut self) -> Result<(), Failure> {
+        if let Some(menu) = &self.menu {
+            return self.choose(menu.at);
+        }
         let (sheet, at) = match self.focus {
             Focus::Timeline => return self.turn_row(),
             Focus::Files => (self.sight.as_ref().map(|sight| &sight.files), self.file_scroll.line),
@@ -180,7 +213,7 @@ impl Model {
         Ok(())
     }
 
-    fn turn_row(&mut self) -> Result<(), Failure> {
+    pub(super) fn turn_row(&mut self) -> Result<(), Failure> {
         let Some(brief) = self.past.brief(self.cursor)? else { return Ok(()) };
         if brief.is_child() {
             return self.visit_child();
@@ -189,6 +222,9 @@ impl Model {
             (true, _) => {
                 self.rows.folds.turn(brief.seq);
                 self.look_due = true;
+            }
+            (false, Some(call)) if !self.rows.lists(call, None) => {
+                self.tell(Tone::Dim, format!("its call {call} is hidden: Esc shows all rows"));
             }
             (false, Some(call)) => {
                 self.rows.folds.turn(call);
@@ -231,12 +267,12 @@ impl Model {
     }
 
     fn begin_again(&mut self, cursor: Seq) {
-        self.rows.folds = super::timeline::Folds::default();
+        self.rows = super::timeline::Rows::default();
         self.window = super::VisibleRows::default();
         self.marks.clear();
         // What is under way, or was seen, is of the other history.
         self.stop();
-        (self.seek_due, self.sight) = (None, None);
+        (self.seek_due, self.filter_due, self.sight) = (None, None, None);
         self.settle_on(cursor.clamp(1, self.past.head().max(1)));
     }
 
@@ -265,7 +301,7 @@ impl Model {
     fn fold_all(&mut self) {
         self.rows.folds.turn_all();
         let inner = self.past.brief(self.cursor).ok().flatten().and_then(|brief| brief.inner_of());
-        let hidden = inner.filter(|call| !self.rows.folds.is_open(*call));
+        let hidden = inner.filter(|call| !self.rows.folds.is_open(*call) && self.rows.lists(*call, None));
         self.settle_on(hidden.unwrap_or(self.cursor));
     }
 
@@ -277,26 +313,47 @@ impl Model {
     fn refresh(&mut self) -> Result<(), Failure> {
         let head = self.past.refresh()?;
         self.look_due = true;
+        self.renew_filter();
         self.tell(Tone::Plain, format!("the last event is {head}"));
         Ok(())
     }
 
+    /// Looks for new events of a session that runs. A cursor on the last row goes on with them.
+    pub(crate) fn follow(&mut self) -> Result<(), Failure> {
+        let before = self.past.head();
+        if !self.past.is_running() || self.past.refresh()? == before {
+            return Ok(());
+        }
+        let is_last = self.window.rows.last().is_some_and(|row| row.seq == self.cursor);
+        let is_idle = self.prompt.is_none() && self.menu.is_none() && self.help.is_none() && self.seeking().is_none();
+        self.renew_filter();
+        match is_last && is_idle && self.focus == Focus::Timeline && self.rows.filter.is_none() {
+            true => self.end(Direction::Forward)?,
+            false => self.look_due = true,
+        }
+        self.show_window();
+        Ok(())
+    }
+
     fn escape(&mut self) {
-        if self.prompt.take().is_some() || self.help.take().is_some() {
+        if self.prompt.take().is_some() || self.menu.take().is_some() || self.help.take().is_some() {
             return;
         }
         if self.stop_seek() {
             return self.tell(Tone::Plain, "stopped");
         }
         self.seek_due = None;
-        if self.choice.compared.take().is_some() || self.choice.selected.take().is_some() {
-            self.look_due = true;
+        let mut closed = self.choice.compared.take().is_some() | self.choice.selected.take().is_some();
+        self.look_due |= closed;
+        closed |= std::mem::replace(&mut self.focus, Focus::Timeline) != Focus::Timeline;
+        // The filter goes last.
+        if !std::mem::take(&mut self.zoomed) && !closed {
+            self.show_all_rows();
         }
-        self.zoomed = false;
     }
 }
 
-fn moved(line: usize, way: Direction, by: usize) -> usize {
+pub(super) fn moved(line: usize, way: Direction, by: usize) -> usize {
     match way {
         Direction::Forward => line.saturating_add(by),
         Direction::Back => line.saturating_sub(by),
@@ -332,13 +389,19 @@ impl Model {
     }
 
     fn scroll(&mut self, way: Direction, by: usize) {
-        let files = self.focus == Focus::Files;
-        let Some(sight) = &self.sight else { return };
-        let sheet = if files || sight.tab == Tab::Files { &sight.files } else { &sight.detail };
-        let last = sheet.lines.len().saturating_sub(1);
-        let height = if files && self.heights.apart { self.heights.files } else { self.heights.detail }.max(1);
-        let scroll = if files { &mut self.file_scroll } else { &mut self.detail_scroll };
-        scroll.line = moved(scroll.line, way, by).min(last);
+        let Some((scroll, lines, height)) = self.pane(self.focus) else { return };
+        scroll.line = moved(scroll.line, way, by).min(lines.saturating_sub(1));
         scroll.top = scroll.top.clamp((scroll.line + 1).saturating_sub(height), scroll.line);
+    }
+
+    /// Returns what a pane shows of its sheet, the lines of the sheet, and its height.
+    pub(super) fn pane(&mut self, focus: Focus) -> Option<(&mut Scroll, usize, usize)> {
+        let sight = self.sight.as_ref()?;
+        let (sheet, scroll, height) = match focus {
+            Focus::Files => (&sight.files, &mut self.file_scroll, self.heights.files),
+            _ if sight.tab == Tab::Files => (&sight.files, &mut self.detail_scroll, self.heights.detail),
+            _ => (&sight.detail, &mut self.detail_scroll, self.heights.detail),
+        };
+        Some((scroll, sheet.lines.len(), height.max(1)))
     }
 }

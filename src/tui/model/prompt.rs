@@ -1,8 +1,8 @@
 //! Questions to the person, and their answers.
 
 use super::{
-    Ask, DebuggerAction, Direction, Failure, Model, OutsideRequest, SearchQuery, Seek, SeekTarget, StopCondition, Tab,
-    Tone,
+    Ask, DebuggerAction, Direction, Failure, Focus, Model, OutsideVerb, SearchQuery, Seek, SeekTarget, StopCondition,
+    Tab, Tone,
 };
 use foldspace::EntryPath;
 use tui_input::Input;
@@ -11,13 +11,48 @@ use tui_input::Input;
 pub(crate) struct InputPrompt {
     pub(crate) ask: Ask,
     pub(crate) input: Input,
+    /// The earlier answer that is shown, counted back from the last one; 0 is none.
+    recalled: usize,
 }
 
 const ANSWER_MAX: usize = 1000;
+/// Answers that are remembered.
+const ANSWERS: usize = 200;
 
 impl Model {
     pub(super) fn ask(&mut self, ask: Ask) {
-        self.prompt = Some(InputPrompt { ask, input: Input::default() });
+        self.ask_with(ask, "");
+    }
+
+    pub(super) fn ask_with(&mut self, ask: Ask, text: &str) {
+        self.prompt = Some(InputPrompt { ask, input: Input::new(text.to_owned()), recalled: 0 });
+    }
+
+    /// Returns the answers to a question so far, the last one first; either direction counts as the same question.
+    pub(crate) fn answers(&self, ask: Ask) -> impl Iterator<Item = &str> {
+        let is_same = move |(asked, _): &&(Ask, String)| std::mem::discriminant(asked) == std::mem::discriminant(&ask);
+        self.answers.iter().rev().filter(is_same).map(|(_, text)| text.as_str())
+    }
+
+    pub(super) fn recall(&mut self, way: Direction) {
+        let Some(prompt) = &self.prompt else { return };
+        let (ask, count) = (prompt.ask, self.answers(prompt.ask).count());
+        let recalled = match way {
+            Direction::Back => (prompt.recalled + 1).min(count),
+            Direction::Forward => prompt.recalled.saturating_sub(1),
+        };
+        let text = recalled.checked_sub(1).and_then(|at| self.answers(ask).nth(at)).unwrap_or_default().to_owned();
+        self.prompt = Some(InputPrompt { ask, input: Input::new(text), recalled });
+    }
+
+    fn remember(&mut self, ask: Ask, text: &str) {
+        if text.is_empty() || ask.is_letter() || self.answers(ask).next() == Some(text) {
+            return;
+        }
+        if self.answers.len() >= ANSWERS {
+            self.answers.remove(0);
+        }
+        self.answers.push((ask, text.to_owned()));
     }
 
     pub(super) fn type_in(&mut self, request: tui_input::InputRequest) {
@@ -31,7 +66,9 @@ impl Model {
 
     pub(super) fn answer_typed(&mut self) -> Result<(), Failure> {
         let Some(prompt) = self.prompt.take() else { return Ok(()) };
-        self.act(DebuggerAction::Answer(prompt.ask, prompt.input.value().to_owned()))
+        let text = prompt.input.value().trim().to_owned();
+        self.remember(prompt.ask, &text);
+        self.act(DebuggerAction::Answer(prompt.ask, text))
     }
 
     pub(super) fn answer(&mut self, ask: Ask, text: &str) -> Result<(), Failure> {
@@ -46,6 +83,16 @@ impl Model {
             }
             Ask::Filter => return self.filter(text),
             Ask::Fork => self.wish_fork(text),
+            Ask::Compare => {
+                self.choice.compared = if text.is_empty() { None } else { Some(self.places(text)?) };
+                self.show_tab(Tab::Diff);
+                self.focus = Focus::Detail;
+            }
+            Ask::Until(_) if text.is_empty() => {
+                // Enter alone takes the last condition again.
+                let last = self.answers(ask).next().map(str::to_owned);
+                return last.map_or(Ok(()), |last| self.answer(ask, &last));
+            }
             _ if text.is_empty() => {}
             Ask::Jump => {
                 let seq = self.position(text)?;
@@ -59,10 +106,6 @@ impl Model {
                 let condition = StopCondition::read(text)?;
                 self.tell(Tone::Plain, format!("breakpoint {}: {}", self.breakpoints.len() + 1, condition.text()));
                 self.breakpoints.push(condition);
-            }
-            Ask::Compare => {
-                self.choice.compared = Some(self.places(text)?);
-                self.show_tab(Tab::Diff);
             }
             Ask::Select => {
                 self.choice.selected = Some(EntryPath::lookup(text)?);
@@ -81,7 +124,7 @@ impl Model {
         let Some(search) = self.search.clone() else {
             return Err(Failure::usage("nothing was searched for yet: / asks"));
         };
-        self.seek(way, SeekTarget::Search(search));
+        self.seek(way, SeekTarget::Search(search, self.rows.clone()));
         Ok(())
     }
 
@@ -89,21 +132,8 @@ impl Model {
         self.seek_due = Some(Seek { from: self.cursor, way, wanted });
     }
 
-    fn filter(&mut self, text: &str) -> Result<(), Failure> {
-        let (word, rest) = text.split_once(' ').map_or((text, ""), |(word, rest)| (word, rest.trim()));
-        match (word, rest) {
-            ("", _) => (self.rows.agent, self.rows.kind) = (None, None),
-            ("agent", name) => self.rows.agent = (!name.is_empty()).then(|| name.into()),
-            ("kind", kind) => self.rows.kind = (!kind.is_empty()).then(|| kind.to_lowercase()),
-            _ => return Err(Failure::usage("a filter is: agent NAME, or kind TEXT; nothing shows all")),
-        }
-        self.look_due = true;
-        Ok(())
-    }
-
     fn wish_fork(&mut self, name: &str) {
         let name = (!name.is_empty()).then(|| name.to_owned());
-        let session = self.past.id().to_string();
-        self.wishes.push_back(OutsideRequest::Fork { session, at: self.step_end(), name });
+        self.wish_command(OutsideVerb::Fork { name });
     }
 }

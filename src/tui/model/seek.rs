@@ -19,7 +19,7 @@ pub(crate) struct Seek {
 #[derive(Clone)]
 pub(crate) enum SeekTarget {
     Row(Rows, fn(&Brief) -> bool),
-    Search(Arc<SearchQuery>),
+    Search(Arc<SearchQuery>, Rows),
     Change(EntryPath),
     Any(Vec<Arc<StopCondition>>),
 }
@@ -40,9 +40,9 @@ impl Seek {
                     Reached::End | Reached::TooFar => None,
                 })
             }
-            SeekTarget::Search(search) => {
-                self.by_event(past, leash, &|event| search.is_met(past, event).then(String::new))
-            }
+            SeekTarget::Search(search, rows) => self.by_event(past, leash, &|event| {
+                (rows.lists(event.seq, event.call) && search.is_met(past, event)).then(String::new)
+            }),
             SeekTarget::Change(path) => self.by_event(past, leash, &|event| touches(event, path).then(String::new)),
             SeekTarget::Any(conditions) if conditions.iter().any(|condition| condition.needs_state()) => {
                 self.by_state(past, leash, conditions)

@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use foldspace::Seq;
 
+use super::filter::{FilteredRows, Reached};
+use super::history::ToolSort;
 use super::{Brief, CHUNK, Direction, Failure, Leash, SessionHistory, Tone};
 use crate::terminal::text;
+use crate::tui::clean::columns;
 
 /// Chunks searched on the input thread for one row.
 const NEAR: u64 = 32;
+/// The same where a filter knows the rows: only the events of an open call are searched for.
+const NEAR_FILTERED: u64 = 4;
 /// Lanes; later agents share the last one.
 pub(crate) const LANES: usize = 6;
 
@@ -40,33 +45,35 @@ impl Folds {
         *self = Self { all: !self.all, turned: BTreeSet::new() };
     }
 
+    fn has_open(&self) -> bool {
+        self.all || !self.turned.is_empty()
+    }
+
     fn shows(&self, brief: &Brief) -> bool {
         brief.inner_of().is_none_or(|call| self.is_open(call))
     }
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Rows {
     pub(crate) folds: Folds,
-    pub(crate) agent: Option<Arc<str>>,
-    pub(crate) kind: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
-    Row(Seq),
-    End,
-    TooFar,
+    pub(crate) filter: Option<Arc<FilteredRows>>,
 }
 
 impl Rows {
     pub(crate) fn shows(&self, brief: &Brief) -> bool {
-        let agent = self.agent.as_ref().is_none_or(|agent| **agent == *brief.agent);
-        agent
-            && match &self.kind {
-                Some(kind) => brief.kind.to_lowercase().contains(kind.as_str()),
-                None => self.folds.shows(brief),
+        match &self.filter {
+            None => self.folds.shows(brief),
+            Some(rows) => {
+                let is_open = |call| rows.has(call) && self.folds.is_open(call);
+                rows.has(brief.seq) || brief.inner_of().is_some_and(is_open)
             }
+        }
+    }
+
+    /// Tells whether no filter hides an event, or the call that it belongs to.
+    pub(super) fn lists(&self, seq: Seq, call: Option<Seq>) -> bool {
+        self.filter.as_ref().is_none_or(|rows| rows.lists(seq, call))
     }
 
     /// Finds the next row in a direction that is `wanted`; without a leash only where the input thread may look.
@@ -78,6 +85,10 @@ impl Rows {
         leash: Option<&Leash>,
         wanted: fn(&Brief) -> bool,
     ) -> Result<Reached, Failure> {
+        let filter = self.filter.as_deref();
+        if let Some(rows) = filter.filter(|_| !self.folds.has_open()) {
+            return rows.next(past, from, way, leash, wanted);
+        }
         let fits = |brief: &&Brief| self.shows(brief) && wanted(brief);
         let head = past.head();
         let start = match way {
@@ -86,7 +97,8 @@ impl Rows {
             Direction::Back if from <= 1 => return Ok(Reached::End),
             Direction::Back => (from - 2) / CHUNK,
         };
-        for step in 0..=leash.map_or(NEAR, |_| u64::MAX) {
+        let far = if filter.is_some() { NEAR_FILTERED } else { leash.map_or(NEAR, |_| u64::MAX) };
+        for step in 0..=far {
             leash.map_or(Ok(()), Leash::holds)?;
             let found = match way {
                 Direction::Forward => {
@@ -105,7 +117,7 @@ impl Rows {
                 return Ok(Reached::Row(seq));
             }
         }
-        Ok(Reached::TooFar)
+        filter.map_or(Ok(Reached::TooFar), |rows| rows.next(past, from, way, leash, wanted))
     }
 }
 
@@ -116,14 +128,32 @@ pub(crate) struct TimelineRow {
     pub(crate) open: Option<bool>,
     pub(crate) inner: bool,
     pub(crate) kind: Arc<str>,
+    pub(crate) sort: ToolSort,
     pub(crate) text: String,
     pub(crate) end: String,
     pub(crate) tone: Tone,
 }
 
+impl TimelineRow {
+    /// Returns the columns of its text and its status.
+    fn columns(&self) -> usize {
+        match self.open {
+            Some(_) => columns(&self.text) + columns(&self.end) + 7,
+            // What is no call is mostly told by its beginning.
+            None => (columns(&self.text) + 19).min(EVENT_MAX),
+        }
+    }
+}
+
+const EVENT_MAX: usize = 64;
+
 #[derive(Debug, Default)]
 pub(crate) struct VisibleRows {
     pub(crate) height: usize,
+    /// Columns of the widest row that was shown.
+    pub(crate) widest: usize,
+    /// The wheel has moved the rows away from the cursor.
+    rolled: bool,
     top: Seq,
     pub(crate) rows: Vec<TimelineRow>,
     pub(crate) lanes: Vec<String>,
@@ -157,14 +187,57 @@ impl VisibleRows {
         below.truncate(height.saturating_sub(first + 1));
         let seqs: Vec<Seq> = above[..first].iter().rev().copied().chain([cursor]).chain(below).collect();
         self.top = seqs.first().copied().unwrap_or(cursor);
+        self.fill(past, rows, seqs)
+    }
+
+    fn fill(&mut self, past: &SessionHistory, rows: &Rows, seqs: Vec<Seq>) -> Result<(), Failure> {
         self.rows = Vec::new();
         for seq in seqs {
             if let Some(brief) = past.brief(seq)? {
                 let row = self.row(past, rows, &brief)?;
+                self.widest = self.widest.max(row.columns());
                 self.rows.push(row);
             }
         }
         Ok(())
+    }
+
+    /// Shows the rows as the wheel has left them; false if they are where the cursor is.
+    pub(super) fn show_rolled(&mut self, past: &SessionHistory, rows: &Rows) -> Result<bool, Failure> {
+        if !self.rolled {
+            return Ok(false);
+        }
+        let mut seqs = vec![self.top];
+        while seqs.len() < self.height.max(1)
+            && let Some(last) = seqs.last()
+            && let Reached::Row(seq) = rows.next(past, *last, Direction::Forward, None, Brief::is_any)?
+        {
+            seqs.push(seq);
+        }
+        self.fill(past, rows, seqs)?;
+        Ok(true)
+    }
+
+    /// Moves the rows by one, unless the last is in sight.
+    pub(super) fn roll(&mut self, past: &SessionHistory, rows: &Rows, way: Direction) -> Result<(), Failure> {
+        let edge = if way == Direction::Back { self.rows.first() } else { self.rows.last() };
+        let Some(edge) = edge.map(|row| row.seq) else { return Ok(()) };
+        let Reached::Row(seq) = rows.next(past, edge, way, None, Brief::is_any)? else { return Ok(()) };
+        self.top = match way {
+            Direction::Back => seq,
+            Direction::Forward => self.rows.get(1).map_or(seq, |row| row.seq),
+        };
+        self.rolled = true;
+        self.show_rolled(past, rows).map(drop)
+    }
+
+    pub(super) fn come_back(&mut self) {
+        self.rolled = false;
+    }
+
+    /// Forgets where it was, for other rows.
+    pub(super) fn forget(&mut self) {
+        (self.top, self.rolled) = (0, false);
     }
 
     fn row(&mut self, past: &SessionHistory, rows: &Rows, brief: &Brief) -> Result<TimelineRow, Failure> {
@@ -184,6 +257,7 @@ impl VisibleRows {
             open: brief.is_call().then(|| rows.folds.is_open(brief.seq)),
             inner: brief.inner_of().is_some(),
             kind: Arc::clone(&brief.kind),
+            sort: gist.sort,
             text: gist.text.clone(),
             end,
             tone,
@@ -207,6 +281,7 @@ fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), Failure> {
     let end = past.end_near(call)?;
     Ok(match end.outcome {
         Some(outcome) => (format!("{} {}", outcome.ending, text::duration(outcome.micros)), outcome.tone),
+        None if end.is_known && past.is_running() => (past.unfinished().to_owned(), Tone::Noted),
         None if end.is_known => (past.unfinished().to_owned(), Tone::Odd),
         // It is further away than is searched for a row; the view of the call shows it.
         None => ("...".to_owned(), Tone::Dim),

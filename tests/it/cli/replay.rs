@@ -173,6 +173,9 @@ fn replay_location_has_stable_shape() {
 /// What leaving the alternate screen looks like.
 const LEFT: &str = "\u{1b}[?1049l";
 
+/// What coming to it looks like.
+const ENTERED: &str = "\u{1b}[?1049h";
+
 /// The screen that a program has drawn: text and where it goes, no more of what terminals know.
 fn screen(shown: &str) -> String {
     let mut lines = vec![vec![' '; 400]; 200];
@@ -219,9 +222,9 @@ fn see(debugger: &Terminal, text: &str) {
 fn replay_keys_work_and_terminal_is_restored() {
     let program = Program::with_story();
     let mut debugger = Terminal::of(program.command(&["replay", "story"]));
-    see(&debugger, "event 13 of 15");
+    see(&debugger, "event 2 of 15");
     assert!(debugger.is_raw());
-    debugger.type_in("kk");
+    debugger.type_in("jj");
     see(&debugger, "event 8 of 15");
     debugger.type_in("2");
     see(&debugger, "+zwei");
@@ -232,13 +235,97 @@ fn replay_keys_work_and_terminal_is_restored() {
     debugger.type_in("q");
     debugger.type_in("y");
     see(&debugger, "copied: story@8");
-    debugger.type_in("Fkid\r");
-    see(&debugger, "kid is a fork of story at 10");
     debugger.type_in("q");
     debugger.wait_for(LEFT, 1);
     assert!(!debugger.is_raw(), "the terminal is as it was");
     assert_eq!(debugger.end(), 0);
+}
+
+#[test]
+fn replay_asks_before_it_forks_or_rewinds() {
+    let program = Program::with_story();
+    let mut command = program.command(&["replay", "story", "--at", "8"]);
+    // A pager has words for the terminal that `screen` does not know.
+    command.env("FOLDSPACE_PAGER", "");
+    let mut debugger = Terminal::of(command);
+    see(&debugger, "event 8 of 15");
+    debugger.type_in("Fkid\r");
+    debugger.wait_for("clone story --at 10 --name=kid", 1);
+    debugger.wait_for("run this? [y/N]", 1);
+    assert!(!debugger.is_raw());
+    debugger.type_in("y\n");
+    debugger.wait_for("is story as of event 10", 1);
+    debugger.wait_for("Enter leads back", 1);
+    debugger.type_in("\n");
+    see(&debugger, "done: ");
+    assert!(debugger.is_raw());
+    // The menu's item.
+    debugger.type_in("aw");
+    debugger.wait_for("run this? [y/N]", 2);
+    debugger.type_in("\n");
+    debugger.wait_for(ENTERED, 3);
+    see(&debugger, "not run: ");
+    assert_eq!(program.json_lines(&["log", "story"]).len(), 16, "of the child alone");
+    debugger.type_in("R");
+    debugger.wait_for("run this? [y/N]", 3);
+    debugger.signal("-INT");
+    debugger.wait_for(ENTERED, 4);
+    debugger.type_in("R");
+    debugger.wait_for("run this? [y/N]", 4);
+    debugger.type_in("y\n");
+    debugger.wait_for("is back at 10", 1);
+    debugger.type_in("\n");
+    see(&debugger, " of 18");
+    debugger.type_in("q");
+    assert_eq!(debugger.end(), 0);
     assert_eq!(program.printed(&["cat", "kid", "a.txt"]), "one\nzwei\nthree\n");
+}
+
+#[test]
+fn replay_takes_the_mouse_and_gives_it_back() {
+    const ON: &str = "\u{1b}[?1000h";
+    const OFF: &str = "\u{1b}[?1000l";
+    let program = Program::with_story();
+    let mut debugger = Terminal::of(program.command(&["replay", "story"]));
+    see(&debugger, "event 2 of 15");
+    debugger.wait_for(ON, 1);
+    // A click on the third row, and then on the tab of the event.
+    debugger.type_in("\u{1b}[<0;9;5M\u{1b}[<0;9;5m");
+    see(&debugger, "event 5 of 15");
+    debugger.type_in("\u{1b}[<0;30;13M\u{1b}[<0;30;13m");
+    see(&debugger, "[4 event]");
+    debugger.type_in("M");
+    debugger.wait_for(OFF, 1);
+    debugger.type_in("M");
+    debugger.wait_for(ON, 2);
+    debugger.type_in("q");
+    debugger.wait_for(OFF, 2);
+    assert_eq!(debugger.end(), 0);
+    let mut without = Terminal::of(program.command(&["replay", "story", "--no-mouse"]));
+    see(&without, "event 2 of 15");
+    assert!(!without.shown().contains(ON));
+    without.type_in("q");
+    assert_eq!(without.end(), 0);
+}
+
+#[test]
+fn replay_without_name_asks_which_session() {
+    let program = Program::with_story();
+    program.run(&["clone", "story", "--name", "kid"]);
+    let mut debugger = Terminal::of(program.command(&["replay"]));
+    see(&debugger, "Sessions, the latest first  2 of 2");
+    debugger.type_in("kid");
+    see(&debugger, "1 of 2");
+    debugger.type_in("\r");
+    see(&debugger, " kid  event ");
+    debugger.type_in("q");
+    assert_eq!(debugger.end(), 0);
+    let mut none = Terminal::of(program.command(&["replay"]));
+    see(&none, "Sessions, the latest first");
+    none.type_in("\u{1b}");
+    assert_eq!(none.end(), 130);
+    let told = program.run(&["replay"]);
+    assert!(told.starts_with("error: no session is named, and there are 2"), "{told}");
 }
 
 #[test]
@@ -273,7 +360,7 @@ fn replay_shell_runs_in_a_copy_of_the_past() {
 fn replay_signal_restores_the_terminal() {
     let program = Program::with_story();
     let debugger = Terminal::of(program.command(&["replay", "story"]));
-    see(&debugger, "event 13 of 15");
+    see(&debugger, "event 2 of 15");
     debugger.signal("-TERM");
     debugger.wait_for(LEFT, 1);
     assert!(!debugger.is_raw());
@@ -294,7 +381,7 @@ fn replay_ends_with_its_terminal() {
     let child = command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
     drop(command);
     let (mut master, mut seen, mut buffer) = (File::from(master), Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&seen).contains("event 13 of 15") {
+    while !String::from_utf8_lossy(&seen).contains("event 2 of 15") {
         let read = master.read(&mut buffer).unwrap();
         seen.extend_from_slice(&buffer[..read]);
     }

@@ -1,0 +1,38 @@
+//! Asks which session, where none is named.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use foldspace::Sessions;
+use foldspace::hub::operations::listed;
+use foldspace::session::name_of;
+use foldspace::store::SessionEntry;
+
+use super::mind;
+use crate::cli::{Failure, Signals, block_on, text};
+use crate::tui::{self, Picker};
+
+/// Shows the sessions, the latest first; none is returned if the person leaves.
+pub(crate) fn pick(sessions: &Sessions, mut entries: Vec<SessionEntry>) -> Result<Option<String>, Failure> {
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
+    let rows = listed(sessions, &entries);
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.name.clone(),
+            row.session.short(),
+            row.backend.clone(),
+            text::count(row.events, "event"),
+            row.calls.map_or_else(String::new, |calls| text::count(calls, "call")),
+            text::moment(row.updated),
+        ]
+    });
+    let picker = Picker::new("Sessions, the latest first", cells.collect());
+    let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+    let told = Arc::new(AtomicBool::new(false));
+    let picked = block_on(async {
+        tokio::spawn(mind(Signals::listen(), Arc::clone(&told), Arc::default()));
+        tui::pick(picker, colour, &told)
+    })?;
+    let picked = picked.map_err(|error| Failure::io("use", "the terminal", &error))?;
+    Ok(picked.and_then(|row| entries.get(row)).map(name_of))
+}
