@@ -6,11 +6,11 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, FromArgMatches};
+use foldspace::WorkspaceSpec;
 use foldspace::backends::HostOptions;
 use foldspace::event::SessionStarted;
 use foldspace::session::{name_of, nearest};
 use foldspace::store::SessionEntry;
-use foldspace::{Sessions, WorkspaceSpec};
 
 use super::{Cli, Exit, Failure, Globals, definition, open, output, text};
 
@@ -101,7 +101,7 @@ fn usual_session(globals: &Globals, command: &OsString, first: Option<&OsString>
         ([only], _) => Ok(Some(name_of(only))),
         (_, [only]) => Ok(Some(name_of(only))),
         ([], _) => Err(Failure::missing("there are no sessions").with_hint("`foldspace run` begins one")),
-        _ if is_picked(command) => picked(&opened.sessions, entries).map(Some),
+        _ if is_picked(command) => picked(entries).map(Some),
         _ => {
             let names: Vec<String> =
                 entries.iter().rev().take(SHOWN).map(|entry| text::one_line(&name_of(entry), 80)).collect();
@@ -119,13 +119,13 @@ fn is_picked(command: &OsString) -> bool {
 }
 
 #[cfg(feature = "tui")]
-fn picked(sessions: &Sessions, entries: Vec<SessionEntry>) -> Result<String, Failure> {
-    let picked = super::replay::pick(sessions, entries)?;
+fn picked(entries: Vec<SessionEntry>) -> Result<String, Failure> {
+    let picked = super::replay::pick(entries)?;
     picked.ok_or_else(|| Failure::new(Exit::Interrupted, "no session was chosen"))
 }
 
 #[cfg(not(feature = "tui"))]
-fn picked(_: &Sessions, _: Vec<SessionEntry>) -> Result<String, Failure> {
+fn picked(_: Vec<SessionEntry>) -> Result<String, Failure> {
     Err(Failure::usage("no session is named"))
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use foldspace::Sessions;
 use foldspace::hub::operations::listed;
 use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
@@ -13,14 +12,13 @@ use crate::cli::{Failure, Signals, block_on, text};
 use crate::tui::{self, Picker};
 
 /// Shows the sessions, the latest first; none is returned if the person leaves.
-pub(crate) fn pick(sessions: &Sessions, mut entries: Vec<SessionEntry>) -> Result<Option<String>, Failure> {
+pub(crate) fn pick(mut entries: Vec<SessionEntry>) -> Result<Option<String>, Failure> {
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
-    let rows = listed(sessions, &entries);
-    let cells = rows.iter().map(|row| {
+    let cells = entries.iter().map(listed).map(|row| {
         vec![
-            row.name.clone(),
+            row.name,
             row.session.short(),
-            row.backend.clone(),
+            row.backend,
             text::count(row.events, "event"),
             row.calls.map_or_else(String::new, |calls| text::count(calls, "call")),
             text::moment(row.updated),
