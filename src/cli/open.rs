@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::event::{Clock, SystemClock};
-use foldspace::session::{SnapshotPolicy, name_of};
+use foldspace::session::{Keep, SnapshotPolicy, name_of};
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
 use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
@@ -15,6 +15,8 @@ use super::{Failure, Globals, output, owner, text};
 /// Time for another process to let go of the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
+/// A store that is only read keeps no snapshots, and folds no history to take them.
+const READER: SnapshotPolicy = SnapshotPolicy { every: 0, keep: Keep::All };
 
 /// An open store with its sessions, closed on drop.
 pub(super) struct OpenedStore {
@@ -26,9 +28,9 @@ pub(super) struct OpenedStore {
 }
 
 impl OpenedStore {
-    fn new(store: Arc<dyn EventStore>) -> Result<Self, Failure> {
+    fn new(store: Arc<dyn EventStore>, policy: SnapshotPolicy) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
-        let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())?;
+        let sessions = Sessions::new(store, Registry::standard(), clock, policy)?;
         Ok(Self { sessions, loss: None, local: None, closes: true })
     }
 
@@ -44,7 +46,7 @@ impl OpenedStore {
             }
         };
         store.notes().iter().for_each(|words| output::note(words));
-        let mut opened = Self::new(Arc::clone(&store) as Arc<dyn EventStore>)?;
+        let mut opened = Self::new(Arc::clone(&store) as Arc<dyn EventStore>, SnapshotPolicy::default())?;
         opened.local = Some(store);
         Ok(opened)
     }
@@ -77,7 +79,7 @@ impl OpenedStore {
         if let Some(loss) = &loss {
             output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
         }
-        let mut opened = Self::new(Arc::new(store))?;
+        let mut opened = Self::new(Arc::new(store), READER)?;
         opened.loss = loss;
         Ok(opened)
     }
@@ -118,7 +120,7 @@ pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
 
 pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
     match RemoteStore::connect(directory) {
-        Ok(Some(store)) => OpenedStore::new(Arc::new(store)),
+        Ok(Some(store)) => OpenedStore::new(Arc::new(store), READER),
         Ok(None) | Err(StoreError::Foreign { .. }) => OpenedStore::beside(directory),
         Err(error) => Err(error.into()),
     }
