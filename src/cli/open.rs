@@ -129,8 +129,8 @@ pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
 /// Opens the store to read, without a word on what is wrong with it.
 pub(super) fn glance(directory: &Path) -> Result<OpenedStore, Failure> {
     match RemoteStore::connect(directory)? {
-        Some(store) => OpenedStore::new(Arc::new(store)),
-        None => OpenedStore::new(Arc::new(LocalStore::open_reading(directory)?)),
+        Some(store) => OpenedStore::new(Arc::new(store), READER),
+        None => OpenedStore::new(Arc::new(LocalStore::open_reading(directory)?), READER),
     }
 }
 
