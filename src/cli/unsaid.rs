@@ -12,7 +12,7 @@ use foldspace::event::SessionStarted;
 use foldspace::session::{name_of, nearest};
 use foldspace::store::SessionEntry;
 
-use super::{Cli, Exit, Failure, Globals, definition, open, output, text};
+use super::{Cli, Failure, Globals, definition, open, output, text};
 
 /// Commands that want their session by name: what they do can't be taken back.
 const NAMED: [&str; 1] = ["remove"];
@@ -121,7 +121,7 @@ fn is_picked(command: &OsString) -> bool {
 #[cfg(feature = "tui")]
 fn picked(entries: Vec<SessionEntry>) -> Result<String, Failure> {
     let picked = super::replay::pick(entries)?;
-    picked.ok_or_else(|| Failure::new(Exit::Interrupted, "no session was chosen"))
+    picked.ok_or_else(|| Failure::new(super::Exit::Interrupted, "no session was chosen"))
 }
 
 #[cfg(not(feature = "tui"))]

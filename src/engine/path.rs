@@ -16,7 +16,7 @@ pub(crate) const MAX_SEGMENT_BYTES: usize = 255;
 
 /// Tells whether a character misleads a reader: a terminal may obey it, it turns the direction of text, or it is
 /// invisible.
-pub fn misleads(c: char) -> bool {
+pub(crate) fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')

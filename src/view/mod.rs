@@ -9,7 +9,6 @@ mod question;
 mod slice;
 mod text;
 
-pub use crate::engine::path::misleads;
 pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_at, path_of, whole};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
@@ -19,4 +18,4 @@ pub use patch::{
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};
 pub use slice::{slice, slice_named};
-pub use text::{visible, visible_lines};
+pub use text::{misleads, visible, visible_lines};

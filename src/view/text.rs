@@ -2,7 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::engine::path::misleads;
+use crate::engine::path;
+
+/// Tells whether a character misleads a reader, who can't see it or sees something else by it.
+pub fn misleads(c: char) -> bool {
+    path::misleads(c)
+}
 
 /// A text in which such characters are written as escapes.
 pub fn visible(text: &str) -> Cow<'_, str> {

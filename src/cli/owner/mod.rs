@@ -10,7 +10,7 @@ use foldspace::backends::ProgressWatch;
 use foldspace::http::{Attended, ClientError, HttpClient, HttpFace, HttpOptions, ServerStatus};
 use foldspace::hub::HubOptions;
 use foldspace::hub::operations::ChildDocument;
-use foldspace::store::Durability;
+use foldspace::store::{Durability, StoreOwner};
 use foldspace::tools::{PodmanShellTool, ShellRules};
 use foldspace::{Hub, SessionId, Tools};
 use serde_json::Value;
@@ -25,6 +25,8 @@ use start::{Begun, begin_in_background};
 pub(super) const SOCKET: &str = "http.sock";
 /// Time for another process to serve the store, or to let go of it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for an owner to answer what takes no work.
+const ANSWER: Duration = Duration::from_secs(10);
 /// Time between two tries to start one, when another process has the store.
 const AGAIN: Duration = Duration::from_millis(100);
 const UNSERVED: &str =
@@ -144,11 +146,25 @@ fn is_in_process(globals: &Globals) -> bool {
 /// Returns what the owner that runs does, with a client of it; none where none runs.
 pub(super) async fn running(directory: &Path) -> Result<Option<(HttpClient, ServerStatus)>, Failure> {
     let client = HttpClient::at(directory.join(SOCKET));
-    match client.get("/v1/server").await {
+    match in_time(directory, client.get("/v1/server")).await? {
         Ok(status) => Ok(Some((client, status))),
         Err(error) if is_nobody(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Waits for an answer that takes no work: the owner's process may have been stopped.
+async fn in_time<T>(
+    directory: &Path,
+    answer: impl Future<Output = Result<T, ClientError>>,
+) -> Result<Result<T, ClientError>, Failure> {
+    let Ok(answer) = tokio::time::timeout(ANSWER, answer).await else {
+        let owner = StoreOwner::of(directory)?.unwrap_or_default();
+        let what = format!("{owner} has the store, and has not answered for {} seconds", ANSWER.as_secs());
+        let hint = format!("if it was stopped, `kill -CONT {}` lets it go on", owner.process);
+        return Err(Failure::new(Exit::Busy, what).with_hint(hint));
+    };
+    Ok(answer)
 }
 
 /// Ends the owner that runs, if nobody uses it, so that this process can have the store.
@@ -208,7 +224,7 @@ enum Greeting {
 
 async fn greet(directory: &Path) -> Result<Greeting, Failure> {
     let client = HttpClient::at(directory.join(SOCKET));
-    match client.attend().await {
+    match in_time(directory, client.attend()).await? {
         Ok(attended) => Ok(Greeting::Welcome(client, attended)),
         Err(error) if is_nobody(&error) => Ok(Greeting::Nobody),
         Err(ClientError::Unreachable { path, source }) => Err(Failure::io("use", path.display(), &source)),

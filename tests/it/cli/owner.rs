@@ -185,6 +185,19 @@ fn owner_of_another_version_ends_once_it_is_unused() {
 }
 
 #[test]
+fn owner_whose_process_is_stopped_is_named() {
+    let program = world();
+    let owner = program.owners()[0].to_string();
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &owner]).status().unwrap().success());
+    signal("-STOP");
+    let refused = program.run(&["exec", "box", "--", "true"]);
+    signal("-CONT");
+    assert!(refused.contains("has not answered") && refused.contains(&format!("`kill -CONT {owner}`")), "{refused}");
+    assert!(refused.ends_with("[exit 4]"), "{refused}");
+    assert_eq!(program.printed(&["exec", "box", "--", "echo", "again"]), "again\n");
+}
+
+#[test]
 fn owner_without_idle_time_ends_after_last_call() {
     let program = world();
     program.printed(&["stop"]);
