@@ -89,7 +89,7 @@ struct Grouping<'a> {
     /// Frames of the part that is not written yet.
     frames: Vec<PlacedFrame>,
     block: Vec<u8>,
-    first: grouped::Key,
+    first: grouped::FrameKey,
     blocks: Vec<u8>,
     parts: Vec<u8>,
 }

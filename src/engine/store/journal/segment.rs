@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use super::disk::{DiskFile, JournalDisk, read_fully, read_whole};
 use super::grouped::Grouped;
 use super::packed::Packed;
+pub(crate) use super::trailer::HEADER;
 use super::trailer::{Layout, Trailer};
 use crate::engine::store::{Result, StoreError};
 
-pub(crate) const HEADER: u64 = 64;
 pub(crate) const FIRST: u32 = 1;
 const MAGIC: &[u8; 8] = b"FOLDSEG\n";
 const VERSION: u32 = 1;

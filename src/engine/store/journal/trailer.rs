@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::disk::{DiskFile, read_exactly};
-use super::segment::HEADER;
 use crate::engine::store::{Result, StoreError};
 
+/// Bytes of a segment before its first frame.
+pub(crate) const HEADER: u64 = 64;
 const LENGTH: usize = 32;
 const IN_ORDER: &[u8; 8] = b"FOLDPAK\n";
 const BY_SESSION: &[u8; 8] = b"FOLDPK2\n";
@@ -29,7 +30,7 @@ pub(super) struct Trailer {
     pub(super) blocks: u32,
     pub(super) layout: Layout,
     pub(super) table: Vec<u8>,
-    /// Where the blocks end and the table begins; 0 until it is known.
+    /// End of the blocks and beginning of the table; 0 until it is known.
     pub(super) table_at: u64,
 }
 

@@ -111,7 +111,7 @@ pub(super) struct ScannedPositions {
     session: SessionId,
     positions: Vec<(Seq, FramePosition)>,
     last: Seq,
-    /// Where the scan goes on; none at the end of the segment.
+    /// Position from which the scan goes on; none at the end of the segment.
     next: Option<FramePosition>,
 }
 

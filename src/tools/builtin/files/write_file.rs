@@ -24,7 +24,7 @@ pub struct WriteParams {
     /// Its whole text.
     #[schemars(length(max = TEXT_MAX))]
     content: String,
-    /// What becomes of a file that is there already.
+    /// Effect on a file that is there already.
     #[serde(default)]
     mode: TextMode,
 }

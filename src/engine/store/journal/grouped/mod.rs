@@ -9,8 +9,7 @@ use bytes::Bytes;
 use super::disk::{DiskFile, read_exactly};
 use super::frame::{self, FrameKind, Header};
 use super::packed::{KEPT, fresh_id};
-use super::segment::HEADER;
-use super::trailer::{BLOCK_ENTRY, PART_ENTRY, Trailer};
+use super::trailer::{BLOCK_ENTRY, HEADER, PART_ENTRY, Trailer};
 use crate::engine::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::store::decompress::decompressed;
@@ -21,13 +20,13 @@ pub(super) const BLOCK: usize = 32 << 10;
 const BLOCK_MAX: usize = BLOCK + frame::HEADER + frame::MAX_PAYLOAD;
 /// Raw bytes of a part: what a reader of the raw order keeps in memory.
 pub(super) const PART: u64 = 16 << 20;
-/// Where no raw offset can be any more: a segment has 1 GiB at most, and one frame that is larger than the rest.
+/// Offset beyond all raw ones: a segment has 1 GiB at most, and one frame that is larger than the rest.
 const RAW_MAX: usize = (1 << 30) + BLOCK_MAX;
 /// Place of the header's checksum: in a block, the raw offset of the frame stands there.
 const TAG: Range<usize> = 20..24;
 
 /// Group and raw offset of a frame.
-pub(super) type Key = (u32, u32);
+pub(super) type FrameKey = (u32, u32);
 
 /// A packed segment, open for reading.
 ///
@@ -39,7 +38,7 @@ pub(crate) struct Grouped {
     raw_len: u64,
     head: [u8; HEADER as usize],
     parts: Vec<Part>,
-    blocks: Vec<Block>,
+    blocks: Vec<GroupedBlock>,
     /// Cache key of its blocks, as in the other layout.
     id: u64,
 }
@@ -50,11 +49,11 @@ struct Part {
     blocks: Range<usize>,
 }
 
-struct Block {
+struct GroupedBlock {
     start: u64,
     packed: u32,
     raw: u32,
-    first: Key,
+    first: FrameKey,
 }
 
 /// The parts that were read in raw order last, by segment and number.
@@ -113,7 +112,7 @@ impl Grouped {
             if raw as usize > BLOCK_MAX {
                 return Err(senseless());
             }
-            blocks.push(Block { start, packed, raw, first: (group, offset) });
+            blocks.push(GroupedBlock { start, packed, raw, first: (group, offset) });
             (start, raw_end) = (start + u64::from(packed), raw_end + u64::from(raw));
             ends.push(raw_end);
         }
@@ -158,7 +157,7 @@ impl Grouped {
             let (Some(first), Ok(packed), Ok(raw)) = (first, packed.len().try_into(), block.len().try_into()) else {
                 continue;
             };
-            blocks.push(Block { start: range.start as u64, packed, raw, first });
+            blocks.push(GroupedBlock { start: range.start as u64, packed, raw, first });
         }
         // Where parts began is not known: it is read as one.
         let parts = vec![Part { offset: HEADER as u32, blocks: 0..blocks.len() }];
@@ -240,7 +239,7 @@ impl Grouped {
     }
 
     /// Returns the block that has a frame, if any has it.
-    fn holder(&self, key: Key) -> Option<usize> {
+    fn holder(&self, key: FrameKey) -> Option<usize> {
         let Range { start, end } = self.parts[self.part_of(u64::from(key.1))?].blocks;
         let after = start + self.blocks.get(start..end)?.partition_point(|block| block.first <= key);
         (after > start).then(|| after - 1)
