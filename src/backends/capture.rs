@@ -3,7 +3,9 @@
 use std::io::Read;
 
 use super::BackendError;
+use crate::engine::clock::Timestamp;
 use crate::engine::event::Special;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 
 /// Finds what has changed on a workspace's disk, between commands, for one caller at a time.
@@ -13,6 +15,23 @@ pub trait ChangeDetector: Send + Sync {
     /// Findings of [`observe`](ChangeDetector::observe), [`below`](ChangeDetector::below) and [`open`](ChangeDetector::open)
     /// count afterwards: what they found otherwise, the next call names again.
     fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError>;
+
+    /// The same by looking at every entry, also where the kernel tells what changed: it does not tell all.
+    fn walk(&self) -> Result<Walked, BackendError> {
+        Ok(Walked { dirty: self.dirty()?, late: Vec::new() })
+    }
+
+    /// Tells whether [`walk`](ChangeDetector::walk) has to be used next, since what the kernel does not tell would stay
+    /// unknown for long.
+    fn is_walk_due(&self) -> bool {
+        false
+    }
+
+    /// Gives the way to keep what is known for a later process; none where that is not done.
+    #[doc(hidden)]
+    fn keeper(&self) -> Option<&dyn KnownFilesKeeper> {
+        None
+    }
 
     /// Tells whether a scan takes microseconds when nothing has changed, so that it needs no thread of its own.
     fn is_quick(&self) -> bool {
@@ -46,6 +65,44 @@ pub trait ChangeDetector: Send + Sync {
     /// # Errors
     /// [`BackendError`], also when the file is gone meanwhile.
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError>;
+}
+
+/// The findings of a look at every entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Paths at which the disk may differ from what was last clean.
+    pub dirty: Vec<DirtyPath>,
+    /// Those that the kernel had not told: they may have changed before earlier looks, which have missed them.
+    pub late: Vec<DirtyPath>,
+}
+
+/// The position in a history whose files are those on a disk.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptAt {
+    /// The session.
+    pub session: SessionId,
+    /// Its last event then.
+    pub seq: Seq,
+    /// The time of that event, which another event at this position does not have.
+    pub time: Timestamp,
+}
+
+/// Keeps what is known of a disk for a later process, which then reads only what has changed since.
+#[doc(hidden)]
+pub trait KnownFilesKeeper {
+    /// Takes up what an earlier process kept. `changed_since` gives the paths that the history has changed after that
+    /// position; none where it can't tell, and then nothing is taken up. Does nothing once anything is known.
+    fn resume(&self, changed_since: &dyn Fn(&KeptAt) -> Option<Vec<EntryPath>>);
+
+    /// Tells whether enough has changed, and time passed, to keep it again.
+    fn is_due(&self) -> bool;
+
+    /// Keeps what is known: the files are those of the history at this position. Does nothing where that may not be so.
+    fn keep(&self, at: &KeptAt);
+
+    /// Notes that what is known of the disk may not be what the history says. Nothing is kept any more.
+    fn distrust(&self);
 }
 
 /// A path where something may have changed.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::containers::PodmanOptions;
-use super::disk::{entries_in, make_private, remove_path};
+use super::disk::{KeptIndex, entries_in, make_private, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
@@ -19,6 +19,8 @@ use crate::engine::id::SessionId;
 
 /// The directory of all workspaces that were not given one.
 const WORKSPACES: &str = "workspaces";
+/// The stat index of a session's directory, beside its files if they are here.
+const INDEX: &str = "index";
 /// Processors that a container has at least: the kernel counts no less.
 const CPUS_MIN: f64 = 0.01;
 
@@ -205,7 +207,8 @@ impl WorkspaceSpec {
                     Some(directory) => directory.clone(),
                     None => Self::own_directory(session, home)?,
                 };
-                Arc::new(HostWorkspace::open(&directory, options)?)
+                let kept = KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
+                Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept))?)
             }
             Self::Podman(options) => podman::open(session, options, home)?,
             Self::Mock(options) => Arc::new(
@@ -240,12 +243,13 @@ impl WorkspaceSpec {
     /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
         let removed = match self {
-            Self::Host(HostOptions { directory: None }) => {
+            // A directory that it was given stays.
+            Self::Host(_) => {
                 remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string())
             }
             // Other sessions may share some of the files.
             Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()),
-            Self::Host(_) | Self::Memory | Self::Mock(_) => Ok(()),
+            Self::Memory | Self::Mock(_) => Ok(()),
         };
         removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })
     }

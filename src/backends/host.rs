@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::commands::{CommandHost, RunnerShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::PopulateMarker;
-use super::disk::{Anchor, DirTree, PlainDisk, StagingDir, WITHIN};
+use super::disk::{Anchor, DirTree, KeptIndex, PlainDisk, PlainOptions, StagingDir, WITHIN};
 use super::runner::Runner;
 use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
@@ -20,6 +20,8 @@ use super::{BackendError, ChangeDetector, FileChange, Shell, ShellError, Workspa
 use crate::engine::lock::lock;
 
 const NAME: &str = "host";
+/// Set to 0, it keeps this process from asking the kernel for changes.
+const INOTIFY_VARIABLE: &str = "FOLDSPACE_INOTIFY";
 
 /// The options of a host workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +121,12 @@ impl HostWorkspace {
     /// `.foldspace` within it where that can't be.
     ///
     /// When another directory takes its place, nothing works until that is opened.
-    pub fn open(directory: &Path, _: &HostOptions) -> Result<Self, BackendError> {
+    pub fn open(directory: &Path, options: &HostOptions) -> Result<Self, BackendError> {
+        Self::open_kept(directory, options, None)
+    }
+
+    /// The same with the file in which what is known of the directory is kept for later processes.
+    pub(crate) fn open_kept(directory: &Path, _: &HostOptions, kept: Option<KeptIndex>) -> Result<Self, BackendError> {
         let failed = |action: &str, error: &dyn std::fmt::Display| BackendError {
             backend: NAME,
             reason: format!("can't {action} {}: {error}", directory.display()),
@@ -134,7 +141,9 @@ impl HostWorkspace {
         let tree = DirTree::beneath(NAME, &directory, &aside.path(), None).map_err(|error| failed("open", &error))?;
         let tree = if aside.is_within { tree.hiding(WITHIN) } else { tree };
         let anchor = tree.anchor().cloned();
-        let disk = PlainDisk::new(tree).map_err(|error| failed("open", &error))?;
+        let may_watch = std::env::var_os(INOTIFY_VARIABLE).is_none_or(|value| value != "0");
+        let options = PlainOptions { kept, may_watch, ..PlainOptions::default() };
+        let disk = PlainDisk::with_options(tree, options).map_err(|error| failed("open", &error))?;
         let place = Arc::new(HostPlace {
             directory: directory.clone(),
             anchor,

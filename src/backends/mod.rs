@@ -26,7 +26,7 @@ mod throwaway;
 pub(crate) mod workspace;
 
 pub use caller::{CallerProcess, HostCaller};
-pub use capture::{Below, ChangeDetector, DirtyPath, Observed};
+pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use doctor::{DoctorReport, Finding, diagnose};

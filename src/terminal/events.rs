@@ -132,7 +132,8 @@ fn decided(event: &CommandDecided) -> String {
 }
 
 fn drifted(event: &DriftFound) -> String {
-    format!("{} changed outside of any call, on {}", text::count(event.entries, "entry"), event.backend)
+    let late = if event.late == 0 { String::new() } else { format!(", {} of them noticed late", event.late) };
+    format!("{} changed outside of any call, on {}{late}", text::count(event.entries, "entry"), event.backend)
 }
 
 fn rewound(event: &SessionRewound) -> String {

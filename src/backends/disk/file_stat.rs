@@ -24,6 +24,8 @@ pub(crate) struct FileStat {
 }
 
 impl FileStat {
+    /// The length of its encoding.
+    pub(super) const BYTES: usize = 44;
     /// An overlay's mark of something deleted. All of them are one inode, whose times move with each.
     const MARK: Self = Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
     /// Equals the stamp of no entry, so that the next scan names the path.
@@ -90,6 +92,42 @@ impl FileStat {
 
     fn kind(&self) -> u32 {
         self.mode & KIND_MASK
+    }
+
+    /// Gives the part that tells which entry of which device it is.
+    pub(super) fn entry_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.device.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.inode.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let words = [self.device, self.inode, self.size, self.modified.cast_unsigned(), self.changed.cast_unsigned()];
+        for (place, word) in bytes.chunks_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[40..].copy_from_slice(&self.mode.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
+            u64::from_le_bytes(word)
+        };
+        let mut mode = [0; 4];
+        mode.copy_from_slice(&bytes[40..]);
+        Self {
+            device: word(0),
+            inode: word(1),
+            size: word(2),
+            modified: word(3).cast_signed(),
+            changed: word(4).cast_signed(),
+            mode: u32::from_le_bytes(mode),
+        }
     }
 }
 

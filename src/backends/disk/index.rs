@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::beneath::{leads_nowhere, open_directory};
 use super::dir_xattrs::Forms;
 use super::file_stat::{FileStat, MadeStat};
-use super::listing::look;
+use super::listing::{is_linked, look};
 use crate::engine::path::EntryPath;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -43,11 +43,17 @@ pub(super) struct IndexedEntry {
     pub(super) child: u32,
     /// Set if it could change without showing.
     pub(super) fresh: bool,
+    /// Set for a file with several names, by each of which it may be changed.
+    pub(super) is_linked: bool,
 }
 
 impl IndexedEntry {
     pub(super) fn new(stamp: FileStat, child: u32, fresh: bool) -> Self {
-        Self { stamp, name_end: 0, child, fresh }
+        Self { stamp, name_end: 0, child, fresh, is_linked: false }
+    }
+
+    pub(super) fn linked(self, is_linked: bool) -> Self {
+        Self { is_linked, ..self }
     }
 }
 
@@ -84,6 +90,16 @@ impl IndexedListing {
         (0..self.entries.len()).find(|at| self.name(*at) == name)
     }
 
+    /// Finds several names.
+    fn places<'n>(&self, names: impl ExactSizeIterator<Item = &'n [u8]>) -> Vec<Option<usize>> {
+        let order = (names.len() >= MANY).then(|| self.by_name());
+        let find = |name: &[u8]| match &order {
+            Some(order) => self.find_in(order, name).map(|place| order[place] as usize),
+            None => self.find(name),
+        };
+        names.map(find).collect()
+    }
+
     pub(super) fn by_name(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).collect();
         order.sort_unstable_by(|a, b| self.name(*a as usize).cmp(self.name(*b as usize)));
@@ -96,7 +112,7 @@ impl IndexedListing {
 }
 
 /// Entries that have become known by other means than a look, with their forms; none for one that is gone.
-type Update<'a> = BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>;
+pub(super) type Update<'a> = BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>;
 
 impl StatIndex {
     /// Takes all for known: this process made it, and a later change leaves another modification time.
@@ -217,14 +233,42 @@ impl StatIndex {
         Ok(Some(at))
     }
 
-    fn update(&mut self, listing: usize, update: Update<'_>) {
-        let old = &self.listings[listing];
-        let order = (update.len() >= MANY).then(|| old.by_name());
-        let find = |name: &&[u8]| match &order {
-            Some(order) => old.find_in(order, name).map(|place| order[place] as usize),
-            None => old.find(name),
-        };
-        let places: Vec<Option<usize>> = update.keys().map(find).collect();
+    /// Finds the listing of a directory.
+    pub(super) fn listing_of(&self, path: &[u8]) -> Option<usize> {
+        let mut at = self.listings.first().map(|_| 0)?;
+        for segment in path.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
+            let listing = self.listings.get(at)?;
+            at = listing.entries.get(listing.find(segment)?)?.child as usize;
+        }
+        (at < self.listings.len()).then_some(at)
+    }
+
+    /// Finds several names in a directory.
+    pub(super) fn find_all<'n>(
+        &self,
+        listing: usize,
+        names: impl ExactSizeIterator<Item = &'n Vec<u8>>,
+    ) -> Vec<Option<IndexedEntry>> {
+        let listing = &self.listings[listing];
+        listing.places(names.map(Vec::as_slice)).into_iter().map(|at| at.map(|at| listing.entries[at])).collect()
+    }
+
+    /// Puts what was scanned below a directory in the place of what was known of it.
+    pub(super) fn graft(&mut self, listing: usize, scanned: StatIndex) {
+        let Ok(shift) = u32::try_from(self.listings.len().saturating_sub(1)) else { return };
+        let mut scanned = scanned.listings.into_iter().map(|mut listing| {
+            let children = listing.entries.iter_mut().filter(|entry| entry.child != NONE);
+            children.for_each(|entry| entry.child = entry.child.saturating_add(shift));
+            listing
+        });
+        if let (Some(top), Some(place)) = (scanned.next(), self.listings.get_mut(listing)) {
+            *place = top;
+            self.listings.extend(scanned);
+        }
+    }
+
+    pub(super) fn update(&mut self, listing: usize, update: Update<'_>) {
+        let places = self.listings[listing].places(update.keys().copied());
         let mut removed = Vec::new();
         for (place, (name, now)) in places.into_iter().zip(update) {
             let before = place.map(|at| self.listings[listing].entries[at]);
@@ -285,13 +329,13 @@ fn known_now(
     made: MadeStat,
     forms: Forms,
 ) -> Result<Option<(IndexedEntry, u32)>, Errno> {
-    let stamp = match look(directory, name) {
-        Ok(stat) => FileStat::of(&stat),
+    let (stamp, is_linked) = match look(directory, name) {
+        Ok(stat) => (FileStat::of(&stat), is_linked(&stat)),
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
     let is_leaf = !stamp.is_directory() && !stamp.is_mark();
-    let known = IndexedEntry::new(stamp, NONE, is_leaf && !stamp.is_as_made(made));
+    let known = IndexedEntry::new(stamp, NONE, is_leaf && !stamp.is_as_made(made)).linked(is_linked);
     if forms == Forms::Plain || !stamp.is_directory() {
         return Ok(Some((known, 0)));
     }

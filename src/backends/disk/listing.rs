@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, OFlags, RawDir, Statx, StatxFlags, statx};
+use rustix::fs::{AtFlags, FileType, OFlags, RawDir, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory, open_in};
+use super::entries::kind_of;
 use crate::engine::path::{EntryPath, parent_bytes};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -63,6 +64,11 @@ pub(super) fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
 pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
+}
+
+/// Tells whether a file has several names.
+pub(super) fn is_linked(stat: &Statx) -> bool {
+    stat.stx_nlink > 1 && kind_of(stat) != FileType::Directory
 }
 
 pub(super) fn is_absent(top: BorrowedFd<'_>, path: &EntryPath) -> bool {

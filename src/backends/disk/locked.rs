@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::tree::TreeEntry;
 use super::workspace_disk::WorkspaceDisk;
-use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange, Observed};
+use crate::backends::{
+    BackendError, Below, ChangeDetector, DirtyPath, FileChange, KeptAt, KnownFilesKeeper, Observed, Walked,
+};
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
@@ -52,6 +54,18 @@ impl ChangeDetector for OnDisk {
         self.lock().dirty().map_err(|error| self.failed("look through", None, &error))
     }
 
+    fn walk(&self) -> Result<Walked, BackendError> {
+        self.lock().walk().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn is_walk_due(&self) -> bool {
+        self.lock().is_walk_due()
+    }
+
+    fn keeper(&self) -> Option<&dyn KnownFilesKeeper> {
+        Some(self)
+    }
+
     fn mark_clean(&self) -> Result<(), BackendError> {
         self.lock().mark_clean().map_err(|error| self.failed("look through", None, &error))
     }
@@ -95,5 +109,23 @@ impl ChangeDetector for OnDisk {
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
             Err(error) => Err(self.failed("read", Some(path), &error)),
         }
+    }
+}
+
+impl KnownFilesKeeper for OnDisk {
+    fn resume(&self, changed_since: &dyn Fn(&KeptAt) -> Option<Vec<EntryPath>>) {
+        self.lock().resume(changed_since);
+    }
+
+    fn is_due(&self) -> bool {
+        self.lock().is_keeping_due()
+    }
+
+    fn keep(&self, at: &KeptAt) {
+        self.lock().keep(at);
+    }
+
+    fn distrust(&self) {
+        self.lock().distrust();
     }
 }

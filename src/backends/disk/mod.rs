@@ -8,7 +8,7 @@ mod dir_xattrs;
 mod entries;
 mod file_stat;
 mod index;
-
+mod kept_index;
 mod limits;
 mod listing;
 pub(crate) mod locked;
@@ -24,12 +24,15 @@ mod scan;
 mod staging_dir;
 #[cfg(test)]
 mod tests;
+mod told_look;
 mod tree;
+mod watch;
 mod workspace_disk;
 
 pub(crate) use entries::{entries_in, lock_file, make_private};
+pub(crate) use kept_index::KeptIndex;
 pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};
-pub(crate) use plain::PlainDisk;
+pub(crate) use plain::{PlainDisk, PlainOptions};
 pub(crate) use remove::remove_path;
 pub(crate) use root_check::Anchor;
 pub(crate) use staging_dir::{StagingDir, WITHIN};

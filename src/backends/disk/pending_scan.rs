@@ -42,7 +42,7 @@ impl KnownFiles {
     pub(super) fn scanned(&mut self, outcome: ScanOutcome, files: ScannedFiles) -> Vec<DirtyPath> {
         let ScanOutcome { index, mut touched, started } = outcome;
         touched.extend(self.carried.iter().cloned());
-        self.pending = Some(PendingScan { index, files, started, orders: BTreeMap::new(), last: None });
+        self.pending = Some(PendingScan::of(index, files, started));
         touched
     }
 
@@ -71,9 +71,15 @@ pub(crate) struct PendingScan {
     started: FileTime,
     orders: BTreeMap<u32, Vec<u32>>,
     last: Option<(Vec<u8>, u32)>,
+    /// Paths at which the caller was shown something else.
+    pub(super) doubted: Vec<EntryPath>,
 }
 
 impl PendingScan {
+    pub(super) fn of(index: StatIndex, files: ScannedFiles, started: FileTime) -> Self {
+        Self { index, files, started, orders: BTreeMap::new(), last: None, doubted: Vec::new() }
+    }
+
     pub(super) fn index_mut(&mut self) -> &mut StatIndex {
         self.orders.clear();
         self.last = None;
@@ -92,8 +98,13 @@ impl PendingScan {
         if !agrees && !path.is_root() {
             // With a directory goes, and comes, what is below it, and of that a scan names nothing that is as it was.
             let is_deep = [scanned.as_ref(), shown].into_iter().flatten().any(FileStat::is_directory);
-            self.index.doubt(path, is_deep);
+            self.doubt(path, is_deep);
         }
+    }
+
+    fn doubt(&mut self, path: &EntryPath, is_deep: bool) {
+        self.index.doubt(path, is_deep);
+        self.doubted.push(path.clone());
     }
 
     /// The same for a directory and everything below it, but for what is in those that are `closed`.
@@ -101,7 +112,7 @@ impl PendingScan {
         shown.iter().for_each(|(path, entry)| self.shown(path, Some(&entry.identity)));
         for closed in closed.iter().filter(|closed| closed.as_bytes().len() <= PATH_BYTES_MAX) {
             if self.listing(closed.as_bytes()).is_some_and(|listing| !listing.doubtful) {
-                self.index.doubt(closed, true);
+                self.doubt(closed, true);
             }
         }
         for missing in self.missing(path, shown, closed) {

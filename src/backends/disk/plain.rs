@@ -1,34 +1,109 @@
 //! A session's files in a plain directory, and what stat said of each at the last look.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::dir_xattrs::Forms;
-use super::file_stat::MadeStat;
-use super::pending_scan::{KnownFiles, ScannedFiles};
-use super::scan::scan;
+use super::file_stat::{FileTime, MadeStat};
+use super::index::StatIndex;
+use super::kept_index::KeptIndex;
+use super::pending_scan::{KnownFiles, PendingScan, ScannedFiles};
+use super::scan::{ScanOutcome, scan, scan_watched};
+use super::told_look::look_at_told;
 use super::tree::DirTree;
+use super::watch::{Told, Watch};
 use super::workspace_disk::WorkspaceDisk;
-use crate::backends::{BackendError, DirtyPath, FileChange};
+use crate::backends::{BackendError, DirtyPath, FileChange, KeptAt, Walked};
 use crate::engine::path::EntryPath;
 
-/// A plain directory. What changed there is found by looking at every entry, as git does.
+/// The time after which an index that has changed is kept again.
+const KEEP_EVERY: Duration = Duration::from_secs(60);
+/// Events after which an index is kept again, for a later process looks through those that came after it.
+const EVENTS_BEHIND: u64 = 1000;
+
+/// Ways to look at less than everything, and to read less.
+#[derive(Debug)]
+pub(crate) struct PlainOptions {
+    pub(crate) kept: Option<KeptIndex>,
+    /// Set if the kernel may be asked to tell of changes.
+    pub(crate) may_watch: bool,
+    /// The time after which everything is looked at all the same.
+    pub(crate) walk_every: Duration,
+}
+
+impl Default for PlainOptions {
+    fn default() -> Self {
+        Self { kept: None, may_watch: false, walk_every: Duration::from_secs(60) }
+    }
+}
+
+/// A plain directory. What changed there is told by the kernel, or found by looking at every entry, as git does.
 #[derive(Debug)]
 pub(crate) struct PlainDisk {
     tree: DirTree,
     known: KnownFiles,
     /// Changes made in place since the last look, which are not known yet.
     laid_out: Vec<(EntryPath, MadeStat)>,
+    /// Those that are known by now, and of which the kernel may still tell.
+    made: BTreeSet<EntryPath>,
+    options: PlainOptions,
+    /// While it is there, the pending scan has the only index, and what was named is carried until it is settled.
+    watching: Option<WatchState>,
+    keeping: Keeping,
+}
+
+#[derive(Debug)]
+struct WatchState {
+    watch: Watch,
+    told: Told,
+    /// The last look at everything.
+    walked: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Keeping {
+    /// Set if something is known that is not kept.
+    is_changed: bool,
+    is_ended: bool,
+    last: Option<(Duration, u64)>,
 }
 
 impl PlainDisk {
     /// A disk of which nothing is known: the first `dirty` names everything.
     pub(crate) fn new(tree: DirTree) -> io::Result<Self> {
+        Self::with_options(tree, PlainOptions::default())
+    }
+
+    pub(crate) fn with_options(tree: DirTree, options: PlainOptions) -> io::Result<Self> {
         tree.empty_aside()?;
-        Ok(Self { tree, known: KnownFiles::default(), laid_out: Vec::new() })
+        Ok(Self {
+            tree,
+            known: KnownFiles::default(),
+            laid_out: Vec::new(),
+            made: BTreeSet::new(),
+            options,
+            watching: None,
+            keeping: Keeping::default(),
+        })
+    }
+
+    /// Watches from the next look at everything on.
+    pub(super) fn watch_with(&mut self, watch: Watch) {
+        self.watching =
+            Some(WatchState { watch, told: Told { is_everything: true, ..Told::default() }, walked: now() });
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_watching(&self) -> bool {
+        self.watching.is_some()
     }
 
     fn learn(&mut self, made: &[(EntryPath, MadeStat)]) {
+        self.keeping.is_changed = true;
         self.known.learn(self.tree.root.as_fd(), made, Forms::Plain);
     }
 
@@ -36,6 +111,7 @@ impl PlainDisk {
         let laid_out = std::mem::take(&mut self.laid_out);
         if !laid_out.is_empty() {
             self.learn(&laid_out);
+            self.made.extend(laid_out.into_iter().map(|(path, _)| path));
         }
     }
 
@@ -43,6 +119,106 @@ impl PlainDisk {
         let failed = |error: io::Error| BackendError { backend: self.tree.backend, reason: error.to_string() };
         self.tree.check_anchor().map_err(failed)
     }
+
+    fn begin_look(&mut self) -> io::Result<()> {
+        self.tree.check_anchor()?;
+        self.tree.open_root()?;
+        self.learn_laid_out();
+        if self.options.may_watch && self.watching.is_none() {
+            self.options.may_watch = false;
+            if let Some(watch) = Watch::new() {
+                self.watch_with(watch);
+            }
+        }
+        let made = std::mem::take(&mut self.made);
+        if let Some(watching) = &mut self.watching {
+            watching.watch.drain(&mut watching.told);
+            if let Some(unsettled) = self.known.pending.take() {
+                unsettled.doubted.iter().for_each(|path| watching.told.tell_of(path.as_bytes()));
+                self.known.index = unsettled.index;
+            }
+            watching.told.leave_out_made(&made, &self.known.index);
+        }
+        Ok(())
+    }
+
+    /// Holds the index against what the caller is shown, until it is settled.
+    fn await_settling(&mut self, started: FileTime) {
+        let index = std::mem::take(&mut self.known.index);
+        self.known.pending = Some(PendingScan::of(index, ScannedFiles::Tree, started));
+    }
+
+    /// Looks at what was told. None where everything has to be looked at.
+    fn look_at_told(&mut self) -> Option<Vec<DirtyPath>> {
+        let watching = self.watching.as_mut()?;
+        let index = &mut self.known.index;
+        let is_odd = index.listings.is_empty() || index.listings.iter().any(|listing| listing.doubtful);
+        if is_odd || watching.told.is_everything || watching.watch.is_broken {
+            return None;
+        }
+        let (root, started) = (self.tree.root.as_fd(), FileTime::now());
+        let outcome = look_at_told(root, self.tree.hidden, index, &mut watching.watch, &watching.told);
+        self.keeping.is_changed |= !outcome.touched.is_empty();
+        self.known.carried.extend(outcome.touched);
+        if outcome.is_partial {
+            return None;
+        }
+        watching.told = Told::default();
+        self.await_settling(started);
+        Some(self.known.carried.clone())
+    }
+
+    fn look_at_all(&mut self) -> io::Result<Walked> {
+        let is_first = self.known.index.listings.is_empty();
+        let root = self.tree.root.as_fd();
+        let outcome = match &mut self.watching {
+            None => scan(root, &self.known.index, Forms::Plain, self.tree.hidden)?,
+            Some(watching) => {
+                watching.watch.begin();
+                scan_watched(root, &self.known.index, self.tree.hidden, &mut watching.watch)?
+            }
+        };
+        self.keeping.is_changed |= is_first || !outcome.touched.is_empty();
+        let walked = match self.watching.take() {
+            None => {
+                let dirty = self.known.scanned(outcome, ScannedFiles::Tree);
+                Walked { dirty, late: Vec::new() }
+            }
+            Some(watching) => self.take_up(watching, outcome, is_first),
+        };
+        // Others may know of entries that are gone.
+        let all = || vec![DirtyPath::Subtree(EntryPath::root())];
+        Ok(if is_first { Walked { dirty: all(), late: Vec::new() } } else { walked })
+    }
+
+    fn take_up(&mut self, mut watching: WatchState, mut outcome: ScanOutcome, is_first: bool) -> Walked {
+        let mut after = Told::default();
+        watching.watch.drain(&mut after);
+        let is_told = |dirty: &DirtyPath| {
+            let (DirtyPath::Entry(path) | DirtyPath::Subtree(path)) = dirty;
+            watching.told.covers(path) || after.covers(path)
+        };
+        let is_late = |dirty: &&DirtyPath| !is_first && !is_told(dirty) && !self.known.carried.contains(dirty);
+        let late = outcome.touched.iter().filter(is_late).cloned().collect();
+        if is_first {
+            outcome.touched = vec![DirtyPath::Subtree(EntryPath::root())];
+        }
+        self.known.carried.extend(watching.told.written());
+        let dirty = self.known.scanned(outcome, ScannedFiles::Tree);
+        watching.watch.drop_unseen(|_| true);
+        if !watching.watch.is_broken {
+            self.known.index = StatIndex::default();
+            self.known.carried.clone_from(&dirty);
+            self.watching = Some(WatchState { watch: watching.watch, told: after, walked: now() });
+        }
+        Walked { dirty, late }
+    }
+}
+
+/// Gives the time of a clock that is never set.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 impl WorkspaceDisk for PlainDisk {
@@ -51,18 +227,33 @@ impl WorkspaceDisk for PlainDisk {
     }
 
     fn dirty(&mut self) -> io::Result<Vec<DirtyPath>> {
-        self.tree.check_anchor()?;
-        self.tree.open_root()?;
-        self.learn_laid_out();
-        let is_first = self.known.index.listings.is_empty();
-        let outcome = scan(self.tree.root.as_fd(), &self.known.index, Forms::Plain, self.tree.hidden)?;
-        let touched = self.known.scanned(outcome, ScannedFiles::Tree);
-        // Others may know of entries that are gone.
-        Ok(if is_first { vec![DirtyPath::Subtree(EntryPath::root())] } else { touched })
+        self.begin_look()?;
+        match self.look_at_told() {
+            Some(dirty) => Ok(dirty),
+            None => Ok(self.look_at_all()?.dirty),
+        }
+    }
+
+    fn walk(&mut self) -> io::Result<Walked> {
+        self.begin_look()?;
+        self.look_at_all()
+    }
+
+    fn is_walk_due(&self) -> bool {
+        let walked = self.watching.as_ref().map(|watching| watching.walked);
+        walked.is_some_and(|walked| now().saturating_sub(walked) >= self.options.walk_every)
     }
 
     fn known(&mut self) -> &mut KnownFiles {
         &mut self.known
+    }
+
+    fn mark_clean(&mut self) -> io::Result<()> {
+        if let (Some(watching), Some(pending)) = (&mut self.watching, &self.known.pending) {
+            pending.doubted.iter().for_each(|path| watching.told.tell_of(path.as_bytes()));
+        }
+        self.known.mark_clean();
+        Ok(())
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
@@ -82,5 +273,48 @@ impl WorkspaceDisk for PlainDisk {
             self.learn_laid_out();
         }
         Ok(())
+    }
+
+    fn resume(&mut self, changed_since: &dyn Fn(&KeptAt) -> Option<Vec<EntryPath>>) {
+        let is_unknown = self.known.index.listings.is_empty() && self.known.pending.is_none();
+        let Some(kept) = self.options.kept.as_ref().filter(|_| is_unknown && self.laid_out.is_empty()) else { return };
+        let Some((at, index)) = kept.read(&self.tree.root) else { return };
+        let Some(changed) = changed_since(&at) else { return };
+        self.known.index = index;
+        changed.iter().for_each(|path| self.known.index.doubt(path, true));
+        self.keeping.last = Some((now(), at.seq));
+        self.keeping.is_changed = !changed.is_empty();
+    }
+
+    fn is_keeping_due(&self) -> bool {
+        let last = self.keeping.last.map(|(last, _)| last);
+        self.keeping.is_changed && last.is_none_or(|last| now().saturating_sub(last) >= KEEP_EVERY)
+    }
+
+    fn keep(&mut self, at: &KeptAt) {
+        self.learn_laid_out();
+        let is_old = self.keeping.last.is_some_and(|(_, last)| at.seq.saturating_sub(last) >= EVENTS_BEHIND);
+        let is_settled = self.known.pending.is_none() && self.known.carried.is_empty();
+        let is_known = is_settled && !self.known.index.listings.is_empty() && !self.keeping.is_ended;
+        let Some(kept) = self.options.kept.as_ref().filter(|_| is_known && (self.keeping.is_changed || is_old)) else {
+            return;
+        };
+        if let Some(watching) = &mut self.watching {
+            watching.watch.drain(&mut watching.told);
+            if watching.told.is_everything || watching.watch.is_broken {
+                return;
+            }
+            // Stat may not show what was written through a mapping.
+            let written: Vec<EntryPath> = watching.told.paths(|change| change.is_written).collect();
+            written.iter().for_each(|path| self.known.index.doubt(path, false));
+        }
+        match kept.write(&self.tree.root, at, &self.known.index) {
+            Ok(()) => (self.keeping.last, self.keeping.is_changed) = (Some((now(), at.seq)), false),
+            Err(error) => tracing::warn!(%error, "the next process reads every file: no index could be kept"),
+        }
+    }
+
+    fn distrust(&mut self) {
+        self.keeping.is_ended = true;
     }
 }

@@ -13,7 +13,8 @@ use super::dir_xattrs::Forms;
 use super::file_stat::{FileStat, FileTime};
 use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
-use super::listing::Lister;
+use super::listing::{Lister, is_linked};
+use super::watch::Watch;
 use crate::backends::DirtyPath;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
@@ -30,6 +31,14 @@ pub(super) struct ScanOutcome {
     pub(super) started: FileTime,
 }
 
+/// The directory where a scan starts.
+pub(super) struct Start {
+    pub(super) path: Vec<u8>,
+    pub(super) before: Before,
+    /// Its known listing.
+    pub(super) old: u32,
+}
+
 /// Looks at everything beneath a directory but the entry `hidden` right in it.
 pub(super) fn scan(
     root: BorrowedFd<'_>,
@@ -37,18 +46,49 @@ pub(super) fn scan(
     forms: Forms,
     hidden: Option<&'static str>,
 ) -> io::Result<ScanOutcome> {
+    scan_from(root, known, forms, hidden, Start::at_root(known), None)
+}
+
+/// The same for a plain tree. Each directory is watched before it is listed.
+pub(super) fn scan_watched(
+    root: BorrowedFd<'_>,
+    known: &StatIndex,
+    hidden: Option<&'static str>,
+    watch: &mut Watch,
+) -> io::Result<ScanOutcome> {
+    scan_from(root, known, Forms::Plain, hidden, Start::at_root(known), Some(watch))
+}
+
+/// The same for what is below a directory that is not the root. The index that it gives begins with that one's listing.
+pub(super) fn scan_below(
+    root: BorrowedFd<'_>,
+    known: &StatIndex,
+    start: Start,
+    watch: &mut Watch,
+) -> io::Result<ScanOutcome> {
+    scan_from(root, known, Forms::Plain, None, start, Some(watch))
+}
+
+fn scan_from(
+    root: BorrowedFd<'_>,
+    known: &StatIndex,
+    forms: Forms,
+    hidden: Option<&'static str>,
+    start: Start,
+    watch: Option<&mut Watch>,
+) -> io::Result<ScanOutcome> {
     let started = FileTime::now();
-    let old = if known.listings.is_empty() { NONE } else { 0 };
-    let first =
-        ScanJob { parent: None, path: Vec::new(), before: Before::Same, is_settled: false, old, id: 0, covered: false };
+    let Start { path, before, old } = start;
+    let is_alone = known.len() < MANY || !path.is_empty();
+    let first = ScanJob { parent: None, path, before, is_settled: false, old, id: 0, covered: false };
     let handles = AtomicUsize::new(0);
-    let is_alone = known.len() < MANY;
     let scan = DiskScan {
         root,
         known,
         forms,
         hidden,
         started,
+        watch: watch.map(Mutex::new),
         queue: Mutex::new(Queue { jobs: vec![first], busy: 0, failed: None }),
         wake: Condvar::new(),
         is_alone,
@@ -84,13 +124,33 @@ struct ScanJob<'a> {
     covered: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
+/// The entry that was known at the path of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
     Nothing,
     NoDirectory,
     Another,
     Same,
     Unknown,
+}
+
+impl Before {
+    pub(super) fn of(before: Option<IndexedEntry>, directory: &FileStat) -> Self {
+        match before {
+            None => Self::Nothing,
+            Some(before) if before.stamp.is_unknown() => Self::Unknown,
+            Some(before) if before.child == NONE => Self::NoDirectory,
+            Some(before) if before.stamp.is_same_entry(directory) => Self::Same,
+            Some(_) => Self::Another,
+        }
+    }
+}
+
+impl Start {
+    fn at_root(known: &StatIndex) -> Self {
+        let old = if known.listings.is_empty() { NONE } else { 0 };
+        Self { path: Vec::new(), before: Before::Same, old }
+    }
 }
 
 struct Handle<'a> {
@@ -116,6 +176,7 @@ struct DiskScan<'a> {
     forms: Forms,
     hidden: Option<&'static str>,
     started: FileTime,
+    watch: Option<Mutex<&'a mut Watch>>,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
     /// Set if one thread does all: then none has to be woken, which would be a system call each time.
@@ -255,14 +316,19 @@ impl<'a> DiskScan<'a> {
         }
     }
 
+    /// Opens a directory to list it; from then on it is watched, if any is.
     fn open(&self, job: &ScanJob<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-        match &job.parent {
+        let opened = match &job.parent {
             Some(parent) => {
                 let cut = job.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
                 open_in(&parent.directory, &job.path[cut..], flags | OFlags::DIRECTORY)
             }
             None => open_directory(self.root, &job.path, flags),
+        };
+        if let (Ok(directory), Some(watch)) = (&opened, &self.watch) {
+            lock(watch).add(directory, &job.path);
         }
+        opened
     }
 }
 
@@ -300,19 +366,13 @@ impl<'a> Compare<'_, 'a> {
                 Some(before) if before.stamp.is_directory() => part.subtree(&below_path(self.path, name)),
                 _ => part.entry(&below_path(self.path, name)),
             }
-            listing.push(name, IndexedEntry::new(stamp, NONE, fresh));
+            listing.push(name, IndexedEntry::new(stamp, NONE, fresh).linked(is_linked(stat)));
             return;
         }
         let id = self.scan.next_id.fetch_add(1, Ordering::Relaxed);
         listing.push(name, IndexedEntry::new(stamp, id, fresh));
         let path = below_path(self.path, name);
-        let before_it = match before {
-            None => Before::Nothing,
-            Some(before) if before.stamp.is_unknown() => Before::Unknown,
-            Some(before) if before.child == NONE => Before::NoDirectory,
-            Some(before) if before.stamp.is_same_entry(&stamp) => Before::Same,
-            Some(_) => Before::Another,
-        };
+        let before_it = Before::of(before, &stamp);
         if path.len() > PATH_BYTES_MAX {
             if !self.covered && before_it != Before::Same {
                 part.subtree(&path);

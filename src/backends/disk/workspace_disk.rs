@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::pending_scan::KnownFiles;
 use super::tree::DirTree;
-use crate::backends::{BackendError, DirtyPath, FileChange};
+use crate::backends::{BackendError, DirtyPath, FileChange, KeptAt, Walked};
+use crate::engine::path::EntryPath;
 
 pub(crate) trait WorkspaceDisk: Send {
     fn tree(&self) -> io::Result<&DirTree>;
@@ -13,6 +14,32 @@ pub(crate) trait WorkspaceDisk: Send {
     /// Finds what may have changed since the last `mark_clean`: too much perhaps, never too little. It only looks; look
     /// at what it names afterwards, not before.
     fn dirty(&mut self) -> io::Result<Vec<DirtyPath>>;
+
+    /// The same by looking at every entry.
+    fn walk(&mut self) -> io::Result<Walked> {
+        Ok(Walked { dirty: self.dirty()?, late: Vec::new() })
+    }
+
+    fn is_walk_due(&self) -> bool {
+        false
+    }
+
+    /// Takes up what an earlier process kept. `changed_since` gives what the history has changed after that position.
+    fn resume(&mut self, changed_since: &dyn Fn(&KeptAt) -> Option<Vec<EntryPath>>) {
+        let _ = changed_since;
+    }
+
+    fn is_keeping_due(&self) -> bool {
+        false
+    }
+
+    /// Keeps what is known, which is what the history has at that position.
+    fn keep(&mut self, at: &KeptAt) {
+        let _ = at;
+    }
+
+    /// Ends the keeping: the files may not be those of the history.
+    fn distrust(&mut self) {}
 
     /// Gives what is known of the files, and the last `dirty`, which takes up what its caller is shown.
     fn known(&mut self) -> &mut KnownFiles;

@@ -17,6 +17,14 @@ pub struct DriftFound {
     pub backend: String,
     /// Number of entries that differ.
     pub entries: u64,
+    /// Number of those that came late: found by a look at every entry, and not told by the kernel. They may have changed
+    /// before earlier calls, which did not find them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub late: u64,
+}
+
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Event of a container that runs for the session, created or restarted.

@@ -13,6 +13,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::store::Pending;
+use crate::tools::workspace::keeping::distrust;
 use crate::tools::workspace::recording::EventBuffer;
 
 /// Call with a recorded intent and no outcome. Dropping it kills its command, captures the changes, and records an
@@ -77,7 +78,7 @@ impl OpenCall {
         if let Some(context) = self.context.as_ref().filter(|_| !changes.is_empty()) {
             context.workspace().apply(&changes)?;
         }
-        let pending = recording.submit()?;
+        let pending = recording.submit().inspect_err(|_| self.distrust())?;
         self.close();
         let outcome = ToolOutcome {
             call: self.call,
@@ -98,7 +99,7 @@ impl OpenCall {
             _ => CallStatus::Error,
         };
         let finished = CallFinished::without_success(status, error.reason(), message.clone(), micros);
-        let pending = self.record_failure(&finished)?;
+        let pending = self.record_failure(&finished).inspect_err(|_| self.distrust())?;
         let (call, finished) = (self.call, pending.last());
         self.settle(pending).await?;
         Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros })
@@ -107,8 +108,15 @@ impl OpenCall {
     pub(crate) async fn settle(&mut self, pending: Pending) -> Result<(), SessionError> {
         let settled = self.settling.insert(pending).settled().await;
         self.settling = None;
-        settled?;
+        settled.inspect_err(|_| self.distrust())?;
         Ok(())
+    }
+
+    /// Notes that files may have changed without a record.
+    fn distrust(&self) {
+        if let Some(context) = &self.context {
+            distrust(context.workspace().as_ref());
+        }
     }
 
     fn record_failure(&mut self, finished: &CallFinished) -> Result<Pending, SessionError> {
@@ -150,14 +158,14 @@ impl OpenCall {
         let finished = CallFinished::without_success(CallStatus::Interrupted, reason, message, self.micros());
         let recorded = self.record_failure(&finished);
         let warn = |error: &SessionError| tracing::warn!(%error, "an interrupted call could not be recorded");
-        recorded.inspect_err(warn).ok()
+        recorded.inspect_err(warn).inspect_err(|_| self.distrust()).ok()
     }
 }
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
         if let Some(pending) = self.settling.take() {
-            return keep_until_settled(pending, self.turn.take(), self.in_flight.take());
+            return keep_until_settled(pending, self.context.take(), self.turn.take(), self.in_flight.take());
         }
         if self.closed {
             return;
@@ -187,11 +195,17 @@ impl Drop for OpenCall {
 }
 
 /// Keeps the workspace lock of a dropped call, and its place among those in flight, until its record is visible.
-fn keep_until_settled(pending: Pending, turn: Option<WorkspaceLock>, in_flight: Option<SessionCall>) {
+fn keep_until_settled(
+    pending: Pending,
+    context: Option<ToolContext>,
+    turn: Option<WorkspaceLock>,
+    in_flight: Option<SessionCall>,
+) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             if let Err(error) = pending.settled().await {
                 tracing::warn!(%error, "the outcome of a call could not be recorded");
+                context.iter().for_each(|context| distrust(context.workspace().as_ref()));
             }
             drop((turn, in_flight));
         });

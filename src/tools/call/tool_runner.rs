@@ -23,8 +23,9 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::ToolCalls;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
+use crate::tools::workspace::keeping::keep_at_end;
 use crate::tools::workspace::limits::limits_of;
-use crate::tools::workspace::managed::ManagedWorkspace;
+use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -104,6 +105,7 @@ impl ToolRunner {
     /// Closes the workspace, records the end of its container and waits for the record. Files stay; a later call starts
     /// the container again.
     pub fn close(&self) -> Result<(), SessionError> {
+        keep_at_end(&self.session, self.machine.workspace.as_ref());
         self.machine.workspace.close();
         self.machine.record_end(&self.session)
     }
@@ -177,7 +179,7 @@ impl ToolRunner {
                 Effect::Additive | Effect::Destructive => Some(self.session.turn().await),
             };
             if open.turn.is_some() {
-                self.machine.record_drift(&self.session).await?;
+                self.machine.record_drift(&self.session, Extent::Due).await?;
             }
             let may_change = tool.effect() != Effect::ReadOnly;
             if !may_change {

@@ -15,6 +15,7 @@ use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
 use crate::tools::workspace::limits;
+use crate::tools::workspace::managed::Extent;
 use crate::tools::workspace::plan::{ChangePlan, NewContents};
 use crate::tools::workspace::project::project;
 
@@ -70,7 +71,7 @@ impl Forker {
         // Never waits: the caller may create a child in a call that has the workspace lock.
         let turn = session.turn_now();
         if turn.is_some() {
-            let recorded = parent.machine().record_drift(session).await;
+            let recorded = parent.machine().record_drift(session, Extent::All).await;
             if let Err(error) = recorded {
                 tracing::warn!(%error, "what changed outside of calls is not in the fork");
             }

@@ -21,6 +21,7 @@ use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSys
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::limits::began;
+use crate::tools::workspace::managed::Extent;
 use crate::tools::workspace::plan::{NewContents, PlannedChange};
 use crate::tools::workspace::project::Landing;
 
@@ -115,7 +116,7 @@ pub async fn merge_child(
     let session = parent.session();
     let base = base_of(session, child)?;
     let turn = session.turn().await;
-    parent.machine().record_drift(session).await?;
+    parent.machine().record_drift(session, Extent::All).await?;
     let looking = session.looking().await;
     let (parent, child, choices) = (parent.clone(), child.clone(), choices.clone());
     let merging = tokio::task::spawn_blocking(move || {

@@ -19,6 +19,7 @@ use crate::engine::session::children::ForkOptions;
 use crate::reducers::MergeChoices;
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::managed::Extent;
 
 const PARALLEL: usize = 4;
 
@@ -231,7 +232,7 @@ fn not_started(error: WorkspaceError) -> SubagentResult {
 async fn close(child: ToolRunner, is_done: bool) {
     if is_done {
         let _turn = child.session().turn().await;
-        if let Err(error) = child.machine().record_drift(child.session()).await {
+        if let Err(error) = child.machine().record_drift(child.session(), Extent::All).await {
             tracing::warn!(%error, "what changed outside of calls is not merged");
         }
     }

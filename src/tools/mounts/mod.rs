@@ -19,6 +19,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Mounts, VirtualFileSystem, directories_above};
 use crate::tools::words::counted;
+use crate::tools::workspace::keeping::distrust;
 
 use copy::{CopiedTree, copy};
 pub use error::MountError;
@@ -70,7 +71,11 @@ pub async fn hydrate(
     let hydrated =
         copied.into_iter().map(|mount| record(mount, &mut commit, &mut changes)).collect::<Result<_, _>>()?;
     workspace.apply(&changes)?;
-    session.submit(commit)?.durable().await.map_err(SessionError::from)?;
+    let recorded = match session.submit(commit) {
+        Ok(pending) => pending.durable().await.map_err(SessionError::from),
+        Err(error) => Err(error),
+    };
+    recorded.inspect_err(|_| distrust(workspace))?;
     Ok(hydrated)
 }
 

@@ -23,6 +23,7 @@ use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
+use crate::tools::workspace::keeping::distrust;
 use crate::tools::workspace::plan::can_be_written;
 use crate::tools::workspace::populate::not_kept;
 
@@ -171,7 +172,10 @@ impl<'a> RerunSession<'a> {
     }
 
     fn put(&self, piece: FileBatch) -> Result<(), WorkspaceError> {
-        self.tool_runner.workspace().apply(&piece.changes)?;
+        let workspace = self.tool_runner.workspace();
+        // The changes may be recorded in another commit.
+        distrust(workspace.as_ref());
+        workspace.apply(&piece.changes)?;
         if !piece.commit.is_empty() {
             self.session().record(piece.commit)?;
         }

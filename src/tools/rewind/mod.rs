@@ -11,7 +11,7 @@ use super::workspace::capture::{CaptureBudget, compare};
 use super::workspace::managed::{files_of, prepare, record_found};
 use super::workspace::plan::{ChangePlan, NewContents};
 use super::workspace::project::Landing;
-use crate::backends::{HostOptions, Workspace, WorkspaceSpec};
+use crate::backends::{HostOptions, Walked, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{
     CallStarted, DeleteEntry, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored, WriteFile,
@@ -171,7 +171,8 @@ impl RewindWork {
         let Some(disk) = self.workspace.capture().filter(|_| !self.workspace.is_blank()) else {
             return Ok((files, Vec::new()));
         };
-        let captured = compare(disk, disk.dirty()?, &files, self.budget)?;
+        let Walked { dirty, late } = disk.walk()?;
+        let captured = compare(disk, dirty, &files, self.budget)?;
         let drift: BTreeSet<EntryPath> = captured.changes.iter().map(|change| change.path().clone()).collect();
         let drift: Vec<EntryPath> = drift.into_iter().collect();
         if !drift.is_empty() && !self.options.force {
@@ -181,7 +182,7 @@ impl RewindWork {
             captured.changes.iter().for_each(|change| change.apply_to(&mut files, self.session.now()));
             return Ok((files, drift));
         }
-        if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), captured)? {
+        if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), captured, &late)? {
             pending.wait().map_err(SessionError::from)?;
         }
         disk.mark_clean()?;

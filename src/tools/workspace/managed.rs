@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use super::capture::{CaptureBudget, Captured, compare};
 use super::intent::Intent;
+use super::keeping::{distrust, keep, keep_if_due, resume};
 use super::limits::{Limits, denied, limits_of};
 use super::plan::PlannedChange;
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
-use crate::backends::{BackendError, ChangeDetector, MachineNews, Workspace};
+use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
 use crate::engine::commit::CommitError;
 use crate::engine::event::{DriftFound, WorkspaceTouched};
 use crate::engine::session::error::SessionError;
@@ -19,6 +20,15 @@ use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::call::error::ToolError;
+
+/// The extent of a look for external changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Whatever the kernel told of, or every entry when that is due.
+    Due,
+    /// Every entry.
+    All,
+}
 
 #[derive(Clone)]
 pub(crate) struct ManagedWorkspace {
@@ -70,38 +80,51 @@ impl ManagedWorkspace {
 
     /// Records external changes. A disk left blank by a failed rewind is refused, because its half-done changes are not
     /// external; opening the workspace repairs it.
-    pub(crate) async fn record_drift(&self, session: &Session) -> Result<(), ToolError> {
-        if self.workspace.capture().is_none() {
-            return Ok(());
-        }
+    pub(crate) async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
+        let Some(disk) = self.workspace.capture() else { return Ok(()) };
         if self.workspace.is_blank() {
             let what = "the workspace's files are not those of the session, since going back to others failed half-way";
             return Err(ToolError::new(format!("{what}; open the session again, which makes them so")));
         }
-        let captured = self.captured(session, files_of(session)?).await?;
-        // The state has the changes only once they are durable.
-        if let Some(pending) = record_found(session, self.workspace.as_ref(), captured)? {
-            pending.durable().await?;
-        }
+        let is_whole = extent == Extent::All || disk.is_walk_due();
+        let (captured, late) = self.looked(session, files_of(session)?, if is_whole { walk } else { dirty }).await?;
+        let recorded = match record_found(session, self.workspace.as_ref(), captured, &late) {
+            // The state has the changes only once they are durable.
+            Ok(Some(pending)) => pending.durable().await.map(drop).map_err(SessionError::from),
+            other => other.map(drop),
+        };
+        recorded.inspect_err(|_| distrust(self.workspace.as_ref()))?;
+        keep_if_due(session, &self.workspace).await;
         Ok(())
     }
 
     /// Scans the disk for differences from these files and marks them clean. The caller must submit them before it
     /// awaits anything else.
     pub(crate) async fn captured(&self, session: &Session, tree: VirtualFileSystem) -> Result<Captured, ToolError> {
+        Ok(self.looked(session, tree, dirty).await?.0)
+    }
+
+    async fn looked(
+        &self,
+        session: &Session,
+        tree: VirtualFileSystem,
+        look: fn(&dyn ChangeDetector) -> Result<Walked, BackendError>,
+    ) -> Result<(Captured, Vec<DirtyPath>), ToolError> {
         // An abandoned scan must not be mistaken for this one.
         let looking = session.looking().await;
-        let Some(disk) = self.workspace.capture() else { return Ok(Captured::default()) };
-        let touched = if disk.is_quick() { Some(disk.dirty()?) } else { None };
-        if touched.as_ref().is_some_and(Vec::is_empty) {
+        let Some(disk) = self.workspace.capture() else { return Ok(Default::default()) };
+        let walked = if disk.is_quick() { Some(look(disk)?) } else { None };
+        if walked.as_ref().is_some_and(|walked| walked.dirty.is_empty()) {
             disk.mark_clean()?;
-            return Ok(Captured::default());
+            return Ok(Default::default());
         }
         let (workspace, budget) = (Arc::clone(&self.workspace), self.rules.budget);
         let looked = tokio::task::spawn_blocking(move || {
-            let compared =
-                |disk: &dyn ChangeDetector| compare(disk, touched.map_or_else(|| disk.dirty(), Ok)?, &tree, budget);
-            (workspace.capture().map_or_else(|| Ok(Captured::default()), compared), looking)
+            let compared = |disk: &dyn ChangeDetector| {
+                let Walked { dirty, late } = walked.map_or_else(|| look(disk), Ok)?;
+                Ok::<_, BackendError>((compare(disk, dirty, &tree, budget)?, late))
+            };
+            (workspace.capture().map_or_else(|| Ok(Default::default()), compared), looking)
         });
         let stopped = |_| ToolError::new("what changed on the disk could not be found out: the search was stopped");
         let (captured, _looking) = looked.await.map_err(stopped)?;
@@ -162,32 +185,55 @@ pub(crate) fn prepare(
         }
         None => {}
     }
+    if !is_blank {
+        resume(session, disk);
+    }
     let mut captured = compare(disk, disk.dirty()?, &tree, budget)?;
     disk.mark_clean()?;
     let known: BTreeSet<_> = captured.changes.iter().map(PlannedChange::path).collect();
     left_out.retain(|gone| !known.contains(&gone.path));
     captured.changes.splice(0..0, left_out.into_iter().map(PlannedChange::Delete));
-    if let Some(pending) = record_found(session, workspace, captured)? {
-        pending.wait().map_err(SessionError::from)?;
+    if let Some(pending) = record_found(session, workspace, captured, &[]).inspect_err(|_| distrust(workspace))? {
+        pending.wait().map_err(SessionError::from).inspect_err(|_| distrust(workspace))?;
     }
     if is_blank {
         workspace.filled()?;
     }
+    if is_alone && disk.keeper().is_some_and(KnownFilesKeeper::is_due) {
+        keep(session, workspace);
+    }
     Ok(())
 }
 
-/// Records external changes, if there are any.
+fn dirty(disk: &dyn ChangeDetector) -> Result<Walked, BackendError> {
+    Ok(Walked { dirty: disk.dirty()?, late: Vec::new() })
+}
+
+fn walk(disk: &dyn ChangeDetector) -> Result<Walked, BackendError> {
+    disk.walk()
+}
+
+/// Records external changes, if there are any. Those at `late` paths the kernel had not told.
 pub(crate) fn record_found(
     session: &Session,
     workspace: &dyn Workspace,
     captured: Captured,
+    late: &[DirtyPath],
 ) -> Result<Option<Pending>, SessionError> {
     let Captured { changes, contents } = captured;
     if changes.is_empty() {
         return Ok(None);
     }
     let mut recording = EventBuffer::without_agent(session);
-    recording.push(&DriftFound { backend: workspace.backend_name().to_owned(), entries: changes.len() as u64 })?;
+    let is_late = |change: &&PlannedChange| {
+        late.iter().any(|late| match late {
+            DirtyPath::Entry(path) => path == change.path(),
+            DirtyPath::Subtree(path) => path == change.path() || change.path().is_below(path),
+        })
+    };
+    let late = changes.iter().filter(is_late).count() as u64;
+    let backend = workspace.backend_name().to_owned();
+    recording.push(&DriftFound { backend, entries: changes.len() as u64, late })?;
     changes.iter().try_for_each(|change| recording.push_change(change, &contents))?;
     recording.submit().map(Some)
 }

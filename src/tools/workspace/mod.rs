@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod intent;
+pub(crate) mod keeping;
 pub(crate) mod limits;
 pub(crate) mod managed;
 pub(crate) mod materialise;

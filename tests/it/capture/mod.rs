@@ -6,6 +6,7 @@ mod drift;
 mod endings;
 mod entries;
 mod images;
+mod kept;
 mod past;
 mod programs;
 mod recorded;

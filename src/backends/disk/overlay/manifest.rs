@@ -100,7 +100,7 @@ impl Manifest {
 }
 
 /// Identifies this start of the machine.
-pub(super) fn boot_id() -> io::Result<Vec<u8>> {
+pub(in crate::backends::disk) fn boot_id() -> io::Result<Vec<u8>> {
     let mut id = Vec::new();
     let file = open_in(CWD, BOOT_ID, OFlags::RDONLY).map_err(context("open", BOOT_ID))?;
     File::from(file).read_to_end(&mut id)?;

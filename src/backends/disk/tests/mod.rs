@@ -3,6 +3,7 @@
 
 mod applying;
 mod asides;
+mod keeping;
 mod killed;
 mod lazy;
 mod looking;
@@ -11,3 +12,4 @@ mod overlays;
 mod racing;
 mod rig;
 mod sharing;
+mod watching;

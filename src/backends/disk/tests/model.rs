@@ -6,10 +6,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::rig::{IN_NAMESPACE, on_each_with};
+use super::rig::{IN_NAMESPACE, WATCHED, on_each_with};
 
 #[derive(Debug, Clone)]
-enum Act {
+pub(super) enum Act {
     Write(usize, u8),
     Remove(usize),
     Make(usize),
@@ -22,9 +22,10 @@ enum Act {
 }
 
 /// Few paths, so that operations meet.
-const PATHS: [&str; 12] = ["a", "b", "a/a", "a/b", "b/a", "b/b", "a/a/a", "a/a/b", "b/a/a", "b/b/b", "c", "c/c"];
+pub(super) const PATHS: [&str; 12] =
+    ["a", "b", "a/a", "a/b", "b/a", "b/b", "a/a/a", "a/a/b", "b/a/a", "b/b/b", "c", "c/c"];
 
-fn act() -> impl Strategy<Value = Act> {
+pub(super) fn act() -> impl Strategy<Value = Act> {
     let at = || 0..PATHS.len();
     prop_oneof![
         4 => (at(), any::<u8>()).prop_map(|(path, byte)| Act::Write(path, byte % 3)),
@@ -40,7 +41,7 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 /// Does what can be done; the rest fails as it would for any program.
-fn perform(top: &Path, act: &Act) {
+pub(super) fn perform(top: &Path, act: &Act) {
     let at = |path: &usize| top.join(PATHS[*path]);
     let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
     let _ = match act {
@@ -60,7 +61,7 @@ fn perform(top: &Path, act: &Act) {
     };
 }
 
-fn begin(top: &Path) {
+pub(super) fn begin(top: &Path) {
     for directory in ["a/a", "b/a"] {
         fs::create_dir_all(top.join(directory)).unwrap();
     }
@@ -76,6 +77,9 @@ proptest! {
     fn scan_reports_random_changes(acts in proptest::collection::vec(act(), 1..60)) {
         on_each_with(&begin, |rig| {
             for step in acts.split(|act| matches!(act, Act::Settle)) {
+                // The other names of a file are not told of; watching.rs has what holds then.
+                let is_told = |act: &&Act| rig.kind != WATCHED || !matches!(act, Act::Hard(..));
+                let step: Vec<&Act> = step.iter().filter(is_told).collect();
                 rig.watch(|top| step.iter().for_each(|act| perform(top, act)));
             }
         });

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::pending_scan::KnownFiles;
 use crate::backends::disk::workspace_disk::WorkspaceDisk;
-use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions, PlainDisk, overlay};
+use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions, PlainDisk, PlainOptions, overlay};
 use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 use crate::testing::{eventually, skip};
@@ -50,6 +50,7 @@ pub(super) fn on_each_with(fill: &dyn Fn(&Path), test: impl Fn(&mut Rig)) {
 
 fn rigs(fill: &dyn Fn(&Path)) -> Vec<Rig> {
     let mut rigs = vec![plain(fill)];
+    rigs.extend(watched(fill).map(|(disk, directory)| Rig { kind: WATCHED, disk: Box::new(disk), directory }));
     rigs.extend(new_overlay(fill).map(|(disk, directory)| Rig { kind: kind(), disk: Box::new(disk), directory }));
     rigs.extend(fast_overlay(fill).map(|(mut disk, directory)| {
         disk.options.flatten_above = 3;
@@ -58,6 +59,8 @@ fn rigs(fill: &dyn Fn(&Path)) -> Vec<Rig> {
     rigs
 }
 
+/// A plain directory of whose changes the kernel tells.
+pub(super) const WATCHED: &str = "plain, watched";
 /// An overlay whose upper layer is sealed whenever it is settled.
 pub(super) const SEALED: &str = "overlay, sealed each time";
 pub(super) const IN_NAMESPACE: &str = "FOLDSPACE_TEST_IN_USER_NAMESPACE";
@@ -133,12 +136,34 @@ pub(super) fn plain(fill: &dyn Fn(&Path)) -> Rig {
 /// A plain directory of which nothing is known yet.
 pub(super) fn unknown(fill: &dyn Fn(&Path)) -> Rig {
     let directory = tempfile::tempdir().unwrap();
-    let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
+    let files = directory.path().join("files");
     fs::create_dir(&files).unwrap();
-    fs::create_dir(&aside).unwrap();
+    fs::create_dir(directory.path().join("aside")).unwrap();
     fill(&files);
-    let disk = PlainDisk::new(DirTree::beneath("host", &files, &aside, None).unwrap()).unwrap();
+    let disk = plain_in(directory.path(), PlainOptions::default());
     Rig { kind: "plain", disk: Box::new(disk), directory }
+}
+
+/// The disk of a directory that is there already.
+pub(super) fn plain_in(directory: &Path, options: PlainOptions) -> PlainDisk {
+    let tree = DirTree::beneath("host", &directory.join("files"), &directory.join("aside"), None).unwrap();
+    PlainDisk::with_options(tree, options).unwrap()
+}
+
+/// A disk that is watched, and nothing of which is fresh; none where inotify is used up.
+pub(super) fn watched(fill: &dyn Fn(&Path)) -> Option<(PlainDisk, tempfile::TempDir)> {
+    let directory = unknown(fill).directory;
+    let mut disk = plain_in(directory.path(), PlainOptions { may_watch: true, ..PlainOptions::default() });
+    eventually("nothing is touched any more", || {
+        let touched = disk.walk().unwrap();
+        disk.mark_clean().unwrap();
+        touched.dirty.is_empty()
+    });
+    if !disk.is_watching() {
+        skip("inotify can't be used");
+        return None;
+    }
+    Some((disk, directory))
 }
 
 impl Rig {

@@ -1,0 +1,98 @@
+//! Keeping the stat index of a workspace for a later process, with the position whose files it has.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::backends::{ChangeDetector, KeptAt, KnownFilesKeeper, Workspace};
+use crate::engine::event::{DeleteEntry, Event, EventsLost, WriteFile};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::EventRef;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+
+/// Events behind a kept index, beyond which to read every file is no slower.
+const EVENTS_MAX: usize = 20_000;
+
+/// Takes up what an earlier process kept. What the history has changed since is read.
+pub(super) fn resume(session: &Session, disk: &dyn ChangeDetector) {
+    let Some(keeper) = disk.keeper() else { return };
+    keeper.resume(&|at| match changed_since(session, at) {
+        Ok(changed) => changed,
+        Err(error) => {
+            tracing::debug!(%error, "every file is read, for what changed since an index was kept is unknown");
+            None
+        }
+    });
+}
+
+/// Lists the paths that the history has changed since; none where it does not have that position, or not all is known.
+fn changed_since(session: &Session, at: &KeptAt) -> Result<Option<Vec<EntryPath>>, SessionError> {
+    if at.session != session.id() || at.seq > session.head()? {
+        return Ok(None);
+    }
+    let (mut changed, mut is_same, mut seen) = (Vec::new(), false, 0);
+    session.visit(at.seq, &mut |event| {
+        seen += 1;
+        is_same = match event.seq == at.seq {
+            true => event.time == at.time,
+            false => seen <= EVENTS_MAX && note(event, &mut changed).is_some(),
+        };
+        if is_same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(is_same.then_some(changed))
+}
+
+/// Notes the path that an event has changed. None for an event that may have changed any.
+fn note(event: &EventRef<'_>, changed: &mut Vec<EntryPath>) -> Option<()> {
+    match event.kind {
+        WriteFile::KIND => changed.push(event.typed::<WriteFile>()?.ok()?.event.path),
+        DeleteEntry::KIND => changed.push(event.typed::<DeleteEntry>()?.ok()?.event.path),
+        EventsLost::KIND => return None,
+        _ => {}
+    }
+    Some(())
+}
+
+/// Keeps what is known, if that is due. The caller has the session's turn, and all that it found is recorded.
+pub(super) async fn keep_if_due(session: &Session, workspace: &Arc<dyn Workspace>) {
+    if !workspace.capture().and_then(ChangeDetector::keeper).is_some_and(KnownFilesKeeper::is_due) {
+        return;
+    }
+    let looking = session.looking().await;
+    let (session, workspace) = (session.clone(), Arc::clone(workspace));
+    let kept = tokio::task::spawn_blocking(move || {
+        keep(&session, workspace.as_ref());
+        drop(looking);
+    });
+    if kept.await.is_err() {
+        tracing::debug!("what is known of the files was not kept");
+    }
+}
+
+/// Keeps what is known for the next process, unless a call or a look is under way.
+pub(crate) fn keep_at_end(session: &Session, workspace: &dyn Workspace) {
+    if let (Some(_turn), Some(_looking)) = (session.turn_now(), session.looking_now()) {
+        keep(session, workspace);
+    }
+}
+
+/// Keeps what is known. The caller keeps others from the files, and what is known is recorded.
+pub(super) fn keep(session: &Session, workspace: &dyn Workspace) {
+    let Some(keeper) = workspace.capture().and_then(ChangeDetector::keeper) else { return };
+    // The files may be on the way to another state.
+    if workspace.is_blank() {
+        return;
+    }
+    let last = session.head().and_then(|head| session.event(head));
+    match last {
+        Ok(last) => keeper.keep(&KeptAt { session: session.id(), seq: last.seq, time: last.time }),
+        Err(error) => tracing::debug!(%error, "what is known of the files was not kept"),
+    }
+}
+
+/// Keeps nothing from now on: what changed on the disk could not be recorded.
+pub(crate) fn distrust(workspace: &dyn Workspace) {
+    if let Some(keeper) = workspace.capture().and_then(ChangeDetector::keeper) {
+        keeper.distrust();
+    }
+}
