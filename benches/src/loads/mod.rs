@@ -7,6 +7,7 @@ pub mod capture;
 pub mod children;
 pub mod clone;
 pub mod commands;
+pub mod exec;
 pub mod faces;
 pub mod follow;
 pub mod fork;
@@ -53,10 +54,10 @@ pub type Report = fn(Size) -> Result<Vec<Table>>;
 pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
 /// Loads of the whole program, which `FOLDSPACE_PROGRAM` names where it does not lie beside the report.
-pub const NEED_THE_PROGRAM: [&str; 4] = ["faces", "follow", "look", "soak"];
+pub const NEED_THE_PROGRAM: [&str; 5] = ["exec", "faces", "follow", "look", "soak"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 21] = [
+pub const ALL: [(&str, Report); 22] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -64,6 +65,7 @@ pub const ALL: [(&str, Report); 21] = [
     ("state_at", state_at::report),
     ("open", open::report),
     ("look", look::report),
+    ("exec", exec::report),
     ("clone", clone::report),
     ("policy", policy::report),
     ("portable", portable::report),
