@@ -14,8 +14,8 @@ use crate::engine::store::{EventBatch, EventStore, READ_MAX, SessionEntry};
 use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
-/// Bytes per event that snapshots may add to a session, so that it grows linearly.
-const BYTES_PER_EVENT: u64 = 768;
+/// Bytes per event that snapshots may add to a session: less than a third of what calls with small results take.
+const BYTES_PER_EVENT: u64 = 88;
 
 /// Events from which on a fold is split over two threads.
 const SPLIT_MIN: u64 = 4_000;

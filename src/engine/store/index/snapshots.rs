@@ -1,16 +1,18 @@
-//! Snapshots in the index. Blocks that are the same are kept once, and the new ones of a snapshot lie side by
-//! side: a snapshot is read from few pages.
+//! Snapshots in the index. Blocks are compressed, those that are the same are kept once, and the new ones of a snapshot
+//! lie side by side: a snapshot is read from few pages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 
-use super::{SledIndex, guarded, key};
+use super::{SledIndex, guarded, key, part_key};
 use crate::engine::slice::EncodedSlice;
-use crate::engine::store::{Result, Snapshot};
+use crate::engine::store::decompress::decompressed;
+use crate::engine::store::{Result, Snapshot, StoreError};
 use crate::engine::{Digest, Seq, SessionId, Timestamp, lock};
 
+const LEVEL: i32 = 1;
 /// Rows of snapshots, by session and position.
 const ROOT: u8 = b's';
 /// Rows of blocks, by number.
@@ -51,15 +53,20 @@ impl SledIndex {
         }
         let number = *next;
         *next += 1;
-        let added = self.put_large(BLOCK, &number.to_be_bytes(), block)?;
+        let added = self.put_large(BLOCK, &number.to_be_bytes(), &packed(block)?)?;
         guarded(|| self.db.insert(name, &number.to_be_bytes()))?;
         Ok((number, added))
     }
 
     /// Returns the latest complete snapshot at or before `seq`.
     pub(in crate::engine::store) fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
-        for at in self.snapshots(session)?.into_iter().rev().filter(|at| *at <= seq) {
-            if let Some(snapshot) = self.snapshot_at(session, at)? {
+        let (first, last) = (key(ROOT, &root_name(session, 0)), part_key(ROOT, &root_name(session, seq), 0));
+        let mut keys = self.db.range(first..=last).keys();
+        while let Some(name) = guarded(|| keys.next_back().transpose())? {
+            let at = name.strip_suffix(&[0; 4]).and_then(|name| number_of(name.get(17..)?));
+            if let Some(at) = at
+                && let Some(snapshot) = self.snapshot_at(session, at)?
+            {
                 return Ok(Some(snapshot));
             }
         }
@@ -73,7 +80,7 @@ impl SledIndex {
         for (name, version, numbers) in slices {
             let mut blocks = Vec::with_capacity(numbers.len());
             for number in numbers {
-                match self.get_large(BLOCK, &number.to_be_bytes())? {
+                match self.get_large(BLOCK, &number.to_be_bytes())?.and_then(|packed| unpacked(&packed)) {
                     Some(block) => blocks.push(block),
                     None => return Ok(None),
                 }
@@ -130,6 +137,19 @@ impl SledIndex {
             Ok(swept)
         })
     }
+}
+
+/// Compresses a block; its length precedes it.
+fn packed(block: &[u8]) -> Result<Vec<u8>> {
+    let failed = |error: std::io::Error| StoreError::Index(error.to_string());
+    let mut packed = u32::try_from(block.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+    packed.extend_from_slice(&zstd::bulk::compress(block, LEVEL).map_err(failed)?);
+    Ok(packed)
+}
+
+fn unpacked(packed: &[u8]) -> Option<Bytes> {
+    let (length, frame) = packed.split_first_chunk()?;
+    decompressed(frame, usize::try_from(u32::from_le_bytes(*length)).ok()?).map(Bytes::from)
 }
 
 fn root_name(session: SessionId, seq: Seq) -> Vec<u8> {
