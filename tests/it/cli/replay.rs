@@ -274,6 +274,8 @@ fn replay_asks_before_it_forks_or_rewinds() {
     debugger.wait_for("run this? [y/N]", 4);
     debugger.type_in("y\n");
     debugger.wait_for("is back at 10", 1);
+    // What is typed before is thrown away.
+    debugger.wait_for("Enter leads back", 2);
     debugger.type_in("\n");
     see(&debugger, " of 18");
     debugger.type_in("q");
