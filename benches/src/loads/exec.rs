@@ -112,7 +112,7 @@ fn in_container(size: Size, engine: &str, image: &str) -> Result<(f64, f64)> {
 /// Measures a command on the host in directories of several sizes, and one in a kept container.
 ///
 /// # Errors
-/// What the program says.
+/// The program's own, and those of `git` and `podman`.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let head = ["`exec S -- true`, owner running", "p50 ms", "beside it", "its p50 ms", "ratio"];
     let mut table = Table::new("exec: whole processes, in turn", &head);

@@ -26,6 +26,8 @@ pub(crate) struct FileStat {
 impl FileStat {
     /// The length of its encoding.
     pub(super) const BYTES: usize = 44;
+    /// The length of its beginning, which tells which entry of which device it is.
+    pub(super) const ENTRY_BYTES: usize = 16;
     /// An overlay's mark of something deleted. All of them are one inode, whose times move with each.
     const MARK: Self = Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
     /// Equals the stamp of no entry, so that the next scan names the path.
@@ -92,14 +94,6 @@ impl FileStat {
 
     fn kind(&self) -> u32 {
         self.mode & KIND_MASK
-    }
-
-    /// Gives the part that tells which entry of which device it is.
-    pub(super) fn entry_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.device.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.inode.to_le_bytes());
-        bytes
     }
 
     pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {

@@ -71,7 +71,7 @@ impl KeptIndex {
 /// Gives what an index is good for: this start of the machine, and this directory.
 fn bound_to(root: impl AsFd) -> io::Result<Vec<u8>> {
     let mut bound = boot_id()?;
-    bound.extend_from_slice(&FileStat::of(&look_at(root)?).entry_bytes());
+    bound.extend_from_slice(&FileStat::of(&look_at(root)?).to_bytes()[..FileStat::ENTRY_BYTES]);
     Ok(bound)
 }
 

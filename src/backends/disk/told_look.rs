@@ -141,11 +141,9 @@ impl ToldLook<'_> {
         let stamp = FileStat::of(&stat);
         let known = IndexedEntry::new(stamp, NONE, stamp.is_fresh(self.started));
         if !stamp.is_directory() {
-            let is_unchanged = before.is_some_and(|before| before.stamp == stamp);
-            if is_unchanged && !change.is_written {
-                return Ok(Some(known));
+            if change.is_written || before.is_none_or(|before| before.stamp != stamp) {
+                self.named(path, was_directory);
             }
-            self.named(path, was_directory);
             return Ok(Some(known));
         }
         let relation = Before::of(before, &stamp);

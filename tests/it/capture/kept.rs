@@ -1,4 +1,4 @@
-//! What is known of a directory when it is opened again, and what the kernel does not tell of it.
+//! Directories that are opened again, and changes of which the kernel does not tell.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

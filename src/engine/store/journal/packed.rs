@@ -87,21 +87,10 @@ impl Packed {
     }
 
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() && offset + (filled as u64) < self.raw_len {
-            let at = offset + filled as u64;
+        read_pieces(self.raw_len, offset, buffer, |at, rest| {
             let number = usize::try_from(at / self.block as u64).unwrap_or(usize::MAX);
-            let within = usize::try_from(at % self.block as u64).unwrap_or(0);
-            let block = self.block(number)?;
-            let part = block.get(within..).unwrap_or_default();
-            let count = part.len().min(buffer.len() - filled);
-            if count == 0 {
-                break;
-            }
-            buffer[filled..filled + count].copy_from_slice(&part[..count]);
-            filled += count;
-        }
-        Ok(filled)
+            Ok(copy(&self.block(number)?, at % self.block as u64, rest))
+        })
     }
 
     fn block(&self, number: usize) -> Result<Bytes> {
@@ -123,6 +112,31 @@ impl Packed {
         KEPT.insert((self.id, number), block.clone());
         Ok(block)
     }
+}
+
+/// Reads raw bytes that come in pieces: `copy` puts those from an offset on into what is left of the buffer.
+pub(super) fn read_pieces(
+    raw_len: u64,
+    offset: u64,
+    buffer: &mut [u8],
+    copy: impl Fn(u64, &mut [u8]) -> Result<usize>,
+) -> Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() && offset + (filled as u64) < raw_len {
+        let count = copy(offset + filled as u64, &mut buffer[filled..])?;
+        if count == 0 {
+            break;
+        }
+        filled += count;
+    }
+    Ok(filled)
+}
+
+pub(super) fn copy(from: &[u8], at: u64, to: &mut [u8]) -> usize {
+    let from = usize::try_from(at).ok().and_then(|at| from.get(at..)).unwrap_or_default();
+    let count = from.len().min(to.len());
+    to[..count].copy_from_slice(&from[..count]);
+    count
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::disk::{DiskFile, read_exactly};
 use super::frame::{self, FrameKind, Header};
-use super::packed::{KEPT, fresh_id};
+use super::packed::{KEPT, copy, fresh_id, read_pieces};
 use super::trailer::{BLOCK_ENTRY, HEADER, PART_ENTRY, Trailer};
 use crate::engine::SessionId;
 use crate::engine::lock::lock;
@@ -180,20 +180,12 @@ impl Grouped {
 
     /// Reads bytes of the raw segment.
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() && offset + (filled as u64) < self.raw_len {
-            let at = offset + filled as u64;
-            let rest = &mut buffer[filled..];
-            let count = match self.part_of(at) {
+        read_pieces(self.raw_len, offset, buffer, |at, rest| {
+            Ok(match self.part_of(at) {
                 None => copy(&self.head, at, rest),
                 Some(number) => copy(&self.part(number)?, at - u64::from(self.parts[number].offset), rest),
-            };
-            if count == 0 {
-                break;
-            }
-            filled += count;
-        }
-        Ok(filled)
+            })
+        })
     }
 
     /// Returns the frame of a group at a raw offset, with that offset in the place of its header's checksum. None if it
@@ -301,13 +293,6 @@ impl Drop for Grouped {
     fn drop(&mut self) {
         lock(&PARTS).retain(|(id, ..)| *id != self.id);
     }
-}
-
-fn copy(from: &[u8], at: u64, to: &mut [u8]) -> usize {
-    let from = usize::try_from(at).ok().and_then(|at| from.get(at..)).unwrap_or_default();
-    let count = from.len().min(to.len());
-    to[..count].copy_from_slice(&from[..count]);
-    count
 }
 
 /// Finds the zstd frames in bytes, also behind what is none.
