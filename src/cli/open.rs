@@ -10,7 +10,7 @@ use foldspace::session::{Keep, SnapshotPolicy, name_of};
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
 use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
-use super::{Failure, Globals, output, owner, text};
+use super::{Failure, Globals, output, text};
 
 /// Time for another process to let go of the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -141,13 +141,6 @@ pub(super) fn session(globals: &Globals, wanted: &str) -> Result<FoundSession, F
     Ok(FoundSession { _opened: Some(opened), ..found })
 }
 
-/// Opens the store to change it in this process; ends its owner if nobody uses that.
-pub(super) fn changing(globals: &Globals) -> Result<OpenedStore, Failure> {
-    let directory = existing(globals)?;
-    super::block_on(owner::make_way(&directory))??;
-    OpenedStore::own(&directory, Durability::default(), PATIENCE)
-}
-
 pub(super) fn existing(globals: &Globals) -> Result<PathBuf, Failure> {
     let directory = directory(globals)?;
     if directory.join("journal").is_dir() {
@@ -160,10 +153,16 @@ pub(super) fn existing(globals: &Globals) -> Result<PathBuf, Failure> {
 
 pub(super) fn directory(globals: &Globals) -> Result<PathBuf, Failure> {
     let given = globals.data.clone().or_else(default_directory);
-    given.ok_or_else(|| {
+    let directory = given.ok_or_else(|| {
         Failure::usage("there is no place for data: neither HOME nor XDG_DATA_HOME is set")
             .with_hint("say where with --data DIR or FOLDSPACE_DATA")
-    })
+    })?;
+    if directory.exists() && !directory.is_dir() {
+        let shown = directory.display().to_string();
+        return Err(Failure::usage(format!("{} is no directory, so no store can be there", text::visible(&shown)))
+            .with_hint("--data or FOLDSPACE_DATA names the directory of the store"));
+    }
+    Ok(directory)
 }
 
 pub(super) fn default_directory() -> Option<PathBuf> {

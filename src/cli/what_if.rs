@@ -47,11 +47,11 @@ impl WhatIfArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let (rules, asked) = (self.options.rules.rules()?, self.options.workspace()?);
         let script = CallScript::read(&self.script)?;
-        let opened = self.options.open(globals)?;
-        let found = opened.find(&self.session)?;
+        let store = self.options.open(globals)?;
+        let found = store.opened.find(&self.session)?;
         let mut at = self.at(&found.session)?;
         let place = match self.options.keep.as_deref() {
-            None => RerunTarget::open(globals, &opened, &found.session, asked, None)?,
+            None => RerunTarget::open(store, &found.session, asked, None)?,
             Some(name) => {
                 // A fork has at least the beginning of its parent.
                 let asked_at = at.max(1);
@@ -60,7 +60,7 @@ impl WhatIfArgs {
                     let inside = format!("event {asked_at} is inside what was recorded at once");
                     output::note(&format!("{inside}, so the fork begins before that, after event {at}"));
                 }
-                RerunTarget::fork(globals, &opened, &found.session, asked, (name, at))?
+                RerunTarget::fork(globals, store, &found.session, asked, (name, at))?
             }
         };
         let calls = script.steps.iter().map(scripted).collect();
@@ -75,7 +75,7 @@ impl WhatIfArgs {
                 out.line(out.paint(BOLD, line))?;
             }
         }
-        place.tell(globals, out)?;
+        place.end(globals, out)?;
         Ok(match (done.interrupted, wrong.is_empty()) {
             (true, _) => Exit::Interrupted,
             (false, true) => Exit::Ok,

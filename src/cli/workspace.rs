@@ -9,11 +9,11 @@ use foldspace::backends::{HostOptions, MockOptions, MockRule, OverlayUse, Podman
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
 use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, ShellRules};
-use foldspace::{Session, Workspace, WorkspaceSpec};
+use foldspace::{Session, WorkspaceSpec};
 use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
-use super::{Exit, Failure, Globals, files, open, output, text};
+use super::{Exit, Failure, files, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
 
@@ -260,11 +260,6 @@ pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
                 .with_hint("a newer foldspace may have begun it: use that one; `foldspace fsck` finds damage"))
         }
     }
-}
-
-pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn Workspace>, Failure> {
-    let home = open::directory(globals)?;
-    Ok(spec_of(session)?.open_ready(session.id(), &home, Some(Arc::new(output::progress)))?)
 }
 
 /// Refuses a command in a session in memory, before anything is recorded.

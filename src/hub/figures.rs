@@ -34,7 +34,8 @@ pub(super) struct Figures {
 impl Figures {
     /// Counts a call. Clients choose names, so all that are no tool's count as one.
     pub(super) fn ended(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
-        let tool = if tools.names().any(|known| known == tool) { tool } else { "unknown" };
+        let is_known = tools.names().any(|known| known == tool) || tools.effect_of_registered(tool).is_some();
+        let tool = if is_known { tool } else { "unknown" };
         let mut calls = lock(&self.calls);
         let figures = calls.entry((tool.to_owned(), status)).or_insert_with(|| CallFigures {
             tool: tool.to_owned(),

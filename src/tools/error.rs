@@ -1,6 +1,7 @@
 //! Errors of operations on a session's whole workspace.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::bisection::probe_record::ProbeRecord;
 use super::call::error::ToolError;
@@ -9,6 +10,7 @@ use super::words::counted;
 use crate::backends::{BackendError, ShellError};
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::history::error::HistoryError;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
@@ -143,6 +145,9 @@ pub enum WorkspaceError {
     /// The session to rerun calls in already has a history.
     #[error("session {0} is not fresh; recorded calls run in a session that has just begun, on an empty workspace")]
     NotFresh(String),
+    /// A session could not be copied to another store.
+    #[error("the session can't be copied: {0}")]
+    NotCopied(Arc<HistoryError>),
     /// A call to replace is no call, or is before the start of the rerun.
     #[error("{call} is no call after position {start}; `foldspace log --calls` shows the calls")]
     NoCall {
@@ -160,6 +165,7 @@ impl Diagnostic for WorkspaceError {
             Self::Backend(error) => error.kind(),
             Self::Tool(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
+            Self::NotCopied(error) => error.kind(),
             Self::NothingChanged { .. } | Self::NoCall { .. } => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
             Self::NotAChild { .. } | Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,
@@ -175,6 +181,7 @@ impl Diagnostic for WorkspaceError {
             Self::Backend(error) => Some(error),
             Self::Tool(error) => Some(error),
             Self::Mounts { source, .. } => Some(source),
+            Self::NotCopied(error) => Some(error.as_ref()),
             _ => None,
         }
     }

@@ -417,6 +417,7 @@ async fn tools_over_tcp_are_refused() {
 struct Mcp {
     lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<tokio::io::DuplexStream>>>,
     write: tokio::io::WriteHalf<tokio::io::DuplexStream>,
+    asked: u64,
 }
 
 impl Mcp {
@@ -427,9 +428,8 @@ impl Mcp {
         let (input, output) = tokio::io::split(theirs);
         tokio::spawn(async move { server.serve(input, output, Default::default()).await });
         let (read, write) = tokio::io::split(ours);
-        let mut client = Self { lines: BufReader::new(read).lines(), write };
-        let info = json!({ "name": "t", "version": "1" });
-        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        let mut client = Self { lines: BufReader::new(read).lines(), write, asked: 0 };
+        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
         let told = client.ask("initialize", hello).await;
         assert_eq!(told["result"]["capabilities"]["tools"]["listChanged"], true, "{told}");
         client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
@@ -446,13 +446,13 @@ impl Mcp {
     }
 
     async fn ask(&mut self, method: &str, params: Value) -> Value {
-        self.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })).await;
-        loop {
-            let told = self.next().await;
-            if told["id"] == 1 {
-                return told;
-            }
+        self.asked += 1;
+        self.say(&json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params })).await;
+        let mut told = self.next().await;
+        while told["id"] != self.asked {
+            told = self.next().await;
         }
+        told
     }
 
     async fn names(&mut self) -> Vec<String> {

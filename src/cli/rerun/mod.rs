@@ -12,11 +12,12 @@ use foldspace::tools::{
     AllowedRoots, CallReport, CallWatch, Forker, NormalRules, RerunReport, RerunWorkspace, Scratch, ShellRules,
 };
 use foldspace::view::Position;
-use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, SessionId, Tools, Workspace, WorkspaceSpec};
+use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, SessionId, Tools, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Exit, Failure, Globals, OpenedStore, Out, RuleArgs, WorkspaceArgs, files, interrupt, open, text, workspace,
+    Exit, Failure, Globals, OpenedStore, Out, OwnerClient, RuleArgs, WorkspaceArgs, files, interrupt, open, text,
+    workspace,
 };
 pub(super) use report::RerunPrinter;
 
@@ -70,9 +71,13 @@ pub(super) struct AgainArgs {
 }
 
 impl AgainArgs {
-    /// Opens the store, and never holds it where nothing is kept.
-    pub(super) fn open(&self, globals: &Globals) -> Result<OpenedStore, Failure> {
-        if self.keep.is_some() { open::changing(globals) } else { open::reading(globals) }
+    /// Opens the store to read, and through its owner where something is kept.
+    pub(super) fn open(&self, globals: &Globals) -> Result<RerunStore, Failure> {
+        if self.keep.is_none() {
+            return Ok(RerunStore { opened: open::reading(globals)?, owner: None });
+        }
+        let owner = crate::cli::block_on(OwnerClient::of_existing(globals))??;
+        Ok(RerunStore { opened: owner.sessions()?, owner: Some(owner) })
     }
 
     /// Returns the given workspace. Calls never run again in a person's directory.
@@ -85,6 +90,13 @@ impl AgainArgs {
             asked => Ok(asked),
         }
     }
+}
+
+/// The store with the recorded session.
+pub(super) struct RerunStore {
+    pub(super) opened: OpenedStore,
+    /// Stays meanwhile, where something is kept.
+    owner: Option<OwnerClient>,
 }
 
 /// The options about what may differ.
@@ -116,10 +128,10 @@ impl RuleFileArgs {
 impl RerunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let (rules, asked) = (self.options.rules.rules()?, self.options.workspace()?);
-        let opened = self.options.open(globals)?;
-        let found = opened.find(&self.session)?;
+        let store = self.options.open(globals)?;
+        let found = store.opened.find(&self.session)?;
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
-        let place = RerunTarget::open(globals, &opened, &found.session, asked, self.options.keep.as_deref())?;
+        let place = RerunTarget::open(store, &found.session, asked, self.options.keep.as_deref())?;
         let rules = rules.with_roots(roots_of(globals, &found.session)?);
         let mut rerun = foldspace::tools::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
@@ -127,7 +139,7 @@ impl RerunArgs {
         }
         let rules = self.options.commands.asking(None);
         let done = place.report(&found.session, rules, out, async |fresh, watch| rerun.run(fresh, watch).await)?;
-        place.tell(globals, out)?;
+        place.end(globals, out)?;
         Ok(exit_of(&done))
     }
 }
@@ -168,63 +180,57 @@ fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<Strin
     }
 }
 
-/// The session in which calls run again.
+/// The session in which calls run again: a throw-away one. What is kept is put back into the store at the end.
 pub(super) struct RerunTarget {
-    session: Session,
-    workspace: Arc<dyn Workspace>,
-    /// The throw-away session, where nothing is kept; it is removed last.
-    scratch: Option<Scratch>,
+    scratch: Scratch,
+    store: RerunStore,
 }
 
 impl RerunTarget {
     pub(super) fn open(
-        globals: &Globals,
-        opened: &OpenedStore,
+        store: RerunStore,
         recorded: &Session,
         asked: Option<WorkspaceSpec>,
         keep: Option<&str>,
     ) -> Result<Self, Failure> {
-        let spec = asked.map_or_else(|| workspace::spec_of(recorded), Ok)?;
+        let spec = asked.map_or_else(|| workspace::spec_of(recorded), Ok)?.forked();
         let Some(name) = keep else {
-            let scratch = Scratch::begin(Registry::standard(), &spec, "rerun")?;
-            let (session, workspace) = (scratch.session().clone(), Arc::clone(scratch.workspace()));
-            return Ok(Self { session, workspace, scratch: Some(scratch) });
-        };
-        let spec = match spec {
-            WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions::default()),
-            other => other,
+            return Ok(Self { scratch: Scratch::begin(Registry::standard(), &spec, "rerun")?, store });
         };
         let backend = Some(spec.backend_name().to_owned());
         let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options() };
-        Self::kept(globals, opened.sessions.create(new)?)
-    }
-
-    fn kept(globals: &Globals, session: Session) -> Result<Self, Failure> {
-        let workspace = workspace::of_session(globals, &session)?;
-        Ok(Self { session, workspace, scratch: None })
+        let session = store.opened.sessions.create(new)?;
+        Self::copy(store, &session)
     }
 
     pub(super) fn fork(
         globals: &Globals,
-        opened: &OpenedStore,
+        store: RerunStore,
         recorded: &Session,
         asked: Option<WorkspaceSpec>,
         (name, at): (&str, Seq),
     ) -> Result<Self, Failure> {
-        let roots = AllowedRoots::default();
-        let forker = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
+        let (sessions, roots) = (store.opened.sessions.clone(), AllowedRoots::default());
+        let forker = Forker { sessions, home: open::directory(globals)?, roots };
         let workspace = asked.map(|spec| (spec.backend_name().to_owned(), spec.options()));
         let new = ForkOptions { name: Some(name.to_owned()), workspace, ..ForkOptions::fork_at(at) };
-        Self::kept(globals, forker.begin(recorded, new)?)
+        let session = forker.begin(recorded, new)?;
+        Self::copy(store, &session)
+    }
+
+    fn copy(store: RerunStore, session: &Session) -> Result<Self, Failure> {
+        let (spec, original) = (workspace::spec_of(session)?, (session.id(), &store.opened.sessions));
+        let scratch = Scratch::copy_of(Registry::standard(), &spec, original)?;
+        Ok(Self { scratch, store })
     }
 
     /// Returns the surroundings of calls, which Ctrl-C cancels. Needs a runtime.
     fn fresh(&self, rules: ShellRules) -> RerunWorkspace {
         let cancel = CancellationToken::new();
-        interrupt::watch(cancel.clone(), interrupt::closing(&self.workspace));
+        interrupt::watch(cancel.clone(), interrupt::closing(self.scratch.workspace()));
         RerunWorkspace {
-            session: self.session.clone(),
-            workspace: Arc::clone(&self.workspace),
+            session: self.scratch.session().clone(),
+            workspace: Arc::clone(self.scratch.workspace()),
             tools: Tools::standard().into(),
             rules,
             cancel,
@@ -239,7 +245,7 @@ impl RerunTarget {
         run: impl AsyncFnOnce(RerunWorkspace, CallWatch<'_>) -> Result<RerunReport, WorkspaceError>,
     ) -> Result<RerunReport, Failure> {
         out.go_live_for_good()?;
-        let mut report = RerunPrinter::new(recorded, &self.session);
+        let mut report = RerunPrinter::new(recorded, self.scratch.session());
         let done = crate::cli::block_on(async {
             // The first failure to show is kept; the calls go on.
             let mut shown = Ok(());
@@ -250,16 +256,24 @@ impl RerunTarget {
             };
             let done = run(self.fresh(rules), &mut watch).await;
             shown.and(done.map_err(Failure::from))
-        })??;
+        })?;
+        if self.store.owner.is_some() {
+            self.scratch.put_back(&self.store.opened.sessions)?;
+        }
+        let done = done?;
         report.end(&done, "summary", out)?;
         Ok(done)
     }
 
-    pub(super) fn tell(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        if self.scratch.is_some() || out.is_json() {
+    /// Says what was kept, and lets go of the store.
+    pub(super) fn end(self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let Some(owner) = self.store.owner else { return Ok(()) };
+        crate::cli::block_on(owner.end())?;
+        if out.is_json() {
             return Ok(());
         }
-        let (name, named) = (text::one_line(self.session.name(), 80), open::named(&self.session));
+        let session = self.scratch.session();
+        let (name, named) = (text::one_line(session.name(), 80), open::named(session));
         out.line(format!("kept as session {name}: {} log {named} --calls", open::same_program(globals)))
     }
 }

@@ -7,12 +7,14 @@ mod export;
 mod import;
 mod reader;
 
-use crate::engine::history::error::HistoryError;
+use std::io::{BufReader, BufWriter, Seek, SeekFrom};
 
 use serde::Serialize;
 
 use super::commit::{CommitView, MAX_COMMIT_BYTES};
+use super::history::error::HistoryError;
 use super::id::SessionId;
+use super::session::sessions::Sessions;
 
 pub use export::export_session;
 pub use import::{import_session, import_session_if};
@@ -44,6 +46,18 @@ pub struct PortableSummary {
     pub contents: u64,
     /// Bytes before compression.
     pub bytes: u64,
+}
+
+/// Adds what a session has in one store, and lacks in another, to the other.
+///
+/// # Errors
+/// Those of [`export_session`] and [`import_session`]; [`HistoryError::Differs`] when it went on in the other store.
+pub(crate) fn copy_session(id: SessionId, from: &Sessions, to: &Sessions) -> Result<PortableSummary, HistoryError> {
+    let io = |action| move |source| HistoryError::Io { action, source };
+    let mut file = tempfile::tempfile().map_err(io("create"))?;
+    export_session(from, id, &mut BufWriter::new(&mut file))?;
+    file.seek(SeekFrom::Start(0)).map_err(io("read"))?;
+    import_session(to, &mut BufReader::new(file), None)
 }
 
 fn damaged(what: impl Into<String>) -> HistoryError {

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
-#[cfg(feature = "mcp")]
-use super::tool::Effect;
-use super::tool::ErasedTool;
+use super::tool::{Effect, ErasedTool};
 use crate::engine::error::ValueError;
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
@@ -78,7 +76,6 @@ impl Registrations {
     }
 
     /// Returns the effect of a tool of that name in any session; the strongest where there are several.
-    #[cfg(feature = "mcp")]
     pub(super) fn effect(&self, name: &str) -> Option<Effect> {
         let tools = lock(&self.tools);
         let mut effects = tools.iter().filter(|known| known.name == name).map(|known| known.tool.effect());

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::registrations::Registrations;
-#[cfg(feature = "mcp")]
-use super::tool::Effect;
-use super::tool::{ErasedTool, Tool, ToolDescription};
+use super::tool::{Effect, ErasedTool, Tool, ToolDescription};
 use crate::engine::error::ValueError;
 use crate::engine::id::SessionId;
 
@@ -69,7 +67,6 @@ impl Tools {
     }
 
     /// Returns the effect of a tool that a program has registered for any session.
-    #[cfg(feature = "mcp")]
     pub(crate) fn effect_of_registered(&self, name: &str) -> Option<Effect> {
         self.registered.as_ref()?.effect(name)
     }

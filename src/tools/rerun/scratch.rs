@@ -6,6 +6,8 @@ use tempfile::TempDir;
 
 use crate::backends::{BackendError, Workspace, WorkspaceSpec};
 use crate::engine::clock::SystemClock;
+use crate::engine::id::SessionId;
+use crate::engine::portable::copy_session;
 use crate::engine::registry::Registry;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -30,6 +32,40 @@ impl Scratch {
     /// [`WorkspaceError`] when the store or the workspace can't be made.
     pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, WorkspaceError> {
         let spec = spec.forked();
+        let backend = Some(spec.backend_name().to_owned());
+        let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options() };
+        Self::with(registry, spec, |sessions| Ok(sessions.create(new)?))
+    }
+
+    /// Copies a session of another store, with that kind of workspace. [`Scratch::put_back`] adds what the copy recorded.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when the session can't be read, or the store or the workspace can't be made.
+    pub fn copy_of(
+        registry: Registry,
+        spec: &WorkspaceSpec,
+        (id, from): (SessionId, &Sessions),
+    ) -> Result<Self, WorkspaceError> {
+        Self::with(registry, spec.forked(), |sessions| {
+            copy_session(id, from, sessions).map_err(|error| WorkspaceError::NotCopied(Arc::new(error)))?;
+            Ok(sessions.session(id)?)
+        })
+    }
+
+    /// Adds what this copy recorded to the session that it is of.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotCopied`], also when events were added to that session meanwhile.
+    pub fn put_back(&self, to: &Sessions) -> Result<(), WorkspaceError> {
+        let copied = copy_session(self.session.id(), &self.sessions, to);
+        copied.map(drop).map_err(|error| WorkspaceError::NotCopied(Arc::new(error)))
+    }
+
+    fn with(
+        registry: Registry,
+        spec: WorkspaceSpec,
+        begin: impl FnOnce(&Sessions) -> Result<Session, WorkspaceError>,
+    ) -> Result<Self, WorkspaceError> {
         let made = tempfile::Builder::new().prefix("foldspace-").tempdir();
         let home = made.map_err(|error| BackendError {
             backend: spec.backend_name(),
@@ -40,8 +76,7 @@ impl Scratch {
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(Arc::new(store), registry, clock, SnapshotPolicy::default());
         let sessions = sessions.map_err(SessionError::from)?;
-        let backend = Some(spec.backend_name().to_owned());
-        let session = sessions.create(NewSession { name: Some(name.to_owned()), backend, options: spec.options() })?;
+        let session = begin(&sessions)?;
         let workspace = spec.open(session.id(), home.path())?;
         Ok(Self { sessions, session, workspace, spec, home })
     }

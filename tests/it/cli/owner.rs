@@ -24,6 +24,17 @@ fn slow(program: &Program) -> Running {
 }
 
 #[test]
+fn data_that_is_a_file_is_refused() {
+    let program = Program::new().through_owner();
+    let file = program.file("store", "text");
+    for line in [&["sessions"][..], &["log", "x"], &["status"], &["run", "-"]] {
+        let told = program.run(&[&["--data", &file], line].concat());
+        assert!(told.contains("is no directory, so no store can be there") && told.ends_with("[exit 2]"), "{told}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+}
+
+#[test]
 fn owner_is_started_once_and_has_nothing_of_its_starter() {
     let program = Program::new().through_owner();
     let looked = program.run(&["sessions"]);

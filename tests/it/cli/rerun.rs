@@ -165,6 +165,27 @@ fn rerun_kept_workspace_can_be_read() {
 }
 
 #[test]
+fn rerun_kept_records_through_an_owner_that_is_in_use() {
+    let program = with_project("host").through_owner();
+    let slow = program.file("slow.jsonl", r#"{"tool": "shell_execute", "params": {"command": "sleep 60"}}"#);
+    let mut running = program.spawn(&["run", &slow, "--session", "busy", "--backend", "host", "--yes"]);
+    eventually("the command runs", || program.printed(&["status"]).contains("busy"));
+    let owners = program.owners();
+    let told = program.run(&["rerun", "work", "--yes", "--keep", "again"]);
+    assert!(told.contains("kept as session again") && told.ends_with("[exit 0]"), "{told}");
+    assert_eq!(program.printed(&["cat", "again", "out"]), "6\n7\n");
+    assert_eq!(program.run(&["exec", "again", "--", "cat", "out"]), "6\n7\n[exit 0]");
+    let script = program.file("other.jsonl", r#"{"tool": "rm", "params": {"path": "src"}}"#);
+    let told = program.run(&["what-if", "work", "--yes", "--at", "7", "--script", &script, "--keep", "other"]);
+    assert!(told.contains("kept as session other") && told.ends_with("[exit 0]"), "{told}");
+    assert_eq!(program.printed(&["ls", "other"]), "in\nout\n");
+    assert!(program.run(&["rerun", "work", "--yes", "--keep", "again"]).ends_with("[exit 2]"), "the name is taken");
+    assert_eq!(program.owners(), owners, "the same owner serves");
+    kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(130));
+}
+
+#[test]
 fn rerun_wrong_arguments_run_nothing() {
     let program = with_project("host");
     let rules = |text: &str| program.file("rules.json", text);
