@@ -294,8 +294,9 @@ fn run_without_writable_data_fails() {
     let program = Program::new();
     let (script, file) = (program.file("s.jsonl", STORY), program.file("a-file", ""));
     assert_snapshot!(program.run(&["--data", &file, "run", &script]), @"
-    error: can't create [dir]/a-file: File exists (os error 17)
-    [exit 6]
+    error: [dir]/a-file is no directory, so no store can be there
+    hint: --data or FOLDSPACE_DATA names the directory of the store
+    [exit 2]
     ");
     assert!(program.run(&["--data", "/proc/none", "run", &script]).ends_with("[exit 6]"));
 }
