@@ -471,17 +471,17 @@ async fn mcp_client_sees_and_calls_remote_tools() {
     let done = client.ask("tools/call", call(json!([{ "write": ["m.txt", "mcp"] }]))).await;
     assert_eq!(done["result"]["structuredContent"], json!({ "said": ["m.txt"] }), "{done}");
     assert_eq!(std::fs::read_to_string(served.directory.path().join("files/m.txt")).unwrap(), "mcp");
+    let metrics = served.ask("GET", "/metrics", None).await.body;
+    assert!(String::from_utf8_lossy(&metrics).contains("tool=\"steered\""), "it counts under its name");
     let failed = client.ask("tools/call", call(json!([{ "fail": "no" }]))).await;
     assert_eq!((&failed["result"]["isError"], &failed["result"]["content"][0]["text"]), (&true.into(), &"no".into()));
     drop(registered);
     let told = client.next().await;
     assert_eq!(told["method"], "notifications/tools/list_changed");
     assert_eq!(client.names().await.len(), 9);
-    let (tools, _hear) = tools();
-    let _elsewhere = served.client().register_tools(&tools, Some("other")).await.unwrap();
+    let _elsewhere = served.client().register_tools(&tools().0, Some("other")).await.unwrap();
     assert_eq!(client.names().await.len(), 9, "they are another session's");
-    let unknown = client.ask("tools/call", call(json!([]))).await;
-    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    assert_eq!(client.ask("tools/call", call(json!([]))).await["error"]["code"], -32602, "no such tool");
 }
 
 #[tokio::test(flavor = "multi_thread")]
