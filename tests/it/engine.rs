@@ -1,6 +1,6 @@
-//! The container engine that tests use: `./test` makes one ready and says where it is.
+//! The container engine that tests use: `./test` makes them ready, says where they are, and tests on each.
 
-use foldspace::backends::PodmanOptions;
+use foldspace::backends::{EngineKind, PodmanOptions};
 
 use crate::rig::{report_skip, skip};
 
@@ -8,10 +8,34 @@ fn set(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The engine that this run is on.
+pub(crate) fn kind() -> EngineKind {
+    match set("FOLDSPACE_TEST_ENGINE").as_deref() {
+        Some("docker") => EngineKind::Docker,
+        None | Some("podman") => EngineKind::Podman,
+        Some(other) => panic!("FOLDSPACE_TEST_ENGINE is {other:?}, and neither podman nor docker"),
+    }
+}
+
+/// Where that engine listens.
+pub(crate) fn url() -> Option<String> {
+    set(url_variable())
+}
+
+/// The variable by which the program finds it.
+pub(crate) fn url_variable() -> &'static str {
+    match kind() {
+        EngineKind::Podman => "CONTAINER_HOST",
+        EngineKind::Docker => "DOCKER_HOST",
+    }
+}
+
 /// Options of a test's container; none, and the test is skipped, where there is no engine.
 pub(crate) fn options() -> Option<PodmanOptions> {
-    match (set("CONTAINER_HOST"), set("FOLDSPACE_IMAGE")) {
-        (Some(url), Some(image)) => Some(PodmanOptions { image, connection: Some(url), ..PodmanOptions::default() }),
+    match (url(), set("FOLDSPACE_IMAGE")) {
+        (Some(url), Some(image)) => {
+            Some(PodmanOptions { engine: kind(), image, connection: Some(url), ..PodmanOptions::default() })
+        }
         _ => {
             skip("no container engine (./test makes one ready)");
             None

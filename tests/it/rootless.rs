@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use foldspace::backends::EngineKind;
 use serde_json::{Value, json};
 
 use crate::engine::{Rootless, rootless};
@@ -111,7 +112,7 @@ impl RootlessUser {
     /// How many containers the engine has for the session of these files, running or not.
     fn containers(&self) -> usize {
         let session = self.files().parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
-        named_at(&self.engine.url, &format!("foldspace-{session}")).len()
+        named_at(EngineKind::Podman, &self.engine.url, &format!("foldspace-{session}")).len()
     }
 
     fn verify(&self) {
