@@ -1,5 +1,7 @@
 //! The container engine that tests use: `./test` makes them ready, says where they are, and tests on each.
 
+use std::path::Path;
+
 use foldspace::backends::{EngineKind, PodmanOptions};
 
 use crate::rig::{report_skip, skip};
@@ -54,13 +56,18 @@ pub(crate) struct Rootless {
 /// Returns the engine of an unprivileged user. Also in CI there need be none: not every machine can have one.
 pub(crate) fn rootless() -> Option<Rootless> {
     use std::os::unix::fs::MetadataExt;
-    let (Some(url), Some(image)) = (set("FOLDSPACE_ROOTLESS_HOST"), set("FOLDSPACE_IMAGE")) else {
+    let variable = match kind() {
+        EngineKind::Podman => "FOLDSPACE_ROOTLESS_HOST",
+        EngineKind::Docker => "FOLDSPACE_ROOTLESS_DOCKER_HOST",
+    };
+    let (Some(url), Some(image)) = (set(variable), set("FOLDSPACE_IMAGE")) else {
         report_skip("no container engine of an unprivileged user");
         return None;
     };
-    let socket = std::fs::metadata(url.strip_prefix("unix://").unwrap()).unwrap();
-    let user = (socket.uid(), socket.gid());
+    // The socket itself may be of another group.
+    let place = Path::new(url.strip_prefix("unix://").unwrap()).parent().unwrap().metadata().unwrap();
+    let user = (place.uid(), place.gid());
     let me = rustix::process::geteuid().as_raw();
-    assert!(me == 0 || me == user.0, "the engine of FOLDSPACE_ROOTLESS_HOST is user {}'s, not {me}'s", user.0);
+    assert!(me == 0 || me == user.0, "the engine of {variable} is user {}'s, not {me}'s", user.0);
     Some(Rootless { url, image, user })
 }

@@ -121,7 +121,7 @@ fn engine_without_ids_is_asked_again() {
 }
 
 /// A socket before the engine's, which can be closed, or go mute.
-struct Gate {
+pub(crate) struct Gate {
     path: PathBuf,
     /// How many more containers it does not let be made.
     refusals: Arc<AtomicUsize>,
@@ -133,7 +133,7 @@ struct Gate {
 
 impl Gate {
     /// Answers each request so; by the engine where nothing is said.
-    fn open(path: &Path, answer: Option<String>) -> Self {
+    pub(crate) fn open(path: &Path, answer: Option<String>) -> Self {
         let listener = UnixListener::bind(path).unwrap();
         let shut = Arc::new(AtomicBool::new(false));
         let is_shut = Arc::clone(&shut);
@@ -160,7 +160,7 @@ impl Gate {
         Self { path: path.to_owned(), refusals, shut, mute }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("unix://{}", self.path.display())
     }
 }

@@ -14,7 +14,9 @@ use bollard::query_parameters::{
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt;
 
-use super::{Answer, ContainerPlace, EngineClient, EngineInfo, InspectedContainer, Ours, PULL, Progress, Refusal};
+use super::{
+    ContainerPlace, EngineAnswer, EngineClient, EngineFacts, InspectedContainer, Ours, PULL, Progress, Refusal,
+};
 use crate::backends::podman::container_plan::{
     CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
 };
@@ -72,13 +74,13 @@ fn is_below(place: &str, directory: &str) -> bool {
 }
 
 impl EngineClient for DockerClient {
-    fn info(&self) -> Answer<'_, EngineInfo> {
+    fn info(&self) -> EngineAnswer<'_, EngineFacts> {
         Box::pin(async {
             // Older engines refuse to be asked in a newer version.
             self.docker.clone().negotiate_version().await?;
             let info = self.docker.info().await?;
             let security = info.security_options.unwrap_or_default();
-            Ok(EngineInfo {
+            Ok(EngineFacts {
                 version: info.server_version.unwrap_or_default(),
                 rootless: security.iter().any(|option| option == "name=rootless"),
                 cgroup_version: if info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_2) { 2 } else { 1 },
@@ -87,7 +89,7 @@ impl EngineClient for DockerClient {
         })
     }
 
-    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> Answer<'a, String> {
+    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String> {
         Box::pin(async move {
             let volumes = self.volumes(&plan.options.image).await?;
             let name = Some(plan.name.to_owned());
@@ -96,11 +98,11 @@ impl EngineClient for DockerClient {
         })
     }
 
-    fn start<'a>(&'a self, container: &'a str) -> Answer<'a, ()> {
+    fn start<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         Box::pin(async move { Ok(self.docker.start_container(container, None::<StartContainerOptions>).await?) })
     }
 
-    fn inspect<'a>(&'a self, container: &'a str) -> Answer<'a, InspectedContainer> {
+    fn inspect<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, InspectedContainer> {
         Box::pin(async move {
             let inspected = self.docker.inspect_container(container, None::<InspectContainerOptions>).await?;
             let state = inspected.state.unwrap_or_default();
@@ -114,17 +116,17 @@ impl EngineClient for DockerClient {
         })
     }
 
-    fn stop<'a>(&'a self, container: &'a str) -> Answer<'a, ()> {
+    fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         let options = StopContainerOptions { t: Some(STOP_SECONDS), ..StopContainerOptions::default() };
         Box::pin(async move { Ok(self.docker.stop_container(container, Some(options)).await?) })
     }
 
-    fn remove<'a>(&'a self, container: &'a str) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         let options = RemoveContainerOptions { force: true, v: true, ..RemoveContainerOptions::default() };
         Box::pin(async move { Ok(self.docker.remove_container(container, Some(options)).await?) })
     }
 
-    fn ours(&self) -> Answer<'_, Vec<Ours>> {
+    fn ours(&self) -> EngineAnswer<'_, Vec<Ours>> {
         Box::pin(async {
             let filters = [("label".to_owned(), vec![LABEL.to_owned()])].into();
             let options =
@@ -146,11 +148,11 @@ impl EngineClient for DockerClient {
         })
     }
 
-    fn architecture<'a>(&'a self, image: &'a str) -> Answer<'a, Option<String>> {
+    fn architecture<'a>(&'a self, image: &'a str) -> EngineAnswer<'a, Option<String>> {
         Box::pin(async move { Ok(self.docker.inspect_image(image).await?.architecture) })
     }
 
-    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> Answer<'a, ()> {
+    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
         Box::pin(async move {
             // Without a tag it would pull all of them.
             let name = image.rsplit('/').next().unwrap_or(image);

@@ -28,26 +28,26 @@ const PULL: Duration = Duration::from_secs(1800);
 
 /// What a client is asked. Names of containers may be ids.
 trait EngineClient: Send + Sync {
-    fn info(&self) -> Answer<'_, EngineInfo>;
-    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> Answer<'a, String>;
-    fn start<'a>(&'a self, container: &'a str) -> Answer<'a, ()>;
-    fn inspect<'a>(&'a self, container: &'a str) -> Answer<'a, InspectedContainer>;
-    fn stop<'a>(&'a self, container: &'a str) -> Answer<'a, ()>;
+    fn info(&self) -> EngineAnswer<'_, EngineFacts>;
+    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String>;
+    fn start<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
+    fn inspect<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, InspectedContainer>;
+    fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
     /// Removes a container, running or not, with its volumes.
-    fn remove<'a>(&'a self, container: &'a str) -> Answer<'a, ()>;
+    fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
     /// Lists the containers of foldspace.
-    fn ours(&self) -> Answer<'_, Vec<Ours>>;
+    fn ours(&self) -> EngineAnswer<'_, Vec<Ours>>;
     /// Gives the architecture that an image is for, as the engine names it.
-    fn architecture<'a>(&'a self, image: &'a str) -> Answer<'a, Option<String>>;
-    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> Answer<'a, ()>;
+    fn architecture<'a>(&'a self, image: &'a str) -> EngineAnswer<'a, Option<String>>;
+    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()>;
 }
 
-type Answer<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
+type EngineAnswer<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
 
 /// What an engine says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct EngineInfo {
+struct EngineFacts {
     version: String,
     rootless: bool,
     cgroup_version: u8,
@@ -152,7 +152,7 @@ impl Engine {
         let client = client(kind, &connection.url).map_err(|error| unreachable(&error))?;
         let info = block_on(&runtime, async { tokio::time::timeout(SHORT, client.info()).await });
         let info = info.map_err(|_| unreachable(&"no answer in 10 s"))?.map_err(|refusal| unreachable(&refusal))?;
-        let EngineInfo { version, rootless, cgroup_version, runtime_name } = info;
+        let EngineFacts { version, rootless, cgroup_version, runtime_name } = info;
         let runtime = Some(runtime);
         Ok(Self { kind, client, runtime, connection, version, rootless, cgroup_version, runtime_name })
     }
@@ -294,7 +294,7 @@ impl Engine {
 }
 
 /// Takes for done what was so already.
-async fn unless_done(answer: Answer<'_, ()>) -> Result<(), Refusal> {
+async fn unless_done(answer: EngineAnswer<'_, ()>) -> Result<(), Refusal> {
     match answer.await {
         Err(Refusal::Unchanged) => Ok(()),
         answer => answer,

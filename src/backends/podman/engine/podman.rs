@@ -13,7 +13,7 @@ use podman_api::opts::{ContainerDeleteOpts, ContainerListFilter, ContainerListOp
 use podman_api::{Error, LATEST_API_VERSION, Podman};
 use serde_json::{Value, json};
 
-use super::{Answer, ContainerPlace, EngineClient, EngineInfo, InspectedContainer, Ours, Progress, Refusal};
+use super::{ContainerPlace, EngineAnswer, EngineClient, EngineFacts, InspectedContainer, Ours, Progress, Refusal};
 use crate::backends::podman::container_plan::{
     CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
 };
@@ -38,14 +38,14 @@ impl PodmanClient {
 }
 
 impl EngineClient for PodmanClient {
-    fn info(&self) -> Answer<'_, EngineInfo> {
+    fn info(&self) -> EngineAnswer<'_, EngineFacts> {
         Box::pin(async {
             let info = self.podman.info().await?;
             let host = info.host.as_ref();
             let rootless = host.and_then(|host| host.security.as_ref()).and_then(|security| security.rootless);
             let cgroups = host.and_then(|host| host.cgroup_version.clone()).unwrap_or_default();
             let runtime = host.and_then(|host| host.oci_runtime.as_ref()).and_then(|runtime| runtime.name.clone());
-            Ok(EngineInfo {
+            Ok(EngineFacts {
                 version: info.version.and_then(|version| version.version).unwrap_or_default(),
                 rootless: rootless.unwrap_or(false),
                 cgroup_version: if cgroups == "v2" { 2 } else { 1 },
@@ -54,7 +54,7 @@ impl EngineClient for PodmanClient {
         })
     }
 
-    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> Answer<'a, String> {
+    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String> {
         Box::pin(async move {
             let options = creation(plan, place);
             let mut tries = 1..MAPPING_TRIES;
@@ -68,11 +68,11 @@ impl EngineClient for PodmanClient {
         })
     }
 
-    fn start<'a>(&'a self, container: &'a str) -> Answer<'a, ()> {
+    fn start<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         Box::pin(async move { Ok(self.podman.containers().get(container).start(None).await?) })
     }
 
-    fn inspect<'a>(&'a self, container: &'a str) -> Answer<'a, InspectedContainer> {
+    fn inspect<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, InspectedContainer> {
         Box::pin(async move {
             let inspected = self.podman.containers().get(container).inspect().await?;
             let state = inspected.state.as_ref();
@@ -85,17 +85,17 @@ impl EngineClient for PodmanClient {
         })
     }
 
-    fn stop<'a>(&'a self, container: &'a str) -> Answer<'a, ()> {
+    fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         let options = ContainerStopOpts::builder().timeout(STOP_SECONDS as usize).build();
         Box::pin(async move { Ok(self.podman.containers().get(container).stop(&options).await?) })
     }
 
-    fn remove<'a>(&'a self, container: &'a str) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         let options = ContainerDeleteOpts::builder().force(true).timeout(0).volumes(true).build();
         Box::pin(async move { Ok(self.podman.containers().get(container).delete(&options).await?) })
     }
 
-    fn ours(&self) -> Answer<'_, Vec<Ours>> {
+    fn ours(&self) -> EngineAnswer<'_, Vec<Ours>> {
         Box::pin(async {
             let filter = ContainerListFilter::LabelKey(LABEL.to_owned());
             let options = ContainerListOpts::builder().all(true).filter([filter]).build();
@@ -114,11 +114,11 @@ impl EngineClient for PodmanClient {
         })
     }
 
-    fn architecture<'a>(&'a self, image: &'a str) -> Answer<'a, Option<String>> {
+    fn architecture<'a>(&'a self, image: &'a str) -> EngineAnswer<'a, Option<String>> {
         Box::pin(async move { Ok(self.podman.images().get(image).inspect().await?.architecture) })
     }
 
-    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> Answer<'a, ()> {
+    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
         Box::pin(async move {
             let options = PullOpts::builder().reference(image).build();
             let images = self.podman.images();
