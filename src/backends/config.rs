@@ -311,6 +311,7 @@ mod tests {
             WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }),
             WorkspaceSpec::Host(HostOptions { directory: Some(odd) }),
             WorkspaceSpec::Podman(PodmanOptions::default()),
+            WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, pids: 7, ..PodmanOptions::default() }),
             WorkspaceSpec::Mock(MockOptions {
                 answers: vec![MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") }],
             }),
@@ -361,6 +362,17 @@ mod tests {
         let refused = WorkspaceSpec::asked_for("podman", &recorded).unwrap_err();
         assert!(refused.reason.contains("is gone"), "{refused}");
         assert!(WorkspaceSpec::asked_for("podman", &json!({ "runner": "auto" })).is_ok());
+    }
+
+    #[test]
+    fn backend_container_without_engine_is_refused() {
+        let nowhere = json!({ "connection": "unix:///nowhere.sock" });
+        let refused = WorkspaceSpec::asked_for("container", &nowhere).unwrap_err();
+        for kind in EngineKind::ALL {
+            assert!(refused.reason.contains(&format!("the {kind} engine at unix:///nowhere.sock")), "{refused}");
+        }
+        assert!(WorkspaceSpec::parse("container", &nowhere).is_err(), "what is recorded is one of them");
+        assert_eq!(WorkspaceSpec::asked_for("docker", &nowhere).unwrap().backend_name(), "docker");
     }
 
     #[test]

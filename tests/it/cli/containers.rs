@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::ExitStatus;
 
+use foldspace::backends::EngineKind;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
-use crate::rig::{Program, Running, eventually, has_begun, named, process_of, told};
+use crate::rig::{Program, Running, eventually, has_begun, named, process_of, report_skip, told};
 
 impl Program {
     /// A world with the engine of the tests, and a session `work` in a container, in which one file is.
@@ -56,6 +58,32 @@ fn exec_in_container_leaves_no_container() {
     assert_eq!(program.run(&["exec", "work", "--", "no-such-program"]), "no-such-program: not found\n[exit 127]");
     assert_eq!(named(&program.container()), Vec::<String>::new());
     assert!(program.run(&["verify"]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn backend_container_is_the_engine_that_works() {
+    // The other one is looked for where there is none.
+    let Some(program) = Program::with_container() else { return };
+    let script = program.file("script.jsonl", r#"{"tool": "shell_execute", "params": {"command": "true"}}"#);
+    let told = program.run(&["run", &script, "--backend", "container", "--session", "any", "--yes"]);
+    assert!(told.ends_with("[exit 0]"), "{told}");
+    let started = &program.json_lines(&["log", "any"])[0];
+    assert_eq!(started["event"]["backend"], crate::engine::kind().name(), "{started}");
+}
+
+#[test]
+fn docker_is_found_by_its_current_context() {
+    if crate::engine::kind() == EngineKind::Podman {
+        return report_skip("contexts are Docker's");
+    }
+    let Some(program) = Program::with_container() else { return };
+    let meta = json!({ "Name": "work", "Endpoints": { "docker": { "Host": crate::engine::url() } } });
+    program.file("home/.docker/config.json", r#"{"currentContext": "work"}"#);
+    program.file("home/.docker/contexts/meta/0123/meta.json", meta.to_string());
+    let doctor = program.command(&["--json", "doctor"]).env_remove("DOCKER_HOST").output().unwrap();
+    let told = told(&doctor);
+    assert!(told.contains("Docker ") && told.contains("from the current context (work)"), "{told}");
+    assert!(told.ends_with("[exit 0]"), "{told}");
 }
 
 #[test]

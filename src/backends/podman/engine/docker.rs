@@ -23,10 +23,11 @@ use crate::backends::podman::container_plan::{
 use crate::backends::podman::paths::{DOOR, SECCOMP};
 use crate::backends::podman::process_label::owner_of_this_process;
 
-/// What Docker masks when it is not told. Who adds to it has to repeat it.
-const MASKED: [&str; 10] = [
-    "/proc/asound",
+/// Places that Docker masks by itself. A list that adds to them replaces them.
+const MASKED: [&str; 12] = [
     "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
     "/proc/kcore",
     "/proc/keys",
     "/proc/latency_stats",
@@ -34,6 +35,7 @@ const MASKED: [&str; 10] = [
     "/proc/timer_stats",
     "/proc/sched_debug",
     "/proc/scsi",
+    "/sys/devices/virtual/powercap",
     "/sys/firmware",
 ];
 
@@ -234,13 +236,15 @@ fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[Stri
     ];
     let size = options.tmp_bytes;
     let tmp = ("/tmp".to_owned(), format!("rw,exec,nosuid,nodev,mode=1777,size={size}"));
+    // A volume would be writable, and an anonymous one can't be made otherwise.
+    let covered = volumes.iter().map(|volume| (volume.clone(), "ro,noexec,nosuid,nodev,size=4k".to_owned()));
     let ulimit =
         |(name, most): (&str, _)| ResourcesUlimits { name: Some(name.to_owned()), soft: Some(most), hard: Some(most) };
     // The groups of version 1 are there in a tmpfs that every user may write to.
     let groups = (place.cgroup_version == 1).then_some(CGROUPS);
     HostConfig {
-        mounts: Some(binds.into_iter().chain(volumes.iter().map(|volume| read_only(volume))).collect()),
-        tmpfs: Some([tmp].into()),
+        mounts: Some(binds.into()),
+        tmpfs: Some(covered.chain([tmp]).collect()),
         readonly_rootfs: Some(true),
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".to_owned()]),
@@ -273,11 +277,6 @@ fn bind(source: &Path, target: String, read_only: bool) -> Mount {
         bind_options: Some(MountBindOptions { propagation, ..MountBindOptions::default() }),
         ..Mount::default()
     }
-}
-
-/// Covers a volume that the image wants, which would be writable, with one of the same contents that is not.
-fn read_only(volume: &str) -> Mount {
-    Mount { typ: Some(MountType::VOLUME), target: Some(volume.to_owned()), read_only: Some(true), ..Mount::default() }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(120);
 const PULL: Duration = Duration::from_secs(1800);
 
-/// What a client is asked. Names of containers may be ids.
+/// A client of one kind of engine. Names of containers may be ids.
 trait EngineClient: Send + Sync {
     fn info(&self) -> EngineAnswer<'_, EngineFacts>;
     fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String>;
@@ -45,7 +45,7 @@ trait EngineClient: Send + Sync {
 type EngineAnswer<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// What an engine says of itself.
+/// Facts that an engine gives of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct EngineFacts {
     version: String,
@@ -54,7 +54,7 @@ struct EngineFacts {
     runtime_name: String,
 }
 
-/// What the engine's place on this machine means for a container.
+/// Settings of a container that depend on the engine and its user.
 struct ContainerPlace {
     /// The user and the group in the container.
     user: (u32, u32),
@@ -62,7 +62,7 @@ struct ContainerPlace {
     cgroup_version: u8,
 }
 
-/// Why an engine did not do something, told apart by what can be done about it.
+/// The answer of an engine that did not do something, told apart by what can be done about it.
 #[derive(Debug)]
 enum Refusal {
     /// There is no such container or image.
@@ -80,7 +80,7 @@ enum Refusal {
 pub(crate) struct Engine {
     pub(crate) kind: EngineKind,
     client: Box<dyn EngineClient>,
-    runtime: Option<Runtime>,
+    runtime: OwnRuntime,
     pub(crate) connection: EngineAddress,
     pub(crate) version: String,
     pub(crate) rootless: bool,
@@ -123,12 +123,28 @@ pub(crate) struct Ours {
     pub(crate) running: bool,
 }
 
-impl Drop for Engine {
+/// A runtime of its own, which may be dropped within another one.
+struct OwnRuntime(Option<Runtime>);
+
+impl Drop for OwnRuntime {
     fn drop(&mut self) {
         // Nothing is under way, and within another runtime it could not be waited for.
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+impl OwnRuntime {
+    /// Waits on a thread of its own: the caller may be within another runtime, where waiting is not allowed. Gives
+    /// nothing when it takes longer than the limit.
+    fn block_on<T: Send>(&self, limit: Duration, work: impl Future<Output = T> + Send) -> Option<T> {
+        let runtime = self.0.as_ref()?;
+        let work = async { tokio::time::timeout(limit, work).await.ok() };
+        std::thread::scope(|scope| match scope.spawn(|| runtime.block_on(work)).join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
     }
 }
 
@@ -148,12 +164,11 @@ impl Engine {
             ))
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| unreachable(&error))?;
+        let runtime = OwnRuntime(Some(runtime.map_err(|error| unreachable(&error))?));
         let client = client(kind, &connection.url).map_err(|error| unreachable(&error))?;
-        let info = block_on(&runtime, async { tokio::time::timeout(SHORT, client.info()).await });
-        let info = info.map_err(|_| unreachable(&"no answer in 10 s"))?.map_err(|refusal| unreachable(&refusal))?;
+        let info = runtime.block_on(SHORT, client.info()).ok_or_else(|| unreachable(&"no answer in 10 s"))?;
+        let info = info.map_err(|refusal| unreachable(&refusal))?;
         let EngineFacts { version, rootless, cgroup_version, runtime_name } = info;
-        let runtime = Some(runtime);
         Ok(Self { kind, client, runtime, connection, version, rootless, cgroup_version, runtime_name })
     }
 
@@ -209,11 +224,7 @@ impl Engine {
         limit: Duration,
         question: impl Future<Output = Result<T, Refusal>> + Send,
     ) -> Result<T, EngineError> {
-        let Some(runtime) = &self.runtime else {
-            return Err(EngineError::Unreachable("the connection to the engine is closed".to_owned()));
-        };
-        let answer = block_on(runtime, async { tokio::time::timeout(limit, question).await });
-        let Ok(answer) = answer else {
+        let Some(answer) = self.runtime.block_on(limit, question) else {
             let (seconds, url) = (limit.as_secs(), &self.connection.url);
             let see = match self.kind {
                 EngineKind::Podman => format!("podman --url {url} ps"),
@@ -338,14 +349,6 @@ fn client(kind: EngineKind, url: &str) -> Result<Box<dyn EngineClient>, String> 
 #[cfg(not(all(feature = "docker", feature = "podman")))]
 fn absent(kind: EngineKind) -> String {
     format!("this program was built without {kind}; build it with the feature {}", kind.name())
-}
-
-/// Waits on a thread of its own: the caller may be within another runtime, where waiting is not allowed.
-fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) -> T {
-    std::thread::scope(|scope| match scope.spawn(|| runtime.block_on(work)).join() {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
 }
 
 /// Gives the reason that a process of the user `me` can't use an engine, as far as that can be known beforehand.

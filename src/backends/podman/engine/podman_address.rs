@@ -13,7 +13,7 @@ const LIST_LIMIT: Duration = Duration::from_secs(10);
 const LIST_MAX: u64 = 1 << 20;
 const EXAMPLE: &str = "CONTAINER_HOST=unix:///run/podman/podman.sock";
 
-/// What `podman system connection list --format json` prints; none without the program or its output.
+/// Gives what `podman system connection list --format json` prints; none without the program or its output.
 type ConnectionList<'a> = &'a dyn Fn() -> Result<Option<String>, String>;
 
 #[derive(Deserialize)]
