@@ -244,7 +244,7 @@ fn packing_leftovers_are_removed_on_open() {
     assert_eq!(names, ["00000001.pak", "00000002.seg"]);
 }
 
-/// What patches count on must stay, and what nothing counts on must go.
+/// The base of a patch must stay, also without its own snapshot; other bases must go.
 #[test]
 fn collection_keeps_what_snapshots_are_patches_of() {
     let (directory, store) = fresh();

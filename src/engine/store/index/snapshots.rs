@@ -22,7 +22,7 @@ const PATCH_PART: usize = 3;
 /// Bytes of a row's part before the value: their number, and the CRC.
 const PART_HEAD: usize = 8;
 
-/// What the next snapshot is stored with.
+/// The number of the next base, and the base that was used last.
 pub(super) struct Bases {
     next: u64,
     last: Option<Base>,
