@@ -71,7 +71,7 @@ mod tests {
             target.extend(&more);
             let patch = diff(&base, &target).unwrap();
             prop_assert_eq!(apply(&base, &patch, target.len()), Some(target.clone()));
-            prop_assert!(patch.len() <= 40 + 20 * edits.len() + more.len() + 10, "{} bytes", patch.len());
+            prop_assert!(patch.len() <= 150 + 30 * edits.len() + more.len(), "{} bytes", patch.len());
             prop_assert_eq!(apply(&base, &patch, target.len() + 1), None);
             if !patch.is_empty() {
                 prop_assert_eq!(apply(&base, &patch[..patch.len() - 1], target.len()), None);
