@@ -50,7 +50,8 @@ mod tests {
             let digest = crate::engine::Digest::of(&[number.to_le_bytes(), version.to_le_bytes()].concat());
             [format!("/a/directory/with/the/file/number/{number:08}.rs").as_bytes(), digest.as_bytes()].concat()
         };
-        let records = |changed: u64| (0..80_000).flat_map(|number| record(number, u64::from(number % 50 < changed)));
+        let records =
+            |changed: u64| (0..80_000).flat_map(move |number| record(number, u64::from(number % 50 < changed)));
         let (base, target) = (records(0).collect::<Vec<u8>>(), records(1).collect::<Vec<u8>>());
         let patch = diff(&base, &target).unwrap();
         assert!(patch.len() < 1_600 * 32 * 2, "{} of {} bytes", patch.len(), target.len());
