@@ -6,7 +6,7 @@ use foldspace::ToolCall;
 use foldspace::event::{CallFinished, CallStatus, CommandResult, EvalResult};
 use serde_json::json;
 
-use crate::rig::{Rig, eventually, everywhere, kind};
+use crate::rig::{Kind, Rig, eventually, everywhere, kind};
 
 everywhere!(
     command_failed_records_its_changes,
@@ -47,6 +47,19 @@ fn until_begun(rig: &Rig) {
     let root = tokio::task::block_in_place(|| rig.root());
     let begun = || root.join("f").exists() && !root.join("old").exists();
     tokio::task::block_in_place(|| eventually("the command has begun", begun));
+}
+
+#[test]
+fn command_whose_runner_is_killed_has_a_result() {
+    let Some(rig) = Rig::new(Kind::Host) else { return };
+    let step = rig.sh("echo printed; echo x > f; kill -9 $PPID; sleep 60");
+    assert!(step.outcome.is_ok(), "{}", step.outcome.text);
+    let result = &step.of::<CommandResult>()[0];
+    assert_eq!((result.signal, result.timed_out, step.exit_code()), (Some(9), false, 137));
+    assert!(step.outcome.text.contains("ended while it ran; the next command starts another"), "{}", step.outcome.text);
+    assert_eq!((step.stdout(), step.paths().0), ("printed", vec!["f".to_owned()]));
+    assert_eq!(rig.ok("cat f").stdout(), "x");
+    rig.verify();
 }
 
 fn command_cancelled_records_its_changes(rig: Rig) {

@@ -6,19 +6,19 @@ use serde_json::json;
 use crate::rig::{Kind, Rig, everywhere, kind};
 
 everywhere!(
-    command_is_recorded_in_one_commit,
+    command_is_recorded_with_its_changes,
     tools_and_commands_see_each_others_changes,
     concurrent_calls_take_turns,
     changes_in_one_tick_are_seen
 );
 
-fn command_is_recorded_in_one_commit(rig: Rig) {
+fn command_is_recorded_with_its_changes(rig: Rig) {
     rig.ok("true");
     let step = rig.ok("echo x > f && echo printed");
     let kinds: Vec<_> = step.events.iter().map(kind).collect();
     let mut expected = vec!["CommandDecided", "CommandResult", "WriteFile", "CallFinished"];
     if rig.kind() != Kind::Host {
-        expected.insert(0, "WorkspaceTouched");
+        expected.insert(1, "WorkspaceTouched");
         assert_eq!(step.of::<WorkspaceTouched>().len(), 1);
     }
     assert_eq!(kinds, expected);
