@@ -130,8 +130,8 @@ impl ToolContext {
             Some(below) if !is_own() => Ok(below),
             _ if below(given, TEMPORARY).is_some() => {
                 let shown: String = given.chars().take(200).collect();
-                let what = "is outside of the workspace, which ends with the files below /workspace";
-                Err(ValueError::new(format!("path {shown:?} {what}; only a command reaches /tmp")))
+                let what = "is outside of the workspace; give one below /workspace: only commands reach /tmp";
+                Err(ValueError::new(format!("path {shown:?} {what}")))
             }
             _ => Ok(given),
         }

@@ -32,7 +32,7 @@ fn workspace_is_the_root_on_every_backend() {
                 write("/workspace/workspace/b.txt"),
                 write("workspace/c.txt"),
                 ("read_file", json!({ "file_path": "/workspace/a.txt" })),
-                ("edit_file", json!({ "file_path": "/workspace/a.txt", "old_string": "a", "new_string": "e" })),
+                ("edit_file", json!({ "file_path": "/workspace/a.txt", "old_string": "a.txt", "new_string": "b.txt" })),
                 ("ls", json!({ "path": "/workspace" })),
                 ("rm", json!({ "path": "/workspace" })),
                 write("/tmp/out"),
@@ -42,7 +42,7 @@ fn workspace_is_the_root_on_every_backend() {
         let status: Vec<_> = told.iter().map(|call| call["status"].as_str().unwrap()).collect();
         let (ok, error) = ("ok", "error");
         assert_eq!(status, [ok, ok, ok, ok, ok, ok, error, error, error], "{backend}: {told:?}");
-        assert!(told[8].to_string().contains("only a command reaches /tmp"), "{told:?}");
+        assert!(told[8].to_string().contains("only commands reach /tmp"), "{told:?}");
         let name = format!("on-{backend}");
         let listed = program.printed(&["ls", &name, "-R"]);
         for path in ["/a.txt", "/workspace/b.txt", "/workspace/c.txt"] {

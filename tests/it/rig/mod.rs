@@ -40,7 +40,7 @@ pub(crate) use shared::testing::{PATIENCE, report_skip};
 pub(crate) use shared::{Disk, Random, eventually, ordered, portable, process, rounds, skip};
 pub(crate) use tree::{Files, Seen, differences, walk};
 
-const BEFORE_COMMANDS: [&str; 4] =
+pub(crate) const BEFORE_COMMANDS: [&str; 4] =
     [CommandDecided::KIND, SessionAllow::KIND, ContainerStarted::KIND, ContainerStopped::KIND];
 
 /// Where a session's files lie, and where its commands run.
