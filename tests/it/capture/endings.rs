@@ -52,7 +52,7 @@ fn until_begun(rig: &Rig) {
 #[test]
 fn command_whose_runner_is_killed_has_a_result() {
     let Some(rig) = Rig::new(Kind::Host) else { return };
-    let step = rig.sh("echo printed; echo x > f; kill -9 $PPID; sleep 60");
+    let step = rig.sh("echo printed; echo x > f; sleep 0.5; kill -9 $PPID; sleep 60");
     assert!(step.outcome.is_ok(), "{}", step.outcome.text);
     let result = &step.of::<CommandResult>()[0];
     assert_eq!((result.signal, result.timed_out, step.exit_code()), (Some(9), false, 137));
