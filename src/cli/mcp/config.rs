@@ -14,11 +14,13 @@ const PLACES: [&str; 5] = ["--data", "--dir", "--answers", "--allow-root", "--mo
 const VALUED: [&str; 1] = ["--color"];
 
 /// Variables that a client that starts the server may lack.
-const PASSED_ON: [&str; 10] = [
+const PASSED_ON: [&str; 12] = [
     "CONTAINER_HOST",
     "CONTAINER_SSHKEY",
+    "FOLDSPACE_AUTO_CONFIRM",
     "FOLDSPACE_CACHE",
     "FOLDSPACE_IMAGE",
+    "FOLDSPACE_MAX_TIMEOUT",
     "FOLDSPACE_MOUNT_ROOTS",
     "PODMAN_BASE_URL",
     "PODMAN_CONNECTION",

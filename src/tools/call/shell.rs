@@ -18,6 +18,7 @@ use crate::backends::{
 use crate::engine::Digest;
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
+use crate::engine::session::error::SessionError;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
 use crate::tools::policy::Decision;
@@ -54,9 +55,11 @@ impl ToolShell<'_> {
     ///
     /// # Errors
     /// [`ToolError::Shell`] when the command is not right, not allowed, or the backend failed.
-    pub async fn execute(&mut self, command: ShellCommand) -> Result<ShellResult, ToolError> {
+    pub async fn execute(&mut self, mut command: ShellCommand) -> Result<ShellResult, ToolError> {
+        self.context.command_time().bound(&mut command)?;
         command.check()?;
         self.decide(&command, None).await?;
+        self.begin().await?;
         let backend = self.shell.properties().backend_name;
         self.run(command, RecordAs::Command { backend }).await
     }
@@ -73,6 +76,7 @@ impl ToolShell<'_> {
         command.timeout = Some(EVALUATION);
         command.check()?;
         self.decide(&command, Some(code)).await?;
+        self.begin().await?;
         self.run(command, RecordAs::Evaluation { language, code: code.to_owned() }).await
     }
 
@@ -90,9 +94,25 @@ impl ToolShell<'_> {
         });
         let cancel = self.context.cancellation().child_token();
         let task = tokio::spawn(self.shell.execute(command, watch, cancel.clone()));
-        let running = RunningCommand { task, ended: None, cancel: Some(cancel.drop_guard()), record_as };
+        let (cancel, stopped) = (Some(cancel.drop_guard()), self.context.stop_clock());
+        let running = RunningCommand { task, ended: None, cancel, record_as, stopped };
         self.context.running = Some(running);
         self.context.finish_running().await
+    }
+
+    /// Records the decision, and the start of the container, before the command begins.
+    async fn begin(&mut self) -> Result<(), ToolError> {
+        let mut recorded = self.context.record_so_far()?;
+        if let Some(container) = self.context.workspace().container() {
+            let started = tokio::task::spawn_blocking(move || container.start()).await;
+            started.map_err(|_| ToolError::new("the container was not started: its thread ended"))??;
+            // The later commit is durable after the earlier one.
+            recorded = self.context.record_so_far()?.or(recorded);
+        }
+        match recorded {
+            Some(pending) => pending.durable().await.map(drop).map_err(|error| SessionError::from(error).into()),
+            None => Ok(()),
+        }
     }
 
     /// Finds a program by its name.

@@ -59,7 +59,8 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
         return text;
     };
     text.push_str(&format!("{}\n", workspace.description()));
-    text.push_str("A command may take 120 seconds at most, and nothing that it starts lives on after it. ");
+    text.push_str(&tool_runner.machine().rules.time.advice());
+    text.push(' ');
     if names.contains(&<PythonTool as Tool>::NAME) {
         text.push_str("Python code is run by python3 -c, for at most 5 seconds.");
     }

@@ -63,7 +63,7 @@ impl Tool for WriteTool {
     type Output = WriteResult;
 
     async fn call(&self, context: &mut ToolContext, params: WriteParams) -> Result<WriteResult, ToolError> {
-        let asked = EntryPath::for_creation(context.below_root(&params.file_path))?;
+        let asked = EntryPath::for_creation(context.below_root(&params.file_path)?)?;
         check_chars("content", &params.content)?;
         let files = context.filesystem();
         let path = files.beside_links(&asked)?;
