@@ -43,6 +43,8 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         agent: agent.map(str::to_owned),
         allow: rules.policy.allow.clone(),
         auto_confirm: rules.policy.auto_confirm,
+        python: rules.python.place,
+        python_chars: Some(rules.python.code_chars),
         keep_file_bytes: Some(rules.budget.file_bytes),
         keep_step_bytes: Some(rules.budget.step_bytes),
         ..CallRequest::default()

@@ -8,7 +8,7 @@ use clap::{Arg, ValueEnum};
 use foldspace::backends::{HostOptions, MockOptions, MockRule, OverlayUse, PodmanOptions};
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
-use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, ShellRules};
+use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, PythonPlace, PythonRules, ShellRules};
 use foldspace::{Session, WorkspaceSpec};
 use indicatif::ProgressBar;
 
@@ -118,12 +118,27 @@ pub(super) struct RuleArgs {
     /// Answers every question about a command with yes; denied commands stay denied
     #[arg(short, long)]
     yes: bool,
+    /// Runs the code of evaluate_python there [default: in the session's container; without one, in process]
+    #[arg(long, value_name = "PLACE")]
+    python: Option<PythonArg>,
+    /// Lets code in process have N characters, at most 48000 [default: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48_000))]
+    python_chars: Option<u32>,
     /// Keeps at most N bytes of a file that a command wrote [default: 64 MiB]
     #[arg(long, value_name = "N")]
     keep_file_bytes: Option<u64>,
     /// Keeps at most N bytes of all files that a call wrote [default: 256 MiB]
     #[arg(long, value_name = "N")]
     keep_step_bytes: Option<u64>,
+}
+
+/// The places of Python code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PythonArg {
+    /// In a process of foldspace, with a part of Python
+    InProcess,
+    /// By python3, where the session's commands run
+    Container,
 }
 
 /// Adapts the help of workspace options for commands that run calls again.
@@ -137,10 +152,10 @@ pub(super) fn again(arg: Arg) -> Arg {
     }
 }
 
-/// Hides the options about questions in commands that ask none.
+/// Hides the options about questions and Python in commands that have none.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "allow" | "yes" => arg.hide(true),
+        "allow" | "yes" | "python" | "python_chars" => arg.hide(true),
         _ => arg,
     }
 }
@@ -246,7 +261,13 @@ impl RuleArgs {
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
             ..defaults
         };
-        ShellRules { policy, asker, budget, ..ShellRules::default() }
+        let place = self.python.map(|python| match python {
+            PythonArg::InProcess => PythonPlace::InProcess,
+            PythonArg::Container => PythonPlace::Container,
+        });
+        let chars = self.python_chars.and_then(|chars| usize::try_from(chars).ok());
+        let python = PythonRules { place, code_chars: chars.unwrap_or(PythonRules::default().code_chars) };
+        ShellRules { policy, asker, budget, python, ..ShellRules::default() }
     }
 }
 

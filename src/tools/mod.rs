@@ -52,6 +52,7 @@ pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 #[doc(hidden)]
 pub use policy::MAX_SCRIPT_CHARS;
+pub use policy::python::{PythonPlace, PythonRules};
 pub use policy::rules::ShellRules;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
 pub use predicate::Predicate;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::CommandPolicy;
+use super::python::PythonRules;
 use crate::backends::HostCaller;
 use crate::tools::call::approver::Asker;
 use crate::tools::workspace::capture::CaptureBudget;
@@ -14,6 +15,8 @@ pub struct ShellRules {
     pub policy: CommandPolicy,
     /// Approver for commands that the policy can't decide; without one they are refused.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Rules for Python code.
+    pub python: PythonRules,
     /// Limits for the contents kept of files that commands write.
     pub budget: CaptureBudget,
     /// Advice how to allow a command that could not be approved, for its author; by default the command line's ways.
