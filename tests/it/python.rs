@@ -58,7 +58,7 @@ fn has_all_fields(rig: &Rig, place: &str) {
     assert_eq!(given["omitted"], omitted);
     assert_eq!((&given["reads"], &given["place"]), (&json!(["/a.txt"]), &json!(place)));
     let writes = json!([
-        { "file_path": "/d/report.md", "size": 47, "version": 1 },
+        { "file_path": "/d/report.md", "size": 41, "version": 1 },
         { "file_path": "/out.txt", "size": 8, "version": 1 },
     ]);
     assert_eq!(given["writes"], writes);
@@ -235,15 +235,14 @@ fn python_of_a_mock_is_answered_by_its_code() {
     let rule: MockRule = serde_json::from_value(rule).unwrap();
     let mut rig = Rig::of(&WorkspaceSpec::Mock(MockOptions { answers: vec![rule] }), CaptureBudget::default());
     rig.reopen_with(rules(PythonRules::default()));
-    let answered = result(&evaluate(&rig, json!({ "code": "print(1)" })));
+    let answered = rig.bare("evaluate_python", json!({ "code": "print(1)" })).result;
     assert_eq!((&answered["stdout"], &answered["place"]), (&json!("one\n"), &json!("mock")));
 }
 
 #[test]
 fn python_place_is_an_option_of_the_program() {
-    let program = Program::with_files();
+    let program = Program::new();
     let script = json!({ "tool": "evaluate_python", "params": { "code": "1 + 1" } }).to_string();
-    let files = program.files().to_string_lossy().into_owned();
     let place = |session: &str, options: &[&str]| {
         let run = [&["run", "-", "--session", session, "--json", "--yes"], options].concat();
         let told = program.fed(&run, script.as_bytes());
@@ -252,8 +251,7 @@ fn python_place_is_an_option_of_the_program() {
     };
     assert_eq!(place("m", &[]).0, "in-process");
     assert!(place("m", &["--python", "container"]).1.as_str().unwrap().contains("needs a shell"));
-    let host = ["--backend", "host", "--dir", &files];
-    assert_eq!(place("h", &host).0, "in-process");
+    assert_eq!(place("h", &["--backend", "host"]).0, "in-process");
     assert_eq!(place("h", &["--python", "container"]).0, "host");
     let log = program.printed(&["log", "h"]);
     assert!(log.contains("python (in-process) exit 0") && log.contains("python (host) exit 0"), "{log}");
