@@ -85,7 +85,8 @@ fn python_in_container_has_all_fields() {
     rig.reopen_with(rules(PythonRules::default()));
     has_all_fields(&rig, "podman");
     rig.reopen_with(rules(PythonRules { place: Some(PythonPlace::InProcess), ..PythonRules::default() }));
-    assert_eq!(result(&evaluate(&rig, json!({ "code": "1 + 1" })))["place"], "in-process");
+    let outcome = rig.bare("evaluate_python", json!({ "code": "1 + 1" }));
+    assert_eq!((&outcome.result["place"], &outcome.result["value_repr"]), (&json!("in-process"), &json!("2")));
 }
 
 #[test]

@@ -63,20 +63,20 @@ pub(crate) async fn evaluate(
         None => blocking(start).await??,
     };
     let severing = Severing::of(&process).map_err(unavailable)?;
-    let mut asked = std::pin::pin!(blocking(move || {
-        let (end, process) = process.ask(&request, limit);
-        process.map(keep);
-        end
-    }));
-    let end = tokio::select! {
-        end = &mut asked => end?,
+    let mut asked = std::pin::pin!(blocking(move || process.ask(&request, limit)));
+    let (end, process) = tokio::select! {
+        asked = &mut asked => asked?,
         () = cancel.cancelled() => {
             severing.sever();
-            asked.await?;
-            EvalEnd::Cancelled
+            // Also one that had answered already is ended: its connection is cut.
+            drop(asked.await?);
+            return Ok(EvalEnd::Cancelled);
         }
     };
     severing.disarm();
+    if let Some(process) = process {
+        keep(process);
+    }
     Ok(end)
 }
 

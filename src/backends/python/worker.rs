@@ -19,6 +19,12 @@ const START: Duration = Duration::from_secs(10);
 /// Time beyond the interpreter's own limit, after which the process is killed.
 const GRACE: Duration = Duration::from_millis(200);
 
+/// Signals by which it dies of code, as signal(7) numbers them.
+const SIGABRT: i32 = 6;
+const SIGBUS: i32 = 7;
+const SIGSEGV: i32 = 11;
+const SIGXCPU: i32 = 24;
+
 /// The end of an evaluation.
 pub(crate) enum EvalEnd {
     Answer(Box<EvalAnswer>),
@@ -114,9 +120,8 @@ impl EvaluatorProcess {
             _ => self.end(),
         };
         match ended.map(|status: ExitStatus| (status.signal(), status)) {
-            // It used up its time on the processor.
-            Ok((Some(24), _)) => EvalEnd::TimedOut,
-            Ok((Some(6 | 7 | 11), _)) => {
+            Ok((Some(SIGXCPU), _)) => EvalEnd::TimedOut,
+            Ok((Some(SIGABRT | SIGBUS | SIGSEGV), _)) => {
                 EvalEnd::Died(format!("it took more than {} MiB of memory, or recursed too deeply", MEMORY_MAX >> 20))
             }
             Ok((_, status)) => EvalEnd::Died(format!("the interpreter failed: {status}, {error}")),
