@@ -50,7 +50,7 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         }
         limit.push(took.to_bits());
     }
-    let mut of = |values: &mut Vec<u64>, part| quantile(values, part).map_or(f64::NAN, f64::from_bits) / 1e3;
+    let of = |values: &mut Vec<u64>, part| quantile(values, part).map_or(f64::NAN, f64::from_bits) / 1e3;
     let (p50, p99, least) = (of(&mut calls, 0.5), of(&mut calls, 0.99), of(&mut limit, 0.5));
     let mut table = Table::new("`evaluate_python` of `1 + 1` in process, recorded", &["what", "ms"]);
     table.row(["p50".to_owned(), against(p50, P50_MS, false)]);
