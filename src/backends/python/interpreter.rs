@@ -95,14 +95,14 @@ fn take_globals(repl: &mut MontyRepl, names: BTreeSet<&str>, answer: &mut EvalAn
     }
 }
 
-/// Every word of the code that may be a global's name. Names with a leading underscore are private.
+/// Lists the words of the code that may be a global's name. Names with a leading underscore are private.
 fn identifiers(code: &str) -> impl Iterator<Item = &str> {
     const CONSTANTS: [&str; 3] = ["None", "True", "False"];
     let is_name = |word: &&str| word.starts_with(|first: char| first.is_alphabetic()) && !CONSTANTS.contains(word);
     code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(is_name)
 }
 
-/// What the code prints: its beginning, and its length.
+/// Output of the code: its beginning, and its length.
 #[derive(Default)]
 struct Printed {
     text: String,

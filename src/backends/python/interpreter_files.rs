@@ -1,4 +1,4 @@
-//! The files that code sees: those that it was given, and those that it wrote.
+//! Files that code sees: those that it was given, and those that it wrote.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const ROOT: &str = "/workspace";
 #[derive(Default)]
 pub(super) struct InterpreterFiles {
     given: BTreeMap<String, String>,
-    /// What was written, and whether it goes behind what the file has.
+    /// Texts that were written, and whether each goes behind what the file has.
     left: BTreeMap<String, (String, bool)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the evaluator's process is asked, and what it answers: JSON behind its length.
+//! Messages to and from the process of an evaluator: JSON behind its length.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -32,7 +32,7 @@ pub(crate) struct EvalRequest {
     pub(crate) limit_millis: u64,
 }
 
-/// What became of it.
+/// Outcome of an evaluation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct EvalAnswer {
     /// Of the last expression, unless it is `None`.

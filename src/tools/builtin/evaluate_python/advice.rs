@@ -1,4 +1,4 @@
-//! What to use instead of what Python in process does not have.
+//! Advice on what to use instead of what Python in process does not have.
 
 const MODULES: &str =
     "json, re, math, datetime, itertools, collections, functools, dataclasses, pathlib, base64, typing and os.path";

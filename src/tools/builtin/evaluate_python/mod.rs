@@ -73,7 +73,7 @@ struct Evaluation {
     files: Vec<(String, String, TextMode)>,
 }
 
-/// What code leaves beside what it printed.
+/// Values that code leaves beside what it printed.
 #[derive(Default, serde::Deserialize)]
 struct EvaluatedValues {
     value_repr: Option<String>,
