@@ -173,7 +173,7 @@ async fn connection_query_is_obeyed_or_refused() {
         let listed = answered(&served.post(path, &listed, &[("mcp-session-id", &client.id)]).await);
         assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), tools, "{listed}");
     }
-    let narrow = served.ask("dora", "/mcp?agent=eve&tools=python", "tools/list", json!({})).await;
+    let narrow = served.ask("dora", "/mcp?agent=eve&tools=shell", "tools/list", json!({})).await;
     assert_eq!(narrow["result"]["tools"], json!([]), "nothing of that can work in memory");
     assert_eq!(names(&hub), ["team"]);
     let session = hub.sessions().session(hub.sessions().find("team").unwrap().id).unwrap();
