@@ -46,6 +46,8 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         auto_confirm: rules.policy.auto_confirm,
         max_timeout_seconds: Some(rules.time.most().as_secs_f64()),
         no_time_limit: rules.time.is_unlimited(),
+        python: rules.python.place,
+        python_chars: Some(rules.python.code_chars),
         keep_file_bytes: Some(rules.budget.file_bytes),
         keep_step_bytes: Some(rules.budget.step_bytes),
         ..CallRequest::default()

@@ -8,7 +8,9 @@ use clap::{Arg, ValueEnum};
 use foldspace::backends::{HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions};
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
-use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, CommandTime, DenyRule, ShellRules};
+use foldspace::tools::{
+    Asker, CaptureBudget, CommandPolicy, CommandTime, DenyRule, PythonPlace, PythonRules, ShellRules,
+};
 use foldspace::{Session, WorkspaceSpec};
 use indicatif::ProgressBar;
 
@@ -139,12 +141,27 @@ pub(super) struct RuleArgs {
     /// Lets a call ask for up to SECS for its command, to 86,400 [default: FOLDSPACE_MAX_TIMEOUT, else 600]
     #[arg(long, value_name = "SECS", value_parser = most_time)]
     max_timeout: Option<CommandTime>,
+    /// Runs the code of evaluate_python there [default: in the session's container; without one, in process]
+    #[arg(long, value_name = "PLACE")]
+    python: Option<PythonArg>,
+    /// Lets code in process have N characters, at most 48000 [default: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48_000))]
+    python_chars: Option<u32>,
     /// Keeps at most N bytes of a file that a command wrote [default: 64 MiB]
     #[arg(long, value_name = "N")]
     keep_file_bytes: Option<u64>,
     /// Keeps at most N bytes of all files that a call wrote [default: 256 MiB]
     #[arg(long, value_name = "N")]
     keep_step_bytes: Option<u64>,
+}
+
+/// The places of Python code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PythonArg {
+    /// In a process of foldspace, with a part of Python
+    InProcess,
+    /// By python3, where the session's commands run
+    Container,
 }
 
 /// Adapts the help of workspace options for commands that run calls again.
@@ -158,10 +175,10 @@ pub(super) fn again(arg: Arg) -> Arg {
     }
 }
 
-/// Hides the options about questions in commands that ask none.
+/// Hides the options about questions and Python in commands that have none.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "allow" | "yes" | "max_timeout" => arg.hide(true),
+        "allow" | "yes" | "max_timeout" | "python" | "python_chars" => arg.hide(true),
         _ => arg,
     }
 }
@@ -280,7 +297,16 @@ impl RuleArgs {
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
             ..defaults
         };
-        ShellRules { policy, budget, time, ..ShellRules::default() }
+        ShellRules { policy, budget, time, python: self.python(), ..ShellRules::default() }
+    }
+
+    fn python(&self) -> PythonRules {
+        let place = self.python.map(|python| match python {
+            PythonArg::InProcess => PythonPlace::InProcess,
+            PythonArg::Container => PythonPlace::Container,
+        });
+        let chars = self.python_chars.and_then(|chars| usize::try_from(chars).ok());
+        PythonRules { place, code_chars: chars.unwrap_or(PythonRules::default().code_chars) }
     }
 }
 

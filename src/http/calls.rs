@@ -11,7 +11,7 @@ use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::error::ValueError;
 use crate::hub::OpenSession;
 use crate::hub::operations::check_agent;
-use crate::tools::{Asker, CommandTime, DenyRule, ToolCall};
+use crate::tools::{Asker, CommandTime, DenyRule, PythonPlace, ToolCall};
 
 /// Seconds that a call may take: the least and the most.
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
@@ -55,6 +55,14 @@ pub struct CallRequest {
     /// Answers every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
+    /// The place where `evaluate_python` runs code: `in-process` or `container`. By default it is the server's choice, or
+    /// else the container of a session that has one, and in process for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonPlace>,
+    /// Characters that code in process may have, at most 48,000; 2,000 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 48_000))]
+    pub python_chars: Option<usize>,
     /// Bytes that are kept of a file which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
     /// nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,7 +122,9 @@ impl CallRequest {
             Some(agent) => open.as_agent(agent),
             None => open,
         };
-        let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none();
+        let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none()
+            && self.python.is_none()
+            && self.python_chars.is_none();
         let (deny, time) = (self.deny()?, self.time(face.rules.time)?);
         let has_no_rules = asker.is_none() && self.allow.is_empty() && !self.auto_confirm && keeps_usual;
         let has_no_rules = has_no_rules && deny.is_empty() && time == face.rules.time;
@@ -126,6 +136,8 @@ impl CallRequest {
         rules.policy.deny.extend(deny);
         rules.policy.auto_confirm |= self.auto_confirm;
         rules.time = time;
+        rules.python.place = self.python.or(rules.python.place);
+        rules.python.code_chars = self.python_chars.unwrap_or(rules.python.code_chars);
         // The server's own rules bound the wishes of a request.
         let most = |usual: u64| if face.shared.are_hubs_rules { usual } else { KEPT_MAX };
         let kept = |wanted: Option<u64>, usual| wanted.map_or(usual, |wanted| wanted.min(most(usual)));

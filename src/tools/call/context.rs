@@ -18,9 +18,11 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::session::output_stream::{CommandOutput, OutputStream};
 use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::policy::command_time::CommandTime;
+use crate::tools::policy::python::{PythonPlace, PythonRules};
 use crate::tools::workspace::managed::{ManagedWorkspace, push_news};
 use crate::tools::workspace::recording::EventBuffer;
 
@@ -223,6 +225,29 @@ impl ToolContext {
 
     pub(crate) fn has_run(&self) -> bool {
         self.running.is_some() || self.files.has_landed()
+    }
+
+    pub(crate) fn python_rules(&self) -> PythonRules {
+        self.machine.rules.python
+    }
+
+    /// Records code that ran in this program, whatever becomes of the call, and shows what it printed.
+    pub(crate) fn record_evaluation(
+        &mut self,
+        language: &'static str,
+        code: &str,
+        result: &ShellResult,
+    ) -> Result<(), ToolError> {
+        let call = self.call;
+        for (stream, bytes) in
+            [(OutputStream::Stdout, &result.stdout.kept), (OutputStream::Stderr, &result.stderr.kept)]
+        {
+            if !bytes.is_empty() {
+                self.session.show_output(|| CommandOutput { call, stream, bytes: bytes.clone() });
+            }
+        }
+        let record_as = RecordAs::Evaluation { language, place: PythonPlace::InProcess.word(), code: code.to_owned() };
+        Ok(record_as.record(&mut self.facts, result)?)
     }
 
     /// Waits for the end of the running command, records it, and takes up its changes. It may be dropped and called

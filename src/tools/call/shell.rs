@@ -14,6 +14,7 @@ use super::error::ToolError;
 use super::record_command::RecordAs;
 use crate::backends::{
     CallerProcess, OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
+    unwatched,
 };
 use crate::engine::Digest;
 use crate::engine::commit::Content;
@@ -64,20 +65,29 @@ impl ToolShell<'_> {
         self.run(command, RecordAs::Command { backend }).await
     }
 
+    /// Runs code. The decision is about `interpreter` with the code; `command` runs the same code, and does more beside.
     pub(crate) async fn evaluate(
         &mut self,
         language: &'static str,
         interpreter: &[&str],
         code: &str,
+        command: ShellCommand,
     ) -> Result<ShellResult, ToolError> {
-        let mut args: Vec<String> = interpreter.iter().map(|&word| word.to_owned()).collect();
-        args.push(code.to_owned());
-        let mut command = ShellCommand { is_code: true, ..ShellCommand::args(args) };
-        command.timeout = Some(EVALUATION);
+        let words = interpreter.iter().copied().chain([code]);
+        let decided = ShellCommand { is_code: true, ..ShellCommand::args(words) };
+        let command = ShellCommand { is_code: true, timeout: Some(EVALUATION), ..command };
         command.check()?;
-        self.decide(&command, Some(code)).await?;
+        self.decide(&decided, Some(code)).await?;
         self.begin().await?;
-        self.run(command, RecordAs::Evaluation { language, code: code.to_owned() }).await
+        let place = self.shell.properties().backend_name;
+        self.run(command, RecordAs::Evaluation { language, place, code: code.to_owned() }).await
+    }
+
+    /// Runs a command of the program's own, which changes nothing in the workspace. Nothing is decided or recorded.
+    pub(crate) async fn aside(&self, command: ShellCommand) -> Result<ShellResult, ToolError> {
+        let command = ShellCommand { caller: self.caller()?, ..command };
+        let cancel = self.context.cancellation().child_token();
+        Ok(self.shell.execute(command, unwatched(), cancel).await?)
     }
 
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {

@@ -6,6 +6,7 @@ mod dangers;
 mod judge;
 mod names;
 mod paths;
+pub(crate) mod python;
 mod raw;
 mod rule;
 mod shell;

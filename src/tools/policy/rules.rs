@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::CommandPolicy;
 use super::command_time::CommandTime;
+use super::python::PythonRules;
 use crate::backends::HostCaller;
 use crate::tools::call::approver::Asker;
 use crate::tools::workspace::capture::CaptureBudget;
@@ -15,6 +16,8 @@ pub struct ShellRules {
     pub policy: CommandPolicy,
     /// Approver for commands that the policy can't decide; without one they are refused.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Rules for Python code.
+    pub python: PythonRules,
     /// Limits for the contents kept of files that commands write.
     pub budget: CaptureBudget,
     /// Time limits of commands.

@@ -47,7 +47,8 @@ fn tools_have_the_servers_rules_for_commands() {
 fn tools_without_shell_are_not_listed() {
     let program = Program::with_files();
     let mut client = program.client(&["--tools", "files,shell,python,podman_shell"]);
-    assert_eq!(names(&mut client), ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"]);
+    let all = ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "write_file"];
+    assert_eq!(names(&mut client), all, "Python runs in process");
     let refused = client.failed("shell_execute", json!({ "command": "ls" }));
     assert!(refused.contains("the memory workspace has none"), "called all the same it says why: {refused}");
     client.leave();

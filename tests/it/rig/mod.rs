@@ -22,7 +22,8 @@ use foldspace::event::{
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::LocalStoreOptions;
 use foldspace::tools::WorkspaceError;
-use foldspace::tools::{CaptureBudget, CommandPolicy, PodmanShellTool, RewindOptions, Rewound, ShellRules};
+use foldspace::tools::{CaptureBudget, CommandPolicy, PodmanShellTool, PythonPlace, PythonRules};
+use foldspace::tools::{RewindOptions, Rewound, ShellRules};
 use foldspace::{
     Event, LocalStore, NewSession, Recorded, Registry, Seq, Session, SessionId, Sessions, Timestamp, ToolCall,
     ToolOutcome, ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
@@ -97,7 +98,9 @@ pub(crate) struct Step {
 /// A policy that lets everything run that is not dangerous, and that budget.
 fn rules(budget: CaptureBudget) -> ShellRules {
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
-    ShellRules { policy, budget, ..ShellRules::default() }
+    // Python runs where commands do; `python.rs` has the tests of the other place.
+    let python = PythonRules { place: Some(PythonPlace::Container), ..PythonRules::default() };
+    ShellRules { policy, budget, python, ..ShellRules::default() }
 }
 
 impl Rig {
