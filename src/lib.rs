@@ -33,7 +33,7 @@
 //! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
 //! events as they come; [`Replay`] to look back; [`EventStore`] for the places that keep it all.
 #![cfg_attr(
-    not(all(feature = "docker", feature = "mcp", feature = "podman")),
+    not(all(feature = "docker", feature = "mcp", feature = "podman", feature = "python")),
     allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
 )]
 

@@ -11,5 +11,9 @@ mod tui;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
+    #[cfg(feature = "python")]
+    if std::env::args_os().nth(1).is_some_and(|first| first == "evaluator") {
+        return foldspace::backends::PythonEvaluator::serve();
+    }
     cli::main()
 }

@@ -178,7 +178,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
             directory: PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec())),
             env: self.env(&runner, &command, caller.as_deref())?,
             stdin: command.stdin.to_vec(),
-            timeout: command.timeout.unwrap_or(self.default_timeout),
+            timeout: command.time_limit(self.default_timeout),
             grace: GRACE,
             discard_output: !command.capture_output,
             caller: caller.clone(),
@@ -196,8 +196,15 @@ impl<P: CommandHost> CommandRun<'_, P> {
         if !wish.begin() {
             return Ok(never_begun(command.command, command.cwd));
         }
-        let ended = runner.run(&spec, &mut output, wish.cancel());
-        let mut ended = ended.map_err(|error| self.refused(&error, &runner))?;
+        let mut ended = match runner.run(&spec, &mut output, wish.cancel()) {
+            Err(RunnerError::LostUnderCommand(ended)) => {
+                self.place.lost(&runner);
+                let words = format!("\n[{}]\n", self.how_lost(ended.timed_out));
+                output(OutputStreamKind::Stderr, words.as_bytes());
+                ended
+            }
+            ended => ended.map_err(|error| self.refused(&error, &runner))?,
+        };
         if let Some(reason) = wish.ended_for() {
             stderr.add(format!("\n[{reason}]\n").as_bytes());
             ended.cancelled = false;
@@ -239,6 +246,14 @@ impl<P: CommandHost> CommandRun<'_, P> {
         }
         variables.extend(command.env.iter().map(|(name, value)| (name.into(), value.into())));
         Ok(variables.into_iter().collect())
+    }
+
+    fn how_lost(&self, timed_out: bool) -> String {
+        let place = if self.is_on_host { "the process that runs commands" } else { "the container" };
+        match timed_out {
+            true => format!("it took too long, and {place} no longer answered; the next command starts another"),
+            false => format!("it was killed: {place} ended while it ran; the next command starts another"),
+        }
     }
 
     /// Turns the reason that a command did not run into the shell's.

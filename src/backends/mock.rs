@@ -158,7 +158,7 @@ impl Shell for MockShell {
                 return Err(ShellError::Unavailable { backend: NAME, reason });
             }
             let takes = Duration::from_millis(answer.millis);
-            let timeout = command.timeout.unwrap_or(DEFAULT_TIMEOUT);
+            let timeout = command.time_limit(DEFAULT_TIMEOUT).unwrap_or(Duration::MAX);
             let (cancelled, timed_out) = tokio::select! {
                 () = tokio::time::sleep(takes.min(timeout)) => (false, takes > timeout),
                 () = cancel.cancelled() => (true, false),

@@ -31,7 +31,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The shortest time that a command may be given.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// The longest time that a command may be given.
-pub const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of each stream that are kept when nothing is said; of a longer one the beginning and the end.
 pub const DEFAULT_KEEP_BYTES: usize = 8 << 20;
 
@@ -128,6 +128,8 @@ pub struct ShellCommand {
     pub stdin: Bytes,
     /// Its time limit; the shell's default when nothing is said.
     pub timeout: Option<Duration>,
+    /// Without a `timeout` it has no time limit at all, instead of the shell's default.
+    pub is_unlimited: bool,
     /// Keeps what it prints, which is thrown away otherwise.
     pub capture_output: bool,
     /// Bytes of each stream that are kept at most.
@@ -149,6 +151,7 @@ impl ShellCommand {
             env_mode: EnvMode::default(),
             stdin: Bytes::new(),
             timeout: None,
+            is_unlimited: false,
             capture_output: true,
             keep: DEFAULT_KEEP_BYTES,
             is_code: false,
@@ -219,6 +222,11 @@ impl ShellCommand {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Returns its time limit under a shell's default; none for a command without one.
+    pub fn time_limit(&self, default: Duration) -> Option<Duration> {
+        self.timeout.or((!self.is_unlimited).then_some(default))
     }
 
     fn check_env(&self) -> Result<(), ShellError> {

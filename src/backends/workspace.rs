@@ -102,6 +102,12 @@ pub trait Workspace: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Calls `watch`, in place of an earlier one, when the machine has changed by itself: there is news to take. It is
+    /// called from any thread.
+    fn watch_machine(&self, watch: Arc<dyn Fn() + Send + Sync>) {
+        drop(watch);
+    }
+
     /// Shows `watch`, in place of an earlier one, what has to be waited for before commands can run.
     fn watch_progress(&self, watch: ProgressWatch) {
         drop(watch);

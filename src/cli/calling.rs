@@ -42,7 +42,12 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         params,
         agent: agent.map(str::to_owned),
         allow: rules.policy.allow.clone(),
+        deny: rules.policy.denied_words(),
         auto_confirm: rules.policy.auto_confirm,
+        max_timeout_seconds: Some(rules.time.most().as_secs_f64()),
+        no_time_limit: rules.time.is_unlimited(),
+        python: rules.python.place,
+        python_chars: Some(rules.python.code_chars),
         keep_file_bytes: Some(rules.budget.file_bytes),
         keep_step_bytes: Some(rules.budget.step_bytes),
         ..CallRequest::default()

@@ -10,8 +10,6 @@ use super::live::LiveOutput;
 use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, interrupt, output, workspace};
 
 const STDIN_MAX: usize = 48_000;
-/// Seconds of a call: its command has a limit of its own.
-const CALL_MAX: f64 = 3600.0;
 
 /// Runs a command in a session's workspace, and records it
 ///
@@ -42,19 +40,14 @@ pub(super) struct Exec {
     /// Passes on standard input, at most 48,000 characters
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// Limits its time, to 1 to 120 seconds [default: 30]
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    /// Limits its time, to 1 to 86,400 seconds [default: no limit]
+    #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
     timeout: Option<f64>,
     /// The agent that runs it
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     #[command(flatten)]
     rules: RuleArgs,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1.0..=120.0).contains(seconds));
-    seconds.ok_or_else(|| "give a number of seconds from 1 to 120".to_owned())
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -79,13 +72,12 @@ impl Exec {
         params: Value,
         is_json: bool,
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
-        let (owner, rules) = (OwnerClient::of_existing(globals).await?, self.rules.typed());
+        let (owner, rules) = (OwnerClient::of_existing(globals).await?, self.rules.typed()?);
         let known = owner.client.session(&self.session).await?;
         if known.backend == "memory" {
             return Err(workspace::without_shell(&known.name));
         }
-        let mut request = calling::request("shell_execute", params, self.agent.as_deref(), &rules);
-        request.timeout_seconds = Some(CALL_MAX);
+        let request = calling::request("shell_execute", params, self.agent.as_deref(), &rules);
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), owner.closing());
         let mut live = if is_json { None } else { Some(LiveOutput::begin(&cancel)?) };
@@ -142,6 +134,8 @@ fn standard_input() -> Result<String, Failure> {
     if input.chars().count() > STDIN_MAX { Err(too_long()) } else { Ok(input) }
 }
 
+pub(super) const TOOK_TOO_LONG: &str = "it took longer than --timeout allows and was ended";
+
 pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failure> {
     if out.is_json() {
         out.document(&json!({
@@ -158,7 +152,7 @@ pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failu
         CallStatus::Error => Err(Failure::failed(outcome.text.clone())),
         CallStatus::Ok => {
             if outcome.result["timed_out"] == true {
-                output::note("it took too long and was ended; --timeout allows up to 120 seconds");
+                output::note(TOOK_TOO_LONG);
             }
             let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
             Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))

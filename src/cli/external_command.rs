@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldspace::backends::{ShellCommand, unwatched};
 use foldspace::tools::{CommandPolicy, Probe};
@@ -11,12 +12,13 @@ use foldspace::{Seq, Session};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use super::exec::TOOK_TOO_LONG;
 use super::interrupt::{closing, minding};
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{Exit, Failure, Globals, Signals, live, open, output, text, workspace};
 
 /// Opens a prompt into a throw-away copy of the workspace as it was at a position.
-pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq) -> Result<Exit, Failure> {
+pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: Option<f64>) -> Result<Exit, Failure> {
     let (spec, home) = (workspace::spec_of(session)?, Home::of(globals)?);
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     let mut probe = Probe::open(session, &session.state_at(seq)?, &spec, home.path(), policy)?;
@@ -30,7 +32,7 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq) -> Result
     }
     let title = format!("{}@{seq}", text::one_line(session.name(), 80));
     let prompt = LinePrompt::new(title, probe.root());
-    super::block_on(prompt.read_lines(async move |typed, signals| run(&mut probe, typed, signals).await))?
+    super::block_on(prompt.read_lines(async move |typed, signals| run(&mut probe, typed, timeout, signals).await))?
 }
 
 /// The directory of throw-away workspaces: that of the data, where `gc` finds those of a killed process; a fresh
@@ -59,11 +61,18 @@ impl Home {
     }
 }
 
-async fn run(probe: &mut Probe, typed: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure> {
+async fn run(
+    probe: &mut Probe,
+    typed: Typed<'_>,
+    timeout: Option<f64>,
+    signals: &mut Signals,
+) -> Result<PromptRun, Failure> {
     let Some(workspace) = probe.workspace().cloned() else {
         return Ok(PromptRun::wrong(1, "nothing can run here"));
     };
-    let command = ShellCommand { cwd: typed.cwd.clone(), ..ShellCommand::shell(typed.command) };
+    let timeout = timeout.map(Duration::from_secs_f64);
+    let mut command = ShellCommand { cwd: typed.cwd.clone(), timeout, ..ShellCommand::shell(typed.command) };
+    command.is_unlimited = true;
     // A closed output is no failure.
     let shown = |stream, bytes: &[u8]| drop(live::write(stream, bytes));
     let watch = if typed.quiet { unwatched() } else { Arc::new(shown) };
@@ -75,7 +84,7 @@ async fn run(probe: &mut Probe, typed: Typed<'_>, signals: &mut Signals) -> Resu
     };
     let code = i64::from(result.exit_code);
     Ok(match (result.timed_out, result.cancelled) {
-        (true, _) => PromptRun::wrong(code, "it took too long and was ended"),
+        (true, _) => PromptRun::wrong(code, TOOK_TOO_LONG),
         (_, true) => PromptRun::wrong(code, "interrupted"),
         _ if typed.quiet && code != 0 => {
             PromptRun::wrong(code, String::from_utf8_lossy(&result.stderr.kept).trim_end())

@@ -271,6 +271,9 @@ pub(crate) fn main() -> ExitCode {
     if completions::answer() {
         return ExitCode::SUCCESS;
     }
+    // Also when the program's file was replaced meanwhile.
+    #[cfg(feature = "python")]
+    foldspace::backends::PythonEvaluator::set_program("/proc/self/exe");
     let given = unsaid::matches();
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let colour = match cli.globals.color {

@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::calling::{self, Calling};
+use super::exec::TOOK_TOO_LONG;
 use super::interrupt::minding;
 use super::live::LiveOutput;
 use super::prompt::{LinePrompt, PromptRun, Typed};
@@ -30,6 +31,9 @@ pub(super) struct ShellArgs {
     /// Opens a throw-away copy of the workspace as it was at POSITION instead; nothing is recorded there
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
+    /// Limits the time of each line, to 1 to 86,400 seconds [default: no limit]
+    #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
+    timeout: Option<f64>,
     #[command(flatten)]
     rules: RuleArgs,
 }
@@ -41,7 +45,7 @@ impl ShellArgs {
             let opened = open::reading(globals)?;
             let session = opened.find(&self.session)?.session;
             out.go_live_for_good()?;
-            return external_command::shell_at(globals, &session, at.resolve(&session)?);
+            return external_command::shell_at(globals, &session, at.resolve(&session)?, self.timeout);
         }
         out.go_live_for_good()?;
         super::block_on(self.prompt(globals))?
@@ -51,7 +55,8 @@ impl ShellArgs {
         let owner = OwnerClient::of_existing(globals).await?;
         let opened = owner.sessions()?;
         let session = opened.find(&self.session)?.session;
-        let prompt = SessionPrompt { owner: &owner, session: &session, agent: &self.agent, rules: self.rules.typed() };
+        let (agent, rules, timeout) = (&self.agent, self.rules.typed()?, self.timeout);
+        let prompt = SessionPrompt { owner: &owner, session: &session, agent, rules, timeout };
         let ended = prompt.read().await;
         owner.end().await;
         ended
@@ -63,6 +68,7 @@ struct SessionPrompt<'a> {
     session: &'a Session,
     agent: &'a str,
     rules: ShellRules,
+    timeout: Option<f64>,
 }
 
 impl SessionPrompt<'_> {
@@ -77,7 +83,10 @@ impl SessionPrompt<'_> {
     }
 
     async fn run(&self, typed: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure> {
-        let params = json!({ "command": typed.command, "cwd": typed.cwd.rooted() });
+        let mut params = json!({ "command": typed.command, "cwd": typed.cwd.rooted() });
+        if let Some(seconds) = self.timeout {
+            params["timeout_seconds"] = json!(seconds);
+        }
         let request = calling::request("shell_execute", params, Some(self.agent), &self.rules);
         let (cancel, id) = (CancellationToken::new(), self.session.id().to_string());
         let (client, rules) = (&self.owner.client, &self.rules);
@@ -93,6 +102,7 @@ impl SessionPrompt<'_> {
         let outcome = minding(signals, &cancel, self.owner.closing(), work).await?;
         let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
         Ok(match outcome.status {
+            CallStatus::Ok if outcome.result["timed_out"] == true => PromptRun::wrong(code, TOOK_TOO_LONG),
             CallStatus::Ok if typed.quiet && code != 0 => {
                 PromptRun::wrong(code, outcome.result["stderr"].as_str().unwrap_or_default().trim_end())
             }

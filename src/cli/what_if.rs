@@ -66,7 +66,7 @@ impl WhatIfArgs {
         let calls = script.steps.iter().map(scripted).collect();
         let what_if = foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
         let what_if = what_if.with_rules(rules.with_roots(roots_of(globals, &found.session)?));
-        let rules = self.options.commands.asking(None);
+        let rules = self.options.commands.again()?;
         let done = place.report(&found.session, rules, out, async |fresh, watch| what_if.run(fresh, watch).await)?;
         let wrong = wrong(&script, &done);
         if !out.is_json() {

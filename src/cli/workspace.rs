@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ValueEnum};
-use foldspace::backends::{EngineKind, HostOptions, MockOptions, MockRule, OverlayUse, PodmanOptions, find_engine};
+use foldspace::backends::{
+    EngineKind, HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions, find_engine,
+};
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
-use foldspace::tools::{Asker, CaptureBudget, CommandPolicy, ShellRules};
+use foldspace::tools::{
+    Asker, CaptureBudget, CommandPolicy, CommandTime, DenyRule, PythonPlace, PythonRules, ShellRules,
+};
 use foldspace::{Session, WorkspaceSpec};
 use indicatif::ProgressBar;
 
@@ -16,6 +20,11 @@ use super::approver::AtTerminal;
 use super::{Exit, Failure, files, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
+
+/// Lets a call ask for up to so many seconds for its command.
+pub(super) const MAX_TIMEOUT_VARIABLE: &str = "FOLDSPACE_MAX_TIMEOUT";
+/// Answers every question about a command with yes.
+pub(super) const AUTO_CONFIRM_VARIABLE: &str = "FOLDSPACE_AUTO_CONFIRM";
 
 const MIB_MAX: u64 = 1 << 30;
 
@@ -112,6 +121,16 @@ impl BackendArg {
     }
 }
 
+/// Parses the time limit of a command that a person types.
+pub(super) fn command_seconds(text: &str) -> Result<f64, String> {
+    Ok(most_time(text)?.most().as_secs_f64())
+}
+
+fn most_time(text: &str) -> Result<CommandTime, String> {
+    let time = text.parse().ok().and_then(|seconds| CommandTime::up_to(seconds).ok());
+    time.ok_or_else(|| "give a number of seconds from 1 to 86400".to_owned())
+}
+
 fn processors(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(count) if count.is_finite() && (0.01..=1024.0).contains(&count) => Ok(count),
@@ -129,15 +148,36 @@ pub(super) struct RuleArgs {
     /// Allows a program, or a program with its first words; may be given several times
     #[arg(long, value_name = "PROGRAM")]
     allow: Vec<String>,
-    /// Answers every question about a command with yes; denied commands stay denied
+    /// Denies a program, or a program with its first words, whatever allows it; may be given several times
+    #[arg(long, value_name = "PROGRAM", value_parser = DenyRule::words)]
+    deny: Vec<DenyRule>,
+    /// Answers every question about a command with yes, as FOLDSPACE_AUTO_CONFIRM=1 does; denied commands stay denied
     #[arg(short, long)]
     yes: bool,
+    /// Lets a call ask for up to SECS for its command, to 86,400 [default: FOLDSPACE_MAX_TIMEOUT, else 600]
+    #[arg(long, value_name = "SECS", value_parser = most_time)]
+    max_timeout: Option<CommandTime>,
+    /// Runs the code of evaluate_python there [default: in the session's container; without one, in process]
+    #[arg(long, value_name = "PLACE")]
+    python: Option<PythonArg>,
+    /// Lets code in process have N characters, at most 48000 [default: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48_000))]
+    python_chars: Option<u32>,
     /// Keeps at most N bytes of a file that a command wrote [default: 64 MiB]
     #[arg(long, value_name = "N")]
     keep_file_bytes: Option<u64>,
     /// Keeps at most N bytes of all files that a call wrote [default: 256 MiB]
     #[arg(long, value_name = "N")]
     keep_step_bytes: Option<u64>,
+}
+
+/// The places of Python code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PythonArg {
+    /// In a process of foldspace, with a part of Python
+    InProcess,
+    /// By python3, where the session's commands run
+    Container,
 }
 
 /// Adapts the help of workspace options for commands that run calls again.
@@ -151,10 +191,10 @@ pub(super) fn again(arg: Arg) -> Arg {
     }
 }
 
-/// Hides the options about questions in commands that ask none.
+/// Hides the options about questions and Python in commands that have none.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "allow" | "yes" => arg.hide(true),
+        "allow" | "yes" | "max_timeout" | "python" | "python_chars" => arg.hide(true),
         _ => arg,
     }
 }
@@ -241,30 +281,69 @@ impl WorkspaceArgs {
 
 impl RuleArgs {
     /// Returns the rules for commands of agents: the person at the terminal is asked.
-    pub(super) fn asking(&self, bar: Option<ProgressBar>) -> ShellRules {
+    pub(super) fn asking(&self, bar: Option<ProgressBar>) -> Result<ShellRules, Failure> {
         let asker = output::can_ask().then(|| Arc::new(AtTerminal::new(bar)) as Arc<dyn Asker>);
-        self.rules(self.yes, asker)
+        Ok(ShellRules { asker, ..self.unasked()? })
     }
 
-    /// Returns the rules for typed commands, which need no question.
-    pub(super) fn typed(&self) -> ShellRules {
-        self.rules(true, None)
+    /// Returns the rules for calls that are made again: the time that they ask for was allowed once.
+    pub(super) fn again(&self) -> Result<ShellRules, Failure> {
+        let longest = CommandTime::up_to(MAX_TIMEOUT.as_secs_f64())?;
+        Ok(ShellRules { time: self.max_timeout.unwrap_or(longest), ..self.asking(None)? })
+    }
+
+    /// Returns the rules for typed commands, which need no question and have no time limit.
+    pub(super) fn typed(&self) -> Result<ShellRules, Failure> {
+        let longest = CommandTime::up_to(MAX_TIMEOUT.as_secs_f64())?;
+        Ok(self.rules(true, longest.unlimited()))
     }
 
     /// Returns the rules for commands where no terminal can ask.
-    pub(super) fn unasked(&self) -> ShellRules {
-        self.rules(self.yes, None)
+    pub(super) fn unasked(&self) -> Result<ShellRules, Failure> {
+        let time = match self.max_timeout {
+            Some(time) => time,
+            None => variable(MAX_TIMEOUT_VARIABLE, most_time)?.unwrap_or_default(),
+        };
+        let auto_confirm = self.yes || variable(AUTO_CONFIRM_VARIABLE, switch)?.unwrap_or_default();
+        Ok(self.rules(auto_confirm, time))
     }
 
-    fn rules(&self, auto_confirm: bool, asker: Option<Arc<dyn Asker>>) -> ShellRules {
+    fn rules(&self, auto_confirm: bool, time: CommandTime) -> ShellRules {
         let defaults = CaptureBudget::default();
-        let policy = CommandPolicy { allow: self.allow.clone(), auto_confirm, ..CommandPolicy::default() };
+        let mut policy = CommandPolicy { allow: self.allow.clone(), auto_confirm, ..CommandPolicy::default() };
+        policy.deny.extend(self.deny.iter().cloned());
         let budget = CaptureBudget {
             file_bytes: self.keep_file_bytes.unwrap_or(defaults.file_bytes),
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
             ..defaults
         };
-        ShellRules { policy, asker, budget, ..ShellRules::default() }
+        ShellRules { policy, budget, time, python: self.python(), ..ShellRules::default() }
+    }
+
+    fn python(&self) -> PythonRules {
+        let place = self.python.map(|python| match python {
+            PythonArg::InProcess => PythonPlace::InProcess,
+            PythonArg::Container => PythonPlace::Container,
+        });
+        let chars = self.python_chars.and_then(|chars| usize::try_from(chars).ok());
+        PythonRules { place, code_chars: chars.unwrap_or(PythonRules::default().code_chars) }
+    }
+}
+
+/// Reads a setting of the environment; none where it is not set, or empty.
+fn variable<T>(name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Failure> {
+    let Some(said) = std::env::var_os(name).filter(|said| !said.is_empty()) else { return Ok(None) };
+    let said = said.to_string_lossy();
+    read(&said)
+        .map(Some)
+        .map_err(|advice| Failure::usage(format!("{name} is {:?}", text::one_line(&said, 80))).with_hint(advice))
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "true" | "yes" => Ok(true),
+        "0" | "false" | "no" => Ok(false),
+        _ => Err("give 1 for yes, or 0 for no".to_owned()),
     }
 }
 

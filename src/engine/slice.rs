@@ -34,8 +34,8 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
     /// Effect of a rewind on it.
     const ON_REWIND: OnRewind = OnRewind::Restore;
 
-    /// Encodes the slice as blocks. Blocks equal to those of an earlier snapshot take no space, so cut a large slice
-    /// where a small change leaves most blocks equal. Fails with [`SliceError`].
+    /// Encodes the slice as blocks, for [`decode`](Slice::decode) to read apart. Bytes equal to those of an earlier
+    /// snapshot take hardly any space. Fails with [`SliceError`].
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         Ok(vec![serde_json::to_vec(self).map_err(|e| SliceError::new(Self::NAME, e))?])
     }

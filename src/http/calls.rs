@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 
 use super::HttpFace;
 use super::problem::{HttpProblem, ProblemKind};
+use crate::engine::error::ValueError;
+use crate::hub::OpenSession;
 use crate::hub::operations::check_agent;
-use crate::hub::{HubError, OpenSession};
-use crate::tools::{Asker, ToolCall};
+use crate::tools::{Asker, CommandTime, DenyRule, PythonPlace, ToolCall};
 
 /// Seconds that a call may take: the least and the most.
-pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 
 /// Bytes that a call may ask to have kept: they are in memory together.
 pub(super) const KEPT_MAX: u64 = 4 << 30;
@@ -33,15 +34,35 @@ pub struct CallRequest {
     /// The agent that makes the call; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The seconds that it may take, from 0.1 to 3600; 120 by default.
+    /// The seconds that the whole call may take, from 0.1 to 86,400. By default 180 beside the time of its command, which
+    /// has a limit of its own; 120 for tools that run none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
     /// Programs, or programs with their first words, that this call's command may run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// Programs, or programs with their first words, that this call's command may not run, whatever allows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// The most that its command may ask for with `timeout_seconds`, from 1 to 86,400; the server's `--max-timeout` by
+    /// default, which is 600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1.0, max = 86_400.0))]
+    pub max_timeout_seconds: Option<f64>,
+    /// Leaves its command without a time limit unless it asks for one, as for a command that a person typed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_time_limit: bool,
     /// Answers every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
+    /// The place where `evaluate_python` runs code: `in-process` or `container`. By default it is the server's choice, or
+    /// else the container of a session that has one, and in process for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonPlace>,
+    /// Characters that code in process may have, at most 48,000; 2,000 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 48_000))]
+    pub python_chars: Option<usize>,
     /// Bytes that are kept of a file which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
     /// nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +87,7 @@ impl CallRequest {
         let unusable = |detail: String| Err(HttpProblem::new(ProblemKind::Unusable, detail));
         let seconds = self.timeout_seconds;
         if let Some(seconds) = seconds.filter(|seconds| !SECONDS.contains(seconds)) {
-            return unusable(format!("timeout_seconds is {seconds}; it must be from 0.1 to 3600"));
+            return unusable(format!("timeout_seconds is {seconds}; it must be from 0.1 to 86400"));
         }
         check_agent(self.agent.as_deref().unwrap_or_default())?;
         for (name, kept) in [("keep_file_bytes", self.keep_file_bytes), ("keep_step_bytes", self.keep_step_bytes)] {
@@ -74,9 +95,21 @@ impl CallRequest {
                 return unusable(format!("{name} is {bytes}; at most {KEPT_MAX} are allowed"));
             }
         }
+        self.deny()?;
+        self.time(CommandTime::default())?;
         let mut call = ToolCall::new(std::mem::take(&mut self.tool), Value::Object(std::mem::take(&mut self.params)));
         call.limit = seconds.map(Duration::from_secs_f64);
         Ok(call)
+    }
+
+    fn deny(&self) -> Result<Vec<DenyRule>, ValueError> {
+        self.deny.iter().map(|words| DenyRule::words(words)).collect()
+    }
+
+    fn time(&self, usual: CommandTime) -> Result<CommandTime, ValueError> {
+        let most = self.max_timeout_seconds.map(CommandTime::up_to).transpose();
+        let time = most.map_err(|error| ValueError::new(format!("max_timeout_seconds: {error}")))?.unwrap_or(usual);
+        Ok(if self.no_time_limit { time.unlimited() } else { time })
     }
 
     pub(super) fn caller(
@@ -84,25 +117,33 @@ impl CallRequest {
         open: OpenSession,
         face: &HttpFace,
         asker: Option<std::sync::Arc<dyn Asker>>,
-    ) -> Result<OpenSession, HubError> {
+    ) -> Result<OpenSession, HttpProblem> {
         let open = match &self.agent {
             Some(agent) => open.as_agent(agent),
             None => open,
         };
-        let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none();
+        let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none()
+            && self.python.is_none()
+            && self.python_chars.is_none();
+        let (deny, time) = (self.deny()?, self.time(face.rules.time)?);
         let has_no_rules = asker.is_none() && self.allow.is_empty() && !self.auto_confirm && keeps_usual;
+        let has_no_rules = has_no_rules && deny.is_empty() && time == face.rules.time;
         if has_no_rules && face.shared.are_hubs_rules && face.rules.caller.is_own() {
             return Ok(open);
         }
         let mut rules = (*face.rules).clone();
         rules.policy.allow.extend(self.allow.iter().cloned());
+        rules.policy.deny.extend(deny);
         rules.policy.auto_confirm |= self.auto_confirm;
+        rules.time = time;
+        rules.python.place = self.python.or(rules.python.place);
+        rules.python.code_chars = self.python_chars.unwrap_or(rules.python.code_chars);
         // The server's own rules bound the wishes of a request.
         let most = |usual: u64| if face.shared.are_hubs_rules { usual } else { KEPT_MAX };
         let kept = |wanted: Option<u64>, usual| wanted.map_or(usual, |wanted| wanted.min(most(usual)));
         rules.budget.file_bytes = kept(self.keep_file_bytes, rules.budget.file_bytes);
         rules.budget.step_bytes = kept(self.keep_step_bytes, rules.budget.step_bytes);
         rules.asker = asker.or(rules.asker);
-        open.with_shell_rules(rules)
+        Ok(open.with_shell_rules(rules)?)
     }
 }

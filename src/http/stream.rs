@@ -24,7 +24,7 @@ use crate::hub::operations::OperationRoute;
 use crate::hub::{Hub, HubError};
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ToolCall, ToolOutcome};
 
-type Ending = JoinHandle<Result<ToolOutcome, HubError>>;
+type Ending = JoinHandle<Result<ToolOutcome, HttpProblem>>;
 
 impl HttpVerb for CallRequest {
     const NAME: &'static str = "make_call";
@@ -77,7 +77,7 @@ async fn streamed(
             None => opening.await?,
         };
         if call.cancel.is_cancelled() {
-            return Err(HubError::Ending);
+            return Err(HubError::Ending.into());
         }
         let session = open.session().clone();
         let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
@@ -89,7 +89,7 @@ async fn streamed(
             drop(tell.send((call, output)));
         };
         // The workspace stays open until it ends.
-        open.call_telling(call, begun).await
+        Ok(open.call_telling(call, begun).await?)
     });
     let show = StreamItem { frames, cancel, telling, told, asked, output: None, halves: Halves::default(), missed: 0 };
     tokio::spawn(show.run(first, ending));
@@ -190,7 +190,10 @@ impl StreamItem {
         if text.is_empty() { Ok(()) } else { self.send(text).await }
     }
 
-    async fn end(mut self, ended: Result<Result<ToolOutcome, HubError>, tokio::task::JoinError>) -> Result<(), Gone> {
+    async fn end(
+        mut self,
+        ended: Result<Result<ToolOutcome, HttpProblem>, tokio::task::JoinError>,
+    ) -> Result<(), Gone> {
         while let Ok((call, output)) = self.told.try_recv() {
             self.begun(call, output).await?;
         }
@@ -201,7 +204,7 @@ impl StreamItem {
         self.halves.end(&mut text);
         match ended {
             Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &outcome),
-            Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &HttpProblem::from(error)),
+            Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &error),
             Err(_) => {
                 let problem = HttpProblem::new(ProblemKind::Broken, "the call's task was stopped");
                 frames::write(&mut text, Some("problem"), None, &problem);

@@ -8,7 +8,9 @@ use crate::backends::{HostCaller, HostPath, WorkspaceSpec};
 use crate::engine::event::Isolation;
 use crate::hub::Hub;
 use crate::hub::operations::{NewMount, OperationError};
-use crate::tools::{AllowedRoots, CommandPolicy, MountSpec, ShellRules};
+use crate::tools::{
+    AllowedRoots, CommandPolicy, CommandTime, DenyRule, MountSpec, PythonPlace, PythonRules, ShellRules,
+};
 
 /// The [`McpOptions`] of such a client, and the directories below which its mounts may be.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -25,7 +27,11 @@ pub struct AttachRequest {
     pub allow_roots: Vec<HostPath>,
     pub groups: Vec<String>,
     pub allow: Vec<String>,
+    pub deny: Vec<String>,
     pub auto_confirm: bool,
+    pub max_timeout_seconds: f64,
+    pub python: Option<PythonPlace>,
+    pub python_chars: usize,
     pub keep_file_bytes: u64,
     pub keep_step_bytes: u64,
 }
@@ -33,7 +39,7 @@ pub struct AttachRequest {
 impl AttachRequest {
     /// Describes options. An asker stays behind.
     pub fn of(options: &McpOptions, allow_roots: &AllowedRoots) -> Self {
-        let ShellRules { policy, budget, .. } = &options.rules;
+        let ShellRules { policy, budget, time, python, .. } = &options.rules;
         Self {
             session: options.session.clone(),
             isolation: options.isolation,
@@ -44,7 +50,11 @@ impl AttachRequest {
             allow_roots: allow_roots.paths().iter().cloned().map(HostPath).collect(),
             groups: options.groups.iter().map(|group| group.name().to_owned()).collect(),
             allow: policy.allow.clone(),
+            deny: policy.denied_words(),
             auto_confirm: policy.auto_confirm,
+            max_timeout_seconds: time.most().as_secs_f64(),
+            python: python.place,
+            python_chars: python.code_chars,
             keep_file_bytes: budget.file_bytes,
             keep_step_bytes: budget.step_bytes,
         }
@@ -55,8 +65,14 @@ impl AttachRequest {
             self.workspace.map(|(backend, options)| WorkspaceSpec::parse(&backend, &options)).transpose()?;
         let mounts = self.mounts.into_iter().map(NewMount::spec).collect::<Result<Vec<MountSpec>, _>>()?;
         let groups = self.groups.iter().map(|group| group.parse::<ToolGroup>()).collect::<Result<_, _>>()?;
-        let policy = CommandPolicy { allow: self.allow, auto_confirm: self.auto_confirm, ..CommandPolicy::default() };
-        let mut rules = ShellRules { policy, caller, ..ShellRules::default() };
+        let mut policy =
+            CommandPolicy { allow: self.allow, auto_confirm: self.auto_confirm, ..CommandPolicy::default() };
+        for words in &self.deny {
+            policy.deny.push(DenyRule::words(words)?);
+        }
+        let time = CommandTime::up_to(self.max_timeout_seconds)?;
+        let python = PythonRules { place: self.python, code_chars: self.python_chars };
+        let mut rules = ShellRules { policy, caller, time, python, ..ShellRules::default() };
         (rules.budget.file_bytes, rules.budget.step_bytes) = (self.keep_file_bytes, self.keep_step_bytes);
         let Self { session, isolation, agent, usual_name, .. } = self;
         Ok(McpOptions { session, isolation, agent, usual_name, workspace, mounts, groups, rules })

@@ -3,6 +3,7 @@
 use super::ToolGroup;
 use super::client::McpClient;
 use crate::backends::WorkspaceSpec;
+use crate::tools::CommandTime;
 
 /// Describes the workspace. It is not open yet: the prompt has the rest.
 pub(super) fn of(client: &McpClient) -> String {
@@ -12,7 +13,7 @@ pub(super) fn of(client: &McpClient) -> String {
             .to_owned();
     if client.has_group(ToolGroup::Shell) || client.has_group(ToolGroup::Python) {
         text.push(' ');
-        text.push_str(&commands(&client.workspace()));
+        text.push_str(&commands(&client.workspace(), client.options().rules.time));
     }
     if client.reaches_all() {
         text.push_str(
@@ -24,21 +25,17 @@ pub(super) fn of(client: &McpClient) -> String {
     text
 }
 
-fn commands(spec: &WorkspaceSpec) -> String {
+fn commands(spec: &WorkspaceSpec, time: CommandTime) -> String {
     match spec {
         WorkspaceSpec::Memory => "Commands can't be run here; there are files only.".to_owned(),
         WorkspaceSpec::Mock(_) => "Commands are answered from a list; nothing is run.".to_owned(),
         WorkspaceSpec::Host(_) => {
-            "Commands run on this machine, in the workspace's directory, and are not sandboxed; one may take 120 seconds \
-             at most."
-                .to_owned()
+            let place = "Commands run on this machine, in the workspace's directory, and are not sandboxed.";
+            format!("{place} {}", time.advice())
         }
         WorkspaceSpec::Podman(options) => {
             let network = if options.network { "with" } else { "without" };
-            format!(
-                "Commands run in an isolated Linux container {network} network; one may take 120 seconds at most, and \
-                 nothing that it starts lives on after it."
-            )
+            format!("Commands run in an isolated Linux container {network} network. {}", time.advice())
         }
     }
 }

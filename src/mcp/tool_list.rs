@@ -41,7 +41,8 @@ fn with_session(tool: &mut Tool) {
 /// Tells whether a tool works in a workspace. A call of another is refused with the reason.
 fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
     match (ToolGroup::of(tool), spec) {
-        (Some(ToolGroup::Shell | ToolGroup::Python), WorkspaceSpec::Memory) => false,
+        (Some(ToolGroup::Shell), WorkspaceSpec::Memory) => false,
+        (Some(ToolGroup::Python), WorkspaceSpec::Memory) => cfg!(feature = "python"),
         (Some(ToolGroup::PodmanShell), spec) => matches!(spec, WorkspaceSpec::Podman(_)),
         _ => true,
     }

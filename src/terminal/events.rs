@@ -104,7 +104,8 @@ fn ran(event: &CommandResult) -> String {
 fn evaluated(event: &EvalResult) -> String {
     let ended = ended(event.exit_code, event.timed_out, event.cancelled);
     let printed = text::size(event.stdout.bytes.saturating_add(event.stderr.bytes));
-    format!("{} {ended} in {}, {printed}", event.language, text::duration(event.micros))
+    let place = text::one_line(&event.place, 80);
+    format!("{} ({place}) {ended} in {}, {printed}", event.language, text::duration(event.micros))
 }
 
 fn ended(exit_code: i32, timed_out: bool, cancelled: bool) -> String {

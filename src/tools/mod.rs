@@ -52,6 +52,8 @@ pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 #[doc(hidden)]
 pub use policy::MAX_SCRIPT_CHARS;
+pub use policy::command_time::CommandTime;
+pub use policy::python::{PythonPlace, PythonRules};
 pub use policy::rules::ShellRules;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
 pub use predicate::Predicate;

@@ -34,7 +34,7 @@ CALLS = [
     Call("glob", {"pattern": "**/*.txt"}),
     Call("grep", {"pattern": "^d", "path": "/"}),
     Call("shell_execute", {"command": "cat notes/list.txt"}, {"exit_code": 0, "stdout": "alpha\ndelta\ngamma\n"}, ("once",)),
-    Call("evaluate_python", {"code": "print(6 * 7)"}, {"stdout": "42\n"}, ("once",)),
+    Call("evaluate_python", {"code": "print(6 * 7)"}, {"stdout": "42\n"}),
     Call("session_log", {"limit": 5}),
     Call("session_state", {"slice": "VirtualFileSystem", "pointer": "/notes~1list.txt"}),
     Call("session_diff", {"path": "notes"}),

@@ -161,6 +161,7 @@ fn command_events_keep_their_bytes() {
     check("script", &CommandResult { command, signal: None, timed_out: false, exit_code: 0, ..ran });
     let evaluated = EvalResult {
         language: text("python"),
+        place: text("in-process"),
         code: Digest::of(b"print(1)"),
         exit_code: 0,
         timed_out: false,
@@ -170,6 +171,9 @@ fn command_events_keep_their_bytes() {
         stderr: output(b"", 0),
     };
     check("python", &evaluated);
+    let first = include_bytes!("../../fixtures/events/EvalResult-1-python.bin");
+    let upcast = EvalResult { place: text("shell"), ..evaluated };
+    assert_eq!(EvalResult::decode(1, first).unwrap(), upcast, "the first version had no place");
     let command = CommandLine::Shell(text("make && make install"));
     let reason = text("the person said no");
     let refused = CommandDecided {

@@ -9,7 +9,7 @@ use foldspace::event::{
     CallStatus, CommandDecided, CommandLine, CommandResult, DecidedBy, PolicyDecision, SessionAllow,
 };
 use foldspace::reducers::Allowances;
-use foldspace::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ShellRules};
+use foldspace::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, PythonPlace, PythonRules, ShellRules};
 use serde_json::json;
 
 use crate::rig::{Kind, Rig, Step, eventually};
@@ -43,7 +43,8 @@ impl Asker for Person {
 /// A session whose commands are asked about.
 fn asked_about() -> (Rig, Arc<Person>) {
     let (mut rig, person) = (Rig::new(Kind::Host).unwrap(), Arc::new(Person::default()));
-    rig.reopen_with(ShellRules { asker: Some(person.clone()), ..ShellRules::default() });
+    let python = PythonRules { place: Some(PythonPlace::Container), ..PythonRules::default() };
+    rig.reopen_with(ShellRules { asker: Some(person.clone()), python, ..ShellRules::default() });
     (rig, person)
 }
 

@@ -23,6 +23,7 @@ mod mcp;
 mod merge;
 mod podman_shell;
 mod policy;
+mod python;
 mod remote_tools;
 mod rewind;
 mod rig;

@@ -19,6 +19,7 @@ pub mod no_wait;
 pub mod open;
 pub mod policy;
 pub mod portable;
+pub mod python;
 pub mod replay;
 pub mod rewind;
 pub mod soak;
@@ -54,10 +55,10 @@ pub type Report = fn(Size) -> Result<Vec<Table>>;
 pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
 /// Loads of the whole program, which `FOLDSPACE_PROGRAM` names where it does not lie beside the report.
-pub const NEED_THE_PROGRAM: [&str; 5] = ["exec", "faces", "follow", "look", "soak"];
+pub const NEED_THE_PROGRAM: [&str; 6] = ["exec", "faces", "follow", "look", "python", "soak"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 22] = [
+pub const ALL: [(&str, Report); 23] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -70,6 +71,7 @@ pub const ALL: [(&str, Report); 22] = [
     ("policy", policy::report),
     ("portable", portable::report),
     ("growth", growth::report),
+    ("python", python::report),
     ("commands", commands::report),
     ("capture", capture::report),
     ("children", children::report),

@@ -105,6 +105,10 @@ impl Workspace for PodmanSandbox {
         self.container.news()
     }
 
+    fn watch_machine(&self, watch: Arc<dyn Fn() + Send + Sync>) {
+        self.container.watch_machine(watch);
+    }
+
     fn watch_progress(&self, watch: ProgressWatch) {
         self.container.watch_progress(watch);
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::wire::{Malformed, RunFailure};
+use super::wire::{Ended, Malformed, RunFailure};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunnerError {
@@ -19,6 +19,9 @@ pub(crate) enum RunnerError {
     /// The runner does not answer, although its own clock should have ended the request.
     #[error("the runner has not answered for {waited:?}; restart what it runs in")]
     Silent { waited: Duration },
+    /// The runner went away, or became silent, after it had begun a command.
+    #[error("the runner was lost under a command")]
+    LostUnderCommand(Ended),
     #[error("the runner is of another version of foldspace: {0}; restart what it runs in")]
     Version(String),
     #[error("the runner refuses the token: {0}")]
@@ -51,8 +54,8 @@ impl RunnerError {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        use RunnerError::{Connect, Gone, Protocol, Silent, Stranger};
-        matches!(self, Gone(_) | Silent { .. } | Protocol(_) | Connect { .. } | Stranger { .. })
+        use RunnerError::{Connect, Gone, LostUnderCommand, Protocol, Silent, Stranger};
+        matches!(self, Gone(_) | Silent { .. } | LostUnderCommand(_) | Protocol(_) | Connect { .. } | Stranger { .. })
     }
 
     pub(super) fn connect(socket: &Path) -> impl FnOnce(io::Error) -> Self + '_ {

@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connection::{MARGIN, Waited, now};
+use super::connection::{RunnerConnection, Waited, now};
 use super::wire::{CallerSurroundings, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
 use crate::backends::caller::CallerProcess;
 
 use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
+
+/// The time that the runner may take to end a command, beyond its time limit and its grace.
+const LATE: Duration = Duration::from_secs(3);
+const SIGKILL: u8 = 9;
 
 #[derive(Debug, Clone)]
 pub(crate) struct RunSpec {
@@ -21,7 +25,8 @@ pub(crate) struct RunSpec {
     pub(crate) env: Vec<(OsString, OsString)>,
     /// Its standard input; at most 64 KiB.
     pub(crate) stdin: Vec<u8>,
-    pub(crate) timeout: Duration,
+    /// None for no limit.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) discard_output: bool,
     /// The process whose umask, limits, niceness and control group it has; else it has the runner's.
@@ -45,28 +50,46 @@ impl Runner {
         let mut connection = self.take()?;
         connection.send(&RunnerRequest::Run(request))?;
         let mut clock = OutsideClock::start(spec);
-        let ended = loop {
-            let waking = (!clock.cancelled).then(|| cancel.descriptor());
-            match connection.wait(clock.patience(), waking)? {
-                Waited::TimedOut => return Err(RunnerError::Silent { waited: clock.passed() }),
-                Waited::Woken => {
-                    connection.send(&RunnerRequest::Cancel)?;
-                    clock.cancel(spec.grace);
-                    continue;
-                }
-                Waited::Frame => {}
+        let ended = follow(&mut connection, &mut clock, spec.grace, output, cancel);
+        match &ended {
+            // The command has begun, so that this is its end.
+            Err(reason @ (RunnerError::Gone(_) | RunnerError::Silent { .. })) => {
+                tracing::info!(%reason, "the runner was lost under a command");
+                let is_late = matches!(reason, RunnerError::Silent { .. });
+                return Err(RunnerError::LostUnderCommand(clock.killed(is_late)));
             }
-            match connection.take()? {
-                RunnerReply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
-                RunnerReply::Ended(ended) => break Ok(ended),
-                RunnerReply::Failed { kind, message, .. } => break Err(RunnerError::failed(kind, message)),
-                _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
-            }
-        };
-        if ended.as_ref().err().is_none_or(keeps_connection) {
-            self.put_back(connection);
+            Err(error) if !keeps_connection(error) => {}
+            _ => self.put_back(connection),
         }
         ended
+    }
+}
+
+/// Passes output on until the command ends.
+fn follow(
+    connection: &mut RunnerConnection,
+    clock: &mut OutsideClock,
+    grace: Duration,
+    output: &mut dyn FnMut(OutputStreamKind, &[u8]),
+    cancel: &Cancel,
+) -> Result<Ended, RunnerError> {
+    loop {
+        let waking = (!clock.cancelled).then(|| cancel.descriptor());
+        match connection.wait(clock.patience(), waking)? {
+            Waited::TimedOut => return Err(RunnerError::Silent { waited: clock.passed() }),
+            Waited::Woken => {
+                connection.send(&RunnerRequest::Cancel)?;
+                clock.cancel(grace);
+                continue;
+            }
+            Waited::Frame => {}
+        }
+        match connection.take()? {
+            RunnerReply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
+            RunnerReply::Ended(ended) => return Ok(ended),
+            RunnerReply::Failed { kind, message, .. } => return Err(RunnerError::failed(kind, message)),
+            _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
+        }
     }
 }
 
@@ -82,8 +105,8 @@ impl RunSpec {
             }
         }
         let cwd = below(&self.directory);
-        // Zero would be no timeout at all.
-        let timeout_ms = millis(self.timeout).max(1);
+        // Zero is no timeout at all.
+        let timeout_ms = self.timeout.map_or(0, |timeout| millis(timeout).max(1));
         let grace_ms = millis(self.grace);
         let surroundings = self.caller.as_ref().map(|caller| CallerSurroundings {
             umask: caller.umask,
@@ -119,7 +142,8 @@ struct OutsideClock {
 
 impl OutsideClock {
     fn start(spec: &RunSpec) -> Self {
-        let limit = spec.timeout.saturating_add(spec.grace).saturating_add(MARGIN);
+        let limit =
+            spec.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_add(spec.grace).saturating_add(LATE));
         Self { started: now(), limit, paused: Duration::ZERO, cancelled: false }
     }
 
@@ -135,8 +159,22 @@ impl OutsideClock {
 
     fn cancel(&mut self, grace: Duration) {
         self.cancelled = true;
-        let limit = self.passed().saturating_sub(self.paused).saturating_add(grace).saturating_add(MARGIN);
+        let limit = self.passed().saturating_sub(self.paused).saturating_add(grace).saturating_add(LATE);
         self.limit = self.limit.min(limit);
+    }
+
+    /// The end of a command that ended with its runner.
+    fn killed(&self, is_late: bool) -> Ended {
+        Ended {
+            exit_code: None,
+            signal: Some(SIGKILL),
+            timed_out: is_late && !self.cancelled,
+            cancelled: self.cancelled,
+            sent: None,
+            leftovers: 0,
+            survivors: 0,
+            duration_us: u64::try_from(self.passed().as_micros()).unwrap_or(u64::MAX),
+        }
     }
 
     fn passed(&self) -> Duration {

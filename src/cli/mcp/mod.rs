@@ -101,7 +101,7 @@ impl OfferArgs {
             workspace: self.workspace.spec()?,
             mounts,
             groups: self.tools.iter().flatten().copied().collect(),
-            rules: self.rules.unasked(),
+            rules: self.rules.unasked()?,
         })
     }
 }

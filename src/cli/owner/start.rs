@@ -9,6 +9,7 @@ use std::process::Stdio;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 
+use crate::cli::workspace::{AUTO_CONFIRM_VARIABLE, MAX_TIMEOUT_VARIABLE};
 use crate::cli::{Exit, Failure};
 
 const LOG: &str = "owner.log";
@@ -36,6 +37,8 @@ pub(in crate::cli) async fn begin_in_background(directory: &Path) -> Result<Begu
     let directory = std::path::absolute(directory).map_err(|error| failed(&error))?;
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = tokio::process::Command::new(program);
+    // Its rules come with each call, and it serves other processes, too.
+    command.env_remove(AUTO_CONFIRM_VARIABLE).env_remove(MAX_TIMEOUT_VARIABLE);
     command.arg("--data").arg(&directory).args(["serve", "--background"]);
     let started = command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = started.map_err(|error| failed(&error))?;

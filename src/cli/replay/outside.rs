@@ -30,7 +30,7 @@ fn away_from_runtime<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) 
 impl PagerProgram<'_> {
     fn prompt(&self, session: &str, at: Seq) -> Result<String, Failure> {
         let session = self.sessions.session(self.sessions.find(session)?.id)?;
-        let words = match away_from_runtime(|| external_command::shell_at(self.globals, &session, at))? {
+        let words = match away_from_runtime(|| external_command::shell_at(self.globals, &session, at, None))? {
             Exit::Interrupted => "the prompt was interrupted".to_owned(),
             exit => format!("the prompt ended with {}", exit.code()),
         };

@@ -137,7 +137,7 @@ impl RerunArgs {
         if let Some(until) = until {
             rerun = rerun.until(until);
         }
-        let rules = self.options.commands.asking(None);
+        let rules = self.options.commands.again()?;
         let done = place.report(&found.session, rules, out, async |fresh, watch| rerun.run(fresh, watch).await)?;
         place.end(globals, out)?;
         Ok(exit_of(&done))

@@ -50,10 +50,13 @@ pub(super) struct RunArgs {
     /// Continues after a call that went wrong
     #[arg(long)]
     keep_going: bool,
+    /// Shows what commands print; --json always has it
+    #[arg(long)]
+    show_output: bool,
     /// Does not wait for the disk after each call: a crash may lose the last moments
     #[arg(long)]
     no_wait: bool,
-    /// Limits the time of one call
+    /// Limits the time of one call; its command has a limit of its own, see --max-timeout
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -171,8 +174,8 @@ impl ScriptRun<'_> {
     async fn calls(&self, session: &Session, is_new: bool, out: &mut Out) -> Result<Summary, Failure> {
         let (args, script) = (self.args, self.script);
         let mut summary = Summary::before(session, is_new, script)?;
-        let mut report = RunReport::new(out, script, session);
-        let (rules, id) = (args.rules.asking(report.bar()), session.id().to_string());
+        let mut report = RunReport::new(out, script, session, args.show_output);
+        let (rules, id) = (args.rules.asking(report.bar())?, session.id().to_string());
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), self.owner.closing());
         for step in &script.steps {

@@ -15,13 +15,14 @@ pub(super) struct RunReport<'a> {
     bar: Option<ProgressBar>,
     place: &'a str,
     session: Session,
+    shows_output: bool,
 }
 
 impl<'a> RunReport<'a> {
-    pub(super) fn new(out: &'a mut Out, script: &'a CallScript, session: &Session) -> Self {
+    pub(super) fn new(out: &'a mut Out, script: &'a CallScript, session: &Session, shows_output: bool) -> Self {
         let watched = out.is_terminal() && std::io::stderr().is_terminal() && !out.is_json();
         let bar = watched.then(|| bar::drawn(script.steps.len()));
-        Self { out, bar, place: &script.place, session: session.clone() }
+        Self { out, bar, place: &script.place, session: session.clone(), shows_output }
     }
 
     pub(super) fn progress(&self, line: &str) {
@@ -56,7 +57,11 @@ impl<'a> RunReport<'a> {
             None => self.show(step, outcome, right),
             Some(bar) => {
                 bar.inc(1);
-                if right { Ok(()) } else { bar.clone().suspend(|| self.show(step, outcome, right)) }
+                if right && !self.shows_output {
+                    Ok(())
+                } else {
+                    bar.clone().suspend(|| self.show(step, outcome, right))
+                }
             }
         }
     }
@@ -76,6 +81,9 @@ impl<'a> RunReport<'a> {
             line.push_str("  as expected");
         }
         self.out.line(line)?;
+        if self.shows_output {
+            self.output(outcome)?;
+        }
         if right {
             return Ok(());
         }
@@ -85,6 +93,15 @@ impl<'a> RunReport<'a> {
         };
         self.out.line(format!("       {}", self.out.paint(BAD, message)))?;
         self.out.line(format!("       line {} of {}", step.line, self.place))
+    }
+
+    /// Shows what a command printed.
+    fn output(&mut self, outcome: &ToolOutcome) -> Result<(), Failure> {
+        for stream in ["stdout", "stderr"] {
+            let printed = outcome.result[stream].as_str().unwrap_or_default();
+            printed.lines().try_for_each(|line| self.out.line(format!("       {}", text::visible(line))))?;
+        }
+        Ok(())
     }
 
     pub(super) fn finish(self) {

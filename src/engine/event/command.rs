@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{CodecError, Event};
 use crate::engine::{Digest, EntryPath};
 
 /// Event of a command that ended or was stopped. Its changes are in the same commit.
@@ -97,11 +98,14 @@ pub struct RecordedOutput {
     pub bytes: u64,
 }
 
-/// Event of code that was evaluated.
+/// Event of code that was evaluated. What it changed is in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvalResult {
     /// Language: `python`.
     pub language: String,
+    /// Place where it ran: `in-process`, or the backend whose shell ran it. `shell` in events of version 1, which had no
+    /// place: the shell of the session's backend.
+    pub place: String,
     /// Digest of the kept code.
     pub code: Digest,
     /// Exit code; 0 if it ran to its end.
@@ -118,6 +122,43 @@ pub struct EvalResult {
     pub stdout: RecordedOutput,
     /// Standard error.
     pub stderr: RecordedOutput,
+}
+
+/// Frozen: stored in journals.
+#[derive(Deserialize)]
+struct EvalResultV1 {
+    language: String,
+    code: Digest,
+    exit_code: i32,
+    #[serde(default)]
+    timed_out: bool,
+    #[serde(default)]
+    cancelled: bool,
+    micros: u64,
+    stdout: RecordedOutput,
+    stderr: RecordedOutput,
+}
+
+impl From<EvalResultV1> for EvalResult {
+    fn from(old: EvalResultV1) -> Self {
+        let EvalResultV1 { language, code, exit_code, timed_out, cancelled, micros, stdout, stderr } = old;
+        let place = "shell".to_owned();
+        Self { language, place, code, exit_code, timed_out, cancelled, micros, stdout, stderr }
+    }
+}
+
+impl Event for EvalResult {
+    const KIND: &'static str = "EvalResult";
+    const VERSION: u16 = 2;
+
+    fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
+        let decoded = match version {
+            1 => serde_json::from_slice::<EvalResultV1>(bytes).map(Self::from),
+            2 => serde_json::from_slice(bytes),
+            _ => return Err(CodecError::newer(Self::KIND, version)),
+        };
+        decoded.map_err(|error| CodecError::new(Self::KIND, version, error))
+    }
 }
 
 /// Event of a policy's decision about a command, before it runs.

@@ -7,15 +7,13 @@ use crossbeam_channel::Sender;
 use super::error::{SessionError, SessionResult};
 use super::name_index::{NameIndex, name_of};
 use super::output_stream::Outputs;
-use super::snapshot::{Keep, RecentStates, SnapshotPolicy, snapshot_of, state_of};
+use super::snapshot::{Keep, RecentStates, SnapshotPace, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
 use crate::engine::store::{EventBatch, EventStore, READ_MAX, SessionEntry};
 use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
-/// Bytes per event that snapshots may add to a session: less than a third of what calls with small results take.
-const BYTES_PER_EVENT: u64 = 88;
 
 /// Events from which on a fold is split over two threads.
 const SPLIT_MIN: u64 = 4_000;
@@ -31,7 +29,8 @@ pub(crate) struct Core {
     /// Position from which the next snapshot is due.
     due: AtomicU64,
     asked: AtomicBool,
-    latest: Mutex<Option<State>>,
+    /// State of the latest snapshot, and when the next is due.
+    latest: Mutex<(Option<State>, SnapshotPace)>,
     pub(crate) in_flight: Mutex<BTreeSet<Seq>>,
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// Held during a scan of the workspace's disk.
@@ -129,11 +128,11 @@ impl Core {
         self.asked.store(false, Ordering::Relaxed);
         let mut latest = lock(&self.latest);
         while let Some(due) = self.due_position() {
-            let base = latest.take().unwrap_or_else(|| self.nearest(self.empty(), due));
-            let Ok(state) = self.fold(base, due) else { return };
-            let added = self.keep_snapshot(&state);
-            *latest = Some(state);
-            let pause = self.shared.policy.every.max(added / BYTES_PER_EVENT);
+            let (state, pace) = &mut *latest;
+            let base = state.take().unwrap_or_else(|| self.nearest(self.empty(), due));
+            let Ok(folded) = self.fold(base, due) else { return };
+            let pause = pace.pause(self.shared.policy.every, self.keep_snapshot(&folded));
+            *state = Some(folded);
             self.due.store(due + pause, Ordering::Relaxed);
         }
         drop(latest);

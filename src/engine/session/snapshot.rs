@@ -28,6 +28,28 @@ impl Default for SnapshotPolicy {
     }
 }
 
+/// Bytes per event that snapshots may add to a session: less than a third of what calls with small results take.
+const BYTES_PER_EVENT: u64 = 88;
+/// Snapshots over which the bytes of one are paid, about as many as share a base: the distances stay even.
+const PAID_OVER: u64 = 8;
+
+/// Pace of a session's snapshots: as many as the share of the store allows.
+#[derive(Debug, Default)]
+pub(super) struct SnapshotPace {
+    /// Bytes of snapshots for which too few events have come.
+    owed: u64,
+}
+
+impl SnapshotPace {
+    /// Returns the events until the next snapshot, after one that took `added` bytes.
+    pub(super) fn pause(&mut self, every: u64, added: u64) -> u64 {
+        self.owed = self.owed.saturating_add(added);
+        let pause = every.max(self.owed / (PAID_OVER * BYTES_PER_EVENT));
+        self.owed = self.owed.saturating_sub(pause.saturating_mul(BYTES_PER_EVENT));
+        pause
+    }
+}
+
 pub(crate) fn snapshot_of(state: &State) -> Option<Snapshot> {
     let slices = state.encode().inspect_err(|error| tracing::warn!(%error, "no snapshot was taken")).ok()?;
     let (session, seq) = (state.session(), state.seq());
@@ -63,5 +85,37 @@ impl RecentStates {
             self.0.remove(0);
         }
         self.0.push(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn snapshots_take_their_share_and_no_more(costs in prop::collection::vec(0_u64..1_000_000, 1..200)) {
+            let (mut pace, every) = (SnapshotPace::default(), 100);
+            let (mut events, mut bytes) = (0, 0);
+            for cost in &costs {
+                let pause = pace.pause(every, *cost);
+                prop_assert!(pause >= every);
+                events += pause;
+                bytes += cost;
+            }
+            let owed = PAID_OVER * costs.iter().max().unwrap();
+            prop_assert!(bytes <= events * BYTES_PER_EVENT + owed, "{bytes} in {events}");
+        }
+
+        #[test]
+        fn distances_stay_even_when_every_eighth_snapshot_is_whole(whole in 100_000_u64..1_000_000) {
+            let mut pace = SnapshotPace::default();
+            let costs = (0..160).map(|number| if number % 8 == 0 { whole } else { whole / 6 });
+            let pauses: Vec<u64> = costs.map(|cost| pace.pause(100, cost)).skip(80).collect();
+            let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());
+            prop_assert!(most * 2 <= least * 3, "{least} to {most}");
+        }
     }
 }

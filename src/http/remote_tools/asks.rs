@@ -31,7 +31,7 @@ pub(super) async fn perform(
         ToolRequest::Write { path, contents } => {
             context.check_may_change()?;
             // As an agent may: the limits for new paths hold.
-            let path = EntryPath::for_creation(context.below_root(&path))?;
+            let path = EntryPath::for_creation(context.below_root(&path)?)?;
             context.filesystem().write(&path, decoded(contents)?)?;
             Ok(Value::Null)
         }

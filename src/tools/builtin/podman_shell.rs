@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shell_execute::{LONGEST, ShellRun, timeout};
+use super::shell_execute::{BESIDE, ShellRun};
 use crate::backends::ShellCommand;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -25,7 +25,8 @@ pub struct PodmanShellParams {
     /// The text for `/bin/sh -c`; only for exec. At most 4,096 characters.
     #[serde(default)]
     command: Option<String>,
-    /// Time limit of the command, 1 to 120 seconds; 30 by default.
+    /// Time limit of the command in seconds, at least 1; 30 by default. Choose a longer one for builds and tests: at most
+    /// 600, unless the workspace is described with another limit.
     #[serde(default)]
     timeout_seconds: Option<f64>,
 }
@@ -59,8 +60,8 @@ pub struct PodmanShellOutcome {
 
 impl Tool for PodmanShellTool {
     const NAME: &'static str = "podman_shell";
-    const DESCRIPTION: &'static str = "Starts the session's container, runs a shell command in it for at most 120 \
-        seconds, or stops it. Stopping a container that is not there is no error; files stay.";
+    const DESCRIPTION: &'static str = "Starts the session's container, runs a shell command in it, or stops it. A \
+        command is killed after 30 seconds, or after timeout_seconds; start no program that never ends by itself. Stopping a container that is not there is no error; files stay.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = PodmanShellParams;
     type Output = PodmanShellOutcome;
@@ -94,7 +95,8 @@ impl Tool for PodmanShellTool {
             }
             (PodmanShellAction::Exec, Some(command)) => {
                 let mut command = ShellCommand::shell(command);
-                command.timeout = params.timeout_seconds.map(timeout).transpose()?;
+                command.timeout = context.command_time().asked(params.timeout_seconds)?;
+                context.clock_waits = true;
                 let Some(mut shell) = context.shell() else { return Err(ToolError::new("the container has no shell")) };
                 let result = shell.execute(command).await?;
                 if result.cancelled {
@@ -111,6 +113,6 @@ impl Tool for PodmanShellTool {
     }
 
     fn limit(&self) -> Option<Duration> {
-        Some(LONGEST)
+        Some(BESIDE)
     }
 }

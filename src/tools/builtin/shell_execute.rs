@@ -1,7 +1,6 @@
 //! `shell_execute`: runs a command in the workspace.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -18,12 +17,10 @@ use crate::tools::call::tool::{Effect, Tool};
 const VARIABLES_MAX: usize = 64;
 const NAME_MAX: usize = 80;
 const RETURNED_MAX: usize = 32 << 10;
-/// The shortest and the longest time limit, in seconds.
-const TIMEOUT: RangeInclusive<f64> = 1.0..=120.0;
 /// Exit code of a command that timed out.
 pub(crate) const TIMED_OUT: i32 = 124;
-/// Longest call: the longest command, a grace period, and the scan.
-pub(crate) const LONGEST: Duration = Duration::from_secs(180);
+/// Time of a call beside that of its command: an approval, the start of a container, and the scan.
+pub(crate) const BESIDE: Duration = Duration::from_secs(180);
 
 /// The tool `shell_execute`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +32,7 @@ pub struct ShellTool;
 pub struct ShellExecuteParams {
     /// A text for `/bin/sh -c`, or a program with its arguments as a list. At most 4,096 characters.
     command: CommandParam,
-    /// The directory to run it in, relative to the workspace root.
+    /// The directory to run it in: relative to the workspace root, below /workspace, or below /tmp.
     #[serde(default)]
     cwd: String,
     /// Variables for it, beside those that are there: at most 64, with names of at most 80 ASCII characters and values
@@ -45,7 +42,8 @@ pub struct ShellExecuteParams {
     /// Standard input, at most 48,000 characters.
     #[serde(default)]
     stdin: String,
-    /// Time limit, 1 to 120 seconds; 30 by default.
+    /// Time limit in seconds, at least 1; 30 by default. Choose a longer one for builds and tests: at most 600, unless the
+    /// workspace is described with another limit. A program that never ends, such as a server, is killed at the limit.
     #[serde(default)]
     timeout_seconds: Option<f64>,
     /// Returns the output; on by default.
@@ -55,7 +53,7 @@ pub struct ShellExecuteParams {
 
 /// A text, or a list.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "command: a text, or a list of texts")]
 enum CommandParam {
     Text(String),
     List(Vec<String>),
@@ -90,26 +88,38 @@ pub struct ShellRun {
 impl Tool for ShellTool {
     const NAME: &'static str = "shell_execute";
     const DESCRIPTION: &'static str = "Runs a command in the workspace and gives its exit code and what it printed. \
-        A text is run by /bin/sh, a list is a program with its arguments. At most 120 seconds; nothing that it starts \
-        lives on after it. Files that it changes are seen by all other tools.";
+        A text is run by /bin/sh, a list is a program with its arguments. It is killed after 30 seconds, or after \
+        timeout_seconds: choose one for what takes long. Start no program that never ends by itself, such as a server \
+        or a watcher: nothing lives on after the call. Files that it changes are seen by all other tools.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = ShellExecuteParams;
     type Output = ShellRun;
 
     async fn call(&self, context: &mut ToolContext, params: ShellExecuteParams) -> Result<ShellRun, ToolError> {
         let capture_output = params.capture_output;
-        let cwd = context.path(&params.cwd)?;
-        let command = command(params, cwd)?;
+        let elsewhere = directory_elsewhere(context, &params.cwd)?;
+        let cwd = if elsewhere.is_some() { EntryPath::root() } else { context.path(&params.cwd)? };
+        let timeout = context.command_time().asked(params.timeout_seconds)?;
+        let mut command = command(params, cwd)?;
+        if let Some(directory) = &elsewhere {
+            command.command = in_directory(directory, &command.command);
+        }
+        command.timeout = timeout;
+        context.clock_waits = true;
         let Some(mut shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
         let result = shell.execute(command).await?;
         if result.cancelled {
             return Err(ToolError::Cancelled);
         }
-        Ok(ShellRun::of(&result, capture_output))
+        let run = ShellRun::of(&result, capture_output);
+        Ok(match elsewhere {
+            Some(cwd) => ShellRun { cwd, ..run },
+            None => run,
+        })
     }
 
     fn limit(&self) -> Option<Duration> {
-        Some(LONGEST)
+        Some(BESIDE)
     }
 
     fn render(&self, output: &ShellRun) -> String {
@@ -122,6 +132,21 @@ impl Tool for ShellTool {
         let why = if output.timed_out { ": it took too long and was ended" } else { "" };
         format!("{text}{gap}[exit code {}{why}]", output.exit_code)
     }
+}
+
+/// Returns a directory outside of the workspace in which a command can begin.
+fn directory_elsewhere(context: &ToolContext, cwd: &str) -> Result<Option<String>, ToolError> {
+    if context.workspace().shell().is_none() || context.below_root(cwd).is_ok() {
+        return Ok(None);
+    }
+    EntryPath::lookup(cwd)?;
+    Ok(Some(cwd.to_owned()))
+}
+
+/// Begins a command by changing to a directory, which is then part of what is decided on and recorded.
+fn in_directory(directory: &str, command: &CommandLine) -> CommandLine {
+    let change = CommandLine::Args(vec!["cd".to_owned(), directory.to_owned()]);
+    CommandLine::Shell(format!("{change} || exit\n{command}"))
 }
 
 pub(crate) fn no_shell(context: &ToolContext, tool: &str) -> ToolError {
@@ -140,16 +165,8 @@ fn command(params: ShellExecuteParams, cwd: EntryPath) -> Result<ShellCommand, T
     command.stdin = params.stdin.into();
     check_env(&params.env)?;
     command.env = params.env;
-    command.timeout = params.timeout_seconds.map(timeout).transpose()?;
     command.capture_output = params.capture_output;
     Ok(command)
-}
-
-pub(crate) fn timeout(seconds: f64) -> Result<Duration, ToolError> {
-    if !TIMEOUT.contains(&seconds) {
-        return Err(ToolError::new(format!("timeout_seconds is {seconds}; it may be from 1 to 120")));
-    }
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
@@ -207,10 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn shell_execute_refuses_timeouts_out_of_range() {
-        assert_eq!([1.0, 120.0].map(|seconds| timeout(seconds).ok()), [1, 120].map(|s| Some(Duration::from_secs(s))));
-        for seconds in [0.0, 0.9, 120.1, 600.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(timeout(seconds).is_err_and(|error| error.to_string().ends_with("from 1 to 120")), "{seconds}");
+    fn shell_execute_names_the_kinds_of_commands() {
+        for command in [serde_json::json!(5), serde_json::json!(["ls", 5]), serde_json::json!({})] {
+            let params = serde_json::json!({ "command": command });
+            let wrong = serde_json::from_value::<ShellExecuteParams>(params).unwrap_err().to_string();
+            assert_eq!(wrong, "command: a text, or a list of texts");
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::call_clock::{CallClock, StoppedClock};
 use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
@@ -18,8 +18,12 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::session::output_stream::{CommandOutput, OutputStream};
+use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
-use crate::tools::workspace::managed::ManagedWorkspace;
+use crate::tools::policy::command_time::CommandTime;
+use crate::tools::policy::python::{PythonPlace, PythonRules};
+use crate::tools::workspace::managed::{ManagedWorkspace, push_news};
 use crate::tools::workspace::recording::EventBuffer;
 
 /// Access of a tool's handler to the session, the workspace's files, and its time limit.
@@ -30,8 +34,9 @@ pub struct ToolContext {
     call: Seq,
     pub(super) files: Filesystem,
     pub(super) machine: ManagedWorkspace,
-    deadline: Instant,
-    limit: Duration,
+    clock: Arc<CallClock>,
+    /// The call's clock stands still while a command runs.
+    pub(crate) clock_waits: bool,
     cancel: CancellationToken,
     extra: Commit,
     /// Only a tool that may change files has the workspace lock, and a shell.
@@ -42,6 +47,14 @@ pub struct ToolContext {
     pub(crate) running: Option<RunningCommand>,
 }
 
+/// The root of every workspace, as tools name it.
+const WORKSPACE: &str = "/workspace";
+const TEMPORARY: &str = "/tmp";
+
+fn below<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
+    path.strip_prefix(directory).filter(|below| below.is_empty() || below.starts_with('/'))
+}
+
 /// Command in flight.
 pub(crate) struct RunningCommand {
     pub(super) task: JoinHandle<Result<ShellResult, ShellError>>,
@@ -50,6 +63,7 @@ pub(crate) struct RunningCommand {
     /// Dropped, it kills the command.
     pub(super) cancel: Option<DropGuard>,
     pub(super) record_as: RecordAs,
+    pub(super) stopped: Option<StoppedClock>,
 }
 
 impl ToolContext {
@@ -58,7 +72,7 @@ impl ToolContext {
         call: Seq,
         machine: &ManagedWorkspace,
         may_change: bool,
-        limit: Duration,
+        clock: Arc<CallClock>,
         cancel: CancellationToken,
     ) -> Result<Self, SessionError> {
         let tree = VirtualFileSystem::of(&session.state()?);
@@ -68,8 +82,8 @@ impl ToolContext {
             call,
             files: Filesystem::new(session.clone(), tree),
             machine: machine.clone(),
-            deadline: Instant::now() + limit,
-            limit,
+            clock,
+            clock_waits: false,
             cancel,
             extra: session.commit(),
             may_change,
@@ -94,22 +108,35 @@ impl ToolContext {
         &mut self.files
     }
 
-    /// Resolves a path parameter. It may begin with the workspace's root as commands see it, such as `/workspace`,
-    /// unless the workspace has an entry of that name.
+    /// Resolves a path parameter. It may begin with `/workspace`, on every backend: `/workspace/x` is `x`, and an entry
+    /// `workspace` is `/workspace/workspace`. It may begin with the root as commands see it, too.
+    ///
+    /// # Errors
+    /// [`ValueError`] for a path that is not valid, or is below `/tmp`, which is outside of the workspace.
     pub fn path(&self, given: &str) -> Result<EntryPath, ValueError> {
-        EntryPath::lookup(self.below_root(given))
+        EntryPath::lookup(self.below_root(given)?)
     }
 
-    /// Strips the workspace's root, as commands see it, from a path.
-    pub(crate) fn below_root<'a>(&self, given: &'a str) -> &'a str {
+    /// Strips the workspace's root from a path, and refuses one that commands know as another directory's.
+    pub(crate) fn below_root<'a>(&self, given: &'a str) -> Result<&'a str, ValueError> {
+        if let Some(below) = below(given, WORKSPACE) {
+            return Ok(below);
+        }
         let root = self.machine.workspace.root();
-        let below = root.as_deref().and_then(|root| given.strip_prefix(root)).filter(|below| {
-            let first = given.trim_start_matches('/').split('/').next().unwrap_or_default();
-            let is_own = EntryPath::lookup(first)
-                .is_ok_and(|path| self.files.tree().get(&path).is_some() || self.files.tree().is_directory(&path));
-            (below.is_empty() || below.starts_with('/')) && !is_own
-        });
-        below.unwrap_or(given)
+        let first = given.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let is_own = || {
+            EntryPath::lookup(first)
+                .is_ok_and(|path| self.files.tree().get(&path).is_some() || self.files.tree().is_directory(&path))
+        };
+        match root.as_deref().and_then(|root| below(given, root)) {
+            Some(below) if !is_own() => Ok(below),
+            _ if below(given, TEMPORARY).is_some() => {
+                let shown: String = given.chars().take(200).collect();
+                let what = "is outside of the workspace; give one below /workspace: only commands reach /tmp";
+                Err(ValueError::new(format!("path {shown:?} {what}")))
+            }
+            _ => Ok(given),
+        }
     }
 
     /// Adds an event of any registered type to what the call records.
@@ -146,7 +173,7 @@ impl ToolContext {
 
     /// Returns the rest of the time limit.
     pub fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        self.clock.remaining()
     }
 
     /// Returns the token that is cancelled with the call.
@@ -162,7 +189,17 @@ impl ToolContext {
         if self.cancel.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        if self.remaining().is_zero() { Err(ToolError::TimedOut(self.limit)) } else { Ok(()) }
+        if self.remaining().is_zero() { Err(ToolError::TimedOut(self.clock.limit())) } else { Ok(()) }
+    }
+
+    /// Returns the time limits of commands.
+    pub fn command_time(&self) -> CommandTime {
+        self.machine.rules.time
+    }
+
+    /// Stops the call's clock for a command, where the tool wants that.
+    pub(super) fn stop_clock(&self) -> Option<StoppedClock> {
+        self.clock_waits.then(|| self.clock.stop())
     }
 
     /// The workspace.
@@ -190,6 +227,29 @@ impl ToolContext {
         self.running.is_some() || self.files.has_landed()
     }
 
+    pub(crate) fn python_rules(&self) -> PythonRules {
+        self.machine.rules.python
+    }
+
+    /// Records code that ran in this program, whatever becomes of the call, and shows what it printed.
+    pub(crate) fn record_evaluation(
+        &mut self,
+        language: &'static str,
+        code: &str,
+        result: &ShellResult,
+    ) -> Result<(), ToolError> {
+        let call = self.call;
+        for (stream, bytes) in
+            [(OutputStream::Stdout, &result.stdout.kept), (OutputStream::Stderr, &result.stderr.kept)]
+        {
+            if !bytes.is_empty() {
+                self.session.show_output(|| CommandOutput { call, stream, bytes: bytes.clone() });
+            }
+        }
+        let record_as = RecordAs::Evaluation { language, place: PythonPlace::InProcess.word(), code: code.to_owned() };
+        Ok(record_as.record(&mut self.facts, result)?)
+    }
+
     /// Waits for the end of the running command, records it, and takes up its changes. It may be dropped and called
     /// again.
     pub(crate) async fn finish_running(&mut self) -> Result<ShellResult, ToolError> {
@@ -199,6 +259,7 @@ impl ToolContext {
             let ended = (&mut running.task).await;
             let panicked = |_| ToolError::new("the shell failed: it panicked");
             running.ended = Some(ended.map_err(panicked).and_then(|ended| Ok(ended?)));
+            running.stopped = None;
         }
         let captured = self.machine.captured(&self.session, self.files.tree().clone()).await;
         let Some(RunningCommand { ended: Some(ended), record_as, .. }) = self.running.take() else {
@@ -229,6 +290,21 @@ impl ToolContext {
         }
         self.machine.record_news(&self.news, recording)?;
         recording.append(self.facts.clone())
+    }
+
+    /// Records what has happened so far, before the outcome: a command that takes this process down must not take that
+    /// along.
+    pub(super) fn record_so_far(&mut self) -> Result<Option<Pending>, ToolError> {
+        self.news.extend(self.machine.workspace.news());
+        if self.news.is_empty() && self.facts.is_empty() {
+            return Ok(None);
+        }
+        let mut recording = EventBuffer::of_call(&self.session, self.call);
+        push_news(&self.news, &mut recording)?;
+        recording.append(self.facts.clone())?;
+        let pending = recording.submit()?;
+        self.recorded();
+        Ok(Some(pending))
     }
 
     pub(crate) fn recorded(&mut self) {

@@ -1,5 +1,7 @@
 //! The workspace's files as a tool sees them: the slice, with the call's own changes on top.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::error::ToolError;
@@ -225,6 +227,14 @@ impl Filesystem {
     pub(crate) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
         let changes = self.staged[self.landed..].iter();
         changes.map(|change| change.file_change(|digest| self.content(digest))).collect()
+    }
+
+    /// The files that this call wrote, and that are still there.
+    pub(crate) fn written(&self) -> BTreeSet<&EntryPath> {
+        let is_file =
+            |path: &&EntryPath| self.tree.get(path).is_some_and(|entry| matches!(entry.node, Node::File { .. }));
+        let written = |change: &PlannedChange| matches!(change, PlannedChange::Write(..));
+        self.staged.iter().filter(|change| written(change)).map(PlannedChange::path).filter(is_file).collect()
     }
 
     pub(crate) fn staged_bytes(&self) -> u64 {

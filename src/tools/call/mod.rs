@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 pub(crate) mod approver;
+pub(crate) mod call_clock;
 pub(crate) mod content_params;
 pub(crate) mod context;
 pub(crate) mod error;

@@ -6,7 +6,7 @@ use crate::engine::event::{CommandResult, EvalResult, RecordedOutput};
 
 pub(crate) enum RecordAs {
     Command { backend: &'static str },
-    Evaluation { language: &'static str, code: String },
+    Evaluation { language: &'static str, place: &'static str, code: String },
 }
 
 impl RecordAs {
@@ -26,12 +26,13 @@ impl RecordAs {
                 stdout,
                 stderr,
             }),
-            Self::Evaluation { language, code } => {
+            Self::Evaluation { language, place, code } => {
                 let code = Content::of(code);
                 let digest = code.digest;
                 facts.keep(code);
                 facts.push(&EvalResult {
                     language: language.to_owned(),
+                    place: place.to_owned(),
                     code: digest,
                     exit_code: result.exit_code,
                     timed_out: result.timed_out,

@@ -14,10 +14,12 @@ use super::error::ToolError;
 use super::record_command::RecordAs;
 use crate::backends::{
     CallerProcess, OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
+    unwatched,
 };
 use crate::engine::Digest;
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
+use crate::engine::session::error::SessionError;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
 use crate::tools::policy::Decision;
@@ -54,26 +56,38 @@ impl ToolShell<'_> {
     ///
     /// # Errors
     /// [`ToolError::Shell`] when the command is not right, not allowed, or the backend failed.
-    pub async fn execute(&mut self, command: ShellCommand) -> Result<ShellResult, ToolError> {
+    pub async fn execute(&mut self, mut command: ShellCommand) -> Result<ShellResult, ToolError> {
+        self.context.command_time().bound(&mut command)?;
         command.check()?;
         self.decide(&command, None).await?;
+        self.begin().await?;
         let backend = self.shell.properties().backend_name;
         self.run(command, RecordAs::Command { backend }).await
     }
 
+    /// Runs code. The decision is about `interpreter` with the code; `command` runs the same code, and does more beside.
     pub(crate) async fn evaluate(
         &mut self,
         language: &'static str,
         interpreter: &[&str],
         code: &str,
+        command: ShellCommand,
     ) -> Result<ShellResult, ToolError> {
-        let mut args: Vec<String> = interpreter.iter().map(|&word| word.to_owned()).collect();
-        args.push(code.to_owned());
-        let mut command = ShellCommand { is_code: true, ..ShellCommand::args(args) };
-        command.timeout = Some(EVALUATION);
+        let words = interpreter.iter().copied().chain([code]);
+        let decided = ShellCommand { is_code: true, ..ShellCommand::args(words) };
+        let command = ShellCommand { is_code: true, timeout: Some(EVALUATION), ..command };
         command.check()?;
-        self.decide(&command, Some(code)).await?;
-        self.run(command, RecordAs::Evaluation { language, code: code.to_owned() }).await
+        self.decide(&decided, Some(code)).await?;
+        self.begin().await?;
+        let place = self.shell.properties().backend_name;
+        self.run(command, RecordAs::Evaluation { language, place, code: code.to_owned() }).await
+    }
+
+    /// Runs a command of the program's own, which changes nothing in the workspace. Nothing is decided or recorded.
+    pub(crate) async fn aside(&self, command: ShellCommand) -> Result<ShellResult, ToolError> {
+        let command = ShellCommand { caller: self.caller()?, ..command };
+        let cancel = self.context.cancellation().child_token();
+        Ok(self.shell.execute(command, unwatched(), cancel).await?)
     }
 
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
@@ -90,9 +104,25 @@ impl ToolShell<'_> {
         });
         let cancel = self.context.cancellation().child_token();
         let task = tokio::spawn(self.shell.execute(command, watch, cancel.clone()));
-        let running = RunningCommand { task, ended: None, cancel: Some(cancel.drop_guard()), record_as };
+        let (cancel, stopped) = (Some(cancel.drop_guard()), self.context.stop_clock());
+        let running = RunningCommand { task, ended: None, cancel, record_as, stopped };
         self.context.running = Some(running);
         self.context.finish_running().await
+    }
+
+    /// Records the decision, and the start of the container, before the command begins.
+    async fn begin(&mut self) -> Result<(), ToolError> {
+        let mut recorded = self.context.record_so_far()?;
+        if let Some(container) = self.context.workspace().container() {
+            let started = tokio::task::spawn_blocking(move || container.start()).await;
+            started.map_err(|_| ToolError::new("the container was not started: its thread ended"))??;
+            // The later commit is durable after the earlier one.
+            recorded = self.context.record_so_far()?.or(recorded);
+        }
+        match recorded {
+            Some(pending) => pending.durable().await.map(drop).map_err(|error| SessionError::from(error).into()),
+            None => Ok(()),
+        }
     }
 
     /// Finds a program by its name.

@@ -19,7 +19,7 @@ pub struct ToolCall {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
-    /// Time limit; 120 seconds by default.
+    /// Time limit; by default the tool's own, which does not count the time of a command with a limit of its own.
     #[serde(skip)]
     pub limit: Option<Duration>,
     /// Cancels the call.

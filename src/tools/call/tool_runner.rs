@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::Value;
 
+use super::call_clock::CallClock;
 use super::content_params::PARAMS_MAX;
 use super::context::ToolContext;
 use super::error::ToolError;
@@ -168,8 +169,9 @@ impl ToolRunner {
             let known: Vec<_> = self.tools.describe_for(session).into_iter().map(|tool| tool.name).collect();
             return Err(ToolError::new(format!("there is no tool {:?}; there are {}", call.tool, known.join(", "))));
         };
+        let left = time_left.as_ref().map(|(left, _)| *left);
         let own = call.limit.or(tool.limit()).unwrap_or(LIMIT);
-        let limit = time_left.as_ref().map_or(own, |(left, _)| own.min(*left));
+        let clock = CallClock::start(own, call.limit.into_iter().chain(left).min());
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
             // Read-only tools need no lock; where it is free, they see external changes.
@@ -186,7 +188,8 @@ impl ToolRunner {
                 open.turn = None;
             }
             let machine = self.machine.for_agent(&self.session)?;
-            let context = ToolContext::new(&self.session, open.call, &machine, may_change, limit, call.cancel)?;
+            let context =
+                ToolContext::new(&self.session, open.call, &machine, may_change, Arc::clone(&clock), call.cancel)?;
             let context = open.context.insert(context);
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             let panicked = |_| Err(ToolError::new("the tool failed: it panicked"));
@@ -195,11 +198,12 @@ impl ToolRunner {
             Ok(answer)
         };
         let too_late = || match &time_left {
-            Some((_, over)) if limit < own => over.clone(),
-            _ => ToolError::TimedOut(limit),
+            Some((left, over)) if clock.passed() >= *left => over.clone(),
+            _ => ToolError::TimedOut(clock.limit()),
         };
         tokio::select! {
-            done = tokio::time::timeout(limit, work) => done.unwrap_or_else(|_| Err(too_late())),
+            done = work => done,
+            () = clock.expired() => Err(too_late()),
             () = cancelled => Err(ToolError::Cancelled),
         }
     }

@@ -16,6 +16,7 @@ const NAME_TESTS: &str = "-name -iname -path -ipath -wholename -iwholename -rege
 
 const REMOVES: &str = "it would remove everything below";
 const CHANGES: &str = "it would change the modes or owners of everything below";
+const LIKE_THIS: &str = "the policy denies commands like this";
 pub(super) const WRITES_DISK: &str = "it would write to a disk's device file";
 pub(super) const WRITES_ZEROS: &str = "it would write zeros with dd";
 
@@ -80,13 +81,21 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
         }
         DenyRule::WriteToDisk if has(COPIERS, name) => copies(arguments, place),
         DenyRule::Program(denied) => denied_if(name == denied || first == denied, "the policy denies this program"),
-        DenyRule::Pattern(pattern) => {
-            let words = arguments.iter().map(|word| marker::written(word));
-            let line = std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(" ");
-            denied_if(matches(pattern, &line), "the policy denies commands like this")
+        DenyRule::Words(denied) if !denied.contains(' ') => judge(&DenyRule::Program(denied.clone()), words, place),
+        DenyRule::Words(denied) => {
+            let line = line(name, arguments);
+            let rest = line.strip_prefix(denied.as_str());
+            denied_if(rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')), LIKE_THIS)
         }
+        DenyRule::Pattern(pattern) => denied_if(matches(pattern, &line(name, arguments)), LIKE_THIS),
         _ => RuleVerdict::Fine,
     }
+}
+
+/// Joins a program's words.
+fn line(name: &str, arguments: &[String]) -> String {
+    let words = arguments.iter().map(|word| marker::written(word));
+    std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 fn denied_if(denied: bool, reason: &str) -> RuleVerdict {

@@ -1,10 +1,12 @@
 //! Decision whether a command may run, from its text alone and before it runs.
 
 mod allow;
+pub(crate) mod command_time;
 mod dangers;
 mod judge;
 mod names;
 mod paths;
+pub(crate) mod python;
 mod raw;
 mod rule;
 mod shell;
@@ -134,6 +136,15 @@ impl CommandPolicy {
         self.decide(command, allowed_in_session).unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
     }
 
+    /// Returns the words of its rules that deny what begins with them.
+    pub fn denied_words(&self) -> Vec<String> {
+        let words = |rule: &DenyRule| match rule {
+            DenyRule::Words(words) => Some(words.clone()),
+            _ => None,
+        };
+        self.deny.iter().filter_map(words).collect()
+    }
+
     fn decide(&self, command: &ShellCommand, allowed_in_session: &BTreeSet<String>) -> Judged<Decision> {
         self.check_text(command)?;
         let mut judge = Judge::new(&self.deny, command);
@@ -156,6 +167,15 @@ impl CommandPolicy {
         }
     }
 
+    /// Finds denied words in a text that is not plain.
+    fn named_in(&self, text: &str) -> Option<&str> {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        self.deny.iter().find_map(|rule| match rule {
+            DenyRule::Words(words) if names(&text, words) => Some(words.as_str()),
+            _ => None,
+        })
+    }
+
     fn compare(&self, judge: &Judge<'_>, whole: &str, in_session: &BTreeSet<String>) -> Judged<Decision> {
         let needed: Vec<&FoundProgram> = judge.found.iter().filter(|found| !is_harmless(found)).collect();
         let listed = |found: &&&FoundProgram| self.allow.iter().any(|entry| covers(entry, found));
@@ -171,7 +191,7 @@ impl CommandPolicy {
             _ if self.allow.iter().any(is_whole) => AllowedBy::List,
             _ if in_session.iter().any(is_whole) => AllowedBy::Session,
             _ if self.auto_confirm => {
-                let danger = judge.raw.danger(&self.deny, judge.evaluates);
+                let danger = judge.raw.danger(&self.deny, judge.evaluates).or_else(|| self.named_in(whole));
                 if let (Some(what), Some(danger)) = (judge.unplain, danger) {
                     let reason =
                         format!("it is not plain ({what}), and names what is denied ({danger}); say it plainly");
@@ -184,6 +204,13 @@ impl CommandPolicy {
         };
         Ok(Decision::Allow { because })
     }
+}
+
+/// Tells whether a text has these words, not as parts of others.
+fn names(text: &str, words: &str) -> bool {
+    let ends = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '_' | '-'));
+    text.match_indices(words)
+        .any(|(at, _)| ends(text[..at].chars().next_back()) && ends(text[at + words.len()..].chars().next()))
 }
 
 /// Returns the entry for a whole command; no two commands have the same.

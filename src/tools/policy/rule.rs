@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::error::ValueError;
+
 /// Rule that denies a command, wherever in it the danger hides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -26,11 +28,25 @@ pub enum DenyRule {
     RunFetched,
     /// Program, by its name.
     Program(String),
+    /// Program with its first words, such as `git push`; a program alone, as [`Program`](DenyRule::Program).
+    Words(String),
     /// Pattern for a program's words, joined by single spaces; `*` stands for any text.
     Pattern(String),
 }
 
 impl DenyRule {
+    /// Returns the rule that denies what begins with these words.
+    ///
+    /// # Errors
+    /// [`ValueError`] for a text without words.
+    pub fn words(text: &str) -> Result<Self, ValueError> {
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match words.is_empty() {
+            true => Err(ValueError::new("deny names no program; give one, or one with its first words")),
+            false => Ok(Self::Words(words)),
+        }
+    }
+
     /// Returns the default rules.
     pub fn standard() -> Vec<Self> {
         vec![

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::CommandPolicy;
+use super::command_time::CommandTime;
+use super::python::PythonRules;
 use crate::backends::HostCaller;
 use crate::tools::call::approver::Asker;
 use crate::tools::workspace::capture::CaptureBudget;
@@ -14,8 +16,12 @@ pub struct ShellRules {
     pub policy: CommandPolicy,
     /// Approver for commands that the policy can't decide; without one they are refused.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Rules for Python code.
+    pub python: PythonRules,
     /// Limits for the contents kept of files that commands write.
     pub budget: CaptureBudget,
+    /// Time limits of commands.
+    pub time: CommandTime,
     /// Advice how to allow a command that could not be approved, for its author; by default the command line's ways.
     pub advice: Option<Arc<str>>,
     /// The process on whose behalf commands run that no sandbox is around.

@@ -95,13 +95,7 @@ pub(crate) fn limits_of(session: &Session) -> Result<ChildLimits, SessionError> 
 }
 
 pub(crate) fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
-    let words = |entry: &String| entry.split_whitespace().collect::<Vec<_>>().join(" ");
-    let entries = limits.deny.iter().map(words).filter(|entry| !entry.is_empty());
-    entries.flat_map(|entry| match entry.contains(' ') {
-        // The program with exactly these words, and with more.
-        true => vec![DenyRule::Pattern(entry.clone()), DenyRule::Pattern(format!("{entry} *"))],
-        false => vec![DenyRule::Program(entry)],
-    })
+    limits.deny.iter().filter_map(|entry| DenyRule::words(entry).ok())
 }
 
 impl Limits {

@@ -58,7 +58,23 @@ impl ManagedWorkspace {
         let machine = Self { workspace, rules: Arc::new(rules), claim, limits };
         let machine = machine.for_agent(session)?;
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
+        if in_container {
+            machine.watch(session);
+        }
         Ok(machine)
+    }
+
+    /// Records what becomes of the container between calls when it happens.
+    fn watch(&self, session: &Session) {
+        let (session, workspace) = (session.clone(), Arc::downgrade(&self.workspace));
+        self.workspace.watch_machine(Arc::new(move || {
+            let Some(workspace) = workspace.upgrade() else { return };
+            // A call that has the turn records it itself.
+            let Some(_turn) = session.turn_now() else { return };
+            if let Err(error) = record_machine(&session, workspace.as_ref()) {
+                tracing::warn!(%error, "what became of a container could not be recorded");
+            }
+        }));
     }
 
     pub(crate) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
@@ -134,14 +150,7 @@ impl ManagedWorkspace {
     }
 
     pub(crate) fn record_end(&self, session: &Session) -> Result<(), SessionError> {
-        let news = self.workspace.news();
-        if news.is_empty() {
-            return Ok(());
-        }
-        let mut recording = EventBuffer::without_agent(session);
-        push_news(&news, &mut recording)?;
-        recording.submit()?.wait()?;
-        Ok(())
+        record_machine(session, self.workspace.as_ref())
     }
 
     pub(crate) fn record_news(&self, news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
@@ -238,7 +247,18 @@ pub(crate) fn record_found(
     recording.submit().map(Some)
 }
 
-fn push_news(news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
+fn record_machine(session: &Session, workspace: &dyn Workspace) -> Result<(), SessionError> {
+    let news = workspace.news();
+    if news.is_empty() {
+        return Ok(());
+    }
+    let mut recording = EventBuffer::without_agent(session);
+    push_news(&news, &mut recording)?;
+    recording.submit()?.wait()?;
+    Ok(())
+}
+
+pub(crate) fn push_news(news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
     news.iter().try_for_each(|news| match news {
         MachineNews::Started(event) => recording.push(event),
         MachineNews::Stopped(event) => recording.push(event),

@@ -10,6 +10,7 @@ use crate::tools::call::filesystem::Filesystem;
 use crate::tools::call::tool::{Tool, ToolDescription};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::mounts::previews;
+use crate::tools::policy::python::PythonPlace;
 
 /// Prompt section about a session's workspace, with the tools and access that belong to it.
 ///
@@ -54,15 +55,16 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
     let root = workspace.root().unwrap_or_else(|| "/".to_owned());
     let mut text =
         format!("# Workspace\n\nTools: {}. They all work on the same files, below {root}.\n", names.join(", "));
+    let has_python = names.contains(&<PythonTool as Tool>::NAME);
+    let usual = shell.map(|shell| shell.properties().sandboxed);
+    let rules = tool_runner.machine().rules.python;
+    let python = if has_python { python(rules.place_beside(usual)) } else { "" };
     let Some(shell) = shell.map(Shell::properties) else {
-        text.push_str("Commands can't be run here; there are files only.\n");
+        text.push_str(&format!("Commands can't be run here; there are files only. {python}\n"));
         return text;
     };
     text.push_str(&format!("{}\n", workspace.description()));
-    text.push_str("A command may take 120 seconds at most, and nothing that it starts lives on after it. ");
-    if names.contains(&<PythonTool as Tool>::NAME) {
-        text.push_str("Python code is run by python3 -c, for at most 5 seconds.");
-    }
+    text.push_str([&tool_runner.machine().rules.time.advice(), python].join(" ").trim_end());
     text.push('\n');
     if shell.sandboxed {
         text.push_str(&format!(
@@ -70,4 +72,13 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
         ));
     }
     text
+}
+
+fn python(place: PythonPlace) -> &'static str {
+    match place {
+        PythonPlace::InProcess => {
+            "Python code is evaluated in process, for at most 5 seconds: without commands, network and most of the library."
+        }
+        PythonPlace::Container => "Python code is run by python3, for at most 5 seconds.",
+    }
 }

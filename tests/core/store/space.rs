@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use foldspace::event::Digest;
-use foldspace::store::{Expected, GcReport, LocalStoreOptions};
-use foldspace::{EventStore, LocalStore, StoreError};
+use foldspace::fold::EncodedSlice;
+use foldspace::store::{Expected, GcReport, LocalStoreOptions, Snapshot};
+use foldspace::{EventStore, LocalStore, StoreError, Timestamp};
 
 use super::journal::{COMMIT, REMOVAL, frames_of, recorded, segments};
 use super::{
@@ -241,4 +242,41 @@ fn packing_leftovers_are_removed_on_open() {
     check(directory.path(), &[], &expected, "both .seg and .pak");
     let names: Vec<_> = segments(directory.path()).iter().map(|p| p.file_name().unwrap().to_owned()).collect();
     assert_eq!(names, ["00000001.pak", "00000002.seg"]);
+}
+
+/// The base of a patch must stay, also without its own snapshot; other bases must go.
+#[test]
+fn collection_keeps_what_snapshots_are_patches_of() {
+    let (directory, store) = fresh();
+    let mut random = Random(44);
+    for _ in 0..9 {
+        record(&store, note(session(1), b"event"));
+    }
+    let mut bytes = random.bytes(400_000);
+    let put = |seq: u64, bytes: Vec<u8>| {
+        let slice = EncodedSlice { name: "Odd".into(), version: 1, blocks: vec![bytes.into()] };
+        let (session, time) = (session(1), Timestamp(seq as i64));
+        let snapshot = Snapshot { session, seq, time, unreadable: 0, slices: vec![slice] };
+        (store.put_snapshot(&snapshot).unwrap(), snapshot)
+    };
+    let (whole, _) = put(1, bytes.clone());
+    bytes[200_000] ^= 1;
+    let (patch, second) = put(2, bytes.clone());
+    let (whole_again, _) = put(3, random.bytes(400_000));
+    assert!(whole > 400_000 && patch < 1_000 && whole_again > 400_000, "{whole} {patch} {whole_again}");
+    store.drop_snapshot(session(1), 1).unwrap();
+    store.drop_snapshot(session(1), 3).unwrap();
+    drop(store);
+    let report = LocalStore::collect(directory.path(), false).unwrap();
+    assert!((30..50).contains(&report.snapshot_blocks), "the third in rows: {report:?}");
+    assert_eq!(LocalStore::collect(directory.path(), false).unwrap(), GcReport::default());
+    let store = open(directory.path());
+    assert_eq!(store.snapshots(session(1)).unwrap(), [2]);
+    assert_eq!(store.snapshot(session(1), 9).unwrap(), Some(second));
+    store.drop_snapshot(session(1), 2).unwrap();
+    drop(store);
+    assert!(LocalStore::collect(directory.path(), false).unwrap().snapshot_blocks > 30);
+    assert_eq!(LocalStore::fsck(directory.path(), false).unwrap().problems, []);
+    let used = open(directory.path()).usage().unwrap();
+    assert!(used.iter().all(|used| used.what != "snapshots" || used.disk_bytes == 0), "{used:?}");
 }

@@ -1,7 +1,7 @@
 //! What happens to containers behind our back, and when nobody uses them.
 
 use foldspace::backends::PodmanOptions;
-use foldspace::event::{CallStatus, ContainerStarted, ContainerStopped};
+use foldspace::event::{CommandResult, ContainerStarted, ContainerStopped};
 use foldspace::tools::WorkspaceError;
 use foldspace::{Recorded, ToolCall, ToolRunner, Tools};
 use serde_json::json;
@@ -78,7 +78,7 @@ fn container_paused_is_created_again() {
 
 /// Does something to the container while a command runs in it.
 fn meanwhile(rig: &Rig, seconds: u64, how: &[&str]) -> Step {
-    let params = json!({ "command": "echo begun > g; sleep 60", "timeout_seconds": seconds });
+    let params = json!({ "command": "echo printed; echo begun > g; sleep 60", "timeout_seconds": seconds });
     let (tool_runner, root) = (rig.tool_runner().clone(), rig.root());
     let called = rig.runtime.spawn(async move { tool_runner.call(ToolCall::new("shell_execute", params)).await });
     eventually("the command has begun", || has_begun(&root.join("g")));
@@ -87,9 +87,15 @@ fn meanwhile(rig: &Rig, seconds: u64, how: &[&str]) -> Step {
     rig.recorded(outcome, "a command whose container was changed")
 }
 
-/// That command failed, what it had done is recorded, and the next one finds everything in a new container.
-fn failed_alone(rig: &Rig, step: &Step, what: &str) {
-    assert_eq!(step.outcome.status, CallStatus::Error, "{what}: {}", step.outcome.text);
+/// That command was ended, which is its result, and the next one finds everything in a new container.
+fn ended_alone(rig: &Rig, step: &Step, what: &str) {
+    assert!(step.outcome.is_ok(), "{what}: {}", step.outcome.text);
+    let (result, is_late) = (&step.of::<CommandResult>()[0], what == "paused");
+    assert_eq!((result.signal, result.timed_out), (Some(9), is_late), "{what}");
+    assert_eq!(step.exit_code(), if is_late { 124 } else { 137 }, "{what}");
+    let words = if is_late { "the container no longer answered" } else { "the container ended while it ran" };
+    assert!(step.outcome.text.contains(words), "{what}: {}", step.outcome.text);
+    assert!(step.stdout().contains("printed"), "{what}: what it had printed is there: {}", step.outcome.text);
     assert_eq!(step.paths().0, ["g"], "{what}: what it had done is recorded");
     let step = rig.ok("cat f g");
     assert_eq!((step.stdout(), step.of::<ContainerStarted>().len()), ("kept\nbegun", 1), "{what}");
@@ -98,38 +104,38 @@ fn failed_alone(rig: &Rig, step: &Step, what: &str) {
 }
 
 #[test]
-fn container_removed_under_command_fails_only_it() {
+fn container_removed_under_command_ends_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let step = meanwhile(&rig, 100, &REMOVE);
-        failed_alone(&rig, &step, "removed");
+        ended_alone(&rig, &step, "removed");
     }
 }
 
 #[test]
-fn container_stopped_under_command_fails_only_it() {
+fn container_stopped_under_command_ends_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
         let step = meanwhile(&rig, 100, &STOP);
-        failed_alone(&rig, &step, "stopped");
+        ended_alone(&rig, &step, "stopped");
     }
 }
 
 /// Nobody in it answers any more, so that only the clock outside ends the command.
 #[test]
-fn container_paused_on_overlay_fails_only_its_command() {
+fn container_paused_on_overlay_ends_only_its_command() {
     paused_under_a_command(Kind::Overlay);
 }
 
 #[test]
-fn container_paused_on_plain_directory_fails_only_its_command() {
+fn container_paused_on_plain_directory_ends_only_its_command() {
     paused_under_a_command(Kind::Plain);
 }
 
 fn paused_under_a_command(kind: Kind) {
     let Some(rig) = begun(kind) else { return };
     let step = meanwhile(&rig, 2, &PAUSE);
-    failed_alone(&rig, &step, "paused");
+    ended_alone(&rig, &step, "paused");
 }
 
 #[test]
@@ -144,11 +150,15 @@ fn container_idle_is_stopped_and_started_again() {
         let made = rig.unchecked("echo kept > f; echo gone > /tmp/f").of::<ContainerStarted>();
         until_stopped(&rig);
         assert_eq!(named(&rig.name()), [made[0].id.clone()], "it is stopped, not removed");
+        eventually("the stop is recorded without a call", || {
+            let events: Vec<Recorded> = rig.session().events(1, 1000).unwrap();
+            let stopped = events.iter().filter_map(|event| event.typed::<ContainerStopped>()?.ok());
+            stopped.map(|stopped| stopped.event.reason).eq(["idle".to_owned()])
+        });
         let step = rig.unchecked("cat f");
         let started = step.of::<ContainerStarted>();
         assert_eq!((started.len(), started[0].created, &started[0].id), (1, false, &made[0].id));
-        let reasons: Vec<_> = step.of::<ContainerStopped>().into_iter().map(|event| event.reason).collect();
-        assert_eq!((reasons, step.drift.len()), (vec!["idle".to_owned()], 0));
+        assert_eq!((step.of::<ContainerStopped>().len(), step.drift.len()), (0, 0), "the stop was recorded before");
         // A file tool needs no container.
         until_stopped(&rig);
         let read = rig.bare("read_file", serde_json::json!({ "file_path": "f" }));

@@ -6,7 +6,7 @@ use foldspace::ToolCall;
 use foldspace::event::{CallFinished, CallStatus, CommandResult, EvalResult};
 use serde_json::json;
 
-use crate::rig::{Rig, eventually, everywhere, kind};
+use crate::rig::{BEFORE_COMMANDS, Kind, Rig, eventually, everywhere, kind};
 
 everywhere!(
     command_failed_records_its_changes,
@@ -49,6 +49,19 @@ fn until_begun(rig: &Rig) {
     tokio::task::block_in_place(|| eventually("the command has begun", begun));
 }
 
+#[test]
+fn command_whose_runner_is_killed_has_a_result() {
+    let Some(rig) = Rig::new(Kind::Host) else { return };
+    let step = rig.sh("echo printed; echo x > f; sleep 0.5; kill -9 $PPID; sleep 60");
+    assert!(step.outcome.is_ok(), "{}", step.outcome.text);
+    let result = &step.of::<CommandResult>()[0];
+    assert_eq!((result.signal, result.timed_out, step.exit_code()), (Some(9), false, 137));
+    assert!(step.outcome.text.contains("ended while it ran; the next command starts another"), "{}", step.outcome.text);
+    assert_eq!((step.stdout(), step.paths().0), ("printed", vec!["f".to_owned()]));
+    assert_eq!(rig.ok("cat f").stdout(), "x");
+    rig.verify();
+}
+
 fn command_cancelled_records_its_changes(rig: Rig) {
     rig.ok("touch old");
     let call = slow();
@@ -82,7 +95,8 @@ fn call_dropped_records_its_changes(rig: Rig) {
         until_finished(&rig, before)
     });
     let events = rig.session().events(before + 1, 100).unwrap();
-    let of_command: Vec<_> = events.iter().skip(1).map(|event| (event.call, event.time)).collect();
+    let of_outcome = events.iter().skip(1).filter(|event| !BEFORE_COMMANDS.contains(&kind(event)));
+    let of_command: Vec<_> = of_outcome.map(|event| (event.call, event.time)).collect();
     assert!(of_command.iter().all(|one| *one == (Some(before + 1), of_command[0].1)), "{events:?}");
     let kinds: Vec<_> = events.iter().map(kind).collect();
     for wanted in ["CommandResult", "WriteFile", "DeleteEntry"] {

@@ -122,6 +122,10 @@ fn gc_removes_container_of_killed_process() {
     let told = program.run(&["gc"]);
     assert!(told.ends_with("[exit 0]"), "{told}");
     assert_eq!(named(&name), Vec::<String>::new());
+    for kind in ["CommandDecided", "ContainerStarted"] {
+        let recorded = program.json_lines(&["log", "work", "--kind", kind]);
+        assert_eq!(recorded.len(), 1, "{kind} is recorded before the command ends: {recorded:?}");
+    }
     // What the killed process had begun is known, and the session goes on.
     assert_eq!(program.run(&["exec", "work", "--", "cat", "a.txt", "g"]), "one\nbegun\n[exit 0]");
     assert!(program.run(&["verify"]).ends_with("[exit 0]"));

@@ -30,6 +30,16 @@ fn run_prints_each_call() {
 }
 
 #[test]
+fn run_shows_output_when_asked() {
+    let program = Program::new();
+    let call = r#"{"tool": "shell_execute", "params": {"command": "echo out; printf 'er\\033r' >&2"}}"#;
+    let run = ["run", &program.file("call.jsonl", call), "--backend", "host", "--yes", "--show-output"];
+    let told = program.printed(&run);
+    assert!(told.contains("\n       out\n       er") && !told.contains('\u{1b}'), "{told}");
+    assert!(!program.printed(&run[..5]).contains("       out"));
+}
+
+#[test]
 fn run_again_gets_a_number_or_continues_named_session() {
     let program = Program::with_story();
     let script = program.file("story.jsonl", r#"{"tool": "ls"}"#);

@@ -135,6 +135,18 @@ fn exec_signalled_twice_ends_and_removes_container() {
 }
 
 #[test]
+fn exec_killed_leaves_its_decision() {
+    let program = Program::with_work();
+    let mut exec = program.spawn(&["exec", "work", "--sh", "--", "echo begun; sleep 100"]);
+    let mut begun = [0; 6];
+    exec.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+    signal(exec.0.id(), "-KILL");
+    exec.0.wait().unwrap();
+    let kinds: Vec<_> = program.json_lines(&["log", "work"]).iter().map(|event| event["kind"].clone()).collect();
+    assert_eq!(kinds, ["SessionStarted", "CallStarted", "CommandDecided"]);
+}
+
+#[test]
 fn exec_under_nohup_ignores_hangup() {
     let program = Program::with_work();
     let mut command = Command::new("nohup");

@@ -44,6 +44,32 @@ async fn call_stream_sends_output_before_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn call_has_rules_of_its_own() {
+    let served = Server::begin().await;
+    hosted(&served).await;
+    let denied = CallRequest { deny: vec!["git push".to_owned()], ..shell("git push origin") };
+    let (_, outcome) = events(&served, denied, true).await;
+    assert!(outcome["text"].as_str().unwrap().contains("the policy denies commands like this"), "{outcome}");
+    let mut long = shell("true");
+    long.params.insert("timeout_seconds".to_owned(), json!(7200));
+    let (_, outcome) = events(&served, long.clone(), true).await;
+    assert!(outcome["text"].as_str().unwrap().contains("it must be from 1 to 600"), "{outcome}");
+    long.max_timeout_seconds = Some(7200.0);
+    assert_eq!(events(&served, long, true).await.1["status"], "ok");
+    let short = CallRequest { max_timeout_seconds: Some(1.0), ..shell("sleep 2; echo over") };
+    let free = CallRequest { no_time_limit: true, ..short.clone() };
+    assert_eq!(events(&served, short, true).await.1["result"]["timed_out"], true);
+    assert_eq!(events(&served, free, true).await.1["result"]["stdout"], "over\n");
+    for (field, value) in
+        [("max_timeout_seconds", json!(0)), ("max_timeout_seconds", json!(86_401)), ("deny", json!([""]))]
+    {
+        let mut body = json!({ "tool": "ls" });
+        body[field] = value;
+        assert_eq!(served.ask("POST", "/v1/sessions/demo/calls", Some(&body)).await.status, 422, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn call_question_is_streamed_and_anyone_answers() {
     let served = Server::begin().await;
     hosted(&served).await;

@@ -33,10 +33,22 @@ fn tool_groups_select_tools() {
 }
 
 #[test]
+fn tools_have_the_servers_rules_for_commands() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--yes", "--deny", "git push", "--max-timeout", "60"]);
+    let refused = client.failed("shell_execute", json!({ "command": "git push origin" }));
+    assert!(refused.contains("the policy denies commands like this"), "{refused}");
+    let refused = client.failed("shell_execute", json!({ "command": "true", "timeout_seconds": 61 }));
+    assert!(refused.contains("it must be from 1 to 60"), "{refused}");
+    client.leave();
+}
+
+#[test]
 fn tools_without_shell_are_not_listed() {
     let program = Program::with_files();
     let mut client = program.client(&["--tools", "files,shell,python,podman_shell"]);
-    assert_eq!(names(&mut client), ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"]);
+    let all = ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "write_file"];
+    assert_eq!(names(&mut client), all, "Python runs in process");
     let refused = client.failed("shell_execute", json!({ "command": "ls" }));
     assert!(refused.contains("the memory workspace has none"), "called all the same it says why: {refused}");
     client.leave();

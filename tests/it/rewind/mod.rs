@@ -161,7 +161,8 @@ fn rewind_into_a_commit_is_refused() {
     for options in [RewindOptions::default(), FORCED, RewindOptions { dry_run: true, ..FORCED }] {
         let refused = rig.rewind(second, options).unwrap_err();
         let WorkspaceError::InsideCommit { to, before, after } = refused else { panic!("{refused}") };
-        assert_eq!((to, before, after), (second, step.outcome.call, step.outcome.finished));
+        // The decision is recorded before the command runs.
+        assert_eq!((to, before, after), (second, step.outcome.call + 1, step.outcome.finished));
     }
     assert_eq!(rig.ok("ls").stdout(), "a\nb\nc");
     rig.rewind(step.outcome.finished, RewindOptions::default()).unwrap();

@@ -16,12 +16,14 @@ use std::sync::{Arc, OnceLock};
 
 use foldspace::backends::{DoctorReport, HostOptions, OverlayUse, PodmanOptions};
 use foldspace::event::{
-    CallFinished, CallStarted, Clock, CommandResult, ContainerStarted, DriftFound, SystemClock, WriteFile,
+    CallFinished, CallStarted, Clock, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound,
+    SessionAllow, SystemClock, WriteFile,
 };
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::LocalStoreOptions;
 use foldspace::tools::WorkspaceError;
-use foldspace::tools::{CaptureBudget, CommandPolicy, PodmanShellTool, RewindOptions, Rewound, ShellRules};
+use foldspace::tools::{CaptureBudget, CommandPolicy, PodmanShellTool, PythonPlace, PythonRules};
+use foldspace::tools::{RewindOptions, Rewound, ShellRules};
 use foldspace::{
     Event, LocalStore, NewSession, Recorded, Registry, Seq, Session, SessionId, Sessions, Timestamp, ToolCall,
     ToolOutcome, ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
@@ -38,6 +40,9 @@ pub(crate) use server::{Answer, Server, TOKEN, sent, taken};
 pub(crate) use shared::testing::{PATIENCE, report_skip};
 pub(crate) use shared::{Disk, Random, eventually, ordered, portable, process, rounds, skip};
 pub(crate) use tree::{Files, Seen, differences, walk};
+
+pub(crate) const BEFORE_COMMANDS: [&str; 4] =
+    [CommandDecided::KIND, SessionAllow::KIND, ContainerStarted::KIND, ContainerStopped::KIND];
 
 /// Where a session's files lie, and where its commands run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +98,9 @@ pub(crate) struct Step {
 /// A policy that lets everything run that is not dangerous, and that budget.
 fn rules(budget: CaptureBudget) -> ShellRules {
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
-    ShellRules { policy, budget, ..ShellRules::default() }
+    // Python runs where commands do; `python.rs` has the tests of the other place.
+    let python = PythonRules { place: Some(PythonPlace::Container), ..PythonRules::default() };
+    ShellRules { policy, budget, python, ..ShellRules::default() }
 }
 
 impl Rig {
@@ -315,7 +322,7 @@ impl Rig {
         self.runtime.block_on(shell.which(program)).unwrap().path.is_some()
     }
 
-    /// What a call recorded, after it was found to be one commit by the caller, of the call.
+    /// What a call recorded, after its outcome was found to be one commit by the caller, of the call.
     pub(crate) fn recorded(&self, outcome: ToolOutcome, what: &str) -> Step {
         let count = usize::try_from(outcome.finished - outcome.call).unwrap();
         let mut events = self.session().events(outcome.call, count + 1).unwrap();
@@ -325,9 +332,13 @@ impl Rig {
         let drifted = events.iter().take_while(|event| event.call.is_none()).count();
         let of_call = events.split_off(drifted);
         assert_drift(&events, what);
-        let time = of_call[0].time;
-        for event in &of_call {
-            assert_eq!((event.call, event.time), (Some(outcome.call), time), "{what}: not one commit: {event:?}");
+        let time = of_call.last().unwrap().time;
+        // What happens before a command is recorded then.
+        let begins = |event: &Recorded| BEFORE_COMMANDS.contains(&kind(event));
+        let rest = of_call.iter().rposition(begins).map_or(0, |last| last + 1);
+        for (at, event) in of_call.iter().enumerate() {
+            assert_eq!(event.call, Some(outcome.call), "{what}: {event:?}");
+            assert!(at < rest || event.time == time, "{what}: not one commit: {event:?}");
             assert_eq!(event.agent, intent.agent, "{what}");
         }
         let ends: Vec<_> = of_call.iter().filter(|event| kind(event) == CallFinished::KIND).map(|e| e.seq).collect();

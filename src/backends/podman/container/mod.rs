@@ -42,6 +42,7 @@ pub(in crate::backends::podman) struct SessionContainer {
     state: Mutex<ContainerState>,
     news: Mutex<Vec<MachineNews>>,
     progress: Mutex<Option<ProgressWatch>>,
+    changed: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
     watched: Once,
 }
 
@@ -63,6 +64,7 @@ impl SessionContainer {
             state: Mutex::default(),
             news: Mutex::default(),
             progress: Mutex::default(),
+            changed: Mutex::default(),
             watched: Once::new(),
         })
     }
@@ -77,6 +79,10 @@ impl SessionContainer {
             self.tear_down("its files could not be shown");
         }
         std::mem::take(&mut *lock(&self.news))
+    }
+
+    pub(in crate::backends::podman) fn watch_machine(&self, watch: Arc<dyn Fn() + Send + Sync>) {
+        *lock(&self.changed) = Some(watch);
     }
 
     pub(in crate::backends::podman) fn watch_progress(&self, watch: ProgressWatch) {
@@ -216,19 +222,19 @@ impl SessionContainer {
         }
     }
 
-    /// Stops the container after it was idle for as long as the options say.
-    fn stop_if_idle(&self) {
+    /// Stops the container after it was idle for as long as the options say. Tells whether it did.
+    fn stop_if_idle(&self) -> bool {
         let idle = Duration::from_secs(self.options.idle_seconds);
         // Another thread brings the container up, or takes it down.
-        let Ok(mut state) = self.state.try_lock() else { return };
-        let ContainerState::Running(live) = &mut *state else { return };
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        let ContainerState::Running(live) = &mut *state else { return false };
         if !self.in_flight.is_empty() {
             // It is idle from the end of the last command on.
             live.used = now();
-            return;
+            return false;
         }
         if idle.is_zero() || now().duration_since(live.used) < idle {
-            return;
+            return false;
         }
         let (engine, id) = (Arc::clone(&live.engine), live.id.clone());
         let (ended, next) = match live.was_warm {
@@ -240,8 +246,10 @@ impl SessionContainer {
             Err(error) => {
                 tracing::warn!(%error, "an idle container could not be stopped");
                 live.used = now();
+                return false;
             }
         }
+        true
     }
 
     /// Ends commands that leave the disk too little.
@@ -289,7 +297,10 @@ fn keep_watch(container: Weak<SessionContainer>) {
     let watch = move || {
         while let Some(container) = Weak::upgrade(&container) {
             container.spare_the_disk();
-            container.stop_if_idle();
+            let watch = if container.stop_if_idle() { lock(&container.changed).clone() } else { None };
+            if let Some(watch) = watch {
+                watch();
+            }
             drop(container);
             std::thread::sleep(WATCHING);
         }

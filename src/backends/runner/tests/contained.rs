@@ -187,7 +187,7 @@ fn runner_timeout_ends_fork_bomb() {
                 \x20   if forked == 0: os.setsid()\n\
                 \x20   else: time.sleep(0.001)\n";
     let mut command = spec(&["prlimit", "--nproc=100", "python3", "-c", bomb]);
-    command.timeout = Duration::from_secs(1);
+    command.timeout = Some(Duration::from_secs(1));
     command.grace = Duration::from_millis(100);
     let ran = run(&container.runner, &command).unwrap();
     assert!(ran.ended.timed_out && ran.ended.survivors == 0, "{ran:?}");

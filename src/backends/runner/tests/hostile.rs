@@ -199,7 +199,7 @@ fn runner_slow_reader_takes_bounded_memory() {
 fn runner_blocked_reader_stops_no_timeout() {
     let world = World::new();
     let mut command = shell("cat /dev/zero");
-    command.timeout = Duration::from_millis(300);
+    command.timeout = Some(Duration::from_millis(300));
     let (wanted, go_on) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| {
@@ -231,11 +231,11 @@ fn runner_stopped_is_noticed() {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     };
     let mut command = shell("true");
-    (command.timeout, command.grace) = (Duration::from_millis(100), Duration::ZERO);
+    (command.timeout, command.grace) = (Some(Duration::from_millis(100)), Duration::ZERO);
     signal("-STOP");
     let ran = run(&world.runner, &command);
     signal("-CONT");
-    assert!(matches!(ran, Err(RunnerError::Silent { .. })), "{ran:?}");
+    assert!(matches!(ran, Err(RunnerError::LostUnderCommand(ended)) if ended.timed_out), "{ran:?}");
     assert_eq!(run(&world.runner, &shell("echo next")).unwrap().stdout, "next\n");
 }
 
@@ -248,7 +248,9 @@ fn runner_death_fails_every_caller() {
             std::fs::read_to_string(world.root().join("pid")).is_ok_and(|pid| pid.ends_with('\n'))
         });
         Command::new("kill").args(["-9", &world.runner.process().unwrap().to_string()]).status().unwrap();
-        assert!(matches!(waiting.join().unwrap(), Err(RunnerError::Gone(_))));
+        let ran = waiting.join().unwrap();
+        let killed = |ended: Ended| ended.signal == Some(9) && !ended.timed_out;
+        assert!(matches!(ran, Err(RunnerError::LostUnderCommand(ended)) if killed(ended)), "{ran:?}");
     });
     let pid = std::fs::read_to_string(world.root().join("pid")).unwrap().trim().parse().unwrap();
     eventually("the command died with it", || !lives(pid));

@@ -67,7 +67,7 @@ pub(super) fn spec(argv: &[&str]) -> RunSpec {
         directory: PathBuf::new(),
         env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
         stdin: Vec::new(),
-        timeout: Duration::from_secs(60),
+        timeout: Some(Duration::from_secs(60)),
         grace: Duration::from_secs(5),
         discard_output: false,
         caller: None,

@@ -64,7 +64,7 @@ fn command_ignoring_stdin_is_not_awaited() {
 fn command_timeout_terminates_and_keeps_output() {
     let world = World::new();
     let mut command = shell("echo begun; sleep 1000; echo never");
-    command.timeout = Duration::from_millis(300);
+    command.timeout = Some(Duration::from_millis(300));
     let ran = run(&world.runner, &command).unwrap();
     assert_eq!(ran.stdout, "begun\n");
     assert!(ran.ended.timed_out);
@@ -76,7 +76,7 @@ fn command_timeout_terminates_and_keeps_output() {
 fn command_ignoring_sigterm_is_killed() {
     let world = World::new();
     let mut command = shell("trap '' TERM; echo begun; while :; do sleep 1000; done");
-    command.timeout = Duration::from_millis(300);
+    command.timeout = Some(Duration::from_millis(300));
     command.grace = Duration::from_millis(200);
     let ran = run(&world.runner, &command).unwrap();
     assert_eq!(ran.stdout, "begun\n");
@@ -88,7 +88,7 @@ fn command_ignoring_sigterm_is_killed() {
 fn command_may_clean_up_on_sigterm() {
     let world = World::new();
     let mut command = shell("trap 'echo tidied; exit 3' TERM; echo begun; sleep 1000 & wait");
-    command.timeout = Duration::from_millis(300);
+    command.timeout = Some(Duration::from_millis(300));
     let ran = run(&world.runner, &command).unwrap();
     assert_eq!(ran.stdout, "begun\ntidied\n");
     assert_eq!((ran.ended.exit_code, ran.ended.timed_out, ran.ended.sent), (Some(3), true, Some(15)));
@@ -98,7 +98,7 @@ fn command_may_clean_up_on_sigterm() {
 fn command_stopped_is_ended() {
     let world = World::new();
     let mut command = shell("kill -STOP $$");
-    command.timeout = Duration::from_millis(200);
+    command.timeout = Some(Duration::from_millis(200));
     let ran = run(&world.runner, &command).unwrap();
     assert_eq!((ran.ended.timed_out, ran.ended.signal), (true, Some(15)));
 }
@@ -189,7 +189,7 @@ fn command_timeout_leaves_no_processes() {
     for escape in ESCAPES {
         let world = World::new();
         let mut command = shell(&format!("{escape}\nsleep 1000"));
-        command.timeout = Duration::from_secs(1);
+        command.timeout = Some(Duration::from_secs(1));
         command.grace = Duration::from_millis(200);
         let ran = run(&world.runner, &command).unwrap();
         assert!(ran.ended.timed_out && ran.ended.survivors == 0, "{escape}: {ran:?}");

@@ -4,6 +4,7 @@
 //! sled may panic on a damaged directory: every call is guarded, and a failed index is set aside.
 
 mod catalogue;
+mod patch;
 mod snapshots;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use super::{Result, StoreError};
 use crate::engine::id::{Digest, Seq, SessionId};
 
 pub(super) use catalogue::CatalogueRow;
+use snapshots::Bases;
 
 /// Larger values would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
 const SEGMENT_BYTES: usize = 2 << 20;
@@ -30,7 +32,7 @@ const CACHE_BYTES: u64 = 8 << 20;
 const ROW_POSITIONS: usize = 256;
 const POSITION_BYTES: usize = 16;
 /// Raised when the rows change their meaning: an index of another version is rebuilt.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const STAMP: &[u8] = b"!stamp";
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -73,9 +75,8 @@ pub(super) struct IndexBatch {
 
 pub(super) struct SledIndex {
     db: sled::Db,
-    /// Number of the next block. Locked while a snapshot is stored or blocks are swept: a block that a new snapshot
-    /// counts on must stay, or its number would one day be another's.
-    next_block: Mutex<u64>,
+    /// Locked while a snapshot is stored or bases are swept: a base that a new snapshot counts on must stay.
+    bases: Mutex<Bases>,
 }
 
 impl SledIndex {
@@ -102,8 +103,8 @@ impl SledIndex {
                 }
             }
         })?;
-        let next_block = Mutex::new(snapshots::next_block(&db)?);
-        Ok(Self { db, next_block })
+        let bases = Mutex::new(Bases::read(&db)?);
+        Ok(Self { db, bases })
     }
 
     pub(super) fn is_empty(&self) -> bool {

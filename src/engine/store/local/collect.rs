@@ -26,7 +26,7 @@ pub struct GcReport {
     pub bytes: u64,
     /// Segments rewritten.
     pub segments: u64,
-    /// Blocks that no snapshot uses.
+    /// Blocks of whole snapshots of which no other needs anything.
     pub snapshot_blocks: u64,
     /// Indexes that were set aside, and ends of the journal that were cut off.
     pub leftovers: u64,
@@ -55,7 +55,7 @@ impl LocalStore {
         if rehearse {
             return Ok(report);
         }
-        report.snapshot_blocks = store.shared.with_index(0, |index| index.sweep_blocks())?;
+        report.snapshot_blocks = store.shared.with_index(0, |index| index.sweep_bases())?;
         if report.segments == 0 {
             return Ok(report);
         }

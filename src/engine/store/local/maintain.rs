@@ -175,7 +175,7 @@ impl LocalInner {
         }
         let mut uses = uses.to_vec();
         let rows = self.with_index(Default::default(), |index| index.usage())?;
-        for (what, prefixes) in [("index", &b"cdp!"[..]), ("snapshots", b"sbn")] {
+        for (what, prefixes) in [("index", &b"cdp!"[..]), ("snapshots", b"sb")] {
             let of = |pick: fn(&(u64, u64)) -> u64| prefixes.iter().filter_map(|p| rows.get(p)).map(pick).sum();
             let (count, bytes) = (of(|use_of| use_of.0), of(|use_of| use_of.1));
             uses.push(StorageUse { what: what.into(), count, raw_bytes: bytes, disk_bytes: bytes });

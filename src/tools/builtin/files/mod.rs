@@ -26,6 +26,7 @@ pub use ls::ListTool;
 pub use read_file::ReadTool;
 pub use rm::RemoveTool;
 pub use write_file::WriteTool;
+pub(super) use write_file::{TextMode, WriteResult, result_of, write_text};
 
 /// Characters that a text parameter may have.
 pub(super) const TEXT_MAX: usize = 48_000;
@@ -73,7 +74,7 @@ fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {
 }
 
 /// A text file that is there, links followed, with its real path.
-fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes), ToolError> {
+pub(super) fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes), ToolError> {
     let real = files.resolve(asked)?;
     let shown = asked.rooted();
     match files.tree().get(&real).map(|entry| &entry.node) {
@@ -91,7 +92,7 @@ fn not_text(path: &EntryPath, size: u64) -> ToolError {
 }
 
 /// Bytes as text. A file that counts as text is UTF-8, so this fails for others only.
-fn utf8<'a>(path: &EntryPath, bytes: &'a [u8]) -> Result<&'a str, ToolError> {
+pub(super) fn utf8<'a>(path: &EntryPath, bytes: &'a [u8]) -> Result<&'a str, ToolError> {
     std::str::from_utf8(bytes).map_err(|_| not_text(path, bytes.len() as u64))
 }
 

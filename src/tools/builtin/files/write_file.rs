@@ -9,6 +9,7 @@ use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
+use crate::tools::call::filesystem::Filesystem;
 use crate::tools::call::tool::{Effect, Tool};
 
 /// Creates a file.
@@ -32,7 +33,7 @@ pub struct WriteParams {
 /// The meaning of a file that is there already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum TextMode {
+pub(in crate::tools::builtin) enum TextMode {
     /// It is an error.
     #[default]
     Create,
@@ -63,32 +64,47 @@ impl Tool for WriteTool {
     type Output = WriteResult;
 
     async fn call(&self, context: &mut ToolContext, params: WriteParams) -> Result<WriteResult, ToolError> {
-        let asked = EntryPath::for_creation(context.below_root(&params.file_path))?;
-        check_chars("content", &params.content)?;
-        let files = context.filesystem();
-        let path = files.beside_links(&asked)?;
-        if let Some(entry) = files.tree().get(&path)
-            && !(params.mode != TextMode::Create && matches!(entry.node, Node::File { .. }))
-        {
-            return Err(taken(&asked, entry));
-        }
-        let written = params.content.len() as u64;
-        match params.mode {
-            TextMode::Create => files.create(&path, params.content)?,
-            TextMode::Overwrite => files.write(&path, params.content)?,
-            TextMode::Append => files.append(&path, params.content.as_bytes())?,
-        }
-        let (version, size) = match files.tree().get(&path) {
-            Some(Entry { version, node: Node::File { size, .. }, .. }) => (*version, *size),
-            _ => (1, written),
-        };
-        Ok(WriteResult { file_path: path.rooted(), size, version })
+        write_text(context, &params.file_path, params.content, params.mode)
     }
 
     fn render(&self, output: &WriteResult) -> String {
         let WriteResult { file_path, size, version } = output;
         format!("wrote {file_path} ({size} bytes, version {version})")
     }
+}
+
+/// Writes a text for a tool.
+pub(in crate::tools::builtin) fn write_text(
+    context: &mut ToolContext,
+    file_path: &str,
+    content: String,
+    mode: TextMode,
+) -> Result<WriteResult, ToolError> {
+    let asked = EntryPath::for_creation(context.below_root(file_path)?)?;
+    check_chars("content", &content)?;
+    let files = context.filesystem();
+    let path = files.beside_links(&asked)?;
+    if let Some(entry) = files.tree().get(&path)
+        && !(mode != TextMode::Create && matches!(entry.node, Node::File { .. }))
+    {
+        return Err(taken(&asked, entry));
+    }
+    let written = content.len() as u64;
+    match mode {
+        TextMode::Create => files.create(&path, content)?,
+        TextMode::Overwrite => files.write(&path, content)?,
+        TextMode::Append => files.append(&path, content.as_bytes())?,
+    }
+    Ok(result_of(files, &path, written))
+}
+
+/// Describes a file as it is now.
+pub(in crate::tools::builtin) fn result_of(files: &Filesystem, path: &EntryPath, written: u64) -> WriteResult {
+    let (version, size) = match files.tree().get(path) {
+        Some(Entry { version, node: Node::File { size, .. }, .. }) => (*version, *size),
+        _ => (1, written),
+    };
+    WriteResult { file_path: path.rooted(), size, version }
 }
 
 fn taken(path: &EntryPath, entry: &Entry) -> ToolError {

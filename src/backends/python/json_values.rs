@@ -1,0 +1,78 @@
+//! Values of the interpreter as JSON, and back.
+
+use monty_types::MontyObject;
+use serde_json::{Map, Number, Value};
+
+/// Levels of lists and dicts within each other.
+const DEPTH_MAX: usize = 64;
+
+pub(super) fn from_json(value: &Value) -> MontyObject {
+    match value {
+        Value::Null => MontyObject::None,
+        Value::Bool(value) => MontyObject::Bool(*value),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(value), _) => MontyObject::Int(value),
+            (None, Some(value)) => MontyObject::BigInt(value.into()),
+            (None, None) => MontyObject::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => MontyObject::String(text.clone()),
+        Value::Array(items) => MontyObject::List(items.iter().map(from_json).collect()),
+        Value::Object(fields) => {
+            let pair = |(name, value): (&String, &Value)| (MontyObject::String(name.clone()), from_json(value));
+            MontyObject::dict(fields.iter().map(pair).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// Fails with the reason why a value has no JSON form.
+pub(super) fn to_json(value: &MontyObject) -> Result<Value, String> {
+    within(value, 0)
+}
+
+fn within(value: &MontyObject, depth: usize) -> Result<Value, String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("nested over {DEPTH_MAX} levels"));
+    }
+    let list = |items: &[MontyObject]| items.iter().map(|item| within(item, depth + 1)).collect::<Result<_, _>>();
+    Ok(match value {
+        MontyObject::None => Value::Null,
+        MontyObject::Bool(value) => Value::Bool(*value),
+        MontyObject::Int(value) => Value::from(*value),
+        MontyObject::BigInt(value) => match u64::try_from(value.clone()) {
+            Ok(value) => Value::from(value),
+            Err(_) => return Err("int over 64 bits".to_owned()),
+        },
+        MontyObject::Float(value) => match Number::from_f64(*value) {
+            Some(number) => Value::Number(number),
+            None => return Err(format!("float {}", value.to_string().to_lowercase())),
+        },
+        MontyObject::String(text) => Value::String(text.clone()),
+        MontyObject::List(items) | MontyObject::Tuple(items) => Value::Array(list(items)?),
+        MontyObject::NamedTuple { values, .. } => Value::Array(list(values)?),
+        MontyObject::Dict(pairs) => {
+            let mut fields = Map::new();
+            for (key, value) in pairs.iter() {
+                let MontyObject::String(name) = key else { return Err(format!("dict with a key of {}", type_of(key))) };
+                fields.insert(name.clone(), within(value, depth + 1)?);
+            }
+            Value::Object(fields)
+        }
+        other => return Err(type_of(other)),
+    })
+}
+
+fn type_of(value: &MontyObject) -> String {
+    value.type_name().chars().take(80).collect()
+}
+
+/// Tells whether a global is the code's machinery rather than a value of it.
+pub(super) fn is_machinery(value: &MontyObject) -> bool {
+    match value {
+        MontyObject::Type(_) | MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } => true,
+        // Functions, classes and modules that have no other form.
+        MontyObject::Repr(text) => {
+            ["<function", "<class", "<module", "<built-in"].iter().any(|it| text.starts_with(it))
+        }
+        _ => false,
+    }
+}

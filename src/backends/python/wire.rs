@@ -1,0 +1,96 @@
+//! Messages to and from the process of an evaluator: JSON behind its length.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Bytes of a message.
+const FRAME_MAX: usize = 32 << 20;
+
+/// The first message of an evaluator: its release, which must be that of the process that started it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EvaluatorHello {
+    pub(super) evaluator: String,
+}
+
+impl EvaluatorHello {
+    pub(super) fn own() -> Self {
+        Self { evaluator: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+}
+
+/// Code to be evaluated.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct EvalRequest {
+    pub(crate) code: String,
+    pub(crate) globals: Map<String, Value>,
+    /// Texts of the files that the code may read, by their paths from the root without a leading slash.
+    pub(crate) files: BTreeMap<String, String>,
+    pub(crate) limit_millis: u64,
+}
+
+/// Outcome of an evaluation.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct EvalAnswer {
+    /// Of the last expression, unless it is `None`.
+    pub(crate) value_repr: Option<String>,
+    pub(crate) globals: Map<String, Value>,
+    /// Globals without a JSON form, and why.
+    pub(crate) omitted: BTreeMap<String, String>,
+    pub(crate) files: Vec<LeftFile>,
+    pub(crate) stdout: String,
+    /// Bytes that were printed.
+    pub(crate) printed: u64,
+    /// The traceback of code that failed.
+    pub(crate) failure: Option<String>,
+    pub(crate) timed_out: bool,
+}
+
+/// A file that the code wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftFile {
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// The text goes behind the file's own.
+    pub(crate) is_appended: bool,
+}
+
+pub(super) fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let length = frame.len() - 4;
+    if length > FRAME_MAX {
+        return Err(io::Error::other(format!("a message of {length} bytes; at most {FRAME_MAX} are allowed")));
+    }
+    frame[..4].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    to.write_all(&frame)
+}
+
+pub(super) fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length > FRAME_MAX {
+        return Err(io::Error::other(format!("a message of {length} bytes; at most {FRAME_MAX} are allowed")));
+    }
+    let mut frame = vec![0; length];
+    from.read_exact(&mut frame)?;
+    Ok(serde_json::from_slice(&frame)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_is_read_as_written() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, &EvaluatorHello::own()).unwrap();
+        assert_eq!(read_frame::<EvaluatorHello>(&mut bytes.as_slice()).unwrap(), EvaluatorHello::own());
+        assert!(read_frame::<EvaluatorHello>(&mut &bytes[..bytes.len() - 1]).is_err());
+        assert!(read_frame::<EvaluatorHello>(&mut &[0xff; 8][..]).is_err(), "a length that is too much");
+    }
+}

@@ -1,0 +1,144 @@
+//! A process that evaluates, as its parent sees it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::wire::{EvalAnswer, EvalRequest, EvaluatorHello, read_frame, write_frame};
+
+/// Bytes of data that the process may have.
+pub(super) const MEMORY_MAX: u64 = 256 << 20;
+/// Time for it to begin.
+const START: Duration = Duration::from_secs(10);
+/// Time beyond the interpreter's own limit, after which the process is killed.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// Signals by which it dies of code, as signal(7) numbers them.
+const SIGABRT: i32 = 6;
+const SIGBUS: i32 = 7;
+const SIGSEGV: i32 = 11;
+const SIGXCPU: i32 = 24;
+
+/// The end of an evaluation.
+pub(crate) enum EvalEnd {
+    Answer(Box<EvalAnswer>),
+    /// The process was killed: the code took too long.
+    TimedOut,
+    Cancelled,
+    /// The process died of the code, and how.
+    Died(String),
+}
+
+/// A process that evaluates one code at a time. Dropped, it is ended.
+pub(super) struct EvaluatorProcess {
+    child: Child,
+    socket: UnixStream,
+}
+
+/// Ends the process of an evaluation that is given up.
+pub(super) struct Severing(Option<UnixStream>);
+
+impl Severing {
+    pub(super) fn of(process: &EvaluatorProcess) -> io::Result<Self> {
+        process.socket.try_clone().map(|socket| Self(Some(socket)))
+    }
+
+    /// The thread that waits for the answer then finds the connection closed, and kills the process.
+    pub(super) fn sever(&self) {
+        // A connection that is closed already is what is wanted.
+        let _ = self.0.as_ref().map(|socket| socket.shutdown(std::net::Shutdown::Both));
+    }
+
+    pub(super) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Severing {
+    fn drop(&mut self) {
+        self.sever();
+    }
+}
+
+impl EvaluatorProcess {
+    #[expect(clippy::disallowed_methods, reason = "this is where the process starts")]
+    pub(super) fn start(program: &Path) -> io::Result<Self> {
+        let (socket, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(program);
+        // Nothing of this process's environment or directory is the code's.
+        command.arg("evaluator").env_clear().current_dir("/").stdin(OwnedFd::from(theirs));
+        // mimalloc reserves 1 GiB at its start, which then counts as data already, however little is used.
+        command.env("MIMALLOC_ARENA_RESERVE", "0");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn()?;
+        // The child has its end now, so that its death closes the connection.
+        drop(command);
+        let mut process = Self { child, socket };
+        process.socket.set_read_timeout(Some(START))?;
+        let hello = read_frame::<EvaluatorHello>(&mut process.socket);
+        match hello {
+            Ok(hello) if hello == EvaluatorHello::own() => Ok(process),
+            Ok(other) => Err(io::Error::other(format!("it is of release {}; this is another", other.evaluator))),
+            Err(error) => Err(io::Error::other(format!("it does not answer as an evaluator: {error}"))),
+        }
+    }
+
+    pub(super) fn alive(mut self) -> Option<Self> {
+        matches!(self.child.try_wait(), Ok(None)).then_some(self)
+    }
+
+    /// Gives the process back if it can evaluate more.
+    pub(super) fn ask(mut self, request: &EvalRequest, limit: Duration) -> (EvalEnd, Option<Self>) {
+        let deadline = Instant::now() + limit + GRACE;
+        match self.exchange(request, deadline) {
+            Ok(answer) => (EvalEnd::Answer(Box::new(answer)), Some(self)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                (EvalEnd::TimedOut, None)
+            }
+            Err(error) => (self.died(&error), None),
+        }
+    }
+
+    fn exchange(&mut self, request: &EvalRequest, deadline: Instant) -> io::Result<EvalAnswer> {
+        let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        self.socket.set_write_timeout(Some(left()))?;
+        write_frame(&mut self.socket, request)?;
+        self.socket.set_read_timeout(Some(left()))?;
+        read_frame(&mut self.socket)
+    }
+
+    fn died(&mut self, error: &io::Error) -> EvalEnd {
+        // One that closed its end without dying is killed.
+        let ended = match self.child.try_wait() {
+            Ok(Some(status)) => Ok(status),
+            _ => self.end(),
+        };
+        match ended.map(|status: ExitStatus| (status.signal(), status)) {
+            Ok((Some(SIGXCPU), _)) => EvalEnd::TimedOut,
+            Ok((Some(SIGABRT | SIGBUS | SIGSEGV), _)) => {
+                EvalEnd::Died(format!("it took more than {} MiB of memory, or recursed too deeply", MEMORY_MAX >> 20))
+            }
+            Ok((_, status)) => EvalEnd::Died(format!("the interpreter failed: {status}, {error}")),
+            Err(_) => EvalEnd::Died(format!("the interpreter failed: {error}")),
+        }
+    }
+
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        self.child.kill()?;
+        self.child.wait()
+    }
+}
+
+impl Drop for EvaluatorProcess {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::debug!(%error, "an evaluator had ended already");
+        }
+    }
+}

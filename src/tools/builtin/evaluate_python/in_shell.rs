@@ -1,0 +1,49 @@
+//! Code that python3 runs in the workspace's shell. A script beside it finds the value and the globals.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{EvaluatePythonParams, EvaluatedValues, Evaluation, PythonTool, no_shell};
+use crate::backends::ShellCommand;
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool::Tool;
+
+const SCRIPT: &str = include_str!("evaluate.py");
+/// The backend that runs nothing, and answers for the code alone.
+const MOCK: &str = "mock";
+const ASIDE: Duration = Duration::from_secs(10);
+
+pub(super) async fn evaluate(
+    context: &mut ToolContext,
+    params: &EvaluatePythonParams,
+) -> Result<Evaluation, ToolError> {
+    let token: String = token()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let Some(mut shell) = context.shell() else { return Err(no_shell(context, PythonTool::NAME)) };
+    let (code, place) = (params.code.as_str(), shell.properties().backend_name);
+    let left = format!("/tmp/foldspace-{token}.json");
+    let globals = Value::Object(params.globals.clone()).to_string();
+    let command = match place {
+        MOCK => ShellCommand::args(["python3", "-c", code]),
+        _ => ShellCommand::args(["python3", "-c", SCRIPT, code, &globals, &left]),
+    };
+    let result = shell.evaluate("python", &["python3", "-c"], code, command).await?;
+    let mut values = EvaluatedValues::default();
+    if place != MOCK && !result.cancelled && !result.timed_out {
+        // In one command: a result without a value leaves no file.
+        let take = ["/bin/sh", "-c", r#"test ! -f "$1" || cat "$1"; rm -f "$1""#, "sh", &left];
+        let taken = shell.aside(ShellCommand { timeout: Some(ASIDE), ..ShellCommand::args(take) }).await?;
+        if !taken.stdout.kept.is_empty() {
+            let wrong = |error| ToolError::new(format!("what the code left can't be read: {error}"));
+            values = serde_json::from_slice(&taken.stdout.kept).map_err(wrong)?;
+        }
+    }
+    Ok(Evaluation { result, place, values, files: Vec::new() })
+}
+
+fn token() -> Result<[u8; 16], ToolError> {
+    let mut token = [0; 16];
+    getrandom::fill(&mut token).map_err(|error| ToolError::new(format!("there is no random source: {error}")))?;
+    Ok(token)
+}

@@ -1,0 +1,164 @@
+//! `evaluate_python`: runs Python code, in process or in the workspace's shell.
+
+mod advice;
+mod in_process;
+mod in_shell;
+mod params;
+mod template;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::files::{TextMode, WriteResult, result_of, write_text};
+use super::shell_execute::{TIMED_OUT, no_shell};
+use crate::backends::ShellResult;
+use crate::engine::path::EntryPath;
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::shell::EVALUATION;
+use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::policy::python::PythonPlace;
+
+use params::EvaluatePythonParams;
+
+const STREAM_MAX: usize = 4096;
+/// Files of which the result tells.
+const TOLD_MAX: usize = 100;
+/// Time that the call may take beyond the code: a grace period, and the scan.
+const BEYOND: Duration = Duration::from_secs(60);
+
+/// The tool `evaluate_python`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PythonTool;
+
+/// Result of `evaluate_python`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Evaluated {
+    /// 0 when it ran to its end; 124 when it took too long.
+    exit_code: i32,
+    /// `repr` of the value of the last expression, at most 4,096 characters; null without one, and for `None`.
+    value_repr: Option<String>,
+    /// Global variables of code that ran to its end, as JSON: without functions, classes, modules and names that begin
+    /// with an underscore.
+    globals: Map<String, Value>,
+    /// Global variables that have no JSON form, and why.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    omitted: BTreeMap<String, String>,
+    /// Files that it was given.
+    reads: Vec<String>,
+    /// Files that it wrote, the first 100, also those of `writes`.
+    writes: Vec<WriteResult>,
+    /// Standard output, at most 4,096 characters.
+    stdout: String,
+    /// Standard error, at most 4,096 characters.
+    stderr: String,
+    /// Set when it was ended because it took too long.
+    timed_out: bool,
+    /// Set when part of the output is missing here.
+    truncated: bool,
+    /// Place where it ran: `in-process`, or the backend whose shell ran it.
+    place: &'static str,
+}
+
+/// Code that ran, wherever.
+struct Evaluation {
+    result: ShellResult,
+    place: &'static str,
+    values: EvaluatedValues,
+    /// Files that are yet to be written.
+    files: Vec<(String, String, TextMode)>,
+}
+
+/// Values that code leaves beside what it printed.
+#[derive(Default, serde::Deserialize)]
+struct EvaluatedValues {
+    value_repr: Option<String>,
+    globals: Map<String, Value>,
+    omitted: BTreeMap<String, String>,
+}
+
+impl Tool for PythonTool {
+    const NAME: &'static str = "evaluate_python";
+    const DESCRIPTION: &'static str = "Evaluates Python code for at most 5 seconds. It gives the value of the last \
+        expression, what was printed, and the global variables. Files of the workspace that the code opens are named \
+        in reads; it may write text files. Where the session has a container the code runs there with python3; else in \
+        process, without commands, network and most of the library, but with json, re, math, datetime, itertools and \
+        pathlib.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = EvaluatePythonParams;
+    type Output = Evaluated;
+
+    async fn call(&self, context: &mut ToolContext, params: EvaluatePythonParams) -> Result<Evaluated, ToolError> {
+        let reads = params.check(context)?;
+        let is_sandboxed = context.workspace().shell().map(|shell| shell.properties().sandboxed);
+        let evaluation = match context.python_rules().place_beside(is_sandboxed) {
+            PythonPlace::InProcess => in_process::evaluate(context, &params, &reads).await?,
+            PythonPlace::Container => in_shell::evaluate(context, &params).await?,
+        };
+        let Evaluation { result, place, values, files } = evaluation;
+        if result.cancelled {
+            return Err(ToolError::Cancelled);
+        }
+        for (path, text, mode) in files {
+            write_text(context, &path, text, mode).map_err(|error| ToolError::new(format!("{path}: {error}")))?;
+        }
+        if result.success() {
+            for write in params.writes {
+                let text = template::fill(&write.content, &values.globals)
+                    .map_err(|why| ToolError::new(format!("writes: {}: {why}", write.file_path)))?;
+                write_text(context, &write.file_path, text, write.mode)?;
+            }
+        }
+        let files = context.filesystem();
+        let writes = files.written().into_iter().take(TOLD_MAX).map(|path| result_of(files, path, 0)).collect();
+        let (stdout, cut_out) = result.stdout.text(STREAM_MAX);
+        let (stderr, cut_err) = result.stderr.text(STREAM_MAX);
+        let EvaluatedValues { value_repr, globals, omitted } = values;
+        Ok(Evaluated {
+            exit_code: if result.timed_out { TIMED_OUT } else { result.exit_code },
+            value_repr,
+            globals,
+            omitted,
+            reads: reads.iter().map(|(path, _)| path.rooted()).collect(),
+            writes,
+            stdout,
+            stderr,
+            timed_out: result.timed_out,
+            truncated: cut_out || cut_err,
+            place,
+        })
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(EVALUATION + BEYOND)
+    }
+
+    fn render(&self, output: &Evaluated) -> String {
+        let mut text = output.stdout.clone();
+        let mut part = |part: String| {
+            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            text.push_str(&format!("{gap}{part}"));
+        };
+        if let Some(value) = &output.value_repr {
+            part(value.clone());
+        }
+        if !output.stderr.is_empty() {
+            part(format!("[stderr]\n{}", output.stderr));
+        }
+        for file in &output.writes {
+            part(super::files::WriteTool.render(file));
+        }
+        let why = if output.timed_out { ": it took more than 5 seconds and was ended" } else { "" };
+        if output.exit_code != 0 {
+            part(format!("[exit code {}{why}]", output.exit_code));
+        }
+        text
+    }
+}
+
+/// A file that code may read: its path, and its text.
+type GivenFile = (EntryPath, String);

@@ -1,0 +1,93 @@
+//! Parameters of `evaluate_python`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::GivenFile;
+use crate::engine::path::EntryPath;
+use crate::tools::builtin::files::{TEXT_MAX, TextMode, check_chars, text_file, utf8};
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+
+const READS_MAX: usize = 64;
+/// Bytes of all files that are given.
+const READ_BYTES_MAX: usize = 4 << 20;
+const WRITES_MAX: usize = 64;
+const GLOBALS_MAX: usize = 64;
+
+/// Parameters of `evaluate_python`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluatePythonParams {
+    /// The code, which runs for at most 5 seconds; in process at most 2,000 characters, unless the session allows more.
+    pub(super) code: String,
+    /// Global variables that it begins with, as JSON: at most 64, and 48,000 characters.
+    #[serde(default)]
+    pub(super) globals: Map<String, Value>,
+    /// Text files of the workspace that it reads, by `open(path)` or `pathlib`; at most 64, and 4 MiB.
+    #[serde(default)]
+    pub(super) reads: Vec<String>,
+    /// Files that are written after it ran to its end, beside those that it writes itself; at most 64.
+    #[serde(default)]
+    pub(super) writes: Vec<TemplateWrite>,
+}
+
+/// A file that is made of a template.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TemplateWrite {
+    /// The file, from the workspace root.
+    pub(super) file_path: String,
+    /// Its text, at most 48,000 characters. `{name}` stands for a global variable of the code: a text as it is, anything
+    /// else as JSON. `{{` and `}}` stand for braces.
+    #[schemars(length(max = TEXT_MAX))]
+    pub(super) content: String,
+    /// Effect on a file that is there already.
+    #[serde(default)]
+    pub(super) mode: TextMode,
+}
+
+impl EvaluatePythonParams {
+    /// Checks what every place has in common. Gives the files to be read.
+    pub(super) fn check(&self, context: &mut ToolContext) -> Result<Vec<GivenFile>, ToolError> {
+        check_count("globals", self.globals.len(), GLOBALS_MAX)?;
+        check_count("reads", self.reads.len(), READS_MAX)?;
+        check_count("writes", self.writes.len(), WRITES_MAX)?;
+        check_chars("globals", &Value::Object(self.globals.clone()).to_string())?;
+        if let Some(name) = self.globals.keys().find(|name| !is_name(name)) {
+            let shown: String = name.chars().take(80).collect();
+            return Err(ToolError::new(format!("globals: {shown:?} is no name of a variable")));
+        }
+        for write in &self.writes {
+            check_chars("writes: content", &write.content)?;
+            EntryPath::for_creation(context.below_root(&write.file_path)?)?;
+        }
+        let mut bytes = 0;
+        let given = self.reads.iter().map(|path| {
+            let path = context.path(path)?;
+            let files = &*context.filesystem();
+            let (_, text) = text_file(files, &path)?;
+            bytes += text.len();
+            if bytes > READ_BYTES_MAX {
+                let what = format!("the files of reads have more than {READ_BYTES_MAX} bytes; take fewer at a time");
+                return Err(ToolError::new(what));
+            }
+            Ok((path.clone(), utf8(&path, &text)?.to_owned()))
+        });
+        given.collect()
+    }
+}
+
+/// Tells whether Python takes it for a name; but for its keywords, which fail in the code.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_first = |c: char| c.is_alphabetic() || c == '_';
+    name.starts_with(is_first) && name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with("__")
+}
+
+fn check_count(what: &str, count: usize, most: usize) -> Result<(), ToolError> {
+    match count > most {
+        true => Err(ToolError::new(format!("{what} has {count} entries; at most {most} are allowed"))),
+        false => Ok(()),
+    }
+}

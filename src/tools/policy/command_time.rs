@@ -1,0 +1,133 @@
+//! Time limits of commands.
+
+use std::time::Duration;
+
+use crate::backends::{DEFAULT_TIMEOUT, MAX_TIMEOUT, ShellCommand};
+use crate::engine::error::ValueError;
+
+/// The longest time that a tool may ask for when nothing is said.
+const USUAL_MOST: Duration = Duration::from_secs(600);
+/// The shortest time that a tool may ask for.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// Time limits of commands: the most that a call may ask for, and what holds when it asks for nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use foldspace::tools::CommandTime;
+/// let time = CommandTime::up_to(1800.0).expect("half an hour is within 24 hours");
+/// assert_eq!(time.most(), Duration::from_secs(1800));
+/// assert!(CommandTime::up_to(0.5).is_err());
+/// assert_eq!(CommandTime::default().most(), Duration::from_secs(600));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandTime {
+    most: Duration,
+    is_unlimited: bool,
+}
+
+impl Default for CommandTime {
+    fn default() -> Self {
+        Self { most: USUAL_MOST, is_unlimited: false }
+    }
+}
+
+impl CommandTime {
+    /// Lets calls ask for up to so many seconds, from 1 to 86,400.
+    ///
+    /// # Errors
+    /// [`ValueError`] for another number.
+    pub fn up_to(seconds: f64) -> Result<Self, ValueError> {
+        let wrong =
+            || format!("a time limit of {seconds} s is not allowed; give 1 to {} seconds", MAX_TIMEOUT.as_secs());
+        let most = Duration::try_from_secs_f64(seconds).ok().filter(|most| (LEAST..=MAX_TIMEOUT).contains(most));
+        most.map(|most| Self { most, is_unlimited: false }).ok_or_else(|| ValueError::new(wrong()))
+    }
+
+    /// Leaves commands without a limit unless a call asks for one, as for what a person types.
+    #[must_use]
+    pub fn unlimited(self) -> Self {
+        Self { is_unlimited: true, ..self }
+    }
+
+    /// Returns the longest time that a call may ask for.
+    pub fn most(&self) -> Duration {
+        self.most
+    }
+
+    /// Tells whether commands have no limit unless a call asks for one.
+    pub fn is_unlimited(&self) -> bool {
+        self.is_unlimited
+    }
+
+    /// Returns the time that a call asks for.
+    pub(crate) fn asked(&self, seconds: Option<f64>) -> Result<Option<Duration>, ValueError> {
+        let Some(seconds) = seconds else { return Ok(None) };
+        let asked = Duration::try_from_secs_f64(seconds).ok().filter(|asked| (LEAST..=self.most).contains(asked));
+        let wrong =
+            || ValueError::new(format!("timeout_seconds is {seconds}; it must be from 1 to {}", self.seconds()));
+        asked.map(Some).ok_or_else(wrong)
+    }
+
+    /// Returns the advice for a model.
+    pub(crate) fn advice(&self) -> String {
+        let (usual, most) = (DEFAULT_TIMEOUT.min(self.most).as_secs_f64(), self.seconds());
+        format!(
+            "A command is killed after {usual} seconds, unless timeout_seconds asks for more, up to {most}: choose it for \
+             what takes long, such as builds and tests. Start nothing that never ends by itself, such as servers, \
+             watchers, or what waits for input: it is killed, and nothing that a command starts lives on after it."
+        )
+    }
+
+    /// Returns the longest time in seconds, as it is said.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.most.as_secs_f64()
+    }
+
+    /// Refuses a command that may take longer than is allowed, and takes the limit off one that asks for none.
+    pub(crate) fn bound(&self, command: &mut ShellCommand) -> Result<(), ValueError> {
+        if let Some(timeout) = command.timeout.filter(|timeout| *timeout > self.most) {
+            let seconds = timeout.as_secs_f64();
+            return Err(ValueError::new(format!(
+                "the timeout is {seconds} s; at most {} s are allowed",
+                self.seconds()
+            )));
+        }
+        command.is_unlimited = self.is_unlimited;
+        if !self.is_unlimited && self.most < DEFAULT_TIMEOUT {
+            command.timeout.get_or_insert(self.most);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_time_refuses_what_is_out_of_range() {
+        let time = CommandTime::default();
+        assert_eq!(
+            [1.0, 600.0].map(|s| time.asked(Some(s)).ok().flatten()),
+            [1, 600].map(|s| Some(Duration::from_secs(s)))
+        );
+        for seconds in [0.0, 0.9, 600.1, 5000.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(time.asked(Some(seconds)).is_err_and(|e| e.to_string().ends_with("from 1 to 600")), "{seconds}");
+        }
+        for seconds in [0.0, 0.9, 86_400.1, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(CommandTime::up_to(seconds).is_err(), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn command_time_bounds_commands() {
+        let time = CommandTime::up_to(60.0).unwrap();
+        let mut command = ShellCommand::shell("make");
+        command.timeout = Some(Duration::from_secs(61));
+        assert!(time.bound(&mut command).is_err());
+        command.timeout = None;
+        assert!(time.bound(&mut command).is_ok() && command.time_limit(LEAST) == Some(LEAST));
+        assert!(time.unlimited().bound(&mut command).is_ok() && command.time_limit(LEAST).is_none());
+    }
+}
