@@ -46,7 +46,7 @@ pub struct Evaluated {
     /// with an underscore.
     globals: Map<String, Value>,
     /// Global variables that have no JSON form, and why.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     omitted: BTreeMap<String, String>,
     /// Files that it was given.
     reads: Vec<String>,
