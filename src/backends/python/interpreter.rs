@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use monty::{MontyRepl, ReplProgress};
 use monty_types::{
@@ -23,8 +22,7 @@ const GLOBALS_MAX: usize = 192_000;
 const TRACEBACK_MAX: usize = 16_384;
 
 pub(super) fn evaluate(request: EvalRequest) -> EvalAnswer {
-    let limit = Duration::from_millis(request.limit_millis);
-    let limits = ResourceLimits { max_duration: Some(limit), ..ResourceLimits::default() };
+    let limits = ResourceLimits { max_duration: Some(request.limit()), ..ResourceLimits::default() };
     let repl = MontyRepl::new("code", ResourceTracker::new(limits), CompileOptions::default());
     let mut files = InterpreterFiles::new(request.files);
     let mut printed = Printed::default();

@@ -13,7 +13,6 @@ pub(crate) use worker::EvalEnd;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -53,17 +52,13 @@ impl PythonEvaluator {
 }
 
 /// Evaluates code within a wall clock. When this is dropped, the process is ended.
-pub(crate) async fn evaluate(
-    request: EvalRequest,
-    limit: Duration,
-    cancel: &CancellationToken,
-) -> Result<EvalEnd, ShellError> {
+pub(crate) async fn evaluate(request: EvalRequest, cancel: &CancellationToken) -> Result<EvalEnd, ShellError> {
     let process = match idle() {
         Some(process) => process,
         None => blocking(start).await??,
     };
     let severing = Severing::of(&process).map_err(unavailable)?;
-    let mut asked = std::pin::pin!(blocking(move || process.ask(&request, limit)));
+    let mut asked = std::pin::pin!(blocking(move || process.ask(&request)));
     let (end, process) = tokio::select! {
         asked = &mut asked => asked?,
         () = cancel.cancelled() => {

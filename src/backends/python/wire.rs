@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,12 @@ pub(crate) struct EvalRequest {
     /// Texts of the files that the code may read, by their paths from the root without a leading slash.
     pub(crate) files: BTreeMap<String, String>,
     pub(crate) limit_millis: u64,
+}
+
+impl EvalRequest {
+    pub(super) fn limit(&self) -> Duration {
+        Duration::from_millis(self.limit_millis)
+    }
 }
 
 /// Outcome of an evaluation.
@@ -61,10 +68,7 @@ pub(crate) struct LeftFile {
 pub(super) fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
-    let length = frame.len() - 4;
-    if length > FRAME_MAX {
-        return Err(io::Error::other(format!("a message of {length} bytes; at most {FRAME_MAX} are allowed")));
-    }
+    let length = within(frame.len() - 4)?;
     frame[..4].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     to.write_all(&frame)
 }
@@ -72,13 +76,16 @@ pub(super) fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::
 pub(super) fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
-    let length = u32::from_be_bytes(length) as usize;
-    if length > FRAME_MAX {
-        return Err(io::Error::other(format!("a message of {length} bytes; at most {FRAME_MAX} are allowed")));
-    }
-    let mut frame = vec![0; length];
+    let mut frame = vec![0; within(u32::from_be_bytes(length) as usize)?];
     from.read_exact(&mut frame)?;
     Ok(serde_json::from_slice(&frame)?)
+}
+
+fn within(length: usize) -> io::Result<usize> {
+    match length > FRAME_MAX {
+        true => Err(io::Error::other(format!("a message of {length} bytes; at most {FRAME_MAX} are allowed"))),
+        false => Ok(length),
+    }
 }
 
 #[cfg(test)]

@@ -94,8 +94,8 @@ impl EvaluatorProcess {
     }
 
     /// Gives the process back if it can evaluate more.
-    pub(super) fn ask(mut self, request: &EvalRequest, limit: Duration) -> (EvalEnd, Option<Self>) {
-        let deadline = Instant::now() + limit + GRACE;
+    pub(super) fn ask(mut self, request: &EvalRequest) -> (EvalEnd, Option<Self>) {
+        let deadline = Instant::now() + request.limit() + GRACE;
         match self.exchange(request, deadline) {
             Ok(answer) => (EvalEnd::Answer(Box::new(answer)), Some(self)),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {

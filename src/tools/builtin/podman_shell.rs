@@ -61,7 +61,8 @@ pub struct PodmanShellOutcome {
 impl Tool for PodmanShellTool {
     const NAME: &'static str = "podman_shell";
     const DESCRIPTION: &'static str = "Starts the session's container, runs a shell command in it, or stops it. A \
-        command is killed after 30 seconds, or after timeout_seconds; start no program that never ends by itself. Stopping a container that is not there is no error; files stay.";
+        command is killed after 30 seconds, or after timeout_seconds; start no program that never ends by itself. \
+        Stopping a container that is not there is no error; files stay.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = PodmanShellParams;
     type Output = PodmanShellOutcome;

@@ -49,6 +49,7 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
     let name = base_name(first);
     let recursive = |letters: &[char]| has_option(arguments, letters, "recursive");
     let operands = arguments.iter().filter(|word| !word.starts_with('-'));
+    let is_program = |denied: &String| denied_if(name == denied || first == denied, "the policy denies this program");
     match rule {
         DenyRule::RemoveRoot if name == "rm" => decided(arguments, place, recursive(&['r', 'R']), operands, REMOVES),
         DenyRule::RemoveRoot if name == "find" => finds(arguments, place),
@@ -80,8 +81,8 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
             denied_if(written, WRITES_DISK)
         }
         DenyRule::WriteToDisk if has(COPIERS, name) => copies(arguments, place),
-        DenyRule::Program(denied) => denied_if(name == denied || first == denied, "the policy denies this program"),
-        DenyRule::Words(denied) if !denied.contains(' ') => judge(&DenyRule::Program(denied.clone()), words, place),
+        DenyRule::Program(denied) => is_program(denied),
+        DenyRule::Words(denied) if !denied.contains(' ') => is_program(denied),
         DenyRule::Words(denied) => {
             let line = line(name, arguments);
             let rest = line.strip_prefix(denied.as_str());

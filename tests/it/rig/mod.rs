@@ -322,7 +322,7 @@ impl Rig {
         self.runtime.block_on(shell.which(program)).unwrap().path.is_some()
     }
 
-    /// What a call recorded, after its outcome was found to be one commit by the caller, of the call.
+    /// Returns what a call recorded, after finding its outcome to be one commit by the caller, of the call.
     pub(crate) fn recorded(&self, outcome: ToolOutcome, what: &str) -> Step {
         let count = usize::try_from(outcome.finished - outcome.call).unwrap();
         let mut events = self.session().events(outcome.call, count + 1).unwrap();

@@ -56,7 +56,7 @@ mod with_evaluator {
             limit_millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
         };
         let began = Instant::now();
-        let end = python::evaluate(request, limit, &context.cancellation().clone()).await?;
+        let end = python::evaluate(request, &context.cancellation().clone()).await?;
         let (result, answer) = ended(end, began.elapsed(), context.workspace().shell().is_some());
         context.record_evaluation("python", &params.code, &result)?;
         let EvalAnswer { value_repr, globals, omitted, files, .. } = answer;

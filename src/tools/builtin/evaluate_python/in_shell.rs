@@ -14,6 +14,8 @@ const SCRIPT: &str = include_str!("evaluate.py");
 /// The backend that runs nothing, and answers for the code alone.
 const MOCK: &str = "mock";
 const ASIDE: Duration = Duration::from_secs(10);
+/// Bytes of what the script leaves: more than its own limits allow, for code can write there, too.
+const LEFT_MAX: usize = 1 << 20;
 
 pub(super) async fn evaluate(
     context: &mut ToolContext,
@@ -33,7 +35,8 @@ pub(super) async fn evaluate(
     if place != MOCK && !result.cancelled && !result.timed_out {
         // In one command: a result without a value leaves no file.
         let take = ["/bin/sh", "-c", r#"test ! -f "$1" || cat "$1"; rm -f "$1""#, "sh", &left];
-        let taken = shell.aside(ShellCommand { timeout: Some(ASIDE), ..ShellCommand::args(take) }).await?;
+        let taken =
+            shell.aside(ShellCommand { timeout: Some(ASIDE), keep: LEFT_MAX, ..ShellCommand::args(take) }).await?;
         if !taken.stdout.kept.is_empty() {
             let wrong = |error| ToolError::new(format!("what the code left can't be read: {error}"));
             values = serde_json::from_slice(&taken.stdout.kept).map_err(wrong)?;

@@ -114,7 +114,7 @@ impl Tool for PythonTool {
             }
         }
         let files = context.filesystem();
-        let writes = files.written().into_iter().take(TOLD_MAX).map(|path| result_of(files, path, 0)).collect();
+        let writes = files.written().into_iter().take(TOLD_MAX).map(|path| result_of(files, path)).collect();
         let (stdout, cut_out) = result.stdout.text(STREAM_MAX);
         let (stderr, cut_err) = result.stderr.text(STREAM_MAX);
         let EvaluatedValues { value_repr, globals, omitted } = values;

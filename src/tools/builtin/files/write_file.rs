@@ -89,20 +89,20 @@ pub(in crate::tools::builtin) fn write_text(
     {
         return Err(taken(&asked, entry));
     }
-    let written = content.len() as u64;
     match mode {
         TextMode::Create => files.create(&path, content)?,
         TextMode::Overwrite => files.write(&path, content)?,
         TextMode::Append => files.append(&path, content.as_bytes())?,
     }
-    Ok(result_of(files, &path, written))
+    Ok(result_of(files, &path))
 }
 
 /// Describes a file as it is now.
-pub(in crate::tools::builtin) fn result_of(files: &Filesystem, path: &EntryPath, written: u64) -> WriteResult {
+pub(in crate::tools::builtin) fn result_of(files: &Filesystem, path: &EntryPath) -> WriteResult {
     let (version, size) = match files.tree().get(path) {
         Some(Entry { version, node: Node::File { size, .. }, .. }) => (*version, *size),
-        _ => (1, written),
+        // No file: nothing asks for that.
+        _ => (0, 0),
     };
     WriteResult { file_path: path.rooted(), size, version }
 }
