@@ -65,15 +65,6 @@ impl Pending {
         }
     }
 
-    /// Returns true if a wait for it would end at once.
-    pub(super) fn is_settled(&self) -> bool {
-        match &self.ticket {
-            Ticket::Done(_) => true,
-            Ticket::Group { number, writer, .. } => writer.progress().is_durable(*number).unwrap_or(true),
-            Ticket::Answered(answer) => answer.get().is_some(),
-        }
-    }
-
     /// Returns the position of the commit's first event; waits for a commit through another process. 0 if it was
     /// refused, as [`wait`](Self::wait) tells.
     pub fn first(&self) -> Seq {
@@ -274,23 +265,25 @@ impl ExpectedAnswers {
         })
     }
 
+    /// Expects the last answer no more.
+    pub(super) fn expect_less(&self) {
+        lock(&self.waiting).answers.pop_back();
+    }
+
     pub(super) fn last(&self) -> Option<Arc<CommitAnswer>> {
         lock(&self.waiting).answers.back().cloned()
     }
 
-    /// Sets the outcomes of the next commits; none if fewer answers are expected.
-    pub(super) fn tell(&self, outcomes: impl Iterator<Item = Result<Committed>>) -> Option<()> {
-        let mut waiting = lock(&self.waiting);
-        for outcome in outcomes {
-            // Nobody else sets it.
-            waiting.answers.pop_front()?.outcome.set(outcome).ok()?;
-        }
-        drop(waiting);
-        self.wake();
-        Some(())
+    /// Sets the outcome of the next commit; none if no answer is expected.
+    pub(super) fn tell(&self, outcome: Result<Committed>) -> Option<()> {
+        let answer = lock(&self.waiting).answers.pop_front()?;
+        // Nobody else sets it.
+        answer.outcome.set(outcome).ok()
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
+        // Who waits has looked while this lock was held, or waits already.
+        drop(lock(&self.waiting));
         self.told.notify_all();
         self.async_told.notify_waiters();
     }

@@ -1,6 +1,6 @@
 //! The owner's side: a thread for each connection.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,9 +14,7 @@ use bytes::Bytes;
 use crossbeam_channel::Receiver;
 
 use super::socket;
-use super::wire::{
-    self, Message, StoreReply, StoreRequest, WireCommit, WireError, WireOutcome, WireSnapshot, entry_row,
-};
+use super::wire::{self, Message, StoreReply, StoreRequest, WireError, WireSnapshot, entry_row};
 use crate::engine::bus::Bus;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::lock::lock;
@@ -30,8 +28,8 @@ const STALL: Duration = Duration::from_secs(10);
 /// Interval of messages to watchers, possibly empty, to detect closed ones.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Messages with commits of a connection that wait for the disk.
-const WAITING_MAX: usize = 16;
+/// Commits of a connection that wait for the disk.
+const WAITING_MAX: usize = 1024;
 
 /// Serves a store to other processes of the same user, until it is dropped: see
 /// [`RemoteStore`](super::RemoteStore).
@@ -203,13 +201,12 @@ impl ServerInner {
                     tracing::debug!(%error, "commits of another process were not answered");
                 }
             })?;
-            while let Some(Message { head, mut tail }) = wire::read::<StoreRequest>(&mut reader)? {
-                let StoreRequest::Submit(commits) = head else { return Err(io::ErrorKind::InvalidData.into()) };
-                let record = |commit: WireCommit| {
-                    let commit = commit.commit(&mut tail).ok_or_else(nonsense)?;
-                    self.sessions.record_for_other(commit).map_err(told)
+            while let Some(Message { head, tail }) = wire::read::<StoreRequest>(&mut reader)? {
+                let taken = match head {
+                    StoreRequest::Submit(commit) => commit.commit(tail).ok_or_else(nonsense),
+                    _ => Err(nonsense()),
                 };
-                if send.send(commits.into_iter().map(record).collect()).is_err() {
+                if send.send(taken.and_then(|commit| self.sessions.record_for_other(commit).map_err(told))).is_err() {
                     break;
                 }
             }
@@ -256,19 +253,19 @@ impl ServerInner {
     }
 }
 
-/// Answers commits in their order: those that are durable before it waits for the next one.
-fn answer_in_order(mut stream: &UnixStream, waiting: &Receiver<Vec<Result<Pending>>>) -> io::Result<()> {
-    let mut settled = Vec::new();
-    while let Ok(commits) = waiting.recv() {
-        for pending in commits {
-            if !settled.is_empty() && pending.as_ref().is_ok_and(|pending| !pending.is_settled()) {
-                wire::write(&mut stream, &StoreReply::Settled(std::mem::take(&mut settled)), &[])?;
-            }
-            settled.push(WireOutcome::of(&pending.and_then(Pending::wait)));
+/// Answers commits in their order: all that wait at once, when the last of them is durable.
+fn answer_in_order(stream: &UnixStream, waiting: &Receiver<Result<Pending>>) -> io::Result<()> {
+    let mut out = BufWriter::new(stream);
+    while let Ok(first) = waiting.recv() {
+        for pending in std::iter::once(first).chain(waiting.try_iter()).collect::<Vec<_>>() {
+            let committed = pending.and_then(Pending::wait);
+            let answer = committed.map(|committed| {
+                let (first, last, repeated) = (committed.first, committed.last, committed.repeated);
+                (StoreReply::Committed { first, last, repeated }, Bytes::new())
+            });
+            send(&mut out, answer)?;
         }
-        if waiting.is_empty() {
-            wire::write(&mut stream, &StoreReply::Settled(std::mem::take(&mut settled)), &[])?;
-        }
+        out.flush()?;
     }
     Ok(())
 }

@@ -4,43 +4,26 @@ use std::io::{self, BufReader};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use super::odd_answer;
 use super::socket::{self, Unreached};
-use super::wire::{self, StoreReply, StoreRequest, WireCommit, WireOutcome};
+use super::wire::{self, StoreReply, StoreRequest, WireCommit};
 use crate::engine::commit::Commit;
 use crate::engine::lock::lock;
 use crate::engine::store::pending::{ExpectedAnswers, Ticket};
-use crate::engine::store::{Pending, Result, StoreError};
-
-/// Unsent bytes at which the next commit waits.
-const UNSENT_MAX: usize = 1 << 20;
+use crate::engine::store::{Committed, Pending, Result, StoreError};
 
 fn gone() -> StoreError {
     StoreError::Poisoned("the process that owned the store is gone".to_owned())
 }
 
-/// The connection that takes commits. A thread sends all that were submitted since it sent last, so that many writers
-/// share one system call.
+/// The connection that takes commits.
 pub(super) struct Submissions {
-    outgoing: Arc<Outgoing>,
+    stream: UnixStream,
+    /// Held while a commit is sent, so that answers come in the order of `waiting`.
+    sending: Mutex<()>,
     waiting: Arc<ExpectedAnswers>,
-}
-
-/// Commits that wait for the thread that sends.
-#[derive(Default)]
-struct Outgoing {
-    unsent: Mutex<Unsent>,
-    /// Notified when commits come, are taken, or no more will come.
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Unsent {
-    commits: Vec<WireCommit>,
-    /// Bytes of the commits, one after the other.
-    tail: Vec<u8>,
-    is_closed: bool,
 }
 
 impl Submissions {
@@ -54,30 +37,31 @@ impl Submissions {
         let reading = stream.try_clone().map_err(failed())?;
         let waiting = Arc::new(ExpectedAnswers::default());
         let told = Arc::clone(&waiting);
-        let hearing = move || {
+        let thread = std::thread::Builder::new().name("foldspace-answers".to_owned());
+        let reading = move || {
             if let Err(error) = hear(&reading, &told) {
                 tracing::debug!(%error, "the owner of the store answers no more");
             }
             told.give_up(&StoreError::Unsettled);
         };
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        thread("foldspace-answers").spawn(hearing).map_err(failed())?;
-        let outgoing = Arc::new(Outgoing::default());
-        let sent = Arc::clone(&outgoing);
-        thread("foldspace-send").spawn(move || sent.send_to(&stream)).map_err(failed())?;
-        Ok(Arc::new(Self { outgoing, waiting }))
+        thread.spawn(reading).map_err(failed())?;
+        Ok(Arc::new(Self { stream, sending: Mutex::default(), waiting }))
     }
 
     pub(super) fn submit(&self, commit: &Commit) -> Result<Pending> {
-        let mut unsent = self.outgoing.room();
-        let was_empty = unsent.commits.is_empty();
-        let head = WireCommit::of(commit, &mut unsent.tail)?;
-        unsent.commits.push(head);
-        // Under the same lock, so that answers come in the order of the commits.
+        let (head, encoded) = WireCommit::of(commit);
+        let contents = commit.contents.iter().map(|content| content.bytes.as_ref());
+        let tail: Vec<&[u8]> = std::iter::once(&encoded[..]).chain(contents).collect();
+        let _sending = lock(&self.sending);
         let answer = self.waiting.expect().ok_or_else(gone)?;
-        drop(unsent);
-        if was_empty {
-            self.outgoing.changed.notify_all();
+        if let Err(error) = wire::write(&mut &self.stream, &StoreRequest::Submit(head), &tail) {
+            if error.kind() == io::ErrorKind::InvalidInput {
+                // It is too long, and nothing of it was sent.
+                self.waiting.expect_less();
+                return Err(StoreError::Elsewhere { message: error.to_string(), hint: None });
+            }
+            // The thread that hears ends then, and tells it.
+            drop(self.stream.shutdown(Shutdown::Both));
         }
         Ok(Pending { ticket: Ticket::Answered(answer) })
     }
@@ -96,49 +80,23 @@ impl Submissions {
 fn hear(stream: &UnixStream, waiting: &ExpectedAnswers) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     while let Some(message) = wire::read::<StoreReply>(&mut reader)? {
-        let StoreReply::Settled(outcomes) = message.head else { return Err(io::ErrorKind::InvalidData.into()) };
-        waiting.tell(outcomes.into_iter().map(WireOutcome::outcome)).ok_or(io::ErrorKind::InvalidData)?;
+        let outcome = match message.head {
+            StoreReply::Committed { first, last, repeated } => Ok(Committed { first, last, repeated }),
+            StoreReply::Failed(error) => Err(error.error()),
+            _ => Err(odd_answer()),
+        };
+        waiting.tell(outcome).ok_or(io::ErrorKind::InvalidData)?;
+        // Of many that come together, all are told at once.
+        if reader.buffer().is_empty() {
+            waiting.wake();
+        }
     }
     Ok(())
 }
 
-impl Outgoing {
-    /// Waits until the unsent commits are few.
-    fn room(&self) -> MutexGuard<'_, Unsent> {
-        let is_full = |unsent: &mut Unsent| unsent.tail.len() > UNSENT_MAX && !unsent.is_closed;
-        self.changed.wait_while(lock(&self.unsent), is_full).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends commits as they come, until no more will come or the owner is gone.
-    fn send_to(&self, mut stream: &UnixStream) {
-        let mut tail = Vec::new();
-        loop {
-            let nothing = |unsent: &mut Unsent| unsent.commits.is_empty() && !unsent.is_closed;
-            let unsent = self.changed.wait_while(lock(&self.unsent), nothing);
-            let mut unsent = unsent.unwrap_or_else(PoisonError::into_inner);
-            let commits = std::mem::take(&mut unsent.commits);
-            std::mem::swap(&mut unsent.tail, &mut tail);
-            drop(unsent);
-            self.changed.notify_all();
-            if commits.is_empty() {
-                // The owner records all that was sent before it sees the end.
-                return drop(stream.shutdown(Shutdown::Write));
-            }
-            if wire::write(&mut stream, &StoreRequest::Submit(commits), &[&tail]).is_err() {
-                // The thread that hears ends then, and tells it.
-                lock(&self.unsent).is_closed = true;
-                self.changed.notify_all();
-                return drop(stream.shutdown(Shutdown::Both));
-            }
-            tail.clear();
-            tail.shrink_to(UNSENT_MAX);
-        }
-    }
-}
-
 impl Drop for Submissions {
+    /// Ends the sending; the owner records all that was sent before it sees the end.
     fn drop(&mut self) {
-        lock(&self.outgoing.unsent).is_closed = true;
-        self.outgoing.changed.notify_all();
+        drop(self.stream.shutdown(Shutdown::Write));
     }
 }

@@ -14,23 +14,20 @@ use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::slice::EncodedSlice;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::FramePosition;
-use crate::engine::store::{Committed, SessionEntry, Snapshot, StoreError};
+use crate::engine::store::{SessionEntry, Snapshot, StoreError};
 
 /// Greeting of both sides; each version of the protocol has another number.
-pub(super) const HELLO: [u8; 16] = *b"foldspace store4";
+pub(super) const HELLO: [u8; 16] = *b"foldspace store3";
 const HEAD_MAX: u64 = 256 << 20;
 const TAIL_MAX: u64 = 4 << 30;
-/// Bytes of a commit's contents; what else a message has is much less.
-const CONTENTS_MAX: u64 = TAIL_MAX / 2;
 /// Position of a commit that has none yet; far from those that have one.
 const UNPLACED: Seq = 1 << 62;
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum StoreRequest {
-    /// From here on commits come, answered in order once they are durable.
+    /// From here on commits come, each answered once it is durable, in order.
     Submissions,
-    /// Commits that were submitted at about the same time; the tail has their bytes one after the other.
-    Submit(Vec<WireCommit>),
+    Submit(WireCommit),
     Sync,
     Head([u8; 16]),
     Entry([u8; 16]),
@@ -56,8 +53,11 @@ pub(super) enum StoreRequest {
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum StoreReply {
     Done,
-    /// Outcomes of the next commits.
-    Settled(Vec<WireOutcome>),
+    Committed {
+        first: u64,
+        last: u64,
+        repeated: bool,
+    },
     Number(u64),
     Flag(bool),
     /// Rows of the catalogue.
@@ -66,12 +66,6 @@ pub(super) enum StoreReply {
     Snapshot(Option<WireSnapshot>),
     Json(String),
     Moved(Vec<[u8; 16]>),
-    Failed(WireError),
-}
-
-#[derive(Debug, Archive, Serialize, Deserialize)]
-pub(super) enum WireOutcome {
-    Committed { first: u64, last: u64, repeated: bool },
     Failed(WireError),
 }
 
@@ -171,40 +165,33 @@ fn take(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
 }
 
 impl WireCommit {
-    /// Takes a commit apart and appends its bytes to the tail of a message. Appends nothing where that would be too long.
-    pub(super) fn of(commit: &Commit, tail: &mut Vec<u8>) -> Result<Self, StoreError> {
+    /// Takes a commit apart; the second part goes before the contents in the tail.
+    pub(super) fn of(commit: &Commit) -> (Self, Vec<u8>) {
         let (expected, at, parent) = match commit.expected {
             Expected::Any => (0, 0, [0; 16]),
             Expected::NoSession => (1, 0, [0; 16]),
             Expected::Exactly(at) => (2, at, [0; 16]),
             Expected::ForkOf(point) => (3, point.seq, *point.session.as_bytes()),
         };
-        let contents: u64 = commit.contents.iter().map(|content| content.bytes.len() as u64).sum();
-        if contents > CONTENTS_MAX {
-            let message = format!("a commit has contents of {contents} bytes; at most {CONTENTS_MAX} are sent at once");
-            return Err(StoreError::Elsewhere { message, hint: Some("split it into several commits".to_owned()) });
-        }
-        let before = tail.len();
+        let mut encoded = Vec::new();
         if !commit.keeps_only() {
-            commit.encode(UNPLACED, commit.time, tail);
+            commit.encode(UNPLACED, commit.time, &mut encoded);
         }
-        let encoded = (tail.len() - before) as u64;
-        commit.contents.iter().for_each(|content| tail.extend_from_slice(&content.bytes));
-        Ok(Self {
+        let head = Self {
             session: *commit.session.as_bytes(),
             time: commit.time.0,
             expected,
             at,
             parent,
-            encoded,
+            encoded: encoded.len() as u64,
             contents: commit.contents.iter().map(|c| (*c.digest.as_bytes(), c.bytes.len() as u64)).collect(),
             lists: commit.lists.iter().map(|list| (*list.digest.as_bytes(), list.length, raw(&list.chunks))).collect(),
-        })
+        };
+        (head, encoded)
     }
 
-    /// Puts a commit together again, from the beginning of the rest of the tail.
-    pub(super) fn commit(self, tail: &mut Bytes) -> Option<Commit> {
-        let encoded = cut(tail, self.encoded)?;
+    pub(super) fn commit(self, mut tail: Bytes) -> Option<Commit> {
+        let encoded = cut(&mut tail, self.encoded)?;
         let mut commit = match encoded.is_empty() {
             true => Commit::new(SessionId::from_bytes(self.session), Timestamp(self.time)),
             false => {
@@ -225,7 +212,7 @@ impl WireCommit {
             _ => return None,
         });
         for (digest, length) in self.contents {
-            let bytes = cut(tail, length)?;
+            let bytes = cut(&mut tail, length)?;
             let digest = Digest::from_bytes(digest);
             if Digest::of(&bytes) != digest {
                 return None;
@@ -236,7 +223,7 @@ impl WireCommit {
             let chunks = chunks.into_iter().map(Digest::from_bytes).collect();
             commit.keep_list(ChunkList { digest: Digest::from_bytes(digest), length, chunks });
         }
-        Some(commit)
+        tail.is_empty().then_some(commit)
     }
 }
 
@@ -276,24 +263,6 @@ impl WireSnapshot {
             slices.push(EncodedSlice { name: Arc::from(name), version, blocks: blocks? });
         }
         Some(Snapshot { session, seq: self.seq, time: Timestamp(self.time), unreadable: self.unreadable, slices })
-    }
-}
-
-impl WireOutcome {
-    pub(super) fn of(outcome: &Result<Committed, StoreError>) -> Self {
-        match outcome {
-            Ok(Committed { first, last, repeated }) => {
-                Self::Committed { first: *first, last: *last, repeated: *repeated }
-            }
-            Err(error) => Self::Failed(WireError::of(error)),
-        }
-    }
-
-    pub(super) fn outcome(self) -> Result<Committed, StoreError> {
-        match self {
-            Self::Committed { first, last, repeated } => Ok(Committed { first, last, repeated }),
-            Self::Failed(error) => Err(error.error()),
-        }
     }
 }
 
