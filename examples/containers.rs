@@ -1,6 +1,6 @@
 //! A session in a container: what this machine offers, a command, what happened to the container, what is left.
 //!
-//! `cargo run --example containers` needs Podman; without it, it says what is missing.
+//! `cargo run --example containers` needs Podman or Docker; without them, it says what is missing.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldspace::backends::{
     Container, DoctorReport, Finding, Leftover, Leftovers, MachineNews, OverlayUse, PodmanOptions, diagnose,
-    remove_leftovers,
+    find_engine, remove_leftovers,
 };
 use foldspace::event::{ContainerStarted, ContainerStopped};
 use foldspace::tools::{CommandPolicy, PodmanShellTool, ShellRules};
@@ -29,10 +29,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
 
+    let options = PodmanOptions { engine: find_engine(options.connection.as_deref())?, ..options };
     let directory = tempfile::tempdir()?;
     let sessions = Sessions::open(directory.path(), Registry::standard())?;
     let spec = WorkspaceSpec::Podman(options.clone());
-    let new = NewSession { backend: Some("podman".to_owned()), options: spec.options(), ..NewSession::default() };
+    let new =
+        NewSession { backend: Some(spec.backend_name().to_owned()), options: spec.options(), ..NewSession::default() };
     let session = sessions.create(new)?;
     let sandbox = Arc::new(PodmanSandbox::open(session.id(), &options)?);
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };

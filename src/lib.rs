@@ -33,7 +33,7 @@
 //! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
 //! events as they come; [`Replay`] to look back; [`EventStore`] for the places that keep it all.
 #![cfg_attr(
-    not(all(feature = "mcp", feature = "podman", feature = "python")),
+    not(all(feature = "docker", feature = "mcp", feature = "podman", feature = "python")),
     allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
 )]
 
@@ -483,7 +483,7 @@ pub mod store {
     };
 }
 
-#[cfg(feature = "podman")]
+#[cfg(any(feature = "docker", feature = "podman"))]
 pub use backends::PodmanSandbox;
 #[cfg(feature = "tools")]
 pub use backends::{HostWorkspace, MemoryWorkspace, Workspace, WorkspaceSpec};

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::containers::PodmanOptions;
+use super::containers::{EngineKind, PodmanOptions};
 use super::disk::{KeptIndex, entries_in, make_private, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
@@ -40,7 +40,7 @@ pub enum WorkspaceSpec {
     Memory,
     /// A directory of this machine; not sandboxed.
     Host(HostOptions),
-    /// A container.
+    /// A container, of the engine that its options name.
     Podman(PodmanOptions),
     /// Commands are answered from a list.
     Mock(MockOptions),
@@ -82,7 +82,7 @@ impl WorkspaceSpec {
         match self {
             Self::Memory => "memory",
             Self::Host(_) => "host",
-            Self::Podman(_) => "podman",
+            Self::Podman(options) => options.engine.name(),
             Self::Mock(_) => "mock",
         }
     }
@@ -108,13 +108,18 @@ impl WorkspaceSpec {
             // Older programs recorded it; now the runner runs all commands.
             fields.remove("runner");
         }
+        let container = |engine: EngineKind, options| {
+            let read = serde_json::from_value(options).map_err(wrong(engine.name()));
+            read.map(|options| Self::Podman(PodmanOptions { engine, ..options }))
+        };
         let spec = match backend {
             "memory" => Ok(Self::Memory),
             "host" => serde_json::from_value(options).map(Self::Host).map_err(wrong("host")),
-            "podman" => serde_json::from_value(options).map(Self::Podman).map_err(wrong("podman")),
+            "podman" => container(EngineKind::Podman, options),
+            "docker" => container(EngineKind::Docker, options),
             "mock" => serde_json::from_value(options).map(Self::Mock).map_err(wrong("mock")),
             other => {
-                let reason = format!("there is no backend {other:?}; there are memory, host, podman and mock");
+                let reason = format!("there is no backend {other:?}; there are memory, host, podman, docker and mock");
                 Err(BackendError { backend: "requested", reason })
             }
         }?;
@@ -122,8 +127,13 @@ impl WorkspaceSpec {
         Ok(spec)
     }
 
-    /// Reads what a new session asks for: an image that it does not name is the environment's.
+    /// Reads what a new session asks for: an image that it does not name is the environment's, and `container` is
+    /// the engine that works.
     pub(crate) fn asked_for(backend: &str, options: &Value) -> Result<Self, BackendError> {
+        let backend = match backend {
+            "container" => podman::find_engine(options["connection"].as_str())?.name(),
+            backend => backend,
+        };
         if backend == "podman" && options.get("runner").is_some_and(|runner| runner == "never") {
             let reason =
                 "its options: \"runner\": \"never\" is gone, the resident runner runs all commands; leave it out";
@@ -301,6 +311,7 @@ mod tests {
             WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }),
             WorkspaceSpec::Host(HostOptions { directory: Some(odd) }),
             WorkspaceSpec::Podman(PodmanOptions::default()),
+            WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, pids: 7, ..PodmanOptions::default() }),
             WorkspaceSpec::Mock(MockOptions {
                 answers: vec![MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") }],
             }),
@@ -351,6 +362,17 @@ mod tests {
         let refused = WorkspaceSpec::asked_for("podman", &recorded).unwrap_err();
         assert!(refused.reason.contains("is gone"), "{refused}");
         assert!(WorkspaceSpec::asked_for("podman", &json!({ "runner": "auto" })).is_ok());
+    }
+
+    #[test]
+    fn backend_container_without_engine_is_refused() {
+        let nowhere = json!({ "connection": "unix:///nowhere.sock" });
+        let refused = WorkspaceSpec::asked_for("container", &nowhere).unwrap_err();
+        for kind in EngineKind::ALL {
+            assert!(refused.reason.contains(&format!("the {kind} engine at unix:///nowhere.sock")), "{refused}");
+        }
+        assert!(WorkspaceSpec::parse("container", &nowhere).is_err(), "what is recorded is one of them");
+        assert_eq!(WorkspaceSpec::asked_for("docker", &nowhere).unwrap().backend_name(), "docker");
     }
 
     #[test]

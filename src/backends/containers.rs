@@ -2,10 +2,51 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Options of a session's container. They come with the workspace's definition, never with a tool call.
+/// A program that runs containers.
+///
+/// ```
+/// use foldspace::{WorkspaceSpec, backends::{EngineKind, PodmanOptions}};
+/// let spec = WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, ..PodmanOptions::default() });
+/// assert_eq!(spec.backend_name(), EngineKind::Docker.name());
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// Podman.
+    #[default]
+    Podman,
+    /// Docker.
+    Docker,
+}
+
+impl EngineKind {
+    /// All of them; where several would do, an earlier one is taken.
+    pub const ALL: [Self; 2] = [Self::Podman, Self::Docker];
+
+    /// The name of the backend, and of the program for a terminal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Podman => "podman",
+            Self::Docker => "docker",
+        }
+    }
+}
+
+impl std::fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Podman => "Podman",
+            Self::Docker => "Docker",
+        })
+    }
+}
+
+/// Options of a session's container, of whichever engine. They come with the workspace's definition, never with a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PodmanOptions {
+    /// The engine, which is recorded as the backend's name.
+    #[serde(skip)]
+    pub engine: EngineKind,
     /// The image.
     pub image: String,
     /// Pulls an image that is not there; otherwise that is an error.
@@ -54,6 +95,7 @@ impl PodmanOptions {
 impl Default for PodmanOptions {
     fn default() -> Self {
         Self {
+            engine: EngineKind::default(),
             image: "docker.io/library/python:3.12-bookworm".to_owned(),
             pull: false,
             memory_bytes: 1 << 30,

@@ -14,9 +14,9 @@ mod host;
 mod memory;
 mod mock;
 mod output;
-#[cfg(feature = "podman")]
+#[cfg(any(feature = "docker", feature = "podman"))]
 mod podman;
-#[cfg(not(feature = "podman"))]
+#[cfg(not(any(feature = "docker", feature = "podman")))]
 #[path = "podman_absent.rs"]
 mod podman;
 #[cfg(feature = "python")]
@@ -30,7 +30,7 @@ pub(crate) mod workspace;
 pub use caller::{CallerProcess, HostCaller};
 pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
-pub use containers::{Leftover, Leftovers, OverlayUse, PodmanOptions};
+pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use error::BackendError;
 #[doc(hidden)]
@@ -39,9 +39,9 @@ pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
-#[cfg(feature = "podman")]
+#[cfg(any(feature = "docker", feature = "podman"))]
 pub use podman::{PodmanSandbox, WarmContainers};
-pub use podman::{remove_leftovers, sweep_sandboxes};
+pub use podman::{find_engine, remove_leftovers, sweep_sandboxes};
 #[cfg(feature = "python")]
 pub use python::PythonEvaluator;
 pub use shell::{

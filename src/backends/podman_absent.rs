@@ -1,17 +1,17 @@
-//! The Podman backend of a program that was built without it.
+//! The backends with containers of a program that was built without it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::containers::{Leftovers, PodmanOptions};
+use super::containers::{EngineKind, Leftovers, PodmanOptions};
 use super::doctor::Finding;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
 
-const ABSENT: &str = "this program was built without containers; build it with the feature podman";
+const ABSENT: &str = "this program was built without containers; build it with the feature podman or docker";
 
 fn absent() -> BackendError {
-    BackendError { backend: "podman", reason: ABSENT.to_owned() }
+    BackendError { backend: "container", reason: ABSENT.to_owned() }
 }
 
 /// Fails: there are no containers.
@@ -26,12 +26,21 @@ pub(crate) fn remove_files(_: SessionId) -> Result<(), BackendError> {
 
 /// Reports that there are no containers.
 pub(crate) fn diagnose(_: &PodmanOptions) -> Vec<Finding> {
-    vec![Finding::limited("containers", "this program was built without them", "build it with the feature podman")]
+    vec![Finding::limited(
+        "containers",
+        "this program was built without them",
+        "build it with the feature podman or docker",
+    )]
 }
 
 /// Reports that no engine was asked.
 pub fn remove_leftovers(_: Option<&str>, _: bool) -> Result<Leftovers, BackendError> {
     Ok(Leftovers { unasked: Some(ABSENT.to_owned()), ..Leftovers::default() })
+}
+
+/// Fails: no engine is known.
+pub fn find_engine(_: Option<&str>) -> Result<EngineKind, BackendError> {
+    Err(absent())
 }
 
 /// Finds nothing.

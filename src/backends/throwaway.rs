@@ -116,7 +116,7 @@ pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, Back
         found.push(directory.clone());
         if !dry_run {
             // It may have had a container. A program without containers removes the directory alone.
-            let spec = match cfg!(feature = "podman") {
+            let spec = match cfg!(any(feature = "docker", feature = "podman")) {
                 true => WorkspaceSpec::Podman(Default::default()),
                 false => WorkspaceSpec::Memory,
             };

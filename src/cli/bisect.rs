@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use clap::ValueEnum;
-use foldspace::backends::{HostOptions, PodmanOptions, ShellCommand};
+use foldspace::backends::{EngineKind, HostOptions, PodmanOptions, ShellCommand, find_engine};
 use foldspace::hub::operations;
 use foldspace::tools::WorkspaceError;
 use foldspace::tools::{
@@ -74,8 +74,12 @@ pub(super) struct BisectArgs {
 enum ProbeBackend {
     /// In directories of this machine; commands are not sandboxed
     Host,
-    /// In containers
+    /// In containers of whichever engine works here
+    Container,
+    /// In containers of Podman's
     Podman,
+    /// In containers of Docker's
+    Docker,
 }
 
 impl BisectArgs {
@@ -127,11 +131,20 @@ impl BisectArgs {
         Ok(match self.backend {
             None => own,
             Some(ProbeBackend::Host) => WorkspaceSpec::Host(HostOptions::default()),
-            // Its own limits and image, where it has some.
-            Some(ProbeBackend::Podman) if matches!(own, WorkspaceSpec::Podman(_)) => own,
-            Some(ProbeBackend::Podman) => WorkspaceSpec::Podman(PodmanOptions::of_environment()),
+            Some(ProbeBackend::Container) if matches!(own, WorkspaceSpec::Podman(_)) => own,
+            Some(ProbeBackend::Container) => in_container(own, find_engine(None)?),
+            Some(ProbeBackend::Podman) => in_container(own, EngineKind::Podman),
+            Some(ProbeBackend::Docker) => in_container(own, EngineKind::Docker),
         })
     }
+}
+
+/// Gives probes a container of that engine: with the session's own limits and image, if it has one.
+fn in_container(own: WorkspaceSpec, engine: EngineKind) -> WorkspaceSpec {
+    WorkspaceSpec::Podman(match own {
+        WorkspaceSpec::Podman(own) if own.engine == engine => own,
+        _ => PodmanOptions { engine, ..PodmanOptions::of_environment() },
+    })
 }
 
 async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Failure> {

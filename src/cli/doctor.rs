@@ -8,7 +8,7 @@ pub(super) struct Doctor {
     /// The image to try [default: FOLDSPACE_IMAGE, else python:3.12-bookworm]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// The address of the engine
+    /// The address of the engine [default: Podman and Docker are looked for]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
 }

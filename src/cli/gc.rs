@@ -14,7 +14,7 @@ pub(super) struct Gc {
     /// Shows the plan, and changes nothing
     #[arg(long)]
     dry_run: bool,
-    /// The address of the engine whose containers are checked [default: like `run`]
+    /// The address of the engine whose containers are checked [default: those that `run` would use]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
 }
@@ -82,7 +82,7 @@ fn tell(containers: &Leftovers, abandoned: &[PathBuf]) {
     for container in &containers.elsewhere {
         output::note(&format!(
             "container {name} was made by a process that can't be seen from here and may live; if it does not, \
-             `podman rm -f {name}`",
+             `podman rm -f {name}` or `docker rm -f {name}`",
             name = container.name
         ));
     }

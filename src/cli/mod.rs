@@ -84,7 +84,7 @@ use workspace::{RuleArgs, WorkspaceArgs};
 const EXAMPLES: &str = "\
 Examples:
   foldspace run script.jsonl --mount ./src      make calls, on a copy of ./src
-  foldspace run script.jsonl --backend podman   the same, in a container
+  foldspace run script.jsonl --backend container  the same, in a container
   foldspace exec NAME -- make test              a command, run and recorded
   foldspace log NAME --calls                    the calls and their outcomes
   foldspace show NAME 42                        an event, or a call as a whole

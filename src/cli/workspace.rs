@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ValueEnum};
-use foldspace::backends::{HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions};
+use foldspace::backends::{
+    EngineKind, HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions, find_engine,
+};
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
 use foldspace::tools::{
@@ -57,34 +59,34 @@ pub(super) struct WorkspaceArgs {
     /// host: works in DIR, with what is in it; else in a directory of its own
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
-    /// podman: the image
+    /// container: the image
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// podman: pulls the image when the engine does not have it
+    /// container: pulls the image when the engine does not have it
     #[arg(long)]
     pull: bool,
-    /// podman: MiB of memory
+    /// container: MiB of memory
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=MIB_MAX))]
     memory: Option<u64>,
-    /// podman: processors
+    /// container: processors
     #[arg(long, value_name = "N", value_parser = processors)]
     cpus: Option<f64>,
-    /// podman: processes and threads
+    /// container: processes and threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..))]
     pids: Option<u32>,
-    /// podman: MiB of the memory file system at /tmp [default: 256]
+    /// container: MiB of the memory file system at /tmp [default: 256]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MIB_MAX))]
     tmp: Option<u64>,
-    /// podman: stops the container after SECS without a call; 0 for never [default: 600]
+    /// container: stops the container after SECS without a call; 0 for never [default: 600]
     #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
     idle_seconds: Option<u64>,
-    /// podman: puts the files in an overlay, auto where the user can mount one [default: auto]
+    /// container: puts the files in an overlay, auto where the user can mount one [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"])]
     overlay: Option<String>,
-    /// podman: lets commands reach the network
+    /// container: lets commands reach the network
     #[arg(long)]
     network: bool,
-    /// podman: where the engine listens, such as unix:///run/podman/podman.sock
+    /// container: where the engine listens, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
     /// mock: a JSON list of answers: [{"command": "make *", "stdout": "ok\n", "exit_code": 0}]
@@ -99,10 +101,24 @@ enum BackendArg {
     Memory,
     /// A directory of this machine; commands are not sandboxed
     Host,
-    /// A container
+    /// A container of whichever engine works here, Podman before Docker
+    Container,
+    /// A container of Podman's
     Podman,
+    /// A container of Docker's
+    Docker,
     /// Commands are answered from a list
     Mock,
+}
+
+impl BackendArg {
+    /// Names backends with the same options by one of them.
+    fn family(self) -> Self {
+        match self {
+            Self::Podman | Self::Docker => Self::Container,
+            other => other,
+        }
+    }
 }
 
 /// Parses the time limit of a command that a person types.
@@ -186,34 +202,37 @@ pub(super) fn unasked(arg: Arg) -> Arg {
 impl WorkspaceArgs {
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         for (backend, is_given, option) in self.given() {
-            if is_given && self.backend != Some(backend) {
+            if is_given && self.backend.map(BackendArg::family) != Some(backend) {
                 let name = format!("{backend:?}").to_lowercase();
                 return Err(Failure::usage(format!("{option} is for --backend {name}")));
             }
         }
+        let container = |engine| Some(WorkspaceSpec::Podman(self.container(engine)));
         Ok(match self.backend {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
             Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()? })),
-            Some(BackendArg::Podman) => Some(WorkspaceSpec::Podman(self.podman())),
+            Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
+            Some(BackendArg::Podman) => container(EngineKind::Podman),
+            Some(BackendArg::Docker) => container(EngineKind::Docker),
             Some(BackendArg::Mock) => Some(WorkspaceSpec::Mock(self.mock()?)),
         })
     }
 
     fn given(&self) -> [(BackendArg, bool, &'static str); 12] {
-        let podman = |is_given, option| (BackendArg::Podman, is_given, option);
+        let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
             (BackendArg::Host, self.dir.is_some(), "--dir"),
-            podman(self.image.is_some(), "--image"),
-            podman(self.pull, "--pull"),
-            podman(self.memory.is_some(), "--memory"),
-            podman(self.cpus.is_some(), "--cpus"),
-            podman(self.pids.is_some(), "--pids"),
-            podman(self.tmp.is_some(), "--tmp"),
-            podman(self.idle_seconds.is_some(), "--idle-seconds"),
-            podman(self.overlay.is_some(), "--overlay"),
-            podman(self.network, "--network"),
-            podman(self.engine.is_some(), "--engine"),
+            container(self.image.is_some(), "--image"),
+            container(self.pull, "--pull"),
+            container(self.memory.is_some(), "--memory"),
+            container(self.cpus.is_some(), "--cpus"),
+            container(self.pids.is_some(), "--pids"),
+            container(self.tmp.is_some(), "--tmp"),
+            container(self.idle_seconds.is_some(), "--idle-seconds"),
+            container(self.overlay.is_some(), "--overlay"),
+            container(self.network, "--network"),
+            container(self.engine.is_some(), "--engine"),
             (BackendArg::Mock, self.answers.is_some(), "--answers"),
         ]
     }
@@ -228,9 +247,10 @@ impl WorkspaceArgs {
         absolute.map(Some).map_err(|error| Failure::io("open", directory.display(), &error))
     }
 
-    fn podman(&self) -> PodmanOptions {
+    fn container(&self, engine: EngineKind) -> PodmanOptions {
         let defaults = PodmanOptions::of_environment();
         let mut options = PodmanOptions {
+            engine,
             image: self.image.clone().unwrap_or(defaults.image),
             pull: self.pull,
             cpus: self.cpus.unwrap_or(defaults.cpus),
@@ -342,5 +362,5 @@ pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
 /// Refuses a command in a session in memory, before anything is recorded.
 pub(super) fn without_shell(session: &str) -> Failure {
     Failure::usage(format!("the memory workspace of {} has no shell", text::one_line(session, 80)))
-        .with_hint("begin a session with `foldspace run --backend host` or `--backend podman`")
+        .with_hint("begin a session with `foldspace run --backend host` or `--backend container`")
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use foldspace::backends::EngineKind;
 use serde_json::{Value, json};
 
-use crate::engine::{Rootless, rootless};
-use crate::rig::{Running, eventually, has_begun, named_at, skip, told};
+use crate::engine::{Rootless, kind, rootless, url_variable};
+use crate::rig::{Running, eventually, has_begun, named_at, report_skip, skip, told};
 
 /// Held by the test that has the engine. Podman 4.3 looks up a user's further ids in a library that is not safe for
 /// threads: two containers made at once can end its service.
@@ -25,7 +26,10 @@ struct RootlessUser {
 impl RootlessUser {
     /// None where there is no engine for it.
     fn new() -> Option<Self> {
-        let engine = rootless()?;
+        rootless().map(Self::of)
+    }
+
+    fn of(engine: Rootless) -> Self {
         let turn = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
         let home = tempfile::tempdir().unwrap();
         std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -35,7 +39,7 @@ impl RootlessUser {
         assert!(copied.unwrap().success());
         let person = Self { home, engine, _turn: turn };
         person.own(person.home.path());
-        Some(person)
+        person
     }
 
     fn own(&self, path: &Path) {
@@ -46,7 +50,7 @@ impl RootlessUser {
     fn mine(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.home.path().join("foldspace"));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.home.path());
-        command.env("CONTAINER_HOST", &self.engine.url).env("FOLDSPACE_IMAGE", &self.engine.image);
+        command.env(url_variable(), &self.engine.url).env("FOLDSPACE_IMAGE", &self.engine.image);
         command.env("FOLDSPACE_IN_PROCESS", "1");
         command.current_dir(self.home.path()).stdin(Stdio::null()).args(arguments);
         command
@@ -81,7 +85,8 @@ impl RootlessUser {
         let line = |(tool, params): &(&str, Value)| json!({ "tool": tool, "params": params }).to_string();
         let story = self.home.path().join("story.jsonl");
         std::fs::write(&story, calls.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
-        let run = ["--json", "run", "--yes", "--keep-going", "--backend", "podman", "--session", "s", "story.jsonl"];
+        let run =
+            ["--json", "run", "--yes", "--keep-going", "--backend", kind().name(), "--session", "s", "story.jsonl"];
         let output = self.output(&run);
         let lines = String::from_utf8_lossy(&output.stdout).into_owned();
         let made = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -111,12 +116,20 @@ impl RootlessUser {
     /// How many containers the engine has for the session of these files, running or not.
     fn containers(&self) -> usize {
         let session = self.files().parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
-        named_at(&self.engine.url, &format!("foldspace-{session}")).len()
+        named_at(kind(), &self.engine.url, &format!("foldspace-{session}")).len()
     }
 
     fn verify(&self) {
         let verified = self.output(&["verify"]);
         assert!(verified.status.success(), "{}", told(&verified));
+    }
+}
+
+/// The user of a container, who is the person outside.
+fn user_inside() -> u32 {
+    match kind() {
+        EngineKind::Podman => 65534,
+        EngineKind::Docker => 0,
     }
 }
 
@@ -149,7 +162,7 @@ fn rootless_command_changes_become_events() {
         ("write_file", json!({ "file_path": "w", "content": "written\n" })),
         shell("cat w && echo more >> w && rm f"),
     ]);
-    assert_eq!((stdout(&made[0]), stdout(&made[2])), ("65534\n", "written\n"));
+    assert_eq!((stdout(&made[0]), stdout(&made[2])), (&*format!("{}\n", user_inside()), "written\n"));
     let events = person.printed(&["log", "s"]);
     for change in ["create /f", "create /d/x", "create /d/link -> f", "/w"] {
         assert!(events.contains(change), "{change} is not in {events}");
@@ -206,10 +219,11 @@ fn rootless_command_is_confined_as_with_root_engine() {
     let made = person.run(&[shell(CONFINED)]);
     let nothing = "0000000000000000";
     let caps: String = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}: {nothing}\n")).concat();
-    let (user, group) = ("Uid: 65534 65534 65534 65534", "Gid: 65534 65534 65534 65534");
-    let expected = |groups: &str| format!("{user}\n{group}\nGroups:{groups}\n{caps}NoNewPrivs: 1\nSeccomp: 2\nlo\n0\n");
+    let one = user_inside();
+    let ids = format!("Uid: {one} {one} {one} {one}\nGid: {one} {one} {one} {one}");
+    let expected = |groups: &str| format!("{ids}\nGroups:{groups}\n{caps}NoNewPrivs: 1\nSeccomp: 2\nlo\n0\n");
     let seen = stdout(&made[0]);
-    assert!([" ", " 65534 "].map(expected).contains(&seen.to_owned()), "{seen}");
+    assert!([" ", &*format!(" {one} ")].map(expected).contains(&seen.to_owned()), "{seen}");
 }
 
 #[test]
@@ -270,7 +284,7 @@ fn rootless_doctor_names_limits_not_enforced() {
     let enforced = finding("limits")["state"] == "ok";
     assert!(state.contains(&format!("\"limits_enforced\":{enforced}")), "{state}");
     if finding("cgroups")["found"].as_str().unwrap().contains("version 1") {
-        assert!(!enforced, "there Podman ignores limits: {doctor}");
+        assert!(!enforced, "there a rootless engine ignores limits: {doctor}");
     }
 }
 
@@ -282,10 +296,39 @@ fn rootless_engine_refuses_root_with_hint() {
     }
     let story = person.home.path().join("story.jsonl");
     std::fs::write(&story, json!({ "tool": "shell_execute", "params": { "command": "true" } }).to_string()).unwrap();
-    let ran = person.mine(&["run", "--yes", "--backend", "podman", "--session", "s", "story.jsonl"]).output().unwrap();
+    let ran =
+        person.mine(&["run", "--yes", "--backend", kind().name(), "--session", "s", "story.jsonl"]).output().unwrap();
     let words = format!("rootless, user {}'s", person.engine.user.0);
     assert!(!ran.status.success() && told(&ran).contains(&words), "{}", told(&ran));
     assert!(told(&ran).contains("run foldspace as that user"), "{}", told(&ran));
     let doctor = person.mine(&["doctor"]).output().unwrap();
     assert!(!doctor.status.success() && told(&doctor).contains(&words), "{}", told(&doctor));
+}
+
+/// Who may use root's Docker is served by it, too: in the container it is the same user.
+#[test]
+fn docker_of_root_serves_another_user() {
+    if kind() == EngineKind::Podman || !rustix::process::geteuid().is_root() {
+        return report_skip("root's Docker is tested by root, in a run on Docker");
+    }
+    let Some(options) = crate::engine::options() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let socket = home.path().join("docker.sock");
+    let gate = crate::attacks::engine::Gate::open(&socket, None);
+    let user = (54321, 54321);
+    let engine = Rootless { url: gate.url(), image: options.image, user };
+    let person = RootlessUser::of(engine);
+    person.own(home.path());
+    person.own(&socket);
+    let made = person.run(&[
+        shell("id -u; id -g; echo one > f; grep -E '^Cap(Eff|Bnd)' /proc/self/status | grep -c 0000000000000000"),
+        ("write_file", json!({ "file_path": "w", "content": "written\n" })),
+        shell("cat w && echo more >> w && rm f"),
+    ]);
+    assert_eq!((stdout(&made[0]), stdout(&made[2])), ("54321\n54321\n2\n", "written\n"));
+    assert_eq!(std::fs::read_to_string(person.files().join("w")).unwrap(), "written\nmore\n");
+    let seen = person.files().join("w").metadata().unwrap();
+    assert_eq!((seen.uid(), seen.gid()), user);
+    assert_eq!(person.containers(), 0);
+    person.verify();
 }

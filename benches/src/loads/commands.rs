@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::backends::{HostOptions, PodmanOptions};
+use foldspace::backends::{EngineKind, HostOptions, PodmanOptions};
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::Durability;
 use foldspace::tools::{CommandPolicy, ShellRules};
@@ -23,8 +23,12 @@ use crate::table::{Table, against, number};
 /// When the environment names no engine and image.
 pub fn options() -> Result<PodmanOptions> {
     let set = |name: &'static str| std::env::var(name).with_context(|| format!("{name} must be set for this load"));
-    let (url, image) = (set("CONTAINER_HOST")?, set("FOLDSPACE_IMAGE")?);
-    Ok(PodmanOptions { image, connection: Some(url), ..PodmanOptions::default() })
+    let (engine, url) = match std::env::var("FOLDSPACE_TEST_ENGINE").as_deref() {
+        Ok("docker") => (EngineKind::Docker, "DOCKER_HOST"),
+        _ => (EngineKind::Podman, "CONTAINER_HOST"),
+    };
+    let (url, image) = (set(url)?, set("FOLDSPACE_IMAGE")?);
+    Ok(PodmanOptions { engine, image, connection: Some(url), ..PodmanOptions::default() })
 }
 
 /// A session with a workspace on which calls can be made. With it the workspace goes.
@@ -232,7 +236,7 @@ impl Theirs {
     /// When the command line can't be called.
     pub fn start() -> Result<Self> {
         let theirs = Self { image: options()?.image, name: format!("foldspace-bench-{}", std::process::id()) };
-        podman(&["run", "-d", "--name", &theirs.name, &theirs.image, "sleep", "600"])?;
+        podman(&["run", "-d", "--network", "none", "--name", &theirs.name, &theirs.image, "sleep", "600"])?;
         Ok(theirs)
     }
 
@@ -249,13 +253,14 @@ impl Theirs {
     /// # Errors
     /// When that fails.
     pub fn run(&self) -> Result<Duration> {
-        podman(&["run", "--rm", "--memory", "1g", &self.image, "/bin/true"])
+        podman(&["run", "--rm", "--network", "none", "--memory", "1g", &self.image, "/bin/true"])
     }
 }
 
 impl Drop for Theirs {
     fn drop(&mut self) {
-        drop(podman(&["rm", "-f", "-t", "0", &self.name]));
+        drop(podman(&["kill", &self.name]));
+        drop(podman(&["rm", "-f", &self.name]));
     }
 }
 

@@ -42,10 +42,10 @@ impl Confinement {
         memory && pids && cpus
     }
 
-    /// Lists the holes of the sandbox; a container with one must not be used. `user` is user 65534 on this machine.
+    /// Lists the holes of the sandbox; a container with one must not be used. `user` is its user on this machine.
     pub(crate) fn faults(&self, user: u32) -> Vec<String> {
         let checks = [
-            (self.uid == Some(user), "it does not run as user 65534"),
+            (self.uid == Some(user), "it does not run as the user that it should"),
             (self.capabilities == 0, "it has capabilities"),
             (self.no_new_privileges, "it may gain privileges"),
             (self.seccomp, "no seccomp filter is in force"),
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(of(&STATUS.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")).faults(65534), ["it may gain privileges"]);
         assert_eq!(of(&STATUS.replace("Seccomp:\t2", "Seccomp:\t0")).faults(65534), ["no seccomp filter is in force"]);
         let root = of(&STATUS.replace("65534", "0"));
-        assert_eq!(root.faults(65534), ["it does not run as user 65534"]);
+        assert_eq!(root.faults(65534), ["it does not run as the user that it should"]);
         assert!(of(&STATUS.replace("65534", "1000")).faults(1000).is_empty());
     }
 

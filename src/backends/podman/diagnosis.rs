@@ -1,19 +1,33 @@
 //! Trying the engine on this machine.
 
-use super::engine::Engine;
+use super::engine::{Engine, EngineError};
 use super::paths;
 use super::sandbox::PodmanSandbox;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::overlay;
-use crate::backends::doctor::Finding;
+use crate::backends::doctor::{DoctorReport, Finding};
 use crate::backends::{MachineNews, Workspace};
 use crate::engine::id::SessionId;
 
-/// Tries an overlay, asks the engine, and tries a container when the image is there.
+/// Tries an overlay, asks the engines, and tries a container in each that has the image.
 pub(crate) fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
-    let mut findings = vec![overlay_works()];
-    findings.extend(ask_engine(options));
-    findings
+    let (engines, errors) = Engine::all(options.connection.as_deref());
+    let mut each: Vec<_> = engines.into_iter().map(|engine| ask_engine(engine, options)).collect();
+    if each.is_empty() || options.connection.is_none() {
+        let missing = |error: EngineError| {
+            Finding::missing("engine", error.to_string(), "install Podman or Docker, and start it")
+        };
+        each.extend(errors.into_iter().map(|error| vec![missing(error)]));
+    }
+    // One that works is enough.
+    let is_missing = |finding: &Finding| finding.state == DoctorReport::Missing;
+    if each.iter().any(|findings| !findings.iter().any(is_missing)) {
+        each.iter_mut()
+            .flatten()
+            .filter(|finding| is_missing(finding))
+            .for_each(|finding| finding.state = DoctorReport::Limited);
+    }
+    [overlay_works()].into_iter().chain(each.into_iter().flatten()).collect()
 }
 
 fn overlay_works() -> Finding {
@@ -32,18 +46,13 @@ fn overlay_works() -> Finding {
     }
 }
 
-fn ask_engine(options: &PodmanOptions) -> Vec<Finding> {
-    let engine = match Engine::connect(options.connection.as_deref()) {
-        Ok(engine) => engine,
-        Err(error) => {
-            return vec![Finding::missing("engine", error.to_string(), "install Podman and start its socket")];
-        }
-    };
+fn ask_engine(engine: Engine, options: &PodmanOptions) -> Vec<Finding> {
+    let options = &PodmanOptions { engine: engine.kind, ..options.clone() };
     let root = if engine.rootless { "rootless" } else { "rootful" };
-    let Engine { version, runtime_name, connection, .. } = &engine;
+    let Engine { kind, version, runtime_name, connection, .. } = &engine;
     let mut findings = vec![Finding::ok(
         "engine",
-        format!("Podman {version} ({runtime_name}, {root}) at {}, from {}", connection.url, connection.source),
+        format!("{kind} {version} ({runtime_name}, {root}) at {}, from {}", connection.url, connection.source),
     )];
     if let Err(error) = engine.check_user() {
         findings.push(Finding::missing("engine's user", error.to_string(), "an engine serves its own user"));
@@ -58,11 +67,13 @@ fn ask_engine(options: &PodmanOptions) -> Vec<Finding> {
         Ok(false) => findings.push(Finding::missing(
             "image",
             format!("the engine has no {}", options.image),
-            format!("podman pull {}; or name another with --image or FOLDSPACE_IMAGE", options.image),
+            format!("{} pull {}; or name another with --image or FOLDSPACE_IMAGE", kind.name(), options.image),
         )),
-        Err(error) => {
-            findings.push(Finding::missing("image", error.to_string(), "see whether the engine is well: podman info"))
-        }
+        Err(error) => findings.push(Finding::missing(
+            "image",
+            error.to_string(),
+            format!("see whether the engine is well: {} info", kind.name()),
+        )),
     }
     findings
 }
@@ -99,7 +110,9 @@ fn container(options: &PodmanOptions) -> Vec<Finding> {
     let news = match tried {
         Ok(news) => news,
         Err(error) => {
-            return vec![Finding::missing("container", error, "see what the engine says: podman info, podman ps -a")];
+            let name = options.engine.name();
+            let advice = format!("see what the engine says: {name} info, {name} ps -a");
+            return vec![Finding::missing("container", error, advice)];
         }
     };
     let started = news.into_iter().find_map(|news| match news {
@@ -109,7 +122,7 @@ fn container(options: &PodmanOptions) -> Vec<Finding> {
     let Some(started) = started else { return Vec::new() };
     let mut findings = vec![Finding::ok(
         "container",
-        "starts; user 65534, no capabilities, no new privileges, a seccomp filter: read from the kernel",
+        "starts; an unprivileged user, no capabilities, no new privileges, a seccomp filter: read from the kernel",
     )];
     findings.push(match started.limits_enforced {
         true => Finding::ok("limits", "memory, processes and processor: in force"),

@@ -1,23 +1,22 @@
 //! A sandbox's files: an overlay where one can be mounted, else a plain directory.
 
-use super::NAME;
-use super::engine::USER;
-use super::paths::{self, Paths};
+use super::paths::{self, Paths, USER};
 use crate::backends::BackendError;
-use crate::backends::containers::OverlayUse;
+use crate::backends::containers::{OverlayUse, PodmanOptions};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::populate_marker::PopulateMarker;
 use crate::backends::disk::{DirTree, OverlayDisk, OverlayOptions, PlainDisk, overlay};
 
 /// Opens the files of a session. Gives also the note whether they are still to be filled.
-pub(super) fn open(paths: &Paths, overlay: OverlayUse) -> Result<(OnDisk, PopulateMarker), BackendError> {
-    let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
+pub(super) fn open(paths: &Paths, options: &PodmanOptions) -> Result<(OnDisk, PopulateMarker), BackendError> {
+    let backend = options.engine.name();
+    let failed = |error: std::io::Error| BackendError { backend, reason: error.to_string() };
     let owner = rustix::process::geteuid().is_root().then_some(USER);
-    let blank = |is_new| PopulateMarker::new(NAME, paths.root.join("filling"), is_new);
+    let blank = |is_new| PopulateMarker::new(backend, paths.root.join("filling"), is_new);
     // An overlay is attached from outside, which takes root and an engine of this machine.
     let possible = || owner.is_some() && !paths.files.exists() && overlay::is_supported(&paths.layers);
-    if overlay == OverlayUse::Auto && possible() {
-        let options = OverlayOptions { owner, ..OverlayOptions::new(NAME, paths.overlay.clone()) };
+    if options.overlay == OverlayUse::Auto && possible() {
+        let options = OverlayOptions { owner, ..OverlayOptions::new(backend, paths.overlay.clone()) };
         let open = OverlayDisk::open(options.clone()).map_err(failed)?;
         let blank = blank(open.is_none());
         let disk = match open {
@@ -28,14 +27,14 @@ pub(super) fn open(paths: &Paths, overlay: OverlayUse) -> Result<(OnDisk, Popula
                 OverlayDisk::create(options, |_| Ok(()))?
             }
         };
-        return Ok((OnDisk::new(NAME, Box::new(disk)), blank));
+        return Ok((OnDisk::new(backend, Box::new(disk)), blank));
     }
     let blank = blank(!paths.files.exists());
     let aside = paths.root.join("aside");
     paths::directory(&paths.files, 0o755).map_err(failed)?;
     paths::directory(&aside, 0o700).map_err(failed)?;
     paths.give_away(&paths.files).map_err(failed)?;
-    let tree = DirTree::beneath(NAME, &paths.files, &aside, owner).map_err(failed)?;
+    let tree = DirTree::beneath(backend, &paths.files, &aside, owner).map_err(failed)?;
     let disk = PlainDisk::new(tree).map_err(failed)?;
-    Ok((OnDisk::new(NAME, Box::new(disk)), blank))
+    Ok((OnDisk::new(backend, Box::new(disk)), blank))
 }

@@ -1,7 +1,6 @@
-//! The Podman backend: a container for a session's commands, an overlay or a directory for its files.
+//! The backends with containers, of Podman or Docker: a container for a session's commands, an overlay or a directory for its files.
 
 mod confinement;
-mod connection;
 mod container;
 mod container_plan;
 mod diagnosis;
@@ -12,16 +11,13 @@ mod orphans;
 mod owners;
 mod paths;
 mod process_label;
-mod requests;
 mod sandbox;
 mod warm;
 
 pub(crate) use diagnosis::diagnose;
-pub use orphans::remove_leftovers;
+pub use orphans::{find_engine, remove_leftovers};
 pub use owners::sweep_sandboxes;
 pub(crate) use paths::remove_files;
 pub use sandbox::PodmanSandbox;
 pub(crate) use sandbox::open;
 pub use warm::WarmContainers;
-
-const NAME: &str = "podman";

@@ -5,7 +5,7 @@ use super::engine::{Engine, EngineError, Ours};
 use super::paths;
 use super::process_label::{Owner, PidNamespace};
 use crate::backends::BackendError;
-use crate::backends::containers::{Leftover, Leftovers};
+use crate::backends::containers::{EngineKind, Leftover, Leftovers};
 
 /// Returns the session that a container is for: one that was made before a session needed it is noted by its session.
 fn session_of(container: &Ours) -> String {
@@ -15,22 +15,42 @@ fn session_of(container: &Ours) -> String {
 }
 
 /// Removes the containers of processes that have ended, and what interrupted ones left of shared files. Asks the engine
-/// at `connection`, or the one that the environment names; with `dry_run` only finds them.
+/// at `connection`, or those that the environment names; with `dry_run` only finds them.
 pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Leftovers, BackendError> {
     let mut found = Leftovers::default();
     if !dry_run {
         found.failed.extend(paths::sweep());
     }
-    let engine = match Engine::connect(connection) {
-        Ok(engine) => engine,
-        Err(error) => {
-            found.unasked = Some(error.to_string());
-            return Ok(found);
+    let (engines, errors) = Engine::all(connection);
+    if engines.is_empty() {
+        found.unasked = Some(told(&errors));
+    }
+    for engine in &engines {
+        remove_ended(engine, dry_run, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// Finds an engine that works for this process, at `connection` or where it is found: Podman before Docker.
+pub fn find_engine(connection: Option<&str>) -> Result<EngineKind, BackendError> {
+    let (engines, mut errors) = Engine::all(connection);
+    for engine in engines {
+        match engine.check_user() {
+            Ok(()) => return Ok(engine.kind),
+            Err(error) => errors.push(error),
         }
-    };
+    }
+    Err(BackendError { backend: "container", reason: told(&errors) })
+}
+
+fn told(errors: &[EngineError]) -> String {
+    errors.iter().map(EngineError::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn remove_ended(engine: &Engine, dry_run: bool, found: &mut Leftovers) -> Result<(), BackendError> {
     let here = PidNamespace::here();
-    let ours = engine.ours().map_err(|error| BackendError { backend: "podman", reason: error.to_string() })?;
-    for container in ours {
+    let failed = |error: EngineError| BackendError { backend: engine.kind.name(), reason: error.to_string() };
+    for container in engine.ours().map_err(failed)? {
         let owner = here.owner(&container.owner, container.running);
         let session = session_of(&container);
         let leftover = Leftover { name: container.name, session, running: container.running };
@@ -46,5 +66,5 @@ pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Lefto
             },
         }
     }
-    Ok(found)
+    Ok(())
 }

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::NAME;
 use super::paths;
 use crate::backends::BackendError;
 use crate::backends::disk::{OverlayDir, remove_path};
@@ -75,7 +74,7 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
 ) -> Result<Vec<PathBuf>, E> {
     // Without a place for files there are none.
     let (Ok(all), Ok(name)) = (paths::cache(), name_of(home)) else { return Ok(Vec::new()) };
-    let failed = |error: io::Error| BackendError { backend: NAME, reason: error.to_string() };
+    let failed = |error: io::Error| BackendError { backend: "containers", reason: error.to_string() };
     let known = BTreeSet::from_iter(sessions()?);
     let ids = paths::names_in(&all).filter_map(|name| name.parse().ok());
     let ids: Vec<SessionId> = ids.filter(|id| !known.contains(id)).collect();

@@ -11,7 +11,7 @@ use crate::backends::disk::{OverlayDir, entries_in, remove_path};
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
-const SECCOMP: &str = include_str!("seccomp.json");
+pub(super) const SECCOMP: &str = include_str!("seccomp.json");
 
 pub(crate) const USER: (u32, u32) = (65534, 65534);
 pub(crate) const DOOR: &str = "door";

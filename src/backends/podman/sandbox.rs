@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::NAME;
 use super::container::SessionContainer;
 use super::container_plan::WORKSPACE;
 use super::files;
@@ -43,15 +42,15 @@ impl PodmanSandbox {
 
     /// The same for a session of the store in that directory, whose `gc` removes the files when the session is gone.
     fn open_in(session: SessionId, options: &PodmanOptions, store: Option<&Path>) -> Result<Self, BackendError> {
-        let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
+        let failed = |error: std::io::Error| BackendError { backend: options.engine.name(), reason: error.to_string() };
         let paths = Paths::prepare(session).map_err(failed)?;
         if let Some(store) = store {
             owners::note(&paths.overlay, store);
         }
-        let (files, marker) = files::open(&paths, options.overlay)?;
+        let (files, marker) = files::open(&paths, options)?;
         let container = SessionContainer::new(session, options.clone(), paths, files);
         let properties = ShellProperties {
-            backend_name: NAME,
+            backend_name: options.engine.name(),
             sandboxed: true,
             network_enabled: options.network,
             default_timeout: DEFAULT_TIMEOUT,
@@ -63,15 +62,15 @@ impl PodmanSandbox {
 
     /// Removes the files, but for those that other sessions share. The container must have been stopped.
     pub fn remove_files(self) -> Result<(), BackendError> {
-        let overlay = self.container.paths.overlay.clone();
+        let (overlay, backend) = (self.container.paths.overlay.clone(), self.backend_name());
         drop(self);
-        overlay.remove().map_err(|error| BackendError { backend: NAME, reason: error.to_string() })
+        overlay.remove().map_err(|error| BackendError { backend, reason: error.to_string() })
     }
 }
 
 impl Workspace for PodmanSandbox {
     fn backend_name(&self) -> &'static str {
-        NAME
+        self.container.options.engine.name()
     }
 
     fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
@@ -98,7 +97,7 @@ impl Workspace for PodmanSandbox {
         if self.marker.is_blank() {
             return Ok(false);
         }
-        let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
+        let failed = |error: std::io::Error| BackendError { backend: self.backend_name(), reason: error.to_string() };
         self.container.share_files(child).map_err(failed)
     }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::NAME;
 use super::container_plan::{ContainerPlan, WARM, WORKSPACE};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer, failed, now};
@@ -78,7 +77,7 @@ impl WarmContainers {
         let pool = Arc::new(Pool { options: options.clone(), count, state: Mutex::default(), changed: Condvar::new() });
         let filled = Arc::clone(&pool);
         let thread = std::thread::Builder::new().name("foldspace-warm".to_owned());
-        let filling = thread.spawn(move || filled.fill()).map_err(|error| unready(&error.to_string()))?;
+        let filling = thread.spawn(move || filled.fill()).map_err(|error| unready(options, &error.to_string()))?;
         let mut pools = lock(&POOLS);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(&pool));
@@ -96,12 +95,12 @@ impl WarmContainers {
         let mut state = lock(&self.pool.state);
         while state.ready.len() < self.pool.count {
             if let Some(reason) = &state.failed {
-                return Err(unready(reason));
+                return Err(unready(&self.pool.options, reason));
             }
             let left = until.map_or(patience, |until| until.saturating_duration_since(now()));
             if left.is_zero() {
                 let reason = format!("{} of {} warm containers are there", state.ready.len(), self.pool.count);
-                return Err(unready(&reason));
+                return Err(unready(&self.pool.options, &reason));
             }
             state = self.pool.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -211,7 +210,7 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
     }
     let engine = match known {
         Some(engine) => Arc::clone(engine),
-        None => Arc::clone(known.insert(Arc::new(Engine::of_this_user(options.connection.as_deref())?))),
+        None => Arc::clone(known.insert(Arc::new(Engine::of_this_user(options)?))),
     };
     if engine.rootless || !rustix::process::geteuid().is_root() {
         return Err(refused("files are attached to a container that runs by root alone"));
@@ -282,8 +281,8 @@ impl std::fmt::Debug for Warm {
     }
 }
 
-fn unready(reason: &str) -> BackendError {
-    BackendError { backend: NAME, reason: reason.to_owned() }
+fn unready(options: &PodmanOptions, reason: &str) -> BackendError {
+    BackendError { backend: options.engine.name(), reason: reason.to_owned() }
 }
 
 #[cfg(test)]

@@ -14,9 +14,12 @@ const PLACES: [&str; 5] = ["--data", "--dir", "--answers", "--allow-root", "--mo
 const VALUED: [&str; 1] = ["--color"];
 
 /// Variables that a client that starts the server may lack.
-const PASSED_ON: [&str; 12] = [
+const PASSED_ON: [&str; 15] = [
     "CONTAINER_HOST",
     "CONTAINER_SSHKEY",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
     "FOLDSPACE_AUTO_CONFIRM",
     "FOLDSPACE_CACHE",
     "FOLDSPACE_IMAGE",

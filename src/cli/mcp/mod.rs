@@ -22,13 +22,13 @@ use config::McpClientKind;
 ///
 /// A client's session begins at its first call that needs one, and is named after the client; --session names one
 /// to continue or to begin. A container stops when the client leaves; the files stay. Begin with --backend host or
-/// podman: in memory, the default, no command can run. Kits pass on few variables: give CONTAINER_HOST, FOLDSPACE_IMAGE
+/// container: in memory, the default, no command can run. Kits pass on few variables: give CONTAINER_HOST, FOLDSPACE_IMAGE
 /// and others as their `env`, which --print-config writes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace mcp --print-config claude --backend podman
-  foldspace mcp --backend podman --mount ./project
+  foldspace mcp --print-config claude --backend container
+  foldspace mcp --backend container --mount ./project
   foldspace mcp --backend host --dir ./project
   foldspace mcp --session nightly --isolation fork --tools files,shell,sessions")]
 pub(super) struct Mcp {

@@ -18,9 +18,10 @@ pub struct CreateSession {
     /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; without one it is called by the beginning of
     /// its id.
     pub name: Option<String>,
-    /// `memory` (the default, where nothing can run), `host`, `podman` or `mock`.
+    /// `memory` (the default, where nothing can run), `host`, `podman`, `docker`, `mock`, or `container`: the engine
+    /// that works.
     pub backend: Option<String>,
-    /// Options of the backend for the workspace: of `podman` image (else the server's FOLDSPACE_IMAGE), limits and so
+    /// Options of the backend for the workspace: of containers image (else the server's FOLDSPACE_IMAGE), limits and so
     /// on. A directory of `host` must be below one that the server allows.
     #[serde(default)]
     pub options: Map<String, Value>,

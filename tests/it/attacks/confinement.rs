@@ -8,7 +8,7 @@ use foldspace::event::ContainerStarted;
 use crate::rig::{Rig, process_of};
 
 fn rig() -> Option<Rig> {
-    Rig::podman(|options| options)
+    Rig::container(|options| options)
 }
 
 /// The lines of a status file of the kernel, by name.
@@ -62,7 +62,7 @@ fn group(process: i64, controller: &str, file: &str) -> Option<String> {
 #[test]
 fn confined_command_has_its_limits() {
     let options = |options| PodmanOptions { memory_bytes: 96 << 20, pids: 77, cpus: 0.5, ..options };
-    let Some(rig) = Rig::podman(options) else { return };
+    let Some(rig) = Rig::container(options) else { return };
     let step = rig.ok("true");
     assert!(step.of::<ContainerStarted>()[0].limits_enforced);
     let process = process_of(&rig.name()).unwrap();

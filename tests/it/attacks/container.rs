@@ -4,11 +4,17 @@ use foldspace::backends::PodmanOptions;
 use foldspace::event::{CommandResult, ContainerStarted, ContainerStopped};
 use foldspace::tools::WorkspaceError;
 use foldspace::{Recorded, ToolCall, ToolRunner, Tools};
-use podman_api::Podman;
-use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};
 use serde_json::json;
 
-use crate::rig::{Kind, Rig, Step, eventually, has_begun, named, podman, process_of};
+use crate::rig::{Kind, Rig, Step, engine_cli, eventually, has_begun, named, process_of};
+
+const REMOVE: [&str; 2] = ["rm", "--force"];
+const STOP: [&str; 3] = ["stop", "--time", "0"];
+const PAUSE: [&str; 1] = ["pause"];
+
+fn act(rig: &Rig, how: &[&str]) {
+    engine_cli(&[how, &[&rig.name()]].concat()).unwrap();
+}
 
 /// Waits until the container does not run.
 pub(super) fn until_stopped(rig: &Rig) {
@@ -37,8 +43,7 @@ fn begun(kind: Kind) -> Option<Rig> {
 fn container_removed_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
-        let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
-        podman(async |podman| podman.containers().get(rig.name()).delete(&options).await).unwrap();
+        act(&rig, &REMOVE);
         goes_on(&rig, "removed");
     }
 }
@@ -47,8 +52,7 @@ fn container_removed_is_created_again() {
 fn container_stopped_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
-        let options = ContainerStopOpts::builder().timeout(0).build();
-        podman(async |podman| podman.containers().get(rig.name()).stop(&options).await).unwrap();
+        act(&rig, &STOP);
         goes_on(&rig, "stopped");
     }
 }
@@ -67,18 +71,18 @@ fn container_with_killed_init_is_created_again() {
 fn container_paused_is_created_again() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
-        podman(async |podman| podman.containers().get(rig.name()).pause().await).unwrap();
+        act(&rig, &PAUSE);
         goes_on(&rig, "paused");
     }
 }
 
 /// Does something to the container while a command runs in it.
-fn meanwhile(rig: &Rig, seconds: u64, act: impl AsyncFnOnce(Podman, String) + Send) -> Step {
+fn meanwhile(rig: &Rig, seconds: u64, how: &[&str]) -> Step {
     let params = json!({ "command": "echo printed; echo begun > g; sleep 60", "timeout_seconds": seconds });
     let (tool_runner, root) = (rig.tool_runner().clone(), rig.root());
     let called = rig.runtime.spawn(async move { tool_runner.call(ToolCall::new("shell_execute", params)).await });
     eventually("the command has begun", || has_begun(&root.join("g")));
-    podman(async |podman| act(podman, rig.name()).await);
+    act(rig, how);
     let outcome = rig.runtime.block_on(called).unwrap().unwrap();
     rig.recorded(outcome, "a command whose container was changed")
 }
@@ -103,10 +107,7 @@ fn ended_alone(rig: &Rig, step: &Step, what: &str) {
 fn container_removed_under_command_ends_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
-        let step = meanwhile(&rig, 100, async |podman, name| {
-            let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
-            podman.containers().get(name).delete(&options).await.unwrap();
-        });
+        let step = meanwhile(&rig, 100, &REMOVE);
         ended_alone(&rig, &step, "removed");
     }
 }
@@ -115,10 +116,7 @@ fn container_removed_under_command_ends_only_it() {
 fn container_stopped_under_command_ends_only_it() {
     for kind in [Kind::Overlay, Kind::Plain] {
         let Some(rig) = begun(kind) else { return };
-        let step = meanwhile(&rig, 100, async |podman, name| {
-            let options = ContainerStopOpts::builder().timeout(0).build();
-            podman.containers().get(name).stop(&options).await.unwrap();
-        });
+        let step = meanwhile(&rig, 100, &STOP);
         ended_alone(&rig, &step, "stopped");
     }
 }
@@ -136,7 +134,7 @@ fn container_paused_on_plain_directory_ends_only_its_command() {
 
 fn paused_under_a_command(kind: Kind) {
     let Some(rig) = begun(kind) else { return };
-    let step = meanwhile(&rig, 2, async |podman, name| podman.containers().get(name).pause().await.unwrap());
+    let step = meanwhile(&rig, 2, &PAUSE);
     ended_alone(&rig, &step, "paused");
 }
 
@@ -148,7 +146,7 @@ fn container_idle_is_stopped_and_started_again() {
         } else {
             foldspace::backends::OverlayUse::Auto
         };
-        let Some(rig) = Rig::podman(|options| PodmanOptions { idle_seconds: 1, overlay, ..options }) else { return };
+        let Some(rig) = Rig::container(|options| PodmanOptions { idle_seconds: 1, overlay, ..options }) else { return };
         let made = rig.unchecked("echo kept > f; echo gone > /tmp/f").of::<ContainerStarted>();
         until_stopped(&rig);
         assert_eq!(named(&rig.name()), [made[0].id.clone()], "it is stopped, not removed");

@@ -8,16 +8,27 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use foldspace::WorkspaceSpec;
-use foldspace::backends::PodmanOptions;
+use foldspace::backends::{EngineKind, PodmanOptions};
 use foldspace::event::CallStatus;
 use foldspace::tools::CaptureBudget;
-use podman_api::opts::ContainerDeleteOpts;
 use serde_json::json;
 
-use crate::rig::{Rig, podman};
+use crate::rig::{Rig, engine_cli, report_skip};
 
 fn with(options: PodmanOptions) -> Rig {
     Rig::of(&WorkspaceSpec::Podman(options), CaptureBudget::default())
+}
+
+fn nowhere() -> PodmanOptions {
+    PodmanOptions { engine: crate::engine::kind(), ..PodmanOptions::default() }
+}
+
+/// How the engine of this run is started.
+fn remedy() -> &'static str {
+    match crate::engine::kind() {
+        EngineKind::Podman => "podman system service",
+        EngineKind::Docker => "dockerd --host",
+    }
 }
 
 /// A command fails with a message that holds these words, and the session is as usable as before.
@@ -39,8 +50,8 @@ fn fails_clearly(rig: &Rig, words: &[&str]) {
 fn engine_missing_leaves_files_usable() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("unix://{}", directory.path().join("none.sock").display());
-    let rig = with(PodmanOptions { connection: Some(url.clone()), ..PodmanOptions::default() });
-    fails_clearly(&rig, &[&url, "podman system service"]);
+    let rig = with(PodmanOptions { connection: Some(url.clone()), ..nowhere() });
+    fails_clearly(&rig, &[&url, remedy()]);
 }
 
 #[test]
@@ -55,7 +66,7 @@ fn engine_that_is_none_is_refused() {
     for (number, answer) in answers.into_iter().enumerate() {
         let path = directory.path().join(format!("{number}.sock"));
         let gate = Gate::open(&path, Some(answer.to_owned()));
-        let rig = with(PodmanOptions { connection: Some(gate.url()), ..PodmanOptions::default() });
+        let rig = with(PodmanOptions { connection: Some(gate.url()), ..nowhere() });
         fails_clearly(&rig, &["shell"]);
     }
 }
@@ -64,7 +75,7 @@ fn engine_that_is_none_is_refused() {
 fn image_missing_is_named_with_hint() {
     let Some(options) = crate::engine::options() else { return };
     let rig = with(PodmanOptions { image: "localhost/there-is-none:1".to_owned(), ..options });
-    fails_clearly(&rig, &["localhost/there-is-none:1", "podman pull"]);
+    fails_clearly(&rig, &["localhost/there-is-none:1", &format!("{} pull", crate::engine::kind().name())]);
 }
 
 #[test]
@@ -72,8 +83,8 @@ fn engine_that_never_answers_times_out() {
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::open(&directory.path().join("gate.sock"), None);
     gate.mute.store(true, Ordering::Relaxed);
-    let rig = with(PodmanOptions { connection: Some(gate.url()), ..PodmanOptions::default() });
-    fails_clearly(&rig, &[&gate.url(), "10 s", "podman system service"]);
+    let rig = with(PodmanOptions { connection: Some(gate.url()), ..nowhere() });
+    fails_clearly(&rig, &[&gate.url(), "10 s", remedy()]);
     // Nobody waits for it to say that there is nothing to remove.
     drop(rig);
 }
@@ -87,8 +98,7 @@ fn engine_that_falls_silent_times_out() {
     rig.ok("echo kept > f");
     gate.mute.store(true, Ordering::Relaxed);
     assert_eq!(rig.ok("cat f").stdout(), "kept", "a container that runs needs no engine");
-    let delete = ContainerDeleteOpts::builder().force(true).timeout(0).build();
-    podman(async |podman| podman.containers().get(rig.name()).delete(&delete).await).unwrap();
+    engine_cli(&["rm", "--force", &rig.name()]).unwrap();
     fails_clearly(&rig, &["engine", "10 s"]);
     gate.mute.store(false, Ordering::Relaxed);
     assert_eq!(rig.ok("cat f").stdout(), "kept");
@@ -98,6 +108,9 @@ fn engine_that_falls_silent_times_out() {
 /// A rootless Podman says so of some of the containers that are made at the same time.
 #[test]
 fn engine_without_ids_is_asked_again() {
+    if crate::engine::kind() == EngineKind::Docker {
+        return report_skip("Docker looks for no ids");
+    }
     let Some(options) = crate::engine::options() else { return };
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::open(&directory.path().join("gate.sock"), None);
@@ -108,7 +121,7 @@ fn engine_without_ids_is_asked_again() {
 }
 
 /// A socket before the engine's, which can be closed, or go mute.
-struct Gate {
+pub(crate) struct Gate {
     path: PathBuf,
     /// How many more containers it does not let be made.
     refusals: Arc<AtomicUsize>,
@@ -120,7 +133,7 @@ struct Gate {
 
 impl Gate {
     /// Answers each request so; by the engine where nothing is said.
-    fn open(path: &Path, answer: Option<String>) -> Self {
+    pub(crate) fn open(path: &Path, answer: Option<String>) -> Self {
         let listener = UnixListener::bind(path).unwrap();
         let shut = Arc::new(AtomicBool::new(false));
         let is_shut = Arc::clone(&shut);
@@ -147,7 +160,7 @@ impl Gate {
         Self { path: path.to_owned(), refusals, shut, mute }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("unix://{}", self.path.display())
     }
 }
@@ -174,7 +187,7 @@ fn relayed(mut stream: UnixStream, refusals: &AtomicUsize) {
         drop(write!(stream, "{head}{length}\r\n\r\n{body}"));
         return;
     }
-    let url = std::env::var("CONTAINER_HOST").unwrap();
+    let url = crate::engine::url().unwrap();
     let mut engine = UnixStream::connect(url.strip_prefix("unix://").unwrap()).unwrap();
     engine.write_all(head).unwrap();
     let copy = |mut from: UnixStream, mut to: UnixStream| {
@@ -197,8 +210,7 @@ fn engine_restarted_is_used_again() {
     gate.shut.store(true, Ordering::Relaxed);
     // A container that runs needs no engine.
     assert_eq!(rig.ok("cat f").stdout(), "kept");
-    let delete = ContainerDeleteOpts::builder().force(true).timeout(0).build();
-    podman(async |podman| podman.containers().get(rig.name()).delete(&delete).await).unwrap();
+    engine_cli(&["rm", "--force", &rig.name()]).unwrap();
     fails_clearly(&rig, &["engine"]);
     fails_clearly(&rig, &["engine", &gate.url()]);
     gate.shut.store(false, Ordering::Relaxed);

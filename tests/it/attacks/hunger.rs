@@ -108,7 +108,7 @@ fn processes_end_with_their_command_in_container() {
 
 #[test]
 fn fork_bomb_ends_with_its_command() {
-    let Some(rig) = Rig::podman(|options| PodmanOptions { pids: 64, ..options }) else { return };
+    let Some(rig) = Rig::container(|options| PodmanOptions { pids: 64, ..options }) else { return };
     let made = rig.ok("true").of::<ContainerStarted>();
     let bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n";
     let step = rig.call("shell_execute", json!({ "command": "python3 -", "stdin": bomb, "timeout_seconds": 2 }));
@@ -121,7 +121,7 @@ fn fork_bomb_ends_with_its_command() {
 
 #[test]
 fn memory_limit_kills_only_offending_process() {
-    let Some(rig) = Rig::podman(|options| PodmanOptions { memory_bytes: 96 << 20, ..options }) else { return };
+    let Some(rig) = Rig::container(|options| PodmanOptions { memory_bytes: 96 << 20, ..options }) else { return };
     rig.ok("echo kept > f");
     let hog =
         "import os\nopen('begun', 'w').write('1')\nb = []\nwhile True: b.append(bytearray(os.urandom(1 << 20)))\n";
@@ -133,7 +133,7 @@ fn memory_limit_kills_only_offending_process() {
 
 #[test]
 fn full_tmp_fails_only_the_command() {
-    let Some(rig) = Rig::podman(|options| PodmanOptions { tmp_bytes: 16 << 20, ..options }) else { return };
+    let Some(rig) = Rig::container(|options| PodmanOptions { tmp_bytes: 16 << 20, ..options }) else { return };
     let step = rig.sh("head -c 20M /dev/zero > /tmp/full; echo kept > f");
     assert!(step.outcome.text.contains("No space left"), "{}", step.outcome.text);
     assert_eq!(rig.ok("rm /tmp/full && cat f").stdout(), "kept");
@@ -190,10 +190,10 @@ fn assert_printed_much(data: &Path) {
 
 #[test]
 fn output_of_512_mib_takes_bounded_memory() {
-    let engine = std::env::var("CONTAINER_HOST").unwrap_or_default();
+    let engine = crate::engine::url().unwrap_or_default();
     let mut ways = vec![vec!["--backend", "host"]];
     if crate::engine::options().is_some() {
-        ways.push(vec!["--backend", "podman", "--engine", &engine]);
+        ways.push(vec!["--backend", crate::engine::kind().name(), "--engine", &engine]);
     }
     for options in ways {
         let most = memory_for_much_output(&options);

@@ -13,7 +13,7 @@ fn leftovers(dry_run: bool) -> Vec<Leftover> {
 
 #[test]
 fn leftover_container_of_killed_process_is_removed() {
-    let Some(_) = crate::engine::options() else { return };
+    let Some(options) = crate::engine::options() else { return };
     let data = tempfile::tempdir().unwrap();
     let story = data.path().join("story.jsonl");
     let call =
@@ -22,7 +22,7 @@ fn leftover_container_of_killed_process_is_removed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
     command.env("FOLDSPACE_DATA", data.path().join("data")).env("FOLDSPACE_CACHE", data.path().join("cache"));
     command.env("FOLDSPACE_IN_PROCESS", "1");
-    command.args(["run", "--yes", "--backend", "podman", "--engine"]).arg(std::env::var_os("CONTAINER_HOST").unwrap());
+    command.args(["run", "--yes", "--backend", crate::engine::kind().name(), "--engine", &options.connection.unwrap()]);
     command.arg(&story);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = Running(command.spawn().unwrap());

@@ -2,7 +2,7 @@
 
 mod confinement;
 mod container;
-mod engine;
+pub(crate) mod engine;
 mod escape;
 pub(crate) mod full;
 mod hunger;

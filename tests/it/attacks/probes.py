@@ -10,7 +10,8 @@ NUMBERS = dict(
     open_by_handle_at=(304, 265), open_tree=(428, 428), perf_event_open=(298, 241), pidfd_getfd=(438, 438),
     pidfd_send_signal=(424, 424), pivot_root=(155, 41), process_vm_readv=(310, 270), quotactl=(179, 60), reboot=(169, 142),
     settimeofday=(164, 170), swapon=(167, 224), syslog=(103, 116), userfaultfd=(323, 282))
-HELD = [errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EROFS, errno.ENOENT, errno.ENETUNREACH, errno.EXDEV, errno.EBUSY]
+HELD = [errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EROFS, errno.ENOENT, errno.ENETUNREACH, errno.EXDEV, errno.EBUSY,
+        errno.EADDRNOTAVAIL]
 buffer = ctypes.create_string_buffer(4096)
 vector = ctypes.create_string_buffer(struct.pack('QQ', ctypes.addressof(buffer), 8))
 probes = {}

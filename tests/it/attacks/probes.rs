@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use foldspace::backends::PodmanOptions;
-use podman_api::opts::ContainerCommitOpts;
+use foldspace::backends::{EngineKind, PodmanOptions};
 use serde_json::json;
 
-use crate::rig::{Kind, Rig, podman};
+use crate::rig::{Kind, Rig, engine_cli, named};
 
 /// Probes that may succeed. A signal to the runner, and a note of an overlay in the workspace, have no effect.
 const DONE: [&str; 12] = [
@@ -47,15 +46,25 @@ fn image_volumes_are_read_only() {
     let Some(rig) = Rig::new(Kind::Overlay) else { return };
     rig.ok("true");
     let tag = rig.name();
-    let options =
-        ContainerCommitOpts::builder().repo("localhost/volumes").tag(&tag).changes(["VOLUME /var/tmp"]).build();
-    podman(async |podman| podman.containers().get(rig.name()).commit(&options).await).unwrap();
     let image = format!("localhost/volumes:{tag}");
-    let other = Rig::podman(|options| PodmanOptions { image: image.clone(), ..options }).unwrap();
+    engine_cli(&["commit", "--change", "VOLUME /var/tmp", &rig.name(), &image]).unwrap();
+    let other = Rig::container(|options| PodmanOptions { image: image.clone(), ..options }).unwrap();
     assert!(other.sh("touch /var/tmp/x").outcome.text.contains("Read-only file system"));
-    assert_eq!(other.printed("grep -c /var/tmp /proc/mounts || true"), "0");
+    assert_eq!(other.printed("grep ' /var/tmp ' /proc/mounts | grep -c ' rw' || true"), "0");
+    let name = other.name();
     drop(other);
-    podman(async |podman| podman.images().get(&image).remove().await).unwrap();
+    assert_eq!(named(&name), Vec::<String>::new());
+    engine_cli(&["rmi", &image]).unwrap();
+    let within = format!("localhost/volumes-within:{tag}");
+    engine_cli(&["commit", "--change", "VOLUME /workspace/data", &rig.name(), &within]).unwrap();
+    let other = Rig::container(|options| PodmanOptions { image: within.clone(), ..options }).unwrap();
+    let told = other.bare("shell_execute", json!({ "command": "ls" }));
+    match crate::engine::kind() {
+        EngineKind::Podman => assert!(told.is_ok(), "it makes none: {}", told.text),
+        EngineKind::Docker => assert!(told.text.contains("the volume /workspace/data"), "{}", told.text),
+    }
+    drop(other);
+    engine_cli(&["rmi", &within]).unwrap();
 }
 
 /// Links that lead out of the workspace, and what is no file, before every tool that would follow or read them.

@@ -11,7 +11,7 @@ use crate::rig::{Rig, named};
 const RUN: &str = "/run/foldspace";
 
 fn rig() -> Option<Rig> {
-    Rig::podman(|options| options)
+    Rig::container(|options| options)
 }
 
 const CONNECTS: &str = "
@@ -144,7 +144,7 @@ fn runner_socket_missing_costs_only_its_container() {
 /// The library writes with more rights than a command has: it must not do so through a command's links.
 #[test]
 fn runner_restart_does_not_write_through_planted_links() {
-    let Some(rig) = Rig::podman(|options| PodmanOptions { idle_seconds: 1, ..options }) else { return };
+    let Some(rig) = Rig::container(|options| PodmanOptions { idle_seconds: 1, ..options }) else { return };
     let directory = tempfile::tempdir().unwrap();
     let victim = directory.path().join("victim");
     std::fs::write(&victim, "as it was").unwrap();

@@ -161,12 +161,12 @@ fn exec_on_memory_is_refused() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["exec", "story", "--", "ls"]), @"
     error: the memory workspace of story has no shell
-    hint: begin a session with `foldspace run --backend host` or `--backend podman`
+    hint: begin a session with `foldspace run --backend host` or `--backend container`
     [exit 2]
     ");
     assert_snapshot!(program.run(&["shell", "story"]), @"
     error: the memory workspace of story has no shell
-    hint: begin a session with `foldspace run --backend host` or `--backend podman`
+    hint: begin a session with `foldspace run --backend host` or `--backend container`
     [exit 2]
     ");
 }
@@ -396,11 +396,11 @@ fn podman_options_that_are_wrong_are_refused() {
     [exit 2]
     ");
     assert_snapshot!(refused(&["--backend", "host", "--tmp", "16"]), @"
-    error: --tmp is for --backend podman
+    error: --tmp is for --backend container
     [exit 2]
     ");
     assert_snapshot!(refused(&["--overlay", "never"]), @"
-    error: --overlay is for --backend podman
+    error: --overlay is for --backend container
     [exit 2]
     ");
 }

@@ -3,21 +3,27 @@
 use std::path::Path;
 use std::process::ExitStatus;
 
+use foldspace::backends::EngineKind;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
-use crate::rig::{Program, Running, eventually, has_begun, named, process_of, told};
+use crate::rig::{Program, Running, eventually, has_begun, named, process_of, report_skip, told};
 
 impl Program {
     /// A world with the engine of the tests, and a session `work` in a container, in which one file is.
-    pub(super) fn with_podman() -> Option<Self> {
+    pub(super) fn with_container() -> Option<Self> {
         let options = crate::engine::options()?;
         let mut program = Self::new();
         let cache = program.path("cache").to_string_lossy().into_owned();
         let engine = options.connection.unwrap_or_default();
-        program.engine =
-            vec![("CONTAINER_HOST", engine), ("FOLDSPACE_IMAGE", options.image), ("FOLDSPACE_CACHE", cache)];
+        program.engine = vec![
+            (crate::engine::url_variable(), engine),
+            ("FOLDSPACE_IMAGE", options.image),
+            ("FOLDSPACE_CACHE", cache),
+        ];
         let write = r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\n"}}"#;
-        let ran = program.run(&["run", &program.file("work.jsonl", write), "--backend", "podman", "--session", "work"]);
+        let script = program.file("work.jsonl", write);
+        let ran = program.run(&["run", &script, "--backend", crate::engine::kind().name(), "--session", "work"]);
         assert!(ran.ends_with("[exit 0]"), "{ran}");
         Some(program)
     }
@@ -42,7 +48,7 @@ impl Program {
 
 #[test]
 fn exec_in_container_leaves_no_container() {
-    let Some(program) = Program::with_podman() else { return };
+    let Some(program) = Program::with_container() else { return };
     let told = program.run(&["exec", "work", "--sh", "--", "cat a.txt; id -u; pwd; echo two >> a.txt; exit 7"]);
     assert_eq!(told, "one\n65534\n/workspace\n[exit 7]");
     assert_eq!(program.printed(&["cat", "work", "a.txt"]), "one\ntwo\n");
@@ -55,8 +61,34 @@ fn exec_in_container_leaves_no_container() {
 }
 
 #[test]
+fn backend_container_is_the_engine_that_works() {
+    // The other one is looked for where there is none.
+    let Some(program) = Program::with_container() else { return };
+    let script = program.file("script.jsonl", r#"{"tool": "shell_execute", "params": {"command": "true"}}"#);
+    let told = program.run(&["run", &script, "--backend", "container", "--session", "any", "--yes"]);
+    assert!(told.ends_with("[exit 0]"), "{told}");
+    let started = &program.json_lines(&["log", "any"])[0];
+    assert_eq!(started["event"]["backend"], crate::engine::kind().name(), "{started}");
+}
+
+#[test]
+fn docker_is_found_by_its_current_context() {
+    if crate::engine::kind() == EngineKind::Podman {
+        return report_skip("contexts are Docker's");
+    }
+    let Some(program) = Program::with_container() else { return };
+    let meta = json!({ "Name": "work", "Endpoints": { "docker": { "Host": crate::engine::url() } } });
+    program.file("home/.docker/config.json", r#"{"currentContext": "work"}"#);
+    program.file("home/.docker/contexts/meta/0123/meta.json", meta.to_string());
+    let doctor = program.command(&["--json", "doctor"]).env_remove("DOCKER_HOST").output().unwrap();
+    let told = told(&doctor);
+    assert!(told.contains("Docker ") && told.contains("from the current context (work)"), "{told}");
+    assert!(told.ends_with("[exit 0]"), "{told}");
+}
+
+#[test]
 fn doctor_tries_a_container_and_leaves_nothing() {
-    let Some(program) = Program::with_podman() else { return };
+    let Some(program) = Program::with_container() else { return };
     let sessions = std::fs::read_dir(program.path("cache")).unwrap().count();
     let findings = program.json(&["doctor"]);
     let state = |what: &str| {
@@ -77,7 +109,7 @@ fn doctor_tries_a_container_and_leaves_nothing() {
 
 #[test]
 fn gc_removes_container_of_killed_process() {
-    let Some(program) = Program::with_podman() else { return };
+    let Some(program) = Program::with_container() else { return };
     let (running, name) = program.slow();
     // A process that lives keeps it.
     let told = program.run(&["gc", "--dry-run"]);
@@ -120,7 +152,7 @@ fn assert_recorded_and_gone(program: &Program, name: &str) {
 
 #[test]
 fn exec_interrupted_removes_its_container() {
-    let Some(program) = Program::with_podman() else { return };
+    let Some(program) = Program::with_container() else { return };
     let (mut running, name) = program.slow();
     assert_eq!(signalled(&mut running, Signal::INT).code(), Some(130));
     assert_recorded_and_gone(&program, &name);
@@ -128,7 +160,7 @@ fn exec_interrupted_removes_its_container() {
 
 #[test]
 fn exec_terminated_removes_its_container() {
-    let Some(program) = Program::with_podman() else { return };
+    let Some(program) = Program::with_container() else { return };
     let (mut running, name) = program.slow();
     signalled(&mut running, Signal::TERM);
     assert_recorded_and_gone(&program, &name);

@@ -32,8 +32,8 @@ fn mistyped_names_are_guessed() {
         let told = program.run(mistyped);
         assert!(told.contains(meant) && told.ends_with("[exit 2]"), "{mistyped:?}: {told}");
     }
-    let told = program.run(&["run", "x.jsonl", "--backend", "docker"]);
-    assert!(told.contains("podman, mock") && !told.contains("similar"), "{told}");
+    let told = program.run(&["run", "x.jsonl", "--backend", "vm"]);
+    assert!(told.contains("docker, mock") && !told.contains("similar"), "{told}");
     assert!(program.printed(&["log", "story", "--kind", "writefile"]).contains("WriteFile"));
     assert_eq!(program.printed(&["log", "story", "--kind", "ChildStarted"]), "", "it is a kind, and there is none");
 }

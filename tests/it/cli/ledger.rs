@@ -22,10 +22,11 @@ struct Story {
 
 impl Story {
     fn told() -> Option<Self> {
-        let program = Program::with_podman()?;
+        let program = Program::with_container()?;
         let script = fixture("ledger/script.jsonl");
         let script = script.to_str().unwrap();
-        let ran = program.run(&["run", script, "--session", "ledger", "--backend", "podman", "--yes"]);
+        let ran =
+            program.run(&["run", script, "--session", "ledger", "--backend", crate::engine::kind().name(), "--yes"]);
         assert!(ran.ends_with("[exit 0]"), "{ran}");
         let calls = program.json_lines(&["log", "ledger", "--calls"]);
         assert!(calls.len() >= 200, "{}", calls.len());

@@ -372,7 +372,7 @@ fn whatif_kept_is_a_fork() {
 
 #[test]
 fn rerun_in_container_finds_no_difference() {
-    let Some(program) = Program::with_podman() else { return };
+    let Some(program) = Program::with_container() else { return };
     let script = program.file("project.jsonl", PROJECT);
     let ran = program.run(&["run", &script, "--session", "work", "--yes"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");

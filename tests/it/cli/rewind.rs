@@ -173,7 +173,7 @@ fn rewind_killed_leaves_old_or_new_files() {
 
 #[test]
 fn rewind_in_container_restores_files() {
-    let Some(program) = Program::with_podman() else { return };
+    let Some(program) = Program::with_container() else { return };
     exec(&program, "mkdir -p src && echo 'print(1)' > src/a.py && python3 src/a.py > out && chmod +x src/a.py");
     let head = program.json(&["sessions"])[0]["events"].as_u64().unwrap();
     exec(&program, "rm -r src && echo broken > out && ln -s out link");

@@ -109,7 +109,14 @@ fn exec_signalled_twice_ends_and_removes_container() {
         command
     };
     let script = program.file("box.jsonl", "");
-    let mut run = around(program.command(&["run", &script, "--backend", "podman", "--image", &options.image]));
+    let mut run = around(program.command(&[
+        "run",
+        &script,
+        "--backend",
+        crate::engine::kind().name(),
+        "--image",
+        &options.image,
+    ]));
     assert!(run.args(["--engine", &url]).output().unwrap().status.success());
     let name = format!("foldspace-{}", program.json(&["sessions"])[0]["session"].as_str().unwrap());
     let stubborn = "trap '' TERM; echo begun; while :; do sleep 0.1; done";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use foldspace::event::{ChildStarted, Isolation, SessionAllow};
 use foldspace::reducers::{Allowances, ToolCalls};
 use foldspace::tools::{MountSpec, hydrate};
-use foldspace::{EntryPath, Event, Filter, ForkOptions, ToolCall};
+use foldspace::{EntryPath, Event, Filter, ForkOptions, ToolCall, WorkspaceSpec};
 use serde_json::json;
 
 use super::shared;
@@ -45,7 +45,7 @@ fn relatives_do_not_share_processes() {
         family.write(&parent, "a", "one");
         let variables = json!({ "command": "echo $SECRET", "env": { "SECRET": "parent's" } });
         assert_eq!(family.call(&parent, "shell_execute", variables).result["stdout"], "parent's\n");
-        let in_container = family.spec.backend_name() == "podman";
+        let in_container = matches!(family.spec, WorkspaceSpec::Podman(_));
         if in_container {
             family.sh(&parent, "echo parent > /tmp/left");
         }

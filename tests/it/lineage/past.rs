@@ -23,7 +23,7 @@ fn fork_at_every_seq_has_its_files() {
         family.write(&parent, "d", "a file now");
         let head = parent.session().head().unwrap();
         // A container for each takes long.
-        let step = if family.spec.backend_name() == "podman" && rounds(1) == 1 { 3 } else { 1 };
+        let step = if matches!(family.spec, WorkspaceSpec::Podman(_)) && rounds(1) == 1 { 3 } else { 1 };
         for at in (1..=head).step_by(step) {
             let child = family.fork_at(&parent, at);
             // Inside a commit it begins before that.

@@ -1,18 +1,30 @@
 //! Containers as the engine knows them, without the library.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use podman_api::Podman;
-use podman_api::opts::{ContainerListFilter, ContainerListOpts};
+use foldspace::backends::EngineKind;
 
-/// Asks the engine.
-pub(crate) fn podman<T>(question: impl AsyncFnOnce(Podman) -> T) -> T {
-    at(&std::env::var("CONTAINER_HOST").unwrap(), question)
+use crate::engine;
+
+/// Runs the program of the engine with these arguments, and gives what it printed.
+pub(crate) fn engine_cli(arguments: &[&str]) -> Result<String, String> {
+    cli_at(engine::kind(), &engine::url().unwrap(), arguments)
 }
 
-fn at<T>(url: &str, question: impl AsyncFnOnce(Podman) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(question(Podman::new(url).unwrap()))
+fn cli_at(kind: EngineKind, url: &str, arguments: &[&str]) -> Result<String, String> {
+    let mut command = match kind {
+        EngineKind::Podman => Command::new("podman"),
+        // The distribution's, whatever comes before it.
+        EngineKind::Docker if Path::new("/usr/bin/docker").exists() => Command::new("/usr/bin/docker"),
+        EngineKind::Docker => Command::new("docker"),
+    };
+    let at = if kind == EngineKind::Docker { "--host" } else { "--url" };
+    let output = command.args([at, url]).args(arguments).output().unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
 }
 
 /// Where the things of containers are.
@@ -23,19 +35,24 @@ pub(crate) fn cache() -> PathBuf {
 
 /// The ids of the containers of that name, running or not.
 pub(crate) fn named(name: &str) -> Vec<String> {
-    named_at(&std::env::var("CONTAINER_HOST").unwrap(), name)
+    named_at(engine::kind(), &engine::url().unwrap(), name)
 }
 
 /// The same of the engine at a place.
-pub(crate) fn named_at(url: &str, name: &str) -> Vec<String> {
-    let filter = ContainerListFilter::Name(format!("^{name}$"));
-    let options = ContainerListOpts::builder().all(true).filter([filter]).build();
-    let found = at(url, async |podman| podman.containers().list(&options).await).unwrap();
-    found.into_iter().filter_map(|container| container.id).collect()
+pub(crate) fn named_at(kind: EngineKind, url: &str, name: &str) -> Vec<String> {
+    let filter = format!("name=^{name}$");
+    let listed = cli_at(kind, url, &["ps", "--all", "--no-trunc", "--filter", &filter, "--format", "{{.ID}}"]);
+    listed.unwrap().lines().map(str::to_owned).collect()
 }
 
 /// The first process of a container that runs, as this machine numbers it.
 pub(crate) fn process_of(name: &str) -> Option<i64> {
-    let inspected = podman(async |podman| podman.containers().get(name).inspect().await).ok()?;
-    inspected.state.and_then(|state| state.pid).filter(|process| *process > 0)
+    let process = field(name, "{{.State.Pid}}")?.parse().unwrap();
+    Some(process).filter(|process| *process > 0)
+}
+
+/// What the engine says of a container; none when it has none of that name.
+pub(crate) fn field(container: &str, template: &str) -> Option<String> {
+    let told = engine_cli(&["container", "inspect", "--format", template, container]).ok()?;
+    Some(told.trim_end().to_owned())
 }

@@ -31,7 +31,7 @@ use foldspace::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-pub(crate) use container::{cache, named, named_at, podman, process_of};
+pub(crate) use container::{cache, engine_cli, field, named, named_at, process_of};
 pub(crate) use failing::{Failing, Fails};
 pub(crate) use family::{Family, Texts, texts, texts_at};
 pub(crate) use processes::{eventually_stuck, has_begun, is_running};
@@ -127,7 +127,7 @@ impl Rig {
     }
 
     /// A container of its own; none where there is no engine.
-    pub(crate) fn podman(change: impl FnOnce(PodmanOptions) -> PodmanOptions) -> Option<Self> {
+    pub(crate) fn container(change: impl FnOnce(PodmanOptions) -> PodmanOptions) -> Option<Self> {
         let options = change(crate::engine::options()?);
         Some(Self::of(&WorkspaceSpec::Podman(options), CaptureBudget::default()))
     }

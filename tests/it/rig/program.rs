@@ -109,7 +109,8 @@ impl Program {
             false => command.env("FOLDSPACE_IN_PROCESS", "1"),
         };
         // Else it would find this machine's own engine.
-        command.env("CONTAINER_HOST", "unix:///nowhere").envs(self.engine.iter().cloned());
+        command.env("CONTAINER_HOST", "unix:///nowhere").env("DOCKER_HOST", "unix:///nowhere");
+        command.envs(self.engine.iter().cloned());
         command.current_dir(self.directory.path()).args(arguments).stdin(Stdio::null());
         command
     }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use foldspace::backends::{MachineNews, PodmanOptions, WarmContainers};
 use foldspace::{Registry, Sessions, Workspace};
-use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 
 use super::Sandbox;
-use crate::rig::{Kind, Rig, Running, eventually, named, podman, process};
+use crate::rig::{Kind, Rig, Running, engine_cli, eventually, field, named, process};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -25,17 +24,14 @@ fn keep(options: &PodmanOptions, count: usize) -> WarmContainers {
 
 /// The ids of all containers that nobody has taken, of the process of that number.
 fn spares(process: u32) -> Vec<String> {
-    let filter = ContainerListFilter::LabelKeyVal("foldspace.session".to_owned(), "warm".to_owned());
-    let options = ContainerListOpts::builder().all(true).filter([filter]).build();
-    let found = podman(async |podman| podman.containers().list(&options).await).unwrap();
-    let is_spare = |names: &[String]| names.iter().any(|name| name.starts_with("foldspace-warm-"));
+    let filters = ["--filter", "label=foldspace.session=warm", "--filter", "name=^foldspace-warm-"];
+    let listed = engine_cli(&[&["ps", "--all", "--quiet", "--no-trunc"], &filters[..]].concat()).unwrap();
     let owner = format!("{process}:");
-    let is_its = |container: &podman_api::models::ListContainer| {
-        let labels = container.labels.as_ref();
-        labels.and_then(|labels| labels.get("foldspace.owner")).is_some_and(|label| label.starts_with(&owner))
+    let is_its = |id: &str| {
+        let label = field(id, "{{index .Config.Labels \"foldspace.owner\"}}");
+        label.is_some_and(|label| label.starts_with(&owner))
     };
-    let spares = found.into_iter().filter(|one| is_spare(one.names.as_deref().unwrap_or_default()) && is_its(one));
-    spares.filter_map(|container| container.id).collect()
+    listed.lines().filter(|id| is_its(id)).map(str::to_owned).collect()
 }
 
 #[test]
@@ -120,7 +116,7 @@ fn warm_container_that_ended_is_not_used() {
     for id in spares(std::process::id()).into_iter().filter(|id| !before.contains(id)) {
         // Those of other tests that were made meanwhile are told apart by their limit.
         if limit(&id) == Some(406) {
-            podman(async |podman| podman.containers().get(&id).kill().await).unwrap();
+            engine_cli(&["kill", &id]).unwrap();
             eventually("it has ended", || !runs(&id));
         }
     }
@@ -130,13 +126,11 @@ fn warm_container_that_ended_is_not_used() {
 }
 
 fn limit(id: &str) -> Option<i64> {
-    let seen = podman(async |podman| podman.containers().get(id).inspect().await).ok()?;
-    seen.host_config?.pids_limit
+    field(id, "{{.HostConfig.PidsLimit}}")?.parse().ok()
 }
 
 fn runs(id: &str) -> bool {
-    let seen = podman(async |podman| podman.containers().get(id).inspect().await);
-    seen.is_ok_and(|seen| seen.state.and_then(|state| state.running).unwrap_or_default())
+    field(id, "{{.State.Running}}").is_some_and(|running| running == "true")
 }
 
 #[test]

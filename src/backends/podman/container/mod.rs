@@ -13,7 +13,7 @@ use super::container_plan::{ContainerPlan, RUN, WORKSPACE};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer, now};
 use super::paths::{self, Paths};
-use super::{NAME, warm};
+use super::warm;
 use crate::backends::commands::CommandHost;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::SealError;
@@ -125,7 +125,7 @@ impl SessionContainer {
         if let Some(engine) = state.engine() {
             return Ok(Arc::clone(engine));
         }
-        let engine = Arc::new(Engine::of_this_user(self.options.connection.as_deref())?);
+        let engine = Arc::new(Engine::of_this_user(&self.options)?);
         if let ContainerState::None(known) = state {
             *known = Some(Arc::clone(&engine));
         }
@@ -186,7 +186,7 @@ impl SessionContainer {
             name: name.to_owned(),
             id: live.id.clone(),
             image: self.options.image.clone(),
-            engine: format!("podman {}", live.engine.version),
+            engine: format!("{} {}", live.engine.kind.name(), live.engine.version),
             created,
             rootless: live.engine.rootless,
             limits_enforced,
@@ -283,6 +283,10 @@ impl SessionContainer {
         self.leave(state, ContainerState::None(Some(engine)), reason);
         true
     }
+
+    fn unavailable(&self, reason: String) -> ShellError {
+        ShellError::Unavailable { backend: self.options.engine.name(), reason }
+    }
 }
 
 fn own_name(session: SessionId) -> String {
@@ -306,10 +310,6 @@ fn keep_watch(container: Weak<SessionContainer>) {
     }
 }
 
-fn unavailable(error: &EngineError) -> ShellError {
-    ShellError::Unavailable { backend: NAME, reason: error.to_string() }
-}
-
 impl Container for SessionContainer {
     fn name(&self) -> String {
         lock(&self.name).clone()
@@ -318,7 +318,7 @@ impl Container for SessionContainer {
     fn fetch(&self) -> Result<(), ShellError> {
         let mut state = lock(&self.state);
         let fetched = self.engine(&mut state).and_then(|engine| self.provide_image(&engine));
-        fetched.map_err(|error| unavailable(&error))
+        fetched.map_err(|error| self.unavailable(error.to_string()))
     }
 
     fn start(&self) -> Result<(), ShellError> {
@@ -328,10 +328,10 @@ impl Container for SessionContainer {
     fn stop(&self) -> Result<(), ShellError> {
         match self.tear_down("asked") {
             true => Ok(()),
-            false => Err(ShellError::Unavailable {
-                backend: NAME,
-                reason: format!("the engine did not remove {}; `foldspace gc` will when it is back", self.name()),
-            }),
+            false => {
+                let name = self.name();
+                Err(self.unavailable(format!("the engine did not remove {name}; `foldspace gc` will when it is back")))
+            }
         }
     }
 }
@@ -339,11 +339,11 @@ impl Container for SessionContainer {
 impl CommandHost for SessionContainer {
     fn runner(&self) -> Result<Runner, ShellError> {
         let ensured = self.ensure(&mut lock(&self.state));
-        ensured.map_err(|error| unavailable(&error))
+        ensured.map_err(|error| self.unavailable(error.to_string()))
     }
 
     fn reach(&self) -> Result<(), ShellError> {
-        self.engine(&mut lock(&self.state)).map(drop).map_err(|error| unavailable(&error))
+        self.engine(&mut lock(&self.state)).map(drop).map_err(|error| self.unavailable(error.to_string()))
     }
 
     fn root(&self) -> String {

@@ -1,39 +1,20 @@
-//! The engine's address: as it was given, then as the environment says, then the usual places.
+//! Podman's address: as it was given, then as the environment says, then the usual places.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::engine::peer;
+use super::address::{EngineAddress, Surroundings, usable};
 
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 const LIST_MAX: u64 = 1 << 20;
+const EXAMPLE: &str = "CONTAINER_HOST=unix:///run/podman/podman.sock";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EngineAddress {
-    pub(crate) url: String,
-    pub(crate) source: String,
-}
-
-impl EngineAddress {
-    /// The user whose process listens; none when that can't be known, as over a network.
-    pub(crate) fn user(&self) -> Option<u32> {
-        let path = self.url.strip_prefix("unix://")?;
-        let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
-        Some(peer::credentials(&stream).ok()?.uid())
-    }
-}
-
-pub(crate) trait Surroundings {
-    /// A variable of the environment; none when it is not set, or empty.
-    fn variable(&self, name: &str) -> Option<String>;
-    /// Runs `podman system connection list --format json`; none without the program or its output.
-    fn connection_list(&self) -> Result<Option<String>, String>;
-    fn has_socket(&self, path: &Path) -> bool;
-}
+/// Gives what `podman system connection list --format json` prints; none without the program or its output.
+type ConnectionList<'a> = &'a dyn Fn() -> Result<Option<String>, String>;
 
 #[derive(Deserialize)]
 struct ListedConnection {
@@ -45,18 +26,22 @@ struct ListedConnection {
     default: bool,
 }
 
-pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Result<EngineAddress, String> {
+pub(super) fn resolve(
+    explicit: Option<&str>,
+    around: &dyn Surroundings,
+    list: ConnectionList<'_>,
+) -> Result<EngineAddress, String> {
     if let Some(url) = explicit {
-        return usable(url.to_owned(), "the configuration".to_owned());
+        return usable(url.to_owned(), "the configuration".to_owned(), EXAMPLE);
     }
     for name in ["PODMAN_BASE_URL", "PODMAN_URL", "CONTAINER_HOST"] {
         if let Some(url) = around.variable(name) {
-            return usable(url, name.to_owned());
+            return usable(url, name.to_owned(), EXAMPLE);
         }
     }
     let wanted = around.variable("PODMAN_CONNECTION");
     // Without the list another engine may be meant than the one that is found: that is said with it.
-    let (listed, fault) = match listed(around) {
+    let (listed, fault) = match listed(list) {
         Ok(listed) => (listed, String::new()),
         Err(fault) => (Vec::new(), format!("; `podman system connection list` {fault}")),
     };
@@ -65,16 +50,16 @@ pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Resu
         let found = found.ok_or_else(|| {
             format!("PODMAN_CONNECTION names {wanted:?}, which `podman system connection list` does not have{fault}")
         })?;
-        return usable(found.uri, format!("PODMAN_CONNECTION ({wanted})"));
+        return usable(found.uri, format!("PODMAN_CONNECTION ({wanted})"), EXAMPLE);
     }
     if let Some(default) = listed.into_iter().find(|one| one.default) {
-        return usable(default.uri, format!("the default connection ({})", default.name));
+        return usable(default.uri, format!("the default connection ({})", default.name), EXAMPLE);
     }
     let user = around.variable("XDG_RUNTIME_DIR").map(|run| PathBuf::from(run).join("podman/podman.sock"));
     let places = [(user, "the user's socket"), (Some(PathBuf::from("/run/podman/podman.sock")), "the system's socket")];
     for (path, source) in places {
         if let Some(path) = path.filter(|path| around.has_socket(path)) {
-            return usable(format!("unix://{}", path.display()), format!("{source}{fault}"));
+            return usable(format!("unix://{}", path.display()), format!("{source}{fault}"), EXAMPLE);
         }
     }
     Err(format!(
@@ -83,44 +68,18 @@ pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Resu
     ))
 }
 
-fn listed(around: &dyn Surroundings) -> Result<Vec<ListedConnection>, String> {
-    let Some(text) = around.connection_list()? else { return Ok(Vec::new()) };
+fn listed(list: ConnectionList<'_>) -> Result<Vec<ListedConnection>, String> {
+    let Some(text) = list()? else { return Ok(Vec::new()) };
     let listed = serde_json::from_str::<Option<Vec<ListedConnection>>>(&text);
     listed.map(Option::unwrap_or_default).map_err(|error| format!("was not understood: {error}"))
 }
 
-fn usable(url: String, source: String) -> Result<EngineAddress, String> {
-    match url.split_once("://") {
-        Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(EngineAddress { url, source }),
-        None if url.starts_with('/') => Ok(EngineAddress { url: format!("unix://{url}"), source }),
-        Some(("ssh", _)) => Err(format!(
-            "{source} names {url}; connections over ssh can't be used: the engine must be on this machine, whose \
-             files its containers are shown. Name a local one, such as CONTAINER_HOST=unix:///run/podman/podman.sock"
-        )),
-        _ => Err(format!(
-            "{source} names {url:?}; it must be unix:///PATH, or tcp://HOST:PORT or http://HOST:PORT of this machine"
-        )),
-    }
-}
-
-pub(crate) struct ProcessEnv;
-
-impl Surroundings for ProcessEnv {
-    fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok().filter(|value| !value.is_empty())
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "Podman itself knows its connections")]
-    fn connection_list(&self) -> Result<Option<String>, String> {
-        let mut command = Command::new("podman");
-        command.args(["system", "connection", "list", "--format", "json"]);
-        printed_within(command, LIST_LIMIT)
-    }
-
-    fn has_socket(&self, path: &Path) -> bool {
-        use std::os::unix::fs::FileTypeExt;
-        path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket())
-    }
+/// Asks Podman itself, which knows its connections.
+#[expect(clippy::disallowed_methods, reason = "Podman itself knows its connections")]
+pub(super) fn connection_list() -> Result<Option<String>, String> {
+    let mut command = Command::new("podman");
+    command.args(["system", "connection", "list", "--format", "json"]);
+    printed_within(command, LIST_LIMIT)
 }
 
 /// Reads what a program prints that ends well; none when there is no such program, or it prints nothing.
@@ -158,8 +117,9 @@ fn printed_within(mut command: Command, limit: Duration) -> Result<Option<String
 #[expect(clippy::disallowed_methods, reason = "programs are started to see how they are waited for")]
 mod tests {
     use std::collections::BTreeMap;
+    use std::path::Path;
 
-    use super::*;
+    use super::{Command, Duration, EngineAddress, PathBuf, Surroundings, printed_within};
 
     #[derive(Default)]
     struct ConnectionSource {
@@ -173,16 +133,26 @@ mod tests {
             self.variables.get(name).map(|value| (*value).to_owned())
         }
 
-        fn connection_list(&self) -> Result<Option<String>, String> {
-            match self.list {
-                Some("hangs") => Err("gave no answer within 10 s".to_owned()),
-                list => Ok(list.map(str::to_owned)),
-            }
-        }
-
         fn has_socket(&self, path: &Path) -> bool {
             self.sockets.iter().any(|socket| Path::new(socket) == path)
         }
+
+        #[cfg(feature = "docker")]
+        fn file(&self, _: &Path) -> Option<String> {
+            None
+        }
+
+        #[cfg(feature = "docker")]
+        fn entries(&self, _: &Path) -> Vec<PathBuf> {
+            Vec::new()
+        }
+    }
+
+    fn resolve(explicit: Option<&str>, source: &ConnectionSource) -> Result<EngineAddress, String> {
+        super::resolve(explicit, source, &|| match source.list {
+            Some("hangs") => Err("gave no answer within 10 s".to_owned()),
+            list => Ok(list.map(str::to_owned)),
+        })
     }
 
     const LIST: &str = r#"[{"Name":"a","URI":"unix:///a.sock","Default":false},

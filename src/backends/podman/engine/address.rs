@@ -1,0 +1,72 @@
+//! An engine's address, and what it is found by.
+
+use std::path::Path;
+#[cfg(feature = "docker")]
+use std::path::PathBuf;
+
+use crate::engine::peer;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EngineAddress {
+    pub(crate) url: String,
+    pub(crate) source: String,
+}
+
+impl EngineAddress {
+    /// The user whose process listens; none when that can't be known, as over a network.
+    pub(crate) fn user(&self) -> Option<u32> {
+        let path = self.url.strip_prefix("unix://")?;
+        let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
+        Some(peer::credentials(&stream).ok()?.uid())
+    }
+}
+
+pub(super) trait Surroundings {
+    /// A variable of the environment; none when it is not set, or empty.
+    fn variable(&self, name: &str) -> Option<String>;
+    fn has_socket(&self, path: &Path) -> bool;
+    #[cfg(feature = "docker")]
+    fn file(&self, path: &Path) -> Option<String>;
+    #[cfg(feature = "docker")]
+    fn entries(&self, directory: &Path) -> Vec<PathBuf>;
+}
+
+/// Checks an address. `example` is one to name instead.
+pub(super) fn usable(url: String, source: String, example: &str) -> Result<EngineAddress, String> {
+    match url.split_once("://") {
+        Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(EngineAddress { url, source }),
+        None if url.starts_with('/') => Ok(EngineAddress { url: format!("unix://{url}"), source }),
+        Some(("ssh", _)) => Err(format!(
+            "{source} names {url}; connections over ssh can't be used: the engine must be on this machine, whose \
+             files its containers are shown. Name a local one, such as {example}"
+        )),
+        _ => Err(format!(
+            "{source} names {url:?}; it must be unix:///PATH, or tcp://HOST:PORT or http://HOST:PORT of this machine"
+        )),
+    }
+}
+
+pub(super) struct ProcessEnv;
+
+impl Surroundings for ProcessEnv {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok().filter(|value| !value.is_empty())
+    }
+
+    fn has_socket(&self, path: &Path) -> bool {
+        use std::os::unix::fs::FileTypeExt;
+        path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket())
+    }
+
+    #[cfg(feature = "docker")]
+    #[expect(clippy::disallowed_methods, reason = "Docker's client keeps its contexts in files")]
+    fn file(&self, path: &Path) -> Option<String> {
+        std::fs::read_to_string(path).ok()
+    }
+
+    #[cfg(feature = "docker")]
+    fn entries(&self, directory: &Path) -> Vec<PathBuf> {
+        let entries = crate::backends::disk::entries_in(directory).unwrap_or_default();
+        entries.iter().map(std::fs::DirEntry::path).collect()
+    }
+}

@@ -1,0 +1,297 @@
+//! Docker, by bollard.
+
+use std::path::Path;
+
+use bollard::errors::Error;
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, ImageInspect,
+    Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits, SystemInfoCgroupVersionEnum,
+};
+use bollard::query_parameters::{
+    CreateContainerOptions, CreateImageOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
+    StartContainerOptions, StopContainerOptions,
+};
+use bollard::{API_DEFAULT_VERSION, Docker};
+use futures_util::StreamExt;
+
+use super::{
+    ContainerPlace, EngineAnswer, EngineClient, EngineFacts, InspectedContainer, Ours, PULL, Progress, Refusal,
+};
+use crate::backends::podman::container_plan::{
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
+};
+use crate::backends::podman::paths::{DOOR, SECCOMP};
+use crate::backends::podman::process_label::owner_of_this_process;
+
+/// Places that Docker masks by itself. A list that adds to them replaces them.
+const MASKED: [&str; 12] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+
+pub(super) struct DockerClient {
+    docker: Docker,
+}
+
+impl DockerClient {
+    pub(super) fn new(url: &str) -> Result<Self, String> {
+        // Who asks has shorter limits.
+        let limit = PULL.as_secs();
+        let made = match url.strip_prefix("unix://") {
+            Some(path) => Docker::connect_with_unix(path, limit, API_DEFAULT_VERSION),
+            None => Docker::connect_with_http(url, limit, API_DEFAULT_VERSION),
+        };
+        Ok(Self { docker: made.map_err(|error| told(&error))? })
+    }
+
+    /// Returns the places of volumes that the image wants and that are no part of the sandbox.
+    async fn volumes(&self, image: &str) -> Result<Vec<String>, Refusal> {
+        let ImageInspect { config, .. } = self.docker.inspect_image(image).await?;
+        let volumes = config.and_then(|config| config.volumes).unwrap_or_default();
+        let within = |volume: &&String| [WORKSPACE, RUN].iter().any(|own| is_below(volume, own));
+        match volumes.iter().find(within) {
+            Some(within) => Err(Refusal::Other(format!(
+                "the image {image} has the volume {within}, which Docker would put among the sandbox's own files; use \
+                 an image without it, or Podman"
+            ))),
+            None => Ok(volumes.into_iter().filter(|volume| ![WORKSPACE, "/tmp"].contains(&volume.as_str())).collect()),
+        }
+    }
+}
+
+/// Tells whether a place is in a directory, and not the directory itself.
+fn is_below(place: &str, directory: &str) -> bool {
+    let (place, directory) = (Path::new(place), Path::new(directory));
+    place.starts_with(directory) && place != directory
+}
+
+impl EngineClient for DockerClient {
+    fn info(&self) -> EngineAnswer<'_, EngineFacts> {
+        Box::pin(async {
+            // Older engines refuse to be asked in a newer version.
+            self.docker.clone().negotiate_version().await?;
+            let info = self.docker.info().await?;
+            let security = info.security_options.unwrap_or_default();
+            Ok(EngineFacts {
+                version: info.server_version.unwrap_or_default(),
+                rootless: security.iter().any(|option| option == "name=rootless"),
+                cgroup_version: if info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_2) { 2 } else { 1 },
+                runtime_name: info.default_runtime.unwrap_or_default(),
+            })
+        })
+    }
+
+    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String> {
+        Box::pin(async move {
+            let volumes = self.volumes(&plan.options.image).await?;
+            let name = Some(plan.name.to_owned());
+            let options = CreateContainerOptions { name, ..CreateContainerOptions::default() };
+            Ok(self.docker.create_container(Some(options), creation(plan, place, &volumes)).await?.id)
+        })
+    }
+
+    fn start<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
+        Box::pin(async move { Ok(self.docker.start_container(container, None::<StartContainerOptions>).await?) })
+    }
+
+    fn inspect<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, InspectedContainer> {
+        Box::pin(async move {
+            let inspected = self.docker.inspect_container(container, None::<InspectContainerOptions>).await?;
+            let state = inspected.state.unwrap_or_default();
+            let number = |number: Option<i64>| number.and_then(|number| i32::try_from(number).ok()).unwrap_or(0);
+            Ok(InspectedContainer {
+                id: inspected.id.unwrap_or_default(),
+                running: state.running.unwrap_or(false),
+                pid: number(state.pid),
+                exit_code: number(state.exit_code),
+            })
+        })
+    }
+
+    fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
+        let options = StopContainerOptions { t: Some(STOP_SECONDS), ..StopContainerOptions::default() };
+        Box::pin(async move { Ok(self.docker.stop_container(container, Some(options)).await?) })
+    }
+
+    fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
+        let options = RemoveContainerOptions { force: true, v: true, ..RemoveContainerOptions::default() };
+        Box::pin(async move { Ok(self.docker.remove_container(container, Some(options)).await?) })
+    }
+
+    fn ours(&self) -> EngineAnswer<'_, Vec<Ours>> {
+        Box::pin(async {
+            let filters = [("label".to_owned(), vec![LABEL.to_owned()])].into();
+            let options =
+                ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
+            let list = self.docker.list_containers(Some(options)).await?;
+            let ours = list.into_iter().map(|one| {
+                let label = |name| one.labels.as_ref().and_then(|labels| labels.get(name).cloned()).unwrap_or_default();
+                let name =
+                    one.names.as_ref().and_then(|names| names.first()).map_or("", |name| name.trim_start_matches('/'));
+                Ours {
+                    session: label(LABEL),
+                    owner: label(OWNER),
+                    running: one.state.is_some_and(|state| state.to_string() == "running"),
+                    name: name.to_owned(),
+                    id: one.id.unwrap_or_default(),
+                }
+            });
+            Ok(ours.collect())
+        })
+    }
+
+    fn architecture<'a>(&'a self, image: &'a str) -> EngineAnswer<'a, Option<String>> {
+        Box::pin(async move { Ok(self.docker.inspect_image(image).await?.architecture) })
+    }
+
+    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
+        Box::pin(async move {
+            // Without a tag it would pull all of them.
+            let name = image.rsplit('/').next().unwrap_or(image);
+            let tag = if name.contains([':', '@']) { "" } else { "latest" };
+            let (from_image, tag) = (Some(image.to_owned()), Some(tag.to_owned()));
+            let options = CreateImageOptions { from_image, tag, ..CreateImageOptions::default() };
+            let mut stream = self.docker.create_image(Some(options), None, None);
+            while let Some(report) = stream.next().await {
+                let report = report?;
+                if let Some(status) = report.status.filter(|_| report.progress_detail.is_none()) {
+                    let id = report.id.map(|id| format!("{id}: ")).unwrap_or_default();
+                    progress(&format!("{id}{status}"));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::DockerResponseServerError { status_code: 304, .. } => Self::Unchanged,
+            Error::DockerResponseServerError { status_code: 404, .. } => Self::Absent,
+            Error::DockerResponseServerError { status_code, message } => {
+                Self::Other(format!("{status_code} {message}"))
+            }
+            Error::IOError { .. }
+            | Error::HyperResponseError { .. }
+            | Error::HyperLegacyError { .. }
+            | Error::SocketNotFoundError(_)
+            | Error::RequestTimeoutError => Self::Connection(told(&error)),
+            other => Self::Other(told(&other)),
+        }
+    }
+}
+
+/// Gives an error with its cause, which the library's own text leaves out.
+fn told(error: &Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        let text = next.to_string();
+        if !told.ends_with(&text) {
+            told = format!("{told}: {text}");
+        }
+        cause = next.source();
+    }
+    told
+}
+
+/// Gives the plan as the engine takes it.
+fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]) -> ContainerCreateBody {
+    let (user, group) = place.user;
+    let labels = [(LABEL, plan.session.to_owned()), (OWNER, owner_of_this_process())];
+    ContainerCreateBody {
+        image: Some(plan.options.image.clone()),
+        labels: Some(labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
+        // The image's own command is not added to it.
+        entrypoint: Some(plan.runner()),
+        cmd: Some(Vec::new()),
+        user: Some(format!("{user}:{group}")),
+        working_dir: Some(WORKSPACE.to_owned()),
+        env: Some(vec![format!("HOME={WORKSPACE}"), "LANG=C.UTF-8".to_owned()]),
+        // An image may have commands that are run in a container every now and then.
+        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
+        stop_timeout: Some(i64::from(STOP_SECONDS)),
+        host_config: Some(host_config(plan, place, volumes)),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]) -> HostConfig {
+    let (options, paths) = (plan.options, plan.paths);
+    let binds = [
+        bind(plan.workspace, WORKSPACE.to_owned(), false),
+        bind(&paths.run, RUN.to_owned(), true),
+        bind(&paths.door, format!("{RUN}/{DOOR}"), false),
+    ];
+    let size = options.tmp_bytes;
+    let tmp = ("/tmp".to_owned(), format!("rw,exec,nosuid,nodev,mode=1777,size={size}"));
+    // A volume would be writable, and an anonymous one can't be made otherwise.
+    let covered = volumes.iter().map(|volume| (volume.clone(), "ro,noexec,nosuid,nodev,size=4k".to_owned()));
+    let ulimit =
+        |(name, most): (&str, _)| ResourcesUlimits { name: Some(name.to_owned()), soft: Some(most), hard: Some(most) };
+    // The groups of version 1 are there in a tmpfs that every user may write to.
+    let groups = (place.cgroup_version == 1).then_some(CGROUPS);
+    HostConfig {
+        mounts: Some(binds.into()),
+        tmpfs: Some(covered.chain([tmp]).collect()),
+        readonly_rootfs: Some(true),
+        privileged: Some(false),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        security_opt: Some(vec!["no-new-privileges:true".to_owned(), format!("seccomp={SECCOMP}")]),
+        masked_paths: groups.map(|groups| MASKED.into_iter().chain([groups]).map(str::to_owned).collect()),
+        network_mode: Some(if options.network { "default" } else { "none" }.to_owned()),
+        ipc_mode: Some("private".to_owned()),
+        cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+        // An engine that maps users otherwise would give the files to others.
+        userns_mode: Some("host".to_owned()).filter(|_| !place.rootless),
+        init: Some(false),
+        log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+        memory: Some(plan.memory()),
+        memory_swap: Some(plan.memory()),
+        cpu_period: Some(CPU_PERIOD),
+        cpu_quota: Some(plan.cpu_quota()),
+        pids_limit: Some(i64::from(options.pids)),
+        ulimits: Some(most(place.rootless).map(ulimit).into()),
+        ..HostConfig::default()
+    }
+}
+
+fn bind(source: &Path, target: String, read_only: bool) -> Mount {
+    let propagation = Some(MountBindOptionsPropagationEnum::RPRIVATE);
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(source.to_string_lossy().into_owned()),
+        target: Some(target),
+        read_only: Some(read_only),
+        bind_options: Some(MountBindOptions { propagation, ..MountBindOptions::default() }),
+        ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volume_within_the_sandbox_is_told_apart() {
+        assert!(is_below("/workspace/data", WORKSPACE) && is_below("/run/foldspace/door/x", RUN));
+        assert!(!is_below("/workspace", WORKSPACE) && !is_below("/workspaces", WORKSPACE) && !is_below("/data", RUN));
+    }
+
+    #[test]
+    fn client_without_socket_names_it() {
+        let refused = DockerClient::new("unix:///nowhere/docker.sock").err().unwrap();
+        assert!(refused.contains("/nowhere/docker.sock"), "{refused}");
+    }
+}

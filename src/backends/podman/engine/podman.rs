@@ -1,0 +1,255 @@
+//! Podman, by podman-api, but for requests that it does not make as they must be made.
+//!
+//! Its options of a container have `no_new_privilages`, which goes out under that name: the engine does not know it.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::time::Duration;
+
+use containers_api::conn::hyper::{Body, Client, Response, body::to_bytes};
+use containers_api::conn::{Headers, Payload, RequestClient, Transport, get_http_connector, get_unix_connector};
+use futures_util::StreamExt;
+use podman_api::opts::{ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerStopOpts, PullOpts};
+use podman_api::{Error, LATEST_API_VERSION, Podman};
+use serde_json::{Value, json};
+
+use super::{ContainerPlace, EngineAnswer, EngineClient, EngineFacts, InspectedContainer, Ours, Progress, Refusal};
+use crate::backends::podman::container_plan::{
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
+};
+use crate::backends::podman::paths::DOOR;
+use crate::backends::podman::process_label::owner_of_this_process;
+
+/// Tries where a rootless engine finds no ids for its user: it reads them through a library that is not thread-safe.
+const MAPPING_TRIES: u32 = 10;
+/// The pause before the second attempt; each is longer by as much.
+const MAPPING_PAUSE: Duration = Duration::from_millis(10);
+
+pub(super) struct PodmanClient {
+    podman: Podman,
+    requests: Requests,
+}
+
+impl PodmanClient {
+    pub(super) fn new(url: &str) -> Result<Self, String> {
+        let made = Podman::new(url).and_then(|podman| Ok(Self { podman, requests: Requests::new(url)? }));
+        made.map_err(|error| error.to_string())
+    }
+}
+
+impl EngineClient for PodmanClient {
+    fn info(&self) -> EngineAnswer<'_, EngineFacts> {
+        Box::pin(async {
+            let info = self.podman.info().await?;
+            let host = info.host.as_ref();
+            let rootless = host.and_then(|host| host.security.as_ref()).and_then(|security| security.rootless);
+            let cgroups = host.and_then(|host| host.cgroup_version.clone()).unwrap_or_default();
+            let runtime = host.and_then(|host| host.oci_runtime.as_ref()).and_then(|runtime| runtime.name.clone());
+            Ok(EngineFacts {
+                version: info.version.and_then(|version| version.version).unwrap_or_default(),
+                rootless: rootless.unwrap_or(false),
+                cgroup_version: if cgroups == "v2" { 2 } else { 1 },
+                runtime_name: runtime.unwrap_or_default(),
+            })
+        })
+    }
+
+    fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String> {
+        Box::pin(async move {
+            let options = creation(plan, place);
+            let mut tries = 1..MAPPING_TRIES;
+            loop {
+                let created = self.requests.post("/libpod/containers/create", &options).await.map_err(Refusal::from);
+                match (created, tries.next()) {
+                    (Err(Refusal::NoMapping(_)), Some(tries)) => tokio::time::sleep(tries * MAPPING_PAUSE).await,
+                    (created, _) => return Ok(created?["Id"].as_str().unwrap_or_default().to_owned()),
+                }
+            }
+        })
+    }
+
+    fn start<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
+        Box::pin(async move { Ok(self.podman.containers().get(container).start(None).await?) })
+    }
+
+    fn inspect<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, InspectedContainer> {
+        Box::pin(async move {
+            let inspected = self.podman.containers().get(container).inspect().await?;
+            let state = inspected.state.as_ref();
+            Ok(InspectedContainer {
+                id: inspected.id.clone().unwrap_or_default(),
+                running: state.and_then(|state| state.running).unwrap_or(false),
+                pid: state.and_then(|state| state.pid).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0),
+                exit_code: state.and_then(|state| state.exit_code).unwrap_or(0),
+            })
+        })
+    }
+
+    fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
+        let options = ContainerStopOpts::builder().timeout(STOP_SECONDS as usize).build();
+        Box::pin(async move { Ok(self.podman.containers().get(container).stop(&options).await?) })
+    }
+
+    fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
+        let options = ContainerDeleteOpts::builder().force(true).timeout(0).volumes(true).build();
+        Box::pin(async move { Ok(self.podman.containers().get(container).delete(&options).await?) })
+    }
+
+    fn ours(&self) -> EngineAnswer<'_, Vec<Ours>> {
+        Box::pin(async {
+            let filter = ContainerListFilter::LabelKey(LABEL.to_owned());
+            let options = ContainerListOpts::builder().all(true).filter([filter]).build();
+            let list = self.podman.containers().list(&options).await?;
+            let ours = list.into_iter().map(|one| {
+                let label = |name| one.labels.as_ref().and_then(|labels| labels.get(name).cloned()).unwrap_or_default();
+                Ours {
+                    session: label(LABEL),
+                    owner: label(OWNER),
+                    running: one.state.as_deref() == Some("running"),
+                    name: one.names.and_then(|names| names.into_iter().next()).unwrap_or_default(),
+                    id: one.id.unwrap_or_default(),
+                }
+            });
+            Ok(ours.collect())
+        })
+    }
+
+    fn architecture<'a>(&'a self, image: &'a str) -> EngineAnswer<'a, Option<String>> {
+        Box::pin(async move { Ok(self.podman.images().get(image).inspect().await?.architecture) })
+    }
+
+    fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
+        Box::pin(async move {
+            let options = PullOpts::builder().reference(image).build();
+            let images = self.podman.images();
+            let mut stream = images.pull(&options);
+            while let Some(report) = stream.next().await {
+                let report = report?;
+                if let Some(error) = report.error.filter(|error| !error.is_empty()) {
+                    return Err(Refusal::Other(error));
+                }
+                let lines = report.stream.unwrap_or_default();
+                lines.lines().filter(|line| !line.trim().is_empty()).for_each(&mut *progress);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Tells the library's errors apart. Nothing else reads the engine's words.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Fault { code, message } => match code.as_u16() {
+                304 => Self::Unchanged,
+                404 => Self::Absent,
+                _ if message.contains("no such image") => Self::Absent,
+                code if message.contains("keep-id requires additional UIDs") => {
+                    Self::NoMapping(format!("{code} {message}"))
+                }
+                code => Self::Other(format!("{code} {message}")),
+            },
+            Error::IO(_) | Error::Error(_) => Self::Connection(error.to_string()),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+/// Gives the plan as the engine takes it.
+fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
+    let ContainerPlan { name, session, options, paths, workspace } = plan;
+    let ContainerPlace { user: (user, group), rootless, cgroup_version } = place;
+    let bind = |source: &Path, destination: &str, options: &[&str]| {
+        let options = [&["nosuid", "nodev", "rprivate"], options].concat();
+        json!({ "type": "bind", "source": source.to_string_lossy(), "destination": destination, "options": options })
+    };
+    let size = format!("size={}", options.tmp_bytes);
+    let mounts = [
+        bind(workspace, WORKSPACE, &["rbind", "rw"]),
+        bind(&paths.run, RUN, &["bind", "ro"]),
+        bind(&paths.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "noexec"]),
+        json!({ "type": "tmpfs", "source": "tmpfs", "destination": "/tmp", "options": [size, "mode=1777", "nosuid", "nodev"] }),
+    ];
+    let mut spec = json!({
+        "image": options.image,
+        "name": name,
+        "labels": { LABEL: session, OWNER: owner_of_this_process() },
+        "command": plan.runner(),
+        "entrypoint": [],
+        "user": format!("{user}:{group}"),
+        "work_dir": WORKSPACE,
+        "env": { "HOME": WORKSPACE, "LANG": "C.UTF-8" },
+        "cap_drop": ["all"],
+        "no_new_privileges": true,
+        "read_only_filesystem": true,
+        "privileged": false,
+        "seccomp_profile_path": paths.seccomp.to_string_lossy(),
+        "systemd": "false",
+        "restart_policy": "no",
+        // They would be writable.
+        "image_volume_mode": "ignore",
+        "stop_timeout": STOP_SECONDS,
+        "netns": { "nsmode": if options.network { "" } else { "none" } },
+        "mounts": mounts,
+        // They are named without their usual prefix.
+        "r_limits": most(*rootless).map(|(name, most)| json!({ "type": name, "soft": most, "hard": most })),
+        "resource_limits": {
+            "cpu": { "period": CPU_PERIOD, "quota": plan.cpu_quota() },
+            "memory": { "limit": plan.memory(), "swap": plan.memory() },
+            "pids": { "limit": options.pids },
+        },
+    });
+    if *rootless {
+        // That user inside is this process's user outside, which so owns what commands make.
+        spec["userns"] = json!({ "nsmode": "keep-id", "value": format!("uid={user},gid={group}") });
+    }
+    if *cgroup_version == 1 {
+        // The groups are there in a tmpfs that every user may write to.
+        spec["mask"] = json!([CGROUPS]);
+    }
+    spec
+}
+
+/// Asks an engine what podman-api can't, on a connection of its own each time.
+struct Requests {
+    client: RequestClient<Error>,
+}
+
+impl Requests {
+    fn new(url: &str) -> Result<Self, Error> {
+        let transport = match url.split_once("://") {
+            Some(("unix", path)) => Transport::Unix {
+                client: Client::builder().pool_max_idle_per_host(0).build(get_unix_connector()),
+                path: path.into(),
+            },
+            Some((_, host)) => Transport::Tcp {
+                client: Client::builder().pool_max_idle_per_host(0).build(get_http_connector()),
+                host: format!("tcp://{host}").parse().map_err(Error::InvalidUrl)?,
+            },
+            None => return Err(Error::MissingAuthority),
+        };
+        Ok(Self { client: RequestClient::new(transport, Box::new(validate)) })
+    }
+
+    async fn post(&self, endpoint: &str, body: &Value) -> Result<Value, Error> {
+        let endpoint = LATEST_API_VERSION.make_endpoint(endpoint);
+        self.client.post_json(endpoint, Payload::Json(body.to_string()), Headers::none()).await
+    }
+}
+
+type ValidResponse = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + Sync>>;
+
+/// Lets an answer through; a refusal becomes an error with what the engine says.
+fn validate(response: Response<Body>) -> ValidResponse {
+    Box::pin(async move {
+        let code = response.status();
+        if code.is_success() || code.is_informational() {
+            return Ok(response);
+        }
+        let body = to_bytes(response.into_body()).await.map_err(containers_api::conn::Error::from)?;
+        let said = serde_json::from_slice::<Value>(&body).ok();
+        let said = said.as_ref().and_then(|said| said.get("message")).and_then(Value::as_str);
+        let message = said.map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned);
+        Err(Error::Fault { code, message })
+    })
+}

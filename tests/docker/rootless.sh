@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Makes a Docker engine of an unprivileged user ready, beside the one of ready.sh, and ends it again.
+#
+#   tests/docker/rootless.sh [STATE_DIR]          prints what tests want to have in their environment
+#   tests/docker/rootless.sh stop [STATE_DIR]     ends what the first form started; the image and the user stay
+#
+# As root, for a user that it makes. The image FOLDSPACE_IMAGE is copied from the engine at DOCKER_HOST, which is made
+# ready first. An engine that runs already is used by whoever comes next, and ends with the last of its users: each is
+# a process, ENGINE_USER or else the parent.
+set -euo pipefail
+
+mode=start
+if [ "${1:-}" = stop ]; then mode=stop; shift; fi
+account=foldspace-docker
+state=${1:-/var/lib/foldspace-docker}
+user=${ENGINE_USER:-$PPID}
+source=${DOCKER_HOST:-} image=${FOLDSPACE_IMAGE:-}
+unset DOCKER_HOST DOCKER_CONTEXT DOCKER_TLS_VERIFY
+export DEBIAN_FRONTEND=noninteractive
+
+say() { printf 'rootless docker engine: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+[ "$(id -u)" = 0 ] || fail "only root can make one for another user; set FOLDSPACE_ROOTLESS_DOCKER_HOST to use your own"
+mkdir -p "$state"/{users,client}
+state=$(cd "$state" && pwd -P)
+socket=$state/xdg/docker.sock
+[ ${#socket} -lt 100 ] || fail "the path of $state is too long for a socket in it"
+
+exec 9>"$state/lock"
+flock -w 600 9 || fail "another process has been preparing $state for ten minutes"
+
+# Whether the process that was started here still runs.
+runs() {
+    [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
+}
+
+here=$(dirname "$0")
+# shellcheck source=tests/podman/users.sh
+. "$here/../podman/users.sh"
+# shellcheck source=tests/podman/apt.sh
+. "$here/../podman/apt.sh"
+
+# Debian's, whatever else is in the path.
+docker_at() { HOME=$state/client /usr/bin/docker --host "$@" 9>&-; }
+engine() { docker_at "unix://$socket" "$@"; }
+
+make_account() {
+    if ! command -v rootlesskit >/dev/null; then
+        apt_get -y -o Dpkg::Use-Pty=0 install --no-install-recommends rootlesskit uidmap >"$state/install.log" \
+            || fail "rootlesskit could not be installed: $(tail -n 3 "$state/install.log")"
+    fi
+    if ! id "$account" >/dev/null 2>&1; then
+        # Where these are missing a new user gets no further ids.
+        touch /etc/subuid /etc/subgid
+        useradd --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$account" >&2 9>&- \
+            || fail "the user $account could not be made"
+    fi
+    grep -q "^$account:" /etc/subuid && grep -q "^$account:" /etc/subgid \
+        || fail "$account has no further ids; usermod --add-subuids and --add-subgids give some"
+    mkdir -p "$state"/{data,home}
+    mkdir -p -m 700 "$state/xdg"
+    chmod 755 "$state"
+    chown "$account:" "$state"/{data,home,xdg}
+}
+
+start_service() {
+    rm -rf "$socket" "$state/xdg/docker.pid" "$state/xdg/kit"
+    setsid setpriv --reuid "$account" --regid "$account" --clear-groups --inh-caps=-all env -i \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$state/home" \
+        XDG_RUNTIME_DIR="$state/xdg" rootlesskit --net=host --copy-up=/etc --copy-up=/run --propagation=rslave \
+        --state-dir="$state/xdg/kit" sh -c 'rm -f /run/docker /run/containerd; exec dockerd "$@"' service \
+        --rootless --host "unix://$socket" --data-root "$state/data" --exec-root "$state/xdg/exec" \
+        --pidfile "$state/xdg/docker.pid" --iptables=false --ip6tables=false --bridge=none \
+        </dev/null >"$state/service.log" 2>&1 9>&- &
+    echo $! >"$state/pid"
+    local _
+    for _ in $(seq 600); do
+        engine version >/dev/null 2>&1 && return
+        [ -n "$(started "$(cat "$state/pid")")" ] || break
+        sleep 0.1
+    done
+    fail "the service did not start: $(tail -n 3 "$state/service.log")"
+}
+
+copy_image() {
+    { [ -n "$source" ] && [ -n "$image" ]; } || fail "DOCKER_HOST and FOLDSPACE_IMAGE say where the image is; ready.sh prints them"
+    say "copying the image"
+    docker_at "$source" save "$image" | engine load --quiet >/dev/null || fail "the image could not be copied"
+}
+
+stop() {
+    local pid containers _
+    runs || return 0
+    containers=$(engine ps --all --quiet)
+    # shellcheck disable=SC2086
+    [ -z "$containers" ] || engine rm --force --volumes $containers >/dev/null 2>&1 || say "containers could not be removed"
+    pid=$(cat "$state/pid")
+    # It passes the signal on, and ends after its engine.
+    kill "$pid"
+    for _ in $(seq 400); do
+        [ -n "$(started "$pid")" ] || break
+        sleep 0.05
+    done
+    [ -z "$(started "$pid")" ] || { say "the service did not end in twenty seconds"; kill -9 -- "-$pid"; }
+    rm -f "$state/pid" "$socket"
+}
+
+if [ "$mode" = stop ]; then
+    rm -f "$state/users/$user"
+    if [ "$(count_users)" = 0 ]; then stop; fi
+    exit
+fi
+
+# What was started here and did not become ready is not left running.
+began=
+gave_up() { if [ -n "$began" ] && [ "$(count_users)" = 0 ]; then stop; fi; }
+trap gave_up EXIT
+
+make_account
+if ! runs; then began=1; start_service; fi
+if ! engine image inspect "$image" >/dev/null 2>&1; then copy_image; fi
+engine run --rm --network none --user 0:0 "$image" python3 -c '' >&2 || fail "a container can't be run on this machine"
+started "$user" >"$state/users/$user"
+printf 'export FOLDSPACE_ROOTLESS_DOCKER_HOST=%q\n' "unix://$socket"
