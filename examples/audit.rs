@@ -92,7 +92,7 @@ fn command_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {
             format!("{language} exit {exit_code}, stdout {}", output(&stdout))
         })
     })
-    .or_else(|| read(event, |SessionAllow { programs }| format!("allowed from now on: {}", programs.join(", "))))
+    .or_else(|| read(event, |SessionAllow { programs, .. }| format!("allowed from now on: {}", programs.join(", "))))
 }
 
 fn workspace_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {

@@ -16,8 +16,8 @@ use foldspace::backends::{
 use foldspace::event::{CommandLine, CommandResult};
 use foldspace::session::{CommandOutput, OutputOptions, OutputStream, OutputSubscription, Watcher};
 use foldspace::tools::{
-    CommandPolicy, DenyRule, Effect, Filesystem, GlobTool, ListTool, ReadTool, ShellRules, ShellTool, ToolDescription,
-    ToolShell, WorkspaceSection, WriteTool,
+    CommandPolicy, DenyRule, Effect, EnvTool, Filesystem, GlobTool, ListTool, ReadTool, ScriptTool, ShellRules,
+    ShellTool, ToolDescription, ToolShell, WhichTool, WorkspaceSection, WriteTool,
 };
 use foldspace::{
     EntryPath, Filter, NewSession, Registry, Sessions, Tool, ToolCall, ToolContext, ToolError, ToolRunner, Tools,
@@ -40,7 +40,7 @@ impl Workspace for Calculator {
         Ok(())
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::new(Sums))
     }
 }
@@ -145,6 +145,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     deny.push(DenyRule::Program("0".to_owned()));
     let policy = CommandPolicy { deny, auto_confirm: true, ..CommandPolicy::default() };
     let tools = Tools::new().with(ReadTool)?.with(ListTool)?.with(GlobTool)?.with(WriteTool)?.with(ShellTool)?;
+    let tools = tools.with(ScriptTool)?.with(WhichTool)?.with(EnvTool)?;
     let rules = ShellRules { policy, ..ShellRules::default() };
     let tools = ToolRunner::with_rules(session.clone(), tools.with(AddFile)?, Arc::new(Calculator), rules)?;
 

@@ -31,7 +31,7 @@ impl Asker for Trusting {
 /// A mock that knows one command.
 fn mock(printed: &str) -> WorkspaceSpec {
     let rule = MockRule { command: "make*".to_owned(), answer: MockAnswer::printing(printed) };
-    WorkspaceSpec::Mock(MockOptions { answers: vec![rule] })
+    WorkspaceSpec::Mock(MockOptions { answers: vec![rule], ..MockOptions::default() })
 }
 
 fn tools() -> Result<Tools, Box<dyn Error>> {
@@ -53,7 +53,7 @@ async fn recorded(sessions: &Sessions, home: &Path, printed: &str) -> Result<Ses
     for (tool, params) in [write("10\n"), edit("10", "12"), make, edit("12", "99"), edit("99", "98")] {
         runner.call(ToolCall::new(tool, params)).await?;
     }
-    if let Some(Allowances { programs }) = session.state()?.slice() {
+    if let Some(Allowances { programs, .. }) = session.state()?.slice() {
         println!("allowed in {}: {programs:?}", session.name());
     }
     runner.close()?;

@@ -61,7 +61,7 @@
 /// assert_eq!(disk.dirty()?, []);
 ///
 /// // A scan finds the changes of a command.
-/// let shell = workspace.shell().unwrap();
+/// let shell = workspace.unrecorded_shell().unwrap();
 /// let command = ShellCommand::shell("cat a.txt; echo more >> b.txt");
 /// let result: ShellResult = shell.execute(command, unwatched(), Default::default()).await?;
 /// assert_eq!((result.exit_code, result.stdout.text(80)), (0, ("hello".to_owned(), false)));
@@ -283,7 +283,7 @@ pub mod event {
         CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy,
         DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide,
         MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-        SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
+        SessionRewound, SessionStarted, SliceRestored, Special, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

@@ -12,6 +12,7 @@ use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::CallerProcess;
+use super::command_options::CommandOptions;
 use super::output::Collector;
 use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError};
 use super::running_commands::{CancelState, RunningCommands};
@@ -27,6 +28,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Added to a signal's number it is the exit code of a command that a signal ended.
 pub(super) const SIGNALLED: i32 = 128;
 const SH: &str = "/bin/sh";
+/// Runs its arguments with one stream for both outputs: of two the order is lost.
+const MERGED: &str = r#"exec "$@" 2>&1"#;
 /// Searched for programs when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -37,6 +40,8 @@ pub(crate) trait CommandHost: Send + Sync + 'static {
     fn reach(&self) -> Result<(), ShellError> {
         Ok(())
     }
+    /// The options of all commands.
+    fn options(&self) -> &CommandOptions;
     fn root(&self) -> String;
     /// A directory for scripts: as this program sees it, and as commands do.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
@@ -120,7 +125,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
         }
         self.blocking(move |place| {
             let runner = place.runner()?;
-            let variables = variables(&runner).map_err(failed(backend))?;
+            let variables = variables(place, &runner).map_err(failed(backend))?;
             let path = variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
             let found = runner.which(program.as_ref(), path.as_ref()).map_err(failed(backend))?;
             Ok(Which { command: program, path: found.map(|path| path.to_string_lossy().into_owned()) })
@@ -131,7 +136,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
         let backend = self.properties.backend_name;
         self.blocking(move |place| {
             let runner = place.runner()?;
-            let variables = variables(&runner).map_err(failed(backend))?;
+            let variables = variables(place, &runner).map_err(failed(backend))?;
             Ok(ShellEnv { variables, cwd: place.root(), shell: SH.to_owned() })
         })
     }
@@ -145,13 +150,14 @@ impl Drop for EndsWhenDropped {
     }
 }
 
-/// The place's own variables as text; what is no text is left out.
-fn variables(runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
+/// The variables of commands as text; what is no text is left out.
+fn variables<P: CommandHost>(place: &P, runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
     let split = |variable: &OsString| {
         let (name, value) = variable.to_str()?.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    Ok(runner.variables()?.iter().filter_map(split).collect())
+    let session = place.options().variables().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Ok(runner.variables()?.iter().filter_map(split).chain(session).collect())
 }
 
 struct CommandRun<'a, P> {
@@ -172,7 +178,10 @@ impl<P: CommandHost> CommandRun<'_, P> {
         let runner = self.place.runner()?;
         let caller = command.caller.clone().filter(|_| self.is_on_host);
         // The file is gone when this is dropped.
-        let (argv, _script) = self.argv(&command.command)?;
+        let (mut argv, _script) = self.argv(&command.command)?;
+        if command.merge_output {
+            argv.splice(0..0, [SH, "-c", MERGED, SH].map(OsString::from));
+        }
         let spec = RunSpec {
             argv,
             directory: PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec())),
@@ -243,6 +252,9 @@ impl<P: CommandHost> CommandRun<'_, P> {
             if command.env_mode == EnvMode::Extend || name == b"PATH" {
                 variables.insert(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
             }
+        }
+        if command.env_mode == EnvMode::Extend {
+            variables.extend(self.place.options().variables().map(|(name, value)| (name.into(), value.into())));
         }
         variables.extend(command.env.iter().map(|(name, value)| (name.into(), value.into())));
         Ok(variables.into_iter().collect())

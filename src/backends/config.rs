@@ -7,6 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::command_options::CommandOptions;
 use super::containers::{EngineKind, PodmanOptions};
 use super::disk::{KeptIndex, entries_in, make_private, remove_path};
 use super::host::{HostOptions, HostWorkspace};
@@ -53,6 +54,9 @@ pub struct MockOptions {
     /// The answers; the first that fits is given.
     #[serde(default)]
     pub answers: Vec<MockRule>,
+    /// Options of all its commands; variables are of no use to it.
+    #[serde(skip)]
+    pub commands: CommandOptions,
 }
 
 /// An answer for commands that fit a pattern.
@@ -87,8 +91,36 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns what is recorded of it beside the name.
+    /// Returns the options of all its commands; none where nothing can run.
+    pub fn commands(&self) -> Option<&CommandOptions> {
+        match self {
+            Self::Memory => None,
+            Self::Host(options) => Some(&options.commands),
+            Self::Podman(options) => Some(&options.commands),
+            Self::Mock(options) => Some(&options.commands),
+        }
+    }
+
+    fn commands_mut(&mut self) -> Option<&mut CommandOptions> {
+        match self {
+            Self::Memory => None,
+            Self::Host(options) => Some(&mut options.commands),
+            Self::Podman(options) => Some(&mut options.commands),
+            Self::Mock(options) => Some(&mut options.commands),
+        }
+    }
+
+    /// Returns what is recorded of it beside the name. Of variables it has the digests, unless they may be recorded.
     pub fn options(&self) -> Value {
+        self.options_as(false)
+    }
+
+    /// Returns what another program is told to open the same: with the values of variables.
+    pub fn options_with_values(&self) -> Value {
+        self.options_as(true)
+    }
+
+    fn options_as(&self, with_values: bool) -> Value {
         let options = match self {
             Self::Memory => return Value::Null,
             Self::Host(options) => serde_json::to_value(options),
@@ -96,7 +128,28 @@ impl WorkspaceSpec {
             Self::Mock(options) => serde_json::to_value(options),
         };
         // Plain structs of texts, bytes and numbers have a JSON form.
-        options.unwrap_or_default()
+        let mut options = options.unwrap_or_default();
+        if let Some(commands) = self.commands() {
+            commands.put(&mut options, with_values);
+        }
+        options
+    }
+
+    /// Takes up the values of variables that are kept for a session; its forks, and copies of it, need them.
+    #[must_use]
+    pub fn with_values_of(mut self, session: SessionId, home: &Path) -> Self {
+        if let Some(commands) = self.commands_mut() {
+            commands.take_values(&home.join(WORKSPACES).join(session.to_string()));
+        }
+        self
+    }
+
+    /// Keeps the values of variables that are not recorded, in a file that only its owner may read.
+    pub fn keep_values(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
+        let directory = home.join(WORKSPACES).join(session.to_string());
+        let kept = self.commands().map_or(Ok(()), |commands| commands.keep_values(&directory));
+        let reason = |error| format!("can't keep the environment in {}: {error}", directory.display());
+        kept.map_err(|error| BackendError { backend: self.backend_name(), reason: reason(error) })
     }
 
     /// Reads what was recorded. Fails for an unknown backend, and for options that are wrong or out of range.
@@ -108,11 +161,17 @@ impl WorkspaceSpec {
             // Older programs recorded it; now the runner runs all commands.
             fields.remove("runner");
         }
+        let commands = CommandOptions::take(&mut options)
+            .map_err(|error| BackendError { backend: "requested", reason: format!("its options: {error}") })?;
         let container = |engine: EngineKind, options| {
             let read = serde_json::from_value(options).map_err(wrong(engine.name()));
             read.map(|options| Self::Podman(PodmanOptions { engine, ..options }))
         };
-        let spec = match backend {
+        let mut spec = match backend {
+            "memory" if commands != CommandOptions::default() => Err(BackendError {
+                backend: "memory",
+                reason: "its options are about commands, which it does not run; choose another backend".to_owned(),
+            }),
             "memory" => Ok(Self::Memory),
             "host" => serde_json::from_value(options).map(Self::Host).map_err(wrong("host")),
             "podman" => container(EngineKind::Podman, options),
@@ -123,6 +182,9 @@ impl WorkspaceSpec {
                 Err(BackendError { backend: "requested", reason })
             }
         }?;
+        if let Some(own) = spec.commands_mut() {
+            *own = commands;
+        }
         spec.check()?;
         Ok(spec)
     }
@@ -140,6 +202,12 @@ impl WorkspaceSpec {
             return Err(BackendError { backend: "podman", reason: reason.to_owned() });
         }
         let mut spec = Self::parse(backend, options)?;
+        if let Some(commands) = spec.commands()
+            && commands.variables().count() < commands.environment.len()
+        {
+            let reason = "its options: environment: give the text of each variable".to_owned();
+            return Err(BackendError { backend: spec.backend_name(), reason });
+        }
         if let Self::Podman(podman) = &mut spec
             && options.get("image").is_none()
         {
@@ -150,7 +218,11 @@ impl WorkspaceSpec {
 
     /// Beyond these ranges an engine would take a limit for none.
     fn check(&self) -> Result<(), BackendError> {
+        let wrong =
+            |what: String| BackendError { backend: self.backend_name(), reason: format!("its options: {what}") };
+        self.commands().map_or(Ok(()), CommandOptions::check).map_err(wrong)?;
         let Self::Podman(options) = self else { return Ok(()) };
+        check_prefix(&options.name_prefix).map_err(wrong)?;
         let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
         let ranges = [
             (cpus, "cpus", "0.01"),
@@ -160,10 +232,7 @@ impl WorkspaceSpec {
         ];
         match ranges.into_iter().find(|(is_right, ..)| !is_right) {
             None => Ok(()),
-            Some((_, name, least)) => {
-                let reason = format!("its options: {name} must be a number of at least {least}");
-                Err(BackendError { backend: self.backend_name(), reason })
-            }
+            Some((_, name, least)) => Err(wrong(format!("{name} must be a number of at least {least}"))),
         }
     }
 
@@ -171,12 +240,13 @@ impl WorkspaceSpec {
     ///
     /// ```
     /// use foldspace::{WorkspaceSpec, backends::HostOptions};
-    /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()) });
-    /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions { directory: None }));
+    /// let directory = Some("/srv/project".into());
+    /// let given = WorkspaceSpec::Host(HostOptions { directory, ..HostOptions::default() });
+    /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions::default()));
     /// ```
     pub fn forked(&self) -> Self {
         match self {
-            Self::Host(HostOptions { directory: _ }) => Self::Host(HostOptions { directory: None }),
+            Self::Host(options) => Self::Host(HostOptions { directory: None, ..options.clone() }),
             Self::Memory | Self::Podman(_) | Self::Mock(_) => self.clone(),
         }
     }
@@ -186,7 +256,7 @@ impl WorkspaceSpec {
         let mut reached = Vec::new();
         match self {
             Self::Memory | Self::Mock(_) => {}
-            Self::Host(HostOptions { directory }) => {
+            Self::Host(HostOptions { directory, .. }) => {
                 reached.extend(directory.iter().map(|directory| format!("the directory {}", directory.display())));
             }
             Self::Podman(options) => {
@@ -210,7 +280,9 @@ impl WorkspaceSpec {
     /// Opens the workspace of a session. Directories that were not given are made below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;
-        Ok(match self {
+        self.keep_values(session, home)?;
+        let spec = self.clone().with_values_of(session, home);
+        Ok(match &spec {
             Self::Memory => Arc::new(MemoryWorkspace),
             Self::Host(options) => {
                 let directory = match &options.directory {
@@ -221,12 +293,11 @@ impl WorkspaceSpec {
                 Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept))?)
             }
             Self::Podman(options) => podman::open(session, options, home)?,
-            Self::Mock(options) => Arc::new(
-                options
-                    .answers
-                    .iter()
-                    .try_fold(MockWorkspace::new(), |mock, rule| mock.answering(&rule.command, rule.answer.clone()))?,
-            ),
+            Self::Mock(options) => {
+                let mock = MockWorkspace::with_options(options.commands.clone());
+                let answers = &mut options.answers.iter();
+                Arc::new(answers.try_fold(mock, |mock, rule| mock.answering(&rule.command, rule.answer.clone()))?)
+            }
         })
     }
 
@@ -252,15 +323,13 @@ impl WorkspaceSpec {
 
     /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
-        let removed = match self {
-            // A directory that it was given stays.
-            Self::Host(_) => {
-                remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string())
-            }
+        // A directory that it was given stays.
+        let removed = remove_path(&home.join(WORKSPACES).join(session.to_string()));
+        let removed = removed.map_err(|error| error.to_string()).and_then(|()| match self {
             // Other sessions may share some of the files.
             Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()),
-            Self::Memory | Self::Mock(_) => Ok(()),
-        };
+            Self::Host(_) | Self::Memory | Self::Mock(_) => Ok(()),
+        });
         removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })
     }
 
@@ -293,6 +362,17 @@ impl WorkspaceSpec {
     }
 }
 
+/// Checks the beginning of a container's name, as engines have it.
+fn check_prefix(prefix: &str) -> Result<(), String> {
+    let is_first = |first: u8| first.is_ascii_alphanumeric();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if prefix.len() <= 60 && prefix.bytes().next().is_some_and(is_first) && prefix.bytes().all(fits) {
+        return Ok(());
+    }
+    Err("name_prefix must have 1 to 60 letters, digits, `_`, `.` and `-`, and begin with a letter or a digit"
+        .to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
@@ -307,20 +387,21 @@ mod tests {
         let odd = PathBuf::from(OsStr::from_bytes(b"/tmp/\xff"));
         let specs = [
             WorkspaceSpec::Memory,
-            WorkspaceSpec::Host(HostOptions { directory: None }),
-            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }),
-            WorkspaceSpec::Host(HostOptions { directory: Some(odd) }),
+            WorkspaceSpec::Host(HostOptions::default()),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..HostOptions::default() }),
+            WorkspaceSpec::Host(HostOptions { directory: Some(odd), ..HostOptions::default() }),
             WorkspaceSpec::Podman(PodmanOptions::default()),
             WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, pids: 7, ..PodmanOptions::default() }),
             WorkspaceSpec::Mock(MockOptions {
                 answers: vec![MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") }],
+                ..MockOptions::default()
             }),
         ];
         for spec in specs {
             assert_eq!(WorkspaceSpec::parse(spec.backend_name(), &spec.options()), Ok(spec));
         }
         assert_eq!(
-            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()) }).options(),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()), ..HostOptions::default() }).options(),
             json!({ "directory": "/a" })
         );
     }
@@ -330,13 +411,19 @@ mod tests {
         let podman =
             WorkspaceSpec::Podman(PodmanOptions { pids: 7, connection: Some("u".into()), ..Default::default() });
         let rule = MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") };
-        let own = WorkspaceSpec::Host(HostOptions { directory: None });
-        for same in
-            [WorkspaceSpec::Memory, podman, WorkspaceSpec::Mock(MockOptions { answers: vec![rule] }), own.clone()]
-        {
+        let own = WorkspaceSpec::Host(HostOptions::default());
+        for same in [
+            WorkspaceSpec::Memory,
+            podman,
+            WorkspaceSpec::Mock(MockOptions { answers: vec![rule], ..Default::default() }),
+            own.clone(),
+        ] {
             assert_eq!(same.forked(), same);
         }
-        assert_eq!(WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }).forked(), own);
+        assert_eq!(
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..HostOptions::default() }).forked(),
+            own
+        );
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::command_options::CommandOptions;
+
 /// A program that runs containers.
 ///
 /// ```
@@ -66,10 +68,30 @@ pub struct PodmanOptions {
     pub network: bool,
     /// Seconds without a call after which the container is stopped; 0 for never.
     pub idle_seconds: u64,
+    /// Seconds after whose start the container is removed, whatever runs in it; 0 for never. The next command makes
+    /// another.
+    #[serde(skip_serializing_if = "is_none")]
+    pub uptime_seconds: u64,
+    /// The beginning of the container's name, before the session's id.
+    #[serde(skip_serializing_if = "is_usual_prefix")]
+    pub name_prefix: String,
     /// Puts the files into an overlay.
     pub overlay: OverlayUse,
     /// The engine's address, such as `unix:///run/podman/podman.sock`; found out when nothing is said.
     pub connection: Option<String>,
+    /// Options of all commands.
+    #[serde(skip)]
+    pub commands: CommandOptions,
+}
+
+const PREFIX: &str = "foldspace";
+
+fn is_none(seconds: &u64) -> bool {
+    *seconds == 0
+}
+
+fn is_usual_prefix(prefix: &str) -> bool {
+    prefix == PREFIX
 }
 
 /// Use of an overlay for a session's files, which finds changes without looking at every file.
@@ -105,8 +127,11 @@ impl Default for PodmanOptions {
             reserve_bytes: 1 << 30,
             network: false,
             idle_seconds: 600,
+            uptime_seconds: 0,
+            name_prefix: PREFIX.to_owned(),
             overlay: OverlayUse::Auto,
             connection: None,
+            commands: CommandOptions::default(),
         }
     }
 }

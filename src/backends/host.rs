@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::command_options::CommandOptions;
 use super::commands::{CommandHost, RunnerShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::PopulateMarker;
@@ -30,6 +31,9 @@ pub struct HostOptions {
     /// Its directory; one of its own when nothing is said.
     #[serde(default, with = "recorded_path")]
     pub directory: Option<PathBuf>,
+    /// Options of all its commands.
+    #[serde(skip)]
+    pub commands: CommandOptions,
 }
 
 /// A path as it is recorded and sent: its text, or its bytes where it is none.
@@ -86,7 +90,7 @@ mod recorded_path {
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let directory = tempfile::tempdir()?;
 /// let workspace = HostWorkspace::open(directory.path(), &HostOptions::default())?;
-/// let shell = workspace.shell().unwrap();
+/// let shell = workspace.unrecorded_shell().unwrap();
 /// let echo = ShellCommand::shell("echo hello > a.txt; cat a.txt");
 /// let result = runtime.block_on(shell.execute(echo, unwatched(), Default::default()))?;
 /// assert_eq!((result.exit_code, &result.stdout.kept[..]), (0, &b"hello\n"[..]));
@@ -104,6 +108,7 @@ pub struct HostWorkspace {
 
 struct HostPlace {
     directory: PathBuf,
+    options: CommandOptions,
     anchor: Option<Anchor>,
     running: Mutex<HostCommand>,
     in_flight: Arc<RunningCommands>,
@@ -126,7 +131,11 @@ impl HostWorkspace {
     }
 
     /// The same with the file in which what is known of the directory is kept for later processes.
-    pub(crate) fn open_kept(directory: &Path, _: &HostOptions, kept: Option<KeptIndex>) -> Result<Self, BackendError> {
+    pub(crate) fn open_kept(
+        directory: &Path,
+        asked: &HostOptions,
+        kept: Option<KeptIndex>,
+    ) -> Result<Self, BackendError> {
         let failed = |action: &str, error: &dyn std::fmt::Display| BackendError {
             backend: NAME,
             reason: format!("can't {action} {}: {error}", directory.display()),
@@ -146,6 +155,7 @@ impl HostWorkspace {
         let disk = PlainDisk::with_options(tree, options).map_err(|error| failed("open", &error))?;
         let place = Arc::new(HostPlace {
             directory: directory.clone(),
+            options: asked.commands.clone(),
             anchor,
             running: Mutex::default(),
             in_flight: Arc::default(),
@@ -200,6 +210,10 @@ impl CommandHost for HostPlace {
         Ok((path.clone(), path))
     }
 
+    fn options(&self) -> &CommandOptions {
+        &self.options
+    }
+
     fn root(&self) -> String {
         self.directory.to_string_lossy().into_owned()
     }
@@ -232,7 +246,7 @@ impl Workspace for HostWorkspace {
         self.disk.populate(changes)
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
     }
 
@@ -242,6 +256,10 @@ impl Workspace for HostWorkspace {
 
     fn marker(&self) -> Option<&PopulateMarker> {
         Some(&self.marker)
+    }
+
+    fn command_options(&self) -> CommandOptions {
+        self.place.options.clone()
     }
 
     fn root(&self) -> Option<String> {

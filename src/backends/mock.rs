@@ -8,6 +8,7 @@ use globset::{Glob, GlobMatcher};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::command_options::CommandOptions;
 use super::commands::SIGNALLED;
 use super::output::Collector;
 use super::shell::{
@@ -30,7 +31,7 @@ const SIGKILL: i32 = 9;
 /// use foldspace::{Workspace, backends::{MockAnswer, MockWorkspace, Shell, ShellCommand, unwatched}};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let mock = MockWorkspace::new().answering("cargo test*", MockAnswer::printing("ok\n"))?;
-/// let shell = mock.shell().unwrap();
+/// let shell = mock.unrecorded_shell().unwrap();
 /// let result = runtime.block_on(shell.execute(ShellCommand::shell("cargo test --all"), unwatched(), Default::default()))?;
 /// assert_eq!((result.exit_code, &result.stdout.kept[..]), (0, &b"ok\n"[..]));
 /// assert_eq!(mock.calls().len(), 1);
@@ -39,6 +40,7 @@ const SIGKILL: i32 = 9;
 #[derive(Debug, Clone, Default)]
 pub struct MockWorkspace {
     shell: Arc<MockShell>,
+    options: CommandOptions,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +95,11 @@ impl MockWorkspace {
         Self::default()
     }
 
+    /// A mock with options of all commands.
+    pub(crate) fn with_options(options: CommandOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
     /// Answers commands whose text fits a glob in which `*` fits anything. What was said first wins.
     pub fn answering(self, pattern: &str, answer: MockAnswer) -> Result<Self, BackendError> {
         let glob = Glob::new(pattern);
@@ -117,8 +124,12 @@ impl Workspace for MockWorkspace {
         Ok(())
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
+    }
+
+    fn command_options(&self) -> CommandOptions {
+        self.options.clone()
     }
 
     fn description(&self) -> String {

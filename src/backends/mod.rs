@@ -2,6 +2,7 @@
 
 pub(crate) mod caller;
 mod capture;
+pub(crate) mod command_options;
 mod commands;
 #[cfg(feature = "compliance")]
 pub mod compliance;
@@ -29,6 +30,7 @@ pub(crate) mod workspace;
 
 pub use caller::{CallerProcess, HostCaller};
 pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
+pub use command_options::CommandOptions;
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use doctor::{DoctorReport, Finding, diagnose};

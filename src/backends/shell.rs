@@ -132,6 +132,8 @@ pub struct ShellCommand {
     pub is_unlimited: bool,
     /// Keeps what it prints, which is thrown away otherwise.
     pub capture_output: bool,
+    /// Gives its standard error in its standard output, in the order of writing.
+    pub merge_output: bool,
     /// Bytes of each stream that are kept at most.
     pub keep: usize,
     /// Tells whether it holds code, which may be longer than [`MAX_COMMAND_CHARS`].
@@ -153,6 +155,7 @@ impl ShellCommand {
             timeout: None,
             is_unlimited: false,
             capture_output: true,
+            merge_output: false,
             keep: DEFAULT_KEEP_BYTES,
             is_code: false,
             caller: None,

@@ -11,6 +11,7 @@ use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
 use super::capture::ChangeDetector;
+use super::command_options::CommandOptions;
 use super::disk::populate_marker::PopulateMarker;
 use super::error::BackendError;
 use super::shell::{Shell, ShellError};
@@ -37,8 +38,9 @@ pub trait Workspace: Send + Sync + 'static {
         self.apply(changes)
     }
 
-    /// Gives the shell that runs commands; none where nothing can run.
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
+    /// Gives the shell that runs commands; none where nothing can run. No policy decides about these, and nothing is
+    /// recorded: for that a session has [`ToolRunner::shell`](crate::ToolRunner::shell).
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         None
     }
 
@@ -118,6 +120,11 @@ pub trait Workspace: Send + Sync + 'static {
         None
     }
 
+    /// Returns the options of all commands.
+    fn command_options(&self) -> CommandOptions {
+        CommandOptions::default()
+    }
+
     /// The workspace's root as commands see it; none where nothing can run.
     fn root(&self) -> Option<String> {
         None
@@ -148,6 +155,11 @@ pub trait Container: Send + Sync + 'static {
 
     /// Makes it, or starts it, when it does not run, and waits until it can run commands.
     fn start(&self) -> Result<(), ShellError>;
+
+    /// Tells what its last start took: the pull of its image, its making.
+    fn log(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Stops and removes it; one that is not there is no error. The files stay.
     fn stop(&self) -> Result<(), ShellError>;

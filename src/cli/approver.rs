@@ -53,9 +53,11 @@ impl Drop for OpenQuestion {
 
 async fn answer(question: &CommandQuestion, lines: &mut StdinLines) -> ApprovalAnswer {
     let (asked, programs) = (view::question(question), view::allowed_by_session(question));
-    let mut words = format!("{asked}\nallow it? y: this once, n: no, a: {programs} for this session");
+    let mut words = format!(
+        "{asked}\nallow it? y: this once, n: no, a: {programs} for this session, A: everything for this session"
+    );
     for _ in 0..TRIES {
-        output::ask(&words, "[y/n/a]");
+        output::ask(&words, "[y/n/a/A]");
         let line = match lines.next().await {
             Ok(line) => String::from_utf8_lossy(&line).into_owned(),
             Err(error) => return ApprovalAnswer::Refuse(format!("the answer could not be read: {error}")),
@@ -63,6 +65,9 @@ async fn answer(question: &CommandQuestion, lines: &mut StdinLines) -> ApprovalA
         if line.is_empty() {
             output::end_question();
             return ApprovalAnswer::Refuse("the person did not answer: the input has ended".to_owned());
+        }
+        if line.trim() == "A" {
+            return ApprovalAnswer::Everything;
         }
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => return ApprovalAnswer::Once,

@@ -98,7 +98,7 @@ impl BisectArgs {
                 .map_err(|error| Failure::from(error).with_hint(PREDICATES))?;
             return by_slice(&session, &predicate, good, bad, out);
         }
-        let (spec, home) = (self.spec(&session)?, Home::of(globals)?);
+        let (spec, home) = (self.spec(globals, &session)?, Home::of(globals)?);
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let (ends, place, jobs) = ((Some(good), Some(bad)), home.path().to_owned(), usize::from(self.jobs));
         let bisection = Bisection::of_session(session, self.command()?, policy, ends, place, jobs)?;
@@ -126,8 +126,8 @@ impl BisectArgs {
         Ok(command)
     }
 
-    fn spec(&self, session: &Session) -> Result<WorkspaceSpec, Failure> {
-        let own = workspace::spec_of(session)?;
+    fn spec(&self, globals: &Globals, session: &Session) -> Result<WorkspaceSpec, Failure> {
+        let own = workspace::spec_for_copy(globals, session)?;
         Ok(match self.backend {
             None => own,
             Some(ProbeBackend::Host) => WorkspaceSpec::Host(HostOptions::default()),

@@ -158,6 +158,7 @@ impl Calling<'_> {
         let (word, reason) = match &answer {
             ApprovalAnswer::Once => ("once", None),
             ApprovalAnswer::Session => ("session", None),
+            ApprovalAnswer::Everything => ("everything", None),
             ApprovalAnswer::Refuse(reason) => ("refuse", Some(reason.as_str())),
         };
         if let Err(error) = self.client.answer(self.session, call, word, reason).await {

@@ -31,8 +31,8 @@ pub(super) struct Exec {
     /// Joins the words and runs them with /bin/sh -c
     #[arg(long)]
     sh: bool,
-    /// The directory in the workspace to run it in
-    #[arg(long, value_name = "PATH", default_value = "/")]
+    /// The directory in the workspace to run it in [default: the session's --workdir, else /]
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     cwd: String,
     /// Sets a variable; may be given several times
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]

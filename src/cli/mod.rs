@@ -9,6 +9,7 @@ pub(crate) mod calls;
 mod cancel;
 mod cat;
 mod clone;
+mod command_args;
 mod completions;
 mod diff;
 pub(crate) mod diffs;

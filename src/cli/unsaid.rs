@@ -134,7 +134,7 @@ fn works_in(entry: &SessionEntry, directory: &Path) -> bool {
     let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
     let spec = started.and_then(|started| WorkspaceSpec::of_session(&started.event).ok());
     match spec {
-        Some(WorkspaceSpec::Host(HostOptions { directory: Some(own) })) => directory.starts_with(own),
+        Some(WorkspaceSpec::Host(HostOptions { directory: Some(own), .. })) => directory.starts_with(own),
         _ => false,
     }
 }

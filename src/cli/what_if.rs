@@ -51,7 +51,7 @@ impl WhatIfArgs {
         let found = store.opened.find(&self.session)?;
         let mut at = self.at(&found.session)?;
         let place = match self.options.keep.as_deref() {
-            None => RerunTarget::open(store, &found.session, asked, None)?,
+            None => RerunTarget::open(globals, store, &found.session, asked, None)?,
             Some(name) => {
                 // A fork has at least the beginning of its parent.
                 let asked_at = at.max(1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ValueEnum};
 use foldspace::backends::{
-    EngineKind, HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions, find_engine,
+    CommandOptions, EngineKind, HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions, find_engine,
 };
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
@@ -17,7 +17,8 @@ use foldspace::{Session, WorkspaceSpec};
 use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
-use super::{Exit, Failure, files, output, text};
+use super::command_args::CommandArgs;
+use super::{Exit, Failure, Globals, files, open, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
 
@@ -80,6 +81,12 @@ pub(super) struct WorkspaceArgs {
     /// container: stops the container after SECS without a call; 0 for never [default: 600]
     #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
     idle_seconds: Option<u64>,
+    /// container: removes the container SECS after its start, whatever runs in it; 0 for never [default: 0]
+    #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
+    uptime_seconds: Option<u64>,
+    /// container: begins its name, which ends with the session's id [default: foldspace]
+    #[arg(long, value_name = "NAME")]
+    name_prefix: Option<String>,
     /// container: puts the files in an overlay, auto where the user can mount one [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"])]
     overlay: Option<String>,
@@ -92,6 +99,8 @@ pub(super) struct WorkspaceArgs {
     /// mock: a JSON list of answers: [{"command": "make *", "stdout": "ok\n", "exit_code": 0}]
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     answers: Option<PathBuf>,
+    #[command(flatten)]
+    commands: CommandArgs,
 }
 
 /// The backends.
@@ -207,19 +216,24 @@ impl WorkspaceArgs {
                 return Err(Failure::usage(format!("{option} is for --backend {name}")));
             }
         }
-        let container = |engine| Some(WorkspaceSpec::Podman(self.container(engine)));
+        if let (None | Some(BackendArg::Memory), Some(option)) = (self.backend, self.commands.given()) {
+            let hint = "add --backend host or --backend container";
+            return Err(Failure::usage(format!("{option} is for a backend that runs commands")).with_hint(hint));
+        }
+        let commands = self.commands.options()?;
+        let container = |engine| Some(WorkspaceSpec::Podman(self.container(engine, commands.clone())));
         Ok(match self.backend {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
-            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()? })),
+            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()?, commands })),
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
             Some(BackendArg::Podman) => container(EngineKind::Podman),
             Some(BackendArg::Docker) => container(EngineKind::Docker),
-            Some(BackendArg::Mock) => Some(WorkspaceSpec::Mock(self.mock()?)),
+            Some(BackendArg::Mock) => Some(WorkspaceSpec::Mock(self.mock(commands)?)),
         })
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 12] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 14] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
             (BackendArg::Host, self.dir.is_some(), "--dir"),
@@ -230,6 +244,8 @@ impl WorkspaceArgs {
             container(self.pids.is_some(), "--pids"),
             container(self.tmp.is_some(), "--tmp"),
             container(self.idle_seconds.is_some(), "--idle-seconds"),
+            container(self.uptime_seconds.is_some(), "--uptime-seconds"),
+            container(self.name_prefix.is_some(), "--name-prefix"),
             container(self.overlay.is_some(), "--overlay"),
             container(self.network, "--network"),
             container(self.engine.is_some(), "--engine"),
@@ -247,7 +263,7 @@ impl WorkspaceArgs {
         absolute.map(Some).map_err(|error| Failure::io("open", directory.display(), &error))
     }
 
-    fn container(&self, engine: EngineKind) -> PodmanOptions {
+    fn container(&self, engine: EngineKind, commands: CommandOptions) -> PodmanOptions {
         let defaults = PodmanOptions::of_environment();
         let mut options = PodmanOptions {
             engine,
@@ -257,7 +273,10 @@ impl WorkspaceArgs {
             pids: self.pids.unwrap_or(defaults.pids),
             network: self.network,
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
+            uptime_seconds: self.uptime_seconds.unwrap_or(defaults.uptime_seconds),
+            name_prefix: self.name_prefix.clone().unwrap_or(defaults.name_prefix),
             connection: self.engine.clone(),
+            commands,
             ..PodmanOptions::default()
         };
         for (asked, bytes) in [(self.memory, &mut options.memory_bytes), (self.tmp, &mut options.tmp_bytes)] {
@@ -269,13 +288,13 @@ impl WorkspaceArgs {
         options
     }
 
-    fn mock(&self) -> Result<MockOptions, Failure> {
-        let Some(path) = &self.answers else { return Ok(MockOptions::default()) };
+    fn mock(&self, commands: CommandOptions) -> Result<MockOptions, Failure> {
+        let Some(path) = &self.answers else { return Ok(MockOptions { commands, ..MockOptions::default() }) };
         let answers: Vec<MockRule> = serde_json::from_reader(files::reader(path)?).map_err(|error| {
             let shown = text::one_line(&path.display().to_string(), 300);
             Failure::usage(format!("{shown} is no list of answers: {error}"))
         })?;
-        Ok(MockOptions { answers })
+        Ok(MockOptions { answers, commands })
     }
 }
 
@@ -345,6 +364,11 @@ fn switch(text: &str) -> Result<bool, String> {
         "0" | "false" | "no" => Ok(false),
         _ => Err("give 1 for yes, or 0 for no".to_owned()),
     }
+}
+
+/// Returns a session's workspace, to open another like it: with the values of its variables.
+pub(super) fn spec_for_copy(globals: &Globals, session: &Session) -> Result<WorkspaceSpec, Failure> {
+    Ok(spec_of(session)?.with_values_of(session.id(), &open::directory(globals)?))
 }
 
 pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {

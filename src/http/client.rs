@@ -180,7 +180,7 @@ impl HttpClient {
         Ok(CallStream(ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 }))
     }
 
-    /// Answers a call's question: `once`, `session` or `refuse`.
+    /// Answers a call's question: `once`, `session`, `everything` or `refuse`.
     pub async fn answer(
         &self,
         session: &str,

@@ -123,7 +123,7 @@ fn shown(question: &CommandQuestion) -> Value {
         "env": question.env,
         // All of it: a forwarding client has nothing else to show.
         "stdin": String::from_utf8_lossy(&question.stdin),
-        "answers": ["once", "session", "refuse"],
+        "answers": ["once", "session", "everything", "refuse"],
     })
 }
 

@@ -175,12 +175,15 @@ impl Hub {
     ) -> Result<OpenSession, HubError> {
         self.still_going()?;
         let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
-        let (hub, mounts) = (self.clone(), mounts.to_vec());
+        let (hub, mounts, spec) = (self.clone(), mounts.to_vec(), spec.clone());
         // A task of its own: it completes also if the caller stops waiting.
         let created = tokio::spawn(async move {
             let sessions = hub.sessions().clone();
             let id = blocking(move || sessions.create(new)).await??.id();
-            let ready = hub.ready(id, &mounts).await;
+            let ready = match spec.keep_values(id, &hub.options().home) {
+                Ok(()) => hub.ready(id, &mounts).await,
+                Err(error) => Err(error.into()),
+            };
             if ready.is_err()
                 && let Err(error) = hub.remove(id).await
             {

@@ -57,7 +57,9 @@ impl Asker for AsksAtOnce {
         Box::pin(async move {
             let (reply, _waits) = oneshot::channel();
             match (Question { question, reply }).ask(&peer).await {
-                Some(ApprovalAnswer::Session) => ApprovalAnswer::Refuse("the person gave no clear answer".to_owned()),
+                Some(ApprovalAnswer::Session | ApprovalAnswer::Everything) => {
+                    ApprovalAnswer::Refuse("the person gave no clear answer".to_owned())
+                }
                 Some(answer) => answer,
                 None => ApprovalAnswer::Refuse("the person could not be asked".to_owned()),
             }
@@ -104,10 +106,11 @@ impl Question {
         let mut choices = vec![
             ("once", "Allow it this once".to_owned()),
             ("session", format!("Allow {programs} for this session")),
+            ("everything", "Allow everything for this session".to_owned()),
             ("deny", "Do not run it".to_owned()),
         ];
         // No session is the copies'.
-        choices.retain(|(answer, _)| *answer != "session" || self.question.copies.is_none());
+        choices.retain(|(answer, _)| matches!(*answer, "once" | "deny") || self.question.copies.is_none());
         let choices = choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect();
         let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(TitledSingleSelectEnumSchema::new(choices)));
         let properties = BTreeMap::from([("answer".to_owned(), PrimitiveSchemaDefinition::Enum(choice))]);
@@ -152,6 +155,7 @@ fn answer_of(result: &ElicitResult) -> ApprovalAnswer {
     match (&result.action, chosen) {
         (ElicitationAction::Accept, Some("once")) => ApprovalAnswer::Once,
         (ElicitationAction::Accept, Some("session")) => ApprovalAnswer::Session,
+        (ElicitationAction::Accept, Some("everything")) => ApprovalAnswer::Everything,
         (ElicitationAction::Accept, Some("deny")) | (ElicitationAction::Decline, _) => {
             ApprovalAnswer::Refuse("the person said no".to_owned())
         }

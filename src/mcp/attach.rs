@@ -45,7 +45,10 @@ impl AttachRequest {
             isolation: options.isolation,
             agent: options.agent.clone(),
             usual_name: options.usual_name.clone(),
-            workspace: options.workspace.as_ref().map(|spec| (spec.backend_name().to_owned(), spec.options())),
+            workspace: options
+                .workspace
+                .as_ref()
+                .map(|spec| (spec.backend_name().to_owned(), spec.options_with_values())),
             mounts: options.mounts.iter().map(NewMount::from).collect(),
             allow_roots: allow_roots.paths().iter().cloned().map(HostPath).collect(),
             groups: options.groups.iter().map(|group| group.name().to_owned()).collect(),

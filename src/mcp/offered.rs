@@ -92,8 +92,8 @@ fn root(make: fn(&mut SchemaGenerator) -> Schema, settings: SchemaSettings) -> J
 pub(super) fn of_workspace(tool: ToolDescription) -> Tool {
     let group = ToolGroup::of(&tool.name);
     let runs = !matches!(group, Some(ToolGroup::Files));
-    // A repeated edit may fit again; other repeated calls fail, and change nothing.
-    let is_idempotent = tool.effect == Effect::ReadOnly || matches!(&*tool.name, "write_file" | "rm");
+    // A repeated edit may fit again, and a text be appended again; other repeated calls change nothing.
+    let is_idempotent = tool.effect == Effect::ReadOnly || matches!(&*tool.name, "rm" | "which" | "env");
     let hints = ToolAnnotations::new()
         .read_only(tool.effect == Effect::ReadOnly)
         .destructive(tool.effect == Effect::Destructive)

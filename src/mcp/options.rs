@@ -14,7 +14,7 @@ use crate::tools::{MountSpec, ShellRules};
 pub enum ToolGroup {
     /// `ls`, `read_file`, `write_file`, `edit_file`, `glob`, `grep` and `rm`.
     Files,
-    /// `shell_execute`.
+    /// `shell_execute`, `execute_script`, `which` and `env`.
     Shell,
     /// `evaluate_python`.
     Python,
@@ -43,7 +43,7 @@ impl ToolGroup {
     pub fn of(tool: &str) -> Option<Self> {
         match tool {
             "ls" | "read_file" | "write_file" | "edit_file" | "glob" | "grep" | "rm" => Some(Self::Files),
-            "shell_execute" => Some(Self::Shell),
+            "shell_execute" | "execute_script" | "which" | "env" => Some(Self::Shell),
             "evaluate_python" => Some(Self::Python),
             "podman_shell" => Some(Self::PodmanShell),
             _ => None,

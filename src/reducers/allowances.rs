@@ -9,10 +9,35 @@ use crate::engine::{Recorded, Registry, Slice, ValueError};
 
 /// Programs that were allowed for the session, each as an entry of an allow list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "EncodedAllowances", into = "EncodedAllowances")]
 pub struct Allowances {
     /// The programs.
     pub programs: BTreeSet<String>,
+    /// Every command may run that is not denied.
+    pub everything: bool,
+}
+
+/// A list, as ever, unless everything is allowed.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum EncodedAllowances {
+    Programs(BTreeSet<String>),
+    Everything { programs: BTreeSet<String>, everything: bool },
+}
+
+impl From<EncodedAllowances> for Allowances {
+    fn from(encoded: EncodedAllowances) -> Self {
+        match encoded {
+            EncodedAllowances::Programs(programs) => Self { programs, everything: false },
+            EncodedAllowances::Everything { programs, everything } => Self { programs, everything },
+        }
+    }
+}
+
+impl From<Allowances> for EncodedAllowances {
+    fn from(Allowances { programs, everything }: Allowances) -> Self {
+        if everything { Self::Everything { programs, everything } } else { Self::Programs(programs) }
+    }
 }
 
 impl Slice for Allowances {
@@ -27,6 +52,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     })?;
     registry.reducer(|mut allowances: Allowances, allowed: &Recorded<SessionAllow>| {
         allowances.programs.extend(allowed.event.programs.iter().cloned());
+        allowances.everything |= allowed.event.everything;
         allowances
     })
 }

@@ -14,6 +14,9 @@ pub struct PodmanWorkspace {
     pub running: bool,
     /// Reason of the last stop; none while it runs.
     pub stopped_because: Option<String>,
+    /// Time at which it was made; none in states of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
     /// Number of containers made.
     pub created: u64,
     /// Number of starts, of new and old containers.
@@ -28,6 +31,8 @@ pub struct PodmanWorkspace {
 
 impl Slice for PodmanWorkspace {
     const NAME: &'static str = "PodmanWorkspace";
+    /// Version 1 had no `created_at`.
+    const VERSION: u32 = 2;
     const ON_REWIND: OnRewind = OnRewind::Keep;
 }
 
@@ -37,6 +42,9 @@ fn begun(workspace: PodmanWorkspace, recorded: &Recorded<SessionStarted>) -> Pod
 }
 
 fn started(mut workspace: PodmanWorkspace, recorded: &Recorded<ContainerStarted>) -> PodmanWorkspace {
+    if recorded.event.created {
+        workspace.created_at = Some(recorded.time);
+    }
     workspace.created += u64::from(recorded.event.created);
     workspace.started += 1;
     workspace.running = true;

@@ -63,7 +63,10 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         CommandResult::KIND => typed(event).map(|e| ran(&e)),
         EvalResult::KIND => typed(event).map(|e| evaluated(&e)),
         CommandDecided::KIND => typed(event).map(|e| decided(&e)),
-        SessionAllow::KIND => typed(event).map(|e: SessionAllow| format!("allow {}", e.programs.join(", "))),
+        SessionAllow::KIND => typed(event).map(|e: SessionAllow| match e.everything {
+            true => "allow everything".to_owned(),
+            false => format!("allow {}", e.programs.join(", ")),
+        }),
         WorkspaceTouched::KIND => typed(event).map(|e: WorkspaceTouched| e.backend),
         DriftFound::KIND => typed(event).map(|e: DriftFound| drifted(&e)),
         ContainerStarted::KIND => typed(event).map(|e| started(&e)),

@@ -18,11 +18,13 @@ pub use bisection::probe::Probe;
 pub use bisection::probe_record::ProbeRecord;
 pub use bisection::search::{BisectFound, BisectReport, Bisection, bisect, bisect_slices, first_position};
 pub use builtin::evaluate_python::PythonTool;
+pub use builtin::execute_script::ScriptTool;
 pub use builtin::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 pub use builtin::line_search::LineSearch;
 pub use builtin::path_glob::PathGlob;
 pub use builtin::podman_shell::PodmanShellTool;
 pub use builtin::shell_execute::ShellTool;
+pub use builtin::shell_facts::{EnvTool, WhichTool};
 pub use call::approval::ASK_THE_PERSON;
 pub(crate) use call::approval::Decided;
 #[doc(hidden)]
@@ -45,6 +47,7 @@ pub use call::toolset::Tools;
 #[cfg(feature = "http")]
 pub(crate) use call::toolset::check_name;
 pub use call::trace::TraceContext;
+pub use call::work_budget::{BeatWatch, ToolBeat, WorkBudget};
 pub use children::forker::{Forker, mounts_of};
 pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};

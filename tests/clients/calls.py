@@ -34,6 +34,9 @@ CALLS = [
     Call("glob", {"pattern": "**/*.txt"}),
     Call("grep", {"pattern": "^d", "path": "/"}),
     Call("shell_execute", {"command": "cat notes/list.txt"}, {"exit_code": 0, "stdout": "alpha\ndelta\ngamma\n"}, ("once",)),
+    Call("execute_script", {"script": "cd notes\ncat list.txt\n"}, {"exit_code": 0, "stdout": "alpha\ndelta\ngamma\n"}, ("once",)),
+    Call("which", {"program": "nosuch-program"}, {"path": None}),
+    Call("env", {}, {"shell": "/bin/sh"}),
     Call("evaluate_python", {"code": "print(6 * 7)"}, {"stdout": "42\n"}),
     Call("session_log", {"limit": 5}),
     Call("session_state", {"slice": "VirtualFileSystem", "pointer": "/notes~1list.txt"}),
@@ -49,7 +52,7 @@ CALLS = [
 ]
 
 CONTAINER_CALLS = [
-    Call("podman_shell", {"action": "start"}, {"exit_code": 0}),
+    Call("podman_shell", {"action": "start"}, {"exit_code": None, "timed_out": False}),
     Call("podman_shell", {"action": "exec", "command": "id -u"}, {"stdout": "65534\n"}, ("once",)),
     Call("podman_shell", {"action": "stop"}),
 ]

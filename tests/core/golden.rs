@@ -2,11 +2,13 @@
 //!
 //! `FOLDSPACE_BLESS=1` writes the bytes of a kind and version that has none yet; it never overwrites.
 
+use std::collections::BTreeMap;
+
 use foldspace::event::{
     CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine,
     CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EvalResult,
     EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-    SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
+    SessionStarted, Special, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use foldspace::{EntryPath, Event, SessionId};
@@ -194,7 +196,8 @@ fn command_events_keep_their_bytes() {
     let command = CommandLine::Args(vec![text("python3"), text("-c"), text("print(1)")]);
     check("code", &CommandDecided { command, code: Some(Digest::of(b"print(1)")), ..refused.clone() });
     check("environment", &CommandDecided { environment: Some(Digest::of(b"{}")), ..refused });
-    check("programs", &SessionAllow { programs: vec![text("cargo test"), text("git")] });
+    check("everything", &SessionAllow { programs: Vec::new(), everything: true });
+    check("programs", &SessionAllow { programs: vec![text("cargo test"), text("git")], everything: false });
 }
 
 #[test]
@@ -213,8 +216,23 @@ fn container_events_keep_their_bytes() {
         overlay: true,
         runner: true,
         without_runner: String::new(),
+        workdir: String::new(),
+        environment: BTreeMap::new(),
+        overlay_path: String::new(),
     };
     check("started", &started);
+    let digest = Digest::of(b"secret");
+    let with_options = ContainerStarted {
+        workdir: text("/workspace/app"),
+        environment: [
+            ("TOKEN".to_owned(), VariableValue::Recorded { digest }),
+            ("A".to_owned(), VariableValue::Text(text("1"))),
+        ]
+        .into(),
+        overlay_path: text("/var/cache/foldspace/layers/1"),
+        ..started.clone()
+    };
+    check("started-with-options", &with_options);
     let slow = ContainerStarted { runner: false, without_runner: text("the image is for arm64"), ..started };
     check("started-without-runner", &slow);
     check("idle", &ContainerStopped { name: text("foldspace-1"), reason: text("idle") });

@@ -110,7 +110,7 @@ fn approval_for_session_allows_its_rest() {
     let step = rig.ok("mkdir d && touch d/a");
     assert_eq!(decided(&step), (PolicyDecision::Allow, DecidedBy::Answer, "for the session".to_owned()));
     let allowed = step.of::<SessionAllow>();
-    assert_eq!(allowed, [SessionAllow { programs: vec!["mkdir".to_owned(), "touch".to_owned()] }]);
+    assert_eq!(allowed, [SessionAllow { programs: vec!["mkdir".to_owned(), "touch".to_owned()], everything: false }]);
     assert_eq!(person.asked().len(), 1);
     // Neither the programs nor another agent has to ask again; what is not among them has.
     let step = rig.ok("touch d/b; mkdir e");

@@ -56,8 +56,8 @@ impl Workspace for Wrapped {
         self.inner.apply(changes)
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        self.inner.shell()
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
+        self.inner.unrecorded_shell()
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {

@@ -16,7 +16,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 /// Everything, of a backend with real processes.
 fn check_all(workspace: Arc<dyn Workspace>) {
-    let shell = workspace.shell().unwrap();
+    let shell = workspace.unrecorded_shell().unwrap();
     let files = block_on(check_workspace(Arc::clone(&workspace), Means::Processes));
     assert!(files.passed(), "{files}");
     let commands = block_on(check_shell(shell, Means::Processes));
@@ -44,7 +44,7 @@ fn mock_workspace_is_compliant() {
         .into_iter()
         .try_fold(MockWorkspace::new(), |mock, rule| mock.answering(&rule.command, rule.answer))
         .unwrap();
-    let report = block_on(check_shell(mock.shell().unwrap(), Means::Canned));
+    let report = block_on(check_shell(mock.unrecorded_shell().unwrap(), Means::Canned));
     assert!(report.passed(), "{report}");
     for name in
         ["lists", "scripts", "exit-codes", "no-program", "output-bounded", "timeout", "cancelled", "unavailable"]

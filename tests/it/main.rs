@@ -25,6 +25,7 @@ mod podman_shell;
 mod policy;
 mod python;
 mod remote_tools;
+mod requirements;
 mod rewind;
 mod rig;
 mod rootless;

@@ -15,7 +15,10 @@ fn does(rig: &Rig, params: Value) -> Step {
 
 /// What starting and stopping give.
 fn silence(rig: &Rig, action: &str) -> Value {
-    json!({ "action": action, "container_name": rig.name(), "stdout": "", "stderr": "", "exit_code": 0 })
+    json!({
+        "action": action, "container_name": rig.name(), "stdout": null, "stderr": null, "exit_code": null,
+        "timed_out": false, "log": [],
+    })
 }
 
 fn stopped(rig: &Rig) -> Vec<String> {
@@ -28,20 +31,28 @@ fn a_container_s_life(rig: &Rig) {
     assert_eq!(does(rig, json!({ "action": "stop" })).outcome.result, silence(rig, "stop"));
     assert_eq!((named(&rig.name()).len(), stopped(rig).len()), (0, 0));
     let step = does(rig, json!({ "action": "start" }));
-    assert_eq!(step.outcome.result, silence(rig, "start"));
+    let mut result = step.outcome.result.clone();
+    let log = result["log"].take();
+    assert!(log[0].as_str().unwrap().starts_with(&format!("made and started {} from ", rig.name())), "{log}");
+    result["log"] = json!([]);
+    assert_eq!(result, silence(rig, "start"));
     let started = step.of::<ContainerStarted>();
     assert!(started.len() == 1 && started[0].created, "{started:?}");
     assert_eq!(named(&rig.name()), [started[0].id.clone()]);
     assert!(process_of(&rig.name()).is_some(), "it runs");
     // One that runs is not started again.
-    assert_eq!(does(rig, json!({ "action": "start" })).of::<ContainerStarted>(), []);
+    let step = does(rig, json!({ "action": "start" }));
+    assert_eq!((&step.outcome.result, step.of::<ContainerStarted>()), (&silence(rig, "start"), vec![]));
     let step = does(rig, json!({ "action": "exec", "command": "echo out; echo err >&2; echo kept > f; exit 3" }));
-    let expected =
-        json!({ "action": "exec", "container_name": rig.name(), "stdout": "out\n", "stderr": "err\n", "exit_code": 3 });
+    let expected = json!({
+        "action": "exec", "container_name": rig.name(), "stdout": "out\n", "stderr": "err\n", "exit_code": 3,
+        "timed_out": false, "log": [],
+    });
     assert_eq!((&step.outcome.result, step.paths().0), (&expected, vec!["f".to_owned()]));
     rig.check("exec");
     let step = does(rig, json!({ "action": "exec", "command": "echo begun; sleep 60", "timeout_seconds": 1 }));
     assert_eq!((&step.outcome.result["exit_code"], step.stdout()), (&json!(124), "begun"));
+    assert_eq!(step.outcome.result["timed_out"], true);
     for _ in 0..2 {
         assert_eq!(does(rig, json!({ "action": "stop" })).outcome.result, silence(rig, "stop"));
         assert_eq!(named(&rig.name()), Vec::<String>::new());

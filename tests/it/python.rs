@@ -234,7 +234,10 @@ fn python_runs_in_memory_sessions_side_by_side() {
 fn python_of_a_mock_is_answered_by_its_code() {
     let rule = json!({ "command": "python3 -c 'print(1)'", "stdout": "one\n" });
     let rule: MockRule = serde_json::from_value(rule).unwrap();
-    let mut rig = Rig::of(&WorkspaceSpec::Mock(MockOptions { answers: vec![rule] }), CaptureBudget::default());
+    let mut rig = Rig::of(
+        &WorkspaceSpec::Mock(MockOptions { answers: vec![rule], ..MockOptions::default() }),
+        CaptureBudget::default(),
+    );
     rig.reopen_with(rules(PythonRules::default()));
     let answered = rig.bare("evaluate_python", json!({ "code": "print(1)" })).result;
     assert_eq!((&answered["stdout"], &answered["place"]), (&json!("one\n"), &json!("mock")));

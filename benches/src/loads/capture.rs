@@ -159,7 +159,7 @@ pub fn overlay(files: u64) -> Result<Files> {
     let sandbox = Sandbox(Some(PodmanSandbox::open(session, &options()?)?));
     let is_overlay = sandbox.capture().is_some_and(ChangeDetector::is_quick);
     ensure!(is_overlay, "no overlay can be mounted here; `foldspace doctor` says why");
-    let shell = sandbox.shell().context("a sandbox has a shell")?;
+    let shell = sandbox.unrecorded_shell().context("a sandbox has a shell")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let change = move |round: u64| {
         let text = format!("echo {round} > d0001/f01.txt; echo {round} > d0005/f02.txt");
@@ -210,8 +210,8 @@ impl Workspace for Sandbox {
         self.0.as_ref().map_or(Ok(()), |sandbox| sandbox.apply(changes))
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        self.0.as_ref()?.shell()
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
+        self.0.as_ref()?.unrecorded_shell()
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {

@@ -69,7 +69,7 @@ impl Grown {
     }
 
     fn fill(&mut self, files: u64) -> Result<()> {
-        if self.tool_runner.workspace().shell().is_none() {
+        if self.tool_runner.workspace().unrecorded_shell().is_none() {
             return (0..files).try_for_each(|number| self.write(number).map(drop));
         }
         // Text that differs from file to file, as fast as a shell without programs makes it.

@@ -59,7 +59,7 @@ impl FileRig {
     }
 
     pub(super) fn shell(&self) -> CheckFinding<Rig> {
-        match self.workspace.shell() {
+        match self.workspace.unrecorded_shell() {
             None => Err(Fault::NotApplicable("it has no shell".to_owned())),
             Some(shell) => {
                 let rig = Rig::new(shell, self.means);

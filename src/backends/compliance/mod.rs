@@ -17,7 +17,7 @@
 //! let workspace: Arc<dyn Workspace> = Arc::new(HostWorkspace::open(&files, &HostOptions::default())?);
 //! let report = check_workspace(Arc::clone(&workspace), Means::Processes).await;
 //! assert!(report.passed(), "{report}");
-//! if let Some(shell) = workspace.shell() {
+//! if let Some(shell) = workspace.unrecorded_shell() {
 //!     let report = check_shell(shell, Means::Processes).await;
 //!     assert!(report.passed(), "{report}");
 //! }

@@ -24,6 +24,8 @@ pub(super) struct LiveContainer {
     pub(super) runner: Runner,
     /// It was made before any session needed it, so that it can't be started again.
     pub(super) was_warm: bool,
+    /// The time of its start, or of its adoption.
+    pub(super) since: Instant,
     pub(super) used: Instant,
 }
 

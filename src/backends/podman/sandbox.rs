@@ -8,6 +8,7 @@ use super::container_plan::WORKSPACE;
 use super::files;
 use super::owners;
 use super::paths::Paths;
+use crate::backends::command_options::CommandOptions;
 use crate::backends::commands::RunnerShell;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::populate_marker::PopulateMarker;
@@ -81,7 +82,7 @@ impl Workspace for PodmanSandbox {
         self.container.files.populate(changes)
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
     }
 
@@ -115,6 +116,10 @@ impl Workspace for PodmanSandbox {
 
     fn container(&self) -> Option<Arc<dyn Container>> {
         Some(Arc::clone(&self.container) as Arc<dyn Container>)
+    }
+
+    fn command_options(&self) -> CommandOptions {
+        self.container.options.commands.clone()
     }
 
     fn root(&self) -> Option<String> {

@@ -10,6 +10,7 @@ use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer, failed, now};
 use super::paths::{self, Paths};
 use crate::backends::BackendError;
+use crate::backends::command_options::CommandOptions;
 use crate::backends::containers::{OverlayUse, PodmanOptions};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::overlay;
@@ -157,7 +158,15 @@ fn take(options: &PodmanOptions) -> Option<Warm> {
 }
 
 fn essence(options: &PodmanOptions) -> PodmanOptions {
-    PodmanOptions { pull: false, reserve_bytes: 0, idle_seconds: 0, ..options.clone() }
+    PodmanOptions {
+        pull: false,
+        reserve_bytes: 0,
+        idle_seconds: 0,
+        uptime_seconds: 0,
+        name_prefix: String::new(),
+        commands: CommandOptions::default(),
+        ..options.clone()
+    }
 }
 
 impl Pool {
@@ -263,7 +272,7 @@ impl Warm {
         let (runner, limits_enforced) = launch::reach(&engine, pid, paths, &self.token, options)?;
         files.lock().attach(pid, Path::new(WORKSPACE)).map_err(failed("show the files in the container"))?;
         self.paths.remove_spare();
-        Ok((LiveContainer { engine, id, pid, runner, was_warm: true, used: now() }, limits_enforced))
+        Ok((LiveContainer { engine, id, pid, runner, was_warm: true, since: now(), used: now() }, limits_enforced))
     }
 
     fn discard(self) {
@@ -292,7 +301,8 @@ mod tests {
     #[test]
     fn warm_key_covers_container_options_only() {
         let one = PodmanOptions::default();
-        let same = PodmanOptions { pull: true, idle_seconds: 1, reserve_bytes: 1, ..one.clone() };
+        let name_prefix = "team".to_owned();
+        let same = PodmanOptions { pull: true, idle_seconds: 1, reserve_bytes: 1, name_prefix, ..one.clone() };
         assert_eq!(essence(&one), essence(&same));
         for other in [
             PodmanOptions { image: "another".to_owned(), ..one.clone() },

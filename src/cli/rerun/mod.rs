@@ -83,7 +83,7 @@ impl AgainArgs {
     /// Returns the given workspace. Calls never run again in a person's directory.
     pub(super) fn workspace(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         match self.workspace.spec()? {
-            Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })) => {
+            Some(WorkspaceSpec::Host(HostOptions { directory: Some(_), .. })) => {
                 let what = "--dir: calls run again in a new directory of their own, and in no other; leave it out";
                 Err(Failure::usage(what).with_hint("--keep NAME keeps what comes of it"))
             }
@@ -131,7 +131,7 @@ impl RerunArgs {
         let store = self.options.open(globals)?;
         let found = store.opened.find(&self.session)?;
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
-        let place = RerunTarget::open(store, &found.session, asked, self.options.keep.as_deref())?;
+        let place = RerunTarget::open(globals, store, &found.session, asked, self.options.keep.as_deref())?;
         let rules = rules.with_roots(roots_of(globals, &found.session)?);
         let mut rerun = foldspace::tools::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
@@ -170,7 +170,7 @@ pub(super) fn roots_of(globals: &Globals, session: &Session) -> Result<Vec<Strin
 
 fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<String> {
     match WorkspaceSpec::of_session(started).ok()? {
-        WorkspaceSpec::Host(HostOptions { directory }) => {
+        WorkspaceSpec::Host(HostOptions { directory, .. }) => {
             let directory = directory.unwrap_or_else(|| WorkspaceSpec::directory(id, home));
             let known = directory.canonicalize().or_else(|_| std::path::absolute(&directory));
             known.ok().map(|directory| directory.to_string_lossy().into_owned())
@@ -188,19 +188,21 @@ pub(super) struct RerunTarget {
 
 impl RerunTarget {
     pub(super) fn open(
+        globals: &Globals,
         store: RerunStore,
         recorded: &Session,
         asked: Option<WorkspaceSpec>,
         keep: Option<&str>,
     ) -> Result<Self, Failure> {
-        let spec = asked.map_or_else(|| workspace::spec_of(recorded), Ok)?.forked();
+        let spec = asked.map_or_else(|| workspace::spec_for_copy(globals, recorded), Ok)?.forked();
         let Some(name) = keep else {
             return Ok(Self { scratch: Scratch::begin(Registry::standard(), &spec, "rerun")?, store });
         };
         let backend = Some(spec.backend_name().to_owned());
         let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options() };
         let session = store.opened.sessions.create(new)?;
-        Self::copy(store, &session)
+        spec.keep_values(session.id(), &open::directory(globals)?)?;
+        Self::copy(store, &session, spec)
     }
 
     pub(super) fn fork(
@@ -212,14 +214,15 @@ impl RerunTarget {
     ) -> Result<Self, Failure> {
         let (sessions, roots) = (store.opened.sessions.clone(), AllowedRoots::default());
         let forker = Forker { sessions, home: open::directory(globals)?, roots };
-        let workspace = asked.map(|spec| (spec.backend_name().to_owned(), spec.options()));
+        let workspace = asked.map(|spec| (spec.backend_name().to_owned(), spec.options_with_values()));
         let new = ForkOptions { name: Some(name.to_owned()), workspace, ..ForkOptions::fork_at(at) };
         let session = forker.begin(recorded, new)?;
-        Self::copy(store, &session)
+        let spec = workspace::spec_for_copy(globals, &session)?;
+        Self::copy(store, &session, spec)
     }
 
-    fn copy(store: RerunStore, session: &Session) -> Result<Self, Failure> {
-        let (spec, original) = (workspace::spec_of(session)?, (session.id(), &store.opened.sessions));
+    fn copy(store: RerunStore, session: &Session, spec: WorkspaceSpec) -> Result<Self, Failure> {
+        let original = (session.id(), &store.opened.sessions);
         let scratch = Scratch::copy_of(Registry::standard(), &spec, original)?;
         Ok(Self { scratch, store })
     }

@@ -43,8 +43,8 @@ impl ExpectArgs {
 
 impl ExpectedRun {
     /// Returns the workspace of a new run that is measured by it: as its own was.
-    pub(super) fn spec(&self) -> Result<WorkspaceSpec, Failure> {
-        Ok(workspace::spec_of(&self.found.session)?.forked())
+    pub(super) fn spec(&self, globals: &Globals) -> Result<WorkspaceSpec, Failure> {
+        Ok(workspace::spec_for_copy(globals, &self.found.session)?.forked())
     }
 
     pub(super) fn compare(self, is: &Session, from: Seq, globals: &Globals, out: &mut Out) -> Result<bool, Failure> {

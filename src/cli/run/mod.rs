@@ -85,7 +85,7 @@ impl RunArgs {
             let owner = OwnerClient::of(globals, durability).await?;
             let opened = owner.sessions()?;
             let expected = self.expected.find(globals, &opened)?;
-            let usual = expected.as_ref().map(expected::ExpectedRun::spec).transpose()?.unwrap_or_default();
+            let usual = expected.as_ref().map(|expected| expected.spec(globals)).transpose()?.unwrap_or_default();
             let (wanted, spec) = (self.session.as_deref(), self.workspace.spec()?);
             let chosen = naming::choose(&opened.sessions, wanted, &script.name, spec, usual)?;
             out.go_live_for_good()?;
@@ -148,13 +148,13 @@ impl ScriptRun<'_> {
 
     async fn begin(&self, sessions: &Sessions, name: String, spec: &WorkspaceSpec) -> Result<Session, Failure> {
         let mut allow_roots = self.mounts.named_roots();
-        if let WorkspaceSpec::Host(HostOptions { directory: Some(directory) }) = spec {
+        if let WorkspaceSpec::Host(HostOptions { directory: Some(directory), .. }) = spec {
             allow_roots.push(HostPath(directory.clone()));
         }
         let asked = CreateSession {
             name: Some(name),
             backend: Some(spec.backend_name().to_owned()),
-            options: spec.options().as_object().cloned().unwrap_or_default(),
+            options: spec.options_with_values().as_object().cloned().unwrap_or_default(),
             mounts: self.mounts.specs.iter().map(NewMount::from).collect(),
             allow_roots,
         };

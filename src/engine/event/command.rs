@@ -219,4 +219,7 @@ pub enum DecidedBy {
 pub struct SessionAllow {
     /// Programs, as the policy's allow list names them.
     pub programs: Vec<String>,
+    /// True if every command may run that is not denied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub everything: bool,
 }

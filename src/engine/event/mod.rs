@@ -23,7 +23,7 @@ pub use rewind::{SessionRewound, SliceRestored};
 pub use session::{
     ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted,
 };
-pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
+pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, VariableValue, WorkspaceTouched};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,6 +1,10 @@
 //! Events of the machine behind a session, and of changes outside of calls.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use crate::engine::Digest;
 
 /// Event of a call that used the workspace's machine, which is therefore not idle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +56,38 @@ pub struct ContainerStarted {
     /// Reason why the resident runner does not run them; empty if it does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub without_runner: String,
+    /// Directory in which commands begin; empty in older events.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub workdir: String,
+    /// Variables of all commands of the session.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, VariableValue>,
+    /// Directory of this machine with the overlay's layers; empty for a plain directory, and in older events.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub overlay_path: String,
+}
+
+/// The value of a session's variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum VariableValue {
+    /// The value.
+    Text(String),
+    /// Recorded form of a value that is kept beside the journal.
+    Recorded {
+        /// Its digest.
+        digest: Digest,
+    },
+}
+
+impl VariableValue {
+    /// Returns the digest of the value.
+    pub fn digest(&self) -> Digest {
+        match self {
+            Self::Text(text) => Digest::of(text.as_bytes()),
+            Self::Recorded { digest } => *digest,
+        }
+    }
 }
 
 /// Event of the session's container that was stopped or found gone.
@@ -59,6 +95,6 @@ pub struct ContainerStarted {
 pub struct ContainerStopped {
     /// Name of the container.
     pub name: String,
-    /// Reason: `asked`, `idle`, `vanished`, `closed`.
+    /// Reason: `asked`, `idle`, `uptime`, `vanished`, `closed`.
     pub reason: String,
 }

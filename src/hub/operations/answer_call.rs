@@ -34,6 +34,8 @@ pub enum CallAnswer {
     Once,
     /// Its programs may run for the rest of the session.
     Session,
+    /// Every command may run for the rest of the session, but for those that are denied.
+    Everything,
     /// No.
     Refuse,
 }
@@ -52,6 +54,7 @@ impl Operation for AnswerCall {
         let answer = match self.answer {
             CallAnswer::Once => ApprovalAnswer::Once,
             CallAnswer::Session => ApprovalAnswer::Session,
+            CallAnswer::Everything => ApprovalAnswer::Everything,
             CallAnswer::Refuse => ApprovalAnswer::Refuse(reason),
         };
         match context.hub.in_flight().answer(context.session().await?.id(), self.call, answer) {

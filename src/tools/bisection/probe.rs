@@ -119,7 +119,7 @@ impl Probe {
     /// Returns a shell that runs any command, without the policy; `None` when nothing can run.
     pub fn shell(&mut self) -> Option<Arc<dyn Shell>> {
         self.is_used = true;
-        self.place.workspace()?.shell()
+        self.place.workspace()?.unrecorded_shell()
     }
 
     /// Runs a command that the policy allows; there is no approver.

@@ -59,7 +59,7 @@ impl Bisection {
         let Some(started) = session.started() else {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
         };
-        let spec = WorkspaceSpec::of_session(started)?;
+        let spec = WorkspaceSpec::of_session(started)?.with_values_of(session.id(), &home);
         policy.deny.extend(denied(&limits_of(&session)?));
         let good = good.map_or_else(|| first_position(&session), Ok)?;
         let bad = bad.map_or_else(|| session.head(), Ok)?;

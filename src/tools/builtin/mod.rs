@@ -1,9 +1,11 @@
 //! Tools that come with foldspace.
 
 pub(crate) mod evaluate_python;
+pub(crate) mod execute_script;
 pub(crate) mod files;
 pub(crate) mod line_search;
 pub(crate) mod path_glob;
 pub(crate) mod podman_shell;
 pub(crate) mod shell_execute;
+pub(crate) mod shell_facts;
 pub(crate) mod standard;

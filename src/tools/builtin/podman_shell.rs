@@ -50,12 +50,16 @@ pub struct PodmanShellOutcome {
     action: PodmanShellAction,
     /// The container.
     container_name: String,
-    /// Standard output of the command, at most 32 KiB.
-    stdout: String,
+    /// Standard output of the command; null for start and stop.
+    stdout: Option<String>,
     /// Standard error, likewise.
-    stderr: String,
-    /// The command's exit code, 124 when it took too long; 0 for start and stop.
-    exit_code: i32,
+    stderr: Option<String>,
+    /// The command's exit code, 124 when it took too long; null for start and stop.
+    exit_code: Option<i32>,
+    /// Set when the command was ended because it took too long.
+    timed_out: bool,
+    /// Lines about a start: the pull of the image, the making of the container. Empty when it ran already.
+    log: Vec<String>,
 }
 
 impl Tool for PodmanShellTool {
@@ -78,24 +82,27 @@ impl Tool for PodmanShellTool {
                 "podman_shell needs a container, and the {backend} workspace has none"
             )));
         };
-        let done = |stdout, stderr, exit_code| PodmanShellOutcome {
+        let done = |log| PodmanShellOutcome {
             action: params.action,
             container_name: container.name(),
-            stdout,
-            stderr,
-            exit_code,
+            stdout: None,
+            stderr: None,
+            exit_code: None,
+            timed_out: false,
+            log,
         };
         match (params.action, params.command) {
             (action @ (PodmanShellAction::Start | PodmanShellAction::Stop), None) => {
-                let container = Arc::clone(&container);
+                let worker = Arc::clone(&container);
                 let starts = matches!(action, PodmanShellAction::Start);
-                let work =
-                    tokio::task::spawn_blocking(move || if starts { container.start() } else { container.stop() });
+                let work = tokio::task::spawn_blocking(move || if starts { worker.start() } else { worker.stop() });
                 work.await.map_err(|_| ToolError::new("the container was not reached: its thread ended"))??;
-                Ok(done(String::new(), String::new(), 0))
+                let has_started = starts && context.machine_has_started();
+                Ok(done(if has_started { container.log() } else { Vec::new() }))
             }
             (PodmanShellAction::Exec, Some(command)) => {
                 let mut command = ShellCommand::shell(command);
+                command.cwd = context.workdir()?;
                 command.timeout = context.command_time().asked(params.timeout_seconds)?;
                 context.clock_waits = true;
                 let Some(mut shell) = context.shell() else { return Err(ToolError::new("the container has no shell")) };
@@ -103,8 +110,9 @@ impl Tool for PodmanShellTool {
                 if result.cancelled {
                     return Err(ToolError::Cancelled);
                 }
-                let ShellRun { exit_code, stdout, stderr, .. } = ShellRun::of(&result, true);
-                Ok(done(stdout, stderr, exit_code))
+                let run = ShellRun::of(&result, Some(context.command_options().output_bytes));
+                let (stdout, stderr, exit_code) = (Some(run.stdout), Some(run.stderr), Some(run.exit_code));
+                Ok(PodmanShellOutcome { stdout, stderr, exit_code, timed_out: result.timed_out, ..done(Vec::new()) })
             }
             (PodmanShellAction::Exec, None) => Err(ToolError::new("exec needs a command")),
             (PodmanShellAction::Start | PodmanShellAction::Stop, Some(_)) => {

@@ -7,16 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::files::check_chars;
-use crate::backends::{Output, ShellCommand, ShellResult};
+use crate::backends::command_options::check_names;
+use crate::backends::{EnvMode, Output, ShellCommand, ShellResult};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
 
-const VARIABLES_MAX: usize = 64;
-const NAME_MAX: usize = 80;
-const RETURNED_MAX: usize = 32 << 10;
 /// Exit code of a command that timed out.
 pub(crate) const TIMED_OUT: i32 = 124;
 /// Time of a call beside that of its command: an approval, the start of a container, and the scan.
@@ -32,13 +30,17 @@ pub struct ShellTool;
 pub struct ShellExecuteParams {
     /// A text for `/bin/sh -c`, or a program with its arguments as a list. At most 4,096 characters.
     command: CommandParam,
-    /// The directory to run it in: relative to the workspace root, below /workspace, or below /tmp.
+    /// The directory to run it in: relative to the workspace root, below /workspace, or below /tmp. Without one it begins
+    /// in the session's workdir, which is /workspace unless the workspace is described with another.
     #[serde(default)]
     cwd: String,
     /// Variables for it, beside those that are there: at most 64, with names of at most 80 ASCII characters and values
     /// of at most 48,000 characters.
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// Use of the variables that are there.
+    #[serde(default)]
+    env_mode: EnvUse,
     /// Standard input, at most 48,000 characters.
     #[serde(default)]
     stdin: String,
@@ -51,6 +53,27 @@ pub struct ShellExecuteParams {
     capture_output: bool,
 }
 
+/// The use of the variables that commands have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum EnvUse {
+    /// Those in env are added to them.
+    #[default]
+    Extend,
+    /// Only those in env and PATH are there.
+    Replace,
+}
+
+/// Wishes beside the command.
+pub(super) struct CommandSurroundings {
+    pub(super) cwd: String,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) env_mode: EnvUse,
+    pub(super) stdin: String,
+    pub(super) timeout_seconds: Option<f64>,
+    pub(super) capture_output: bool,
+}
+
 /// A text, or a list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "command: a text, or a list of texts")]
@@ -59,7 +82,7 @@ enum CommandParam {
     List(Vec<String>),
 }
 
-fn yes() -> bool {
+pub(super) fn yes() -> bool {
     true
 }
 
@@ -68,7 +91,7 @@ fn yes() -> bool {
 pub struct ShellRun {
     /// 0 for success; 124 when it took too long, 127 when there is no such program.
     pub(crate) exit_code: i32,
-    /// Standard output, at most 32 KiB; of more the beginning and the end.
+    /// Standard output; of more than 32 KiB, unless the session has another limit, the beginning and the end.
     pub(crate) stdout: String,
     /// Standard error, likewise.
     pub(crate) stderr: String,
@@ -96,26 +119,13 @@ impl Tool for ShellTool {
     type Output = ShellRun;
 
     async fn call(&self, context: &mut ToolContext, params: ShellExecuteParams) -> Result<ShellRun, ToolError> {
-        let capture_output = params.capture_output;
-        let elsewhere = directory_elsewhere(context, &params.cwd)?;
-        let cwd = if elsewhere.is_some() { EntryPath::root() } else { context.path(&params.cwd)? };
-        let timeout = context.command_time().asked(params.timeout_seconds)?;
-        let mut command = command(params, cwd)?;
-        if let Some(directory) = &elsewhere {
-            command.command = in_directory(directory, &command.command);
-        }
-        command.timeout = timeout;
-        context.clock_waits = true;
-        let Some(mut shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
-        let result = shell.execute(command).await?;
-        if result.cancelled {
-            return Err(ToolError::Cancelled);
-        }
-        let run = ShellRun::of(&result, capture_output);
-        Ok(match elsewhere {
-            Some(cwd) => ShellRun { cwd, ..run },
-            None => run,
-        })
+        let ShellExecuteParams { command, cwd, env, env_mode, stdin, timeout_seconds, capture_output } = params;
+        let line = match command {
+            CommandParam::Text(text) => CommandLine::Shell(text),
+            CommandParam::List(list) => CommandLine::Args(list),
+        };
+        let surroundings = CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output };
+        run(context, Self::NAME, line, surroundings).await
     }
 
     fn limit(&self) -> Option<Duration> {
@@ -123,20 +133,50 @@ impl Tool for ShellTool {
     }
 
     fn render(&self, output: &ShellRun) -> String {
-        let mut text = output.stdout.clone();
-        if !output.stderr.is_empty() {
-            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            text.push_str(&format!("{gap}[stderr]\n{}", output.stderr));
-        }
-        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        let why = if output.timed_out { ": it took too long and was ended" } else { "" };
-        format!("{text}{gap}[exit code {}{why}]", output.exit_code)
+        output.render()
     }
+}
+
+/// Runs a command for a tool.
+pub(super) async fn run(
+    context: &mut ToolContext,
+    tool: &str,
+    line: CommandLine,
+    params: CommandSurroundings,
+) -> Result<ShellRun, ToolError> {
+    let capture_output = params.capture_output;
+    let elsewhere = directory_elsewhere(context, &params.cwd)?;
+    let cwd = match &elsewhere {
+        Some(_) => EntryPath::root(),
+        None if params.cwd.is_empty() => context.workdir()?,
+        None => context.path(&params.cwd)?,
+    };
+    let timeout = context.command_time().asked(params.timeout_seconds)?;
+    let line = match &elsewhere {
+        Some(_) if matches!(line, CommandLine::Script { .. }) => {
+            return Err(ToolError::new("a script begins in the workspace; name a directory below /workspace"));
+        }
+        Some(directory) => in_directory(directory, &line),
+        None => line,
+    };
+    let mut command = command(line, params, cwd)?;
+    command.timeout = timeout;
+    context.clock_waits = true;
+    let Some(mut shell) = context.shell() else { return Err(no_shell(context, tool)) };
+    let result = shell.execute(command).await?;
+    if result.cancelled {
+        return Err(ToolError::Cancelled);
+    }
+    let run = ShellRun::of(&result, capture_output.then(|| context.command_options().output_bytes));
+    Ok(match elsewhere {
+        Some(cwd) => ShellRun { cwd, ..run },
+        None => run,
+    })
 }
 
 /// Returns a directory outside of the workspace in which a command can begin.
 fn directory_elsewhere(context: &ToolContext, cwd: &str) -> Result<Option<String>, ToolError> {
-    if context.workspace().shell().is_none() || context.below_root(cwd).is_ok() {
+    if context.workspace().unrecorded_shell().is_none() || context.below_root(cwd).is_ok() {
         return Ok(None);
     }
     EntryPath::lookup(cwd)?;
@@ -154,41 +194,43 @@ pub(crate) fn no_shell(context: &ToolContext, tool: &str) -> ToolError {
     ToolError::new(format!("{tool} needs a shell, and the {backend} workspace has none; use the file tools"))
 }
 
-fn command(params: ShellExecuteParams, cwd: EntryPath) -> Result<ShellCommand, ToolError> {
-    let line = match params.command {
-        CommandParam::Text(text) => CommandLine::Shell(text),
-        CommandParam::List(list) => CommandLine::Args(list),
-    };
+fn command(line: CommandLine, params: CommandSurroundings, cwd: EntryPath) -> Result<ShellCommand, ToolError> {
     let mut command = ShellCommand::new(line);
     command.cwd = cwd;
     check_chars("stdin", &params.stdin)?;
     command.stdin = params.stdin.into();
     check_env(&params.env)?;
     command.env = params.env;
+    command.env_mode = match params.env_mode {
+        EnvUse::Extend => EnvMode::Extend,
+        EnvUse::Replace => EnvMode::Replace,
+    };
     command.capture_output = params.capture_output;
     Ok(command)
 }
 
 fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
-    if env.len() > VARIABLES_MAX {
-        let count = env.len();
-        return Err(ToolError::new(format!("env has {count} variables; at most {VARIABLES_MAX} are allowed")));
-    }
-    for (name, value) in env {
-        let shown: String = name.chars().take(NAME_MAX).collect();
-        if !name.is_ascii() || name.len() > NAME_MAX {
-            return Err(ToolError::new(format!("env: name {shown:?} must be ASCII, at most {NAME_MAX} characters")));
-        }
-        check_chars(&format!("env: {shown}"), value)?;
-    }
-    Ok(())
+    check_names(env.keys()).map_err(|what| ToolError::new(format!("env{what}")))?;
+    env.iter().try_for_each(|(name, value)| check_chars(&format!("env: {name}"), value))
 }
 
 impl ShellRun {
-    pub(crate) fn of(result: &ShellResult, capture_output: bool) -> Self {
-        let text = |output: &Output| match capture_output {
-            true => output.text(RETURNED_MAX),
-            false => ("capture disabled".to_owned(), false),
+    pub(crate) fn render(&self) -> String {
+        let mut text = self.stdout.clone();
+        if !self.stderr.is_empty() {
+            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            text.push_str(&format!("{gap}[stderr]\n{}", self.stderr));
+        }
+        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        let why = if self.timed_out { ": it took too long and was ended" } else { "" };
+        format!("{text}{gap}[exit code {}{why}]", self.exit_code)
+    }
+
+    /// Describes a result with so many bytes of each stream; without a number it has none.
+    pub(crate) fn of(result: &ShellResult, returned: Option<usize>) -> Self {
+        let text = |output: &Output| match returned {
+            Some(most) => output.text(most),
+            None => ("capture disabled".to_owned(), false),
         };
         let ((stdout, cut_out), (stderr, cut_err)) = (text(&result.stdout), text(&result.stderr));
         Self {
@@ -207,6 +249,7 @@ impl ShellRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::command_options::{NAME_MAX, VARIABLES_MAX};
     use crate::tools::builtin::files::TEXT_MAX;
 
     fn refused(variables: usize, name: &str, value: &str) -> String {
@@ -220,7 +263,7 @@ mod tests {
         assert_eq!(refused(VARIABLES_MAX, &"N".repeat(NAME_MAX), &"é".repeat(TEXT_MAX)), "");
         assert_eq!(refused(1, "A", &"x".repeat(48_001)), "env: A has 48001 characters; at most 48000 are allowed");
         assert_eq!(refused(65, "A", ""), "env has 65 variables; at most 64 are allowed");
-        assert!(refused(1, &"N".repeat(81), "").ends_with("must be ASCII, at most 80 characters"));
+        assert!(refused(1, &"N".repeat(81), "").contains("must be ASCII, at most 80 characters"));
     }
 
     #[test]

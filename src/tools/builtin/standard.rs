@@ -1,13 +1,16 @@
 //! The tools that every session offers.
 
 use super::evaluate_python::PythonTool;
+use super::execute_script::ScriptTool;
 use super::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 use super::shell_execute::ShellTool;
+use super::shell_facts::{EnvTool, WhichTool};
 use crate::engine::error::ValueError;
 use crate::tools::call::toolset::Tools;
 
 impl Tools {
-    /// Returns the file tools, `shell_execute` and `evaluate_python`. The last two need a backend with a shell.
+    /// Returns the file tools, `evaluate_python`, `shell_execute`, `execute_script`, `which` and `env`. The last four need
+    /// a backend with a shell.
     pub fn standard() -> Self {
         // Their names are distinct and fit, which a test checks; so this can't fail.
         assembled().unwrap_or_default()
@@ -24,6 +27,9 @@ fn assembled() -> Result<Tools, ValueError> {
         .with(GrepTool)?
         .with(RemoveTool)?
         .with(ShellTool)?
+        .with(ScriptTool)?
+        .with(WhichTool)?
+        .with(EnvTool)?
         .with(PythonTool)
 }
 
@@ -36,8 +42,8 @@ mod tests {
         let tools = Tools::standard();
         let names: Vec<_> = tools.names().collect();
         let all =
-            ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "shell_execute", "write_file"];
-        assert_eq!(names, all);
+            "edit_file env evaluate_python execute_script glob grep ls read_file rm shell_execute which write_file";
+        assert_eq!(names.join(" "), all);
     }
 
     #[test]
@@ -45,7 +51,7 @@ mod tests {
         for tool in Tools::standard().describe() {
             let params = serde_json::to_value(&tool.params).unwrap();
             assert_eq!(params["additionalProperties"], false, "{}", tool.name);
-            for (name, param) in params["properties"].as_object().unwrap() {
+            for (name, param) in params["properties"].as_object().into_iter().flatten() {
                 assert!(param["description"].is_string(), "{}: {name}", tool.name);
             }
             assert!(tool.description.len() > 40, "{}", tool.name);

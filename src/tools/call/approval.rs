@@ -12,11 +12,13 @@ pub(crate) struct Decided {
     pub(crate) reason: String,
     /// Allowed for the rest of the session from now on.
     pub(crate) programs: Vec<String>,
+    /// So is every other command.
+    pub(crate) everything: bool,
 }
 
 impl Decided {
     fn new(decision: PolicyDecision, by: DecidedBy, reason: String) -> Self {
-        Self { decision, by, reason, programs: Vec::new() }
+        Self { decision, by, reason, programs: Vec::new(), everything: false }
     }
 
     pub(crate) async fn of(
@@ -38,6 +40,10 @@ impl Decided {
             ApprovalAnswer::Session => {
                 let reason = "for the session".to_owned();
                 Self { programs, ..Self::new(PolicyDecision::Allow, DecidedBy::Answer, reason) }
+            }
+            ApprovalAnswer::Everything => {
+                let reason = "everything for the session".to_owned();
+                Self { everything: true, ..Self::new(PolicyDecision::Allow, DecidedBy::Answer, reason) }
             }
             ApprovalAnswer::Refuse(why) => Self::new(PolicyDecision::Deny, DecidedBy::Answer, why),
         }

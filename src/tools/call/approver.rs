@@ -61,6 +61,8 @@ pub enum ApprovalAnswer {
     Once,
     /// Its programs may run for the rest of the session.
     Session,
+    /// Every command may run for the rest of the session, but for those that are denied.
+    Everything,
     /// No, and why.
     Refuse(String),
 }

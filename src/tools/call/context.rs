@@ -7,10 +7,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::call_clock::{CallClock, StoppedClock};
+use super::command_hooks::CommandHooks;
 use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
-use crate::backends::{FileChange, MachineNews, ShellError, ShellResult, Workspace};
+use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
+use crate::backends::{CommandOptions, FileChange, MachineNews, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::error::ValueError;
 use crate::engine::event::Event;
@@ -31,6 +33,11 @@ pub struct ToolContext {
     session: Session,
     /// Allowed for the session by this call; not recorded yet.
     pub(crate) allowed: Vec<String>,
+    pub(crate) allowed_everything: bool,
+    /// Beside the call, for a command of the session's shell.
+    pub(crate) hooks: Option<CommandHooks>,
+    pub(super) budget: WorkBudget,
+    pub(super) beats: Option<BeatWatch>,
     call: Seq,
     pub(super) files: Filesystem,
     pub(super) machine: ManagedWorkspace,
@@ -79,6 +86,10 @@ impl ToolContext {
         Ok(Self {
             session: session.clone(),
             allowed: Vec::new(),
+            allowed_everything: false,
+            hooks: None,
+            budget: WorkBudget::default(),
+            beats: None,
             call,
             files: Filesystem::new(session.clone(), tree),
             machine: machine.clone(),
@@ -192,9 +203,35 @@ impl ToolContext {
         if self.remaining().is_zero() { Err(ToolError::TimedOut(self.clock.limit())) } else { Ok(()) }
     }
 
+    /// Tells the program that runs the tools that this one lives, before slow work.
+    pub fn beat(&self, doing: impl Into<String>) {
+        if let Some(watch) = &self.beats {
+            watch(ToolBeat { call: self.call, doing: doing.into() });
+        }
+    }
+
+    /// Returns the budget that the program gave, to spend from; one without end when it gave none.
+    pub fn budget(&self) -> &WorkBudget {
+        &self.budget
+    }
+
     /// Returns the time limits of commands.
     pub fn command_time(&self) -> CommandTime {
         self.machine.rules.time
+    }
+
+    /// Returns the options of all commands of the session.
+    pub(crate) fn command_options(&self) -> CommandOptions {
+        self.machine.workspace.command_options()
+    }
+
+    /// Returns the directory in which commands begin when nothing else is asked for. It is made when it is missing.
+    pub fn workdir(&mut self) -> Result<EntryPath, ToolError> {
+        let workdir = self.command_options().workdir;
+        if self.may_change && !workdir.is_root() && self.files.entry(&workdir)?.is_none() {
+            self.files.make_directory(&workdir)?;
+        }
+        Ok(workdir)
     }
 
     /// Stops the call's clock for a command, where the tool wants that.
@@ -305,6 +342,12 @@ impl ToolContext {
         let pending = recording.submit()?;
         self.recorded();
         Ok(Some(pending))
+    }
+
+    /// Tells whether the machine's news, which the call records, have a start.
+    pub(crate) fn machine_has_started(&mut self) -> bool {
+        self.news.extend(self.machine.workspace.news());
+        self.news.iter().any(|news| matches!(news, MachineNews::Started(_)))
     }
 
     pub(crate) fn recorded(&mut self) {

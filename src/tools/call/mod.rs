@@ -3,12 +3,14 @@
 pub(crate) mod approval;
 pub(crate) mod approver;
 pub(crate) mod call_clock;
+pub(crate) mod command_hooks;
 pub(crate) mod content_params;
 pub(crate) mod context;
 pub(crate) mod error;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;
 pub(crate) mod record_command;
+pub(crate) mod recorded_shell;
 #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "programs register tools over HTTP"))]
 pub(crate) mod registrations;
 pub(crate) mod shell;
@@ -17,3 +19,4 @@ pub(crate) mod tool_call;
 pub(crate) mod tool_runner;
 pub(crate) mod toolset;
 pub(crate) mod trace;
+pub(crate) mod work_budget;

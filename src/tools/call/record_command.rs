@@ -10,8 +10,22 @@ pub(crate) enum RecordAs {
 }
 
 impl RecordAs {
+    /// Logs what ran, as it is recorded: values of variables are not in it.
+    fn log(&self, result: &ShellResult, micros: u64) {
+        let (component, command) = match self {
+            Self::Command { backend } => (format!("tools.{backend}"), result.command.to_string()),
+            Self::Evaluation { language, place, code } => {
+                (format!("tools.{place}"), format!("{language} {}", Content::of(code.clone()).digest))
+            }
+        };
+        let ShellResult { exit_code, timed_out, .. } = *result;
+        let cwd = result.cwd.rooted();
+        tracing::debug!(component, command, cwd, exit_code, timed_out, micros, "command");
+    }
+
     pub(crate) fn record(self, facts: &mut Commit, result: &ShellResult) -> Result<(), CommitError> {
         let micros = u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX);
+        self.log(result, micros);
         let (stdout, stderr) = (kept(facts, &result.stdout), kept(facts, &result.stderr));
         match self {
             Self::Command { backend } => facts.push(&CommandResult {

@@ -41,7 +41,7 @@ impl ToolContext {
         if !self.may_change {
             return None;
         }
-        let shell = self.machine.workspace.shell()?;
+        let shell = self.machine.workspace.unrecorded_shell()?;
         Some(ToolShell { context: self, shell })
     }
 }
@@ -97,12 +97,23 @@ impl ToolShell<'_> {
         // So that what a script printed before it was ended is there.
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         command.caller = self.caller()?;
+        let options = self.context.command_options();
+        command.keep = command.keep.min(options.keep_output_bytes);
+        command.merge_output |= options.merge_output;
         self.context.land()?;
         let (session, call) = (self.context.session().clone(), self.context.call());
+        let hooks = self.context.hooks.clone();
+        let beside = hooks.as_ref().map(|hooks| Arc::clone(&hooks.watch));
         let watch: OutputWatch = Arc::new(move |stream, bytes| {
+            if let Some(beside) = &beside {
+                beside(stream, bytes);
+            }
             session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
         });
-        let cancel = self.context.cancellation().child_token();
+        let cancel = match hooks {
+            Some(hooks) => hooks.cancel.child_token(),
+            None => self.context.cancellation().child_token(),
+        };
         let task = tokio::spawn(self.shell.execute(command, watch, cancel.clone()));
         let (cancel, stopped) = (Some(cancel.drop_guard()), self.context.stop_clock());
         let running = RunningCommand { task, ended: None, cancel, record_as, stopped };
@@ -161,10 +172,10 @@ impl ToolShell<'_> {
         let rules = Arc::clone(&self.context.machine.rules);
         self.caller()?;
         let session = self.context.session().clone();
-        let mut allowed =
-            session.state()?.slice::<Allowances>().map(|known| known.programs.clone()).unwrap_or_default();
+        let mut allowed = session.state()?.slice::<Allowances>().cloned().unwrap_or_default();
         // What was answered to this call is not recorded yet.
-        allowed.extend(self.context.allowed.iter().cloned());
+        allowed.programs.extend(self.context.allowed.iter().cloned());
+        allowed.everything |= self.context.allowed_everything;
         let call = self.context.call();
         let question = |programs| CommandQuestion {
             session: session.name().to_owned(),
@@ -176,7 +187,7 @@ impl ToolShell<'_> {
             programs,
             copies: None,
         };
-        let decision = rules.policy.check(command, &allowed);
+        let decision = rules.policy.check_allowed(command, &allowed);
         if rules.asker.is_some() && matches!(decision, Decision::Ask { .. }) {
             self.shell.reach().await?;
         }
@@ -193,7 +204,7 @@ impl ToolShell<'_> {
         &mut self,
         command: &ShellCommand,
         code: Option<&str>,
-        Decided { decision, by, reason, programs }: Decided,
+        Decided { decision, by, reason, programs, everything }: Decided,
     ) -> Result<(), ToolError> {
         let environment = match decision {
             PolicyDecision::Allow => self.inherited()?,
@@ -216,10 +227,11 @@ impl ToolShell<'_> {
         let env = command.env.clone();
         let event = CommandDecided { command: shown, env, stdin, code, environment, decision, by, reason };
         facts.push(&event)?;
-        if !programs.is_empty() {
-            let event = SessionAllow { programs };
+        if everything || !programs.is_empty() {
+            let event = SessionAllow { programs, everything };
             facts.push(&event)?;
             self.context.allowed.extend(event.programs);
+            self.context.allowed_everything |= everything;
         }
         Ok(())
     }

@@ -13,8 +13,9 @@ use super::content_params::PARAMS_MAX;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::open_call::OpenCall;
-use super::tool::{Effect, ToolAnswer};
+use super::tool::{Effect, ErasedTool, ToolAnswer};
 use super::toolset::Tools;
+use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
 use crate::engine::event::{CallFinished, CallReason, CallStatus};
@@ -36,6 +37,8 @@ pub struct ToolRunner {
     session: Session,
     tools: Arc<Tools>,
     machine: ManagedWorkspace,
+    budget: WorkBudget,
+    beats: Option<BeatWatch>,
 }
 
 impl ToolRunner {
@@ -70,7 +73,21 @@ impl ToolRunner {
         }
         let machine = ManagedWorkspace::open(&session, workspace, rules)?;
         let tools = allowed(&session, tools.into())?;
-        Ok(Self { session, tools, machine })
+        Ok(Self { session, tools, machine, budget: WorkBudget::default(), beats: None })
+    }
+
+    /// Returns the same with a budget for tools: its clones, and children, spend from the same.
+    #[must_use]
+    pub fn with_budget(mut self, budget: WorkBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Returns the same that tells `watch` of each [`beat`](ToolContext::beat) of a tool.
+    #[must_use]
+    pub fn with_beats(mut self, watch: impl Fn(ToolBeat) + Send + Sync + 'static) -> Self {
+        self.beats = Some(Arc::new(watch));
+        self
     }
 
     /// Returns the session.
@@ -92,11 +109,18 @@ impl ToolRunner {
     pub(crate) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
         let machine = self.machine.shared_by(&child)?;
         let tools = allowed(&child, Arc::clone(&self.tools))?;
-        Ok(Self { session: child, tools, machine })
+        Ok(Self { session: child, tools, machine, ..self.clone() })
+    }
+
+    /// Returns the same with one tool, where the session may use one of that name.
+    pub(crate) fn with_tool(&self, name: &'static str, tool: Arc<dyn ErasedTool>) -> Result<Self, SessionError> {
+        let tools = allowed(&self.session, Arc::new(Tools::of_one(name, tool)))?;
+        Ok(Self { tools, ..self.clone() })
     }
 
     pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, WorkspaceError> {
-        Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())
+        let child = Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())?;
+        Ok(Self { budget: self.budget.clone(), beats: self.beats.clone(), ..child })
     }
 
     pub(crate) fn machine(&self) -> &ManagedWorkspace {
@@ -191,6 +215,7 @@ impl ToolRunner {
             let context =
                 ToolContext::new(&self.session, open.call, &machine, may_change, Arc::clone(&clock), call.cancel)?;
             let context = open.context.insert(context);
+            (context.budget, context.beats) = (self.budget.clone(), self.beats.clone());
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             let panicked = |_| Err(ToolError::new("the tool failed: it panicked"));
             let answer = AssertUnwindSafe(tool.call(context, params)).catch_unwind().await.unwrap_or_else(panicked)?;

@@ -36,6 +36,11 @@ impl Tools {
         Ok(self)
     }
 
+    /// Makes a set of one tool.
+    pub(crate) fn of_one(name: &'static str, tool: Arc<dyn ErasedTool>) -> Self {
+        Self { own: BTreeMap::from([(name, tool)]), ..Self::default() }
+    }
+
     /// Describes each tool, sorted by name; not those that other programs register.
     pub fn describe(&self) -> Vec<ToolDescription> {
         self.own.values().map(|tool| tool.describe()).collect()

@@ -38,7 +38,10 @@ impl Forker {
     /// Errors of the session's store, and [`BackendError`] when the parent's workspace options are invalid.
     pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, WorkspaceError> {
         let new = within_what_is_left(parent, new)?;
-        Ok(self.sessions.child_of(parent, with_workspace(parent, new)?.0)?)
+        let (new, spec) = with_workspace(parent, new, &self.home)?;
+        let child = self.sessions.child_of(parent, new)?;
+        spec.keep_values(child.id(), &self.home)?;
+        Ok(child)
     }
 
     /// Creates a child with its own workspace and a runner for its calls.
@@ -82,7 +85,7 @@ impl Forker {
             Some(at) => at,
             None => session.head()?,
         };
-        let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new })?;
+        let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new }, &self.home)?;
         let id = self.sessions.fresh_id();
         let (parent, forker) = (parent.clone(), self.clone());
         let begun = tokio::task::spawn_blocking(move || {
@@ -98,7 +101,7 @@ impl Forker {
 
     async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let id = self.sessions.fresh_id();
-        let (new, spec) = with_workspace(parent.session(), new)?;
+        let (new, spec) = with_workspace(parent.session(), new, &self.home)?;
         let mounts = mounts_of(parent.session())?;
         let (parent, forker) = (parent.clone(), self.clone());
         let begun = tokio::task::spawn_blocking(move || forker.begin_with_id(&parent, new, id, &spec, None));
@@ -163,13 +166,17 @@ fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions
     Ok(ForkOptions { limits: new.limits.within(&left), ..new })
 }
 
-fn with_workspace(parent: &Session, new: ForkOptions) -> Result<(ForkOptions, WorkspaceSpec), WorkspaceError> {
+fn with_workspace(
+    parent: &Session,
+    new: ForkOptions,
+    home: &Path,
+) -> Result<(ForkOptions, WorkspaceSpec), WorkspaceError> {
     let spec = match (&new.workspace, parent.started()) {
         (Some((backend, options)), _) => WorkspaceSpec::parse(backend, options)?,
-        (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked(),
+        (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked().with_values_of(parent.id(), home),
         (None, None) => return Err(SessionError::Unreadable { name: parent.name().to_owned() }.into()),
     };
-    if let (WorkspaceSpec::Host(HostOptions { directory: Some(own) }), Some(started)) = (&spec, parent.started())
+    if let (WorkspaceSpec::Host(HostOptions { directory: Some(own), .. }), Some(started)) = (&spec, parent.started())
         && WorkspaceSpec::of_session(started)? == spec
     {
         let reason = format!("{} is the parent's own directory; give the child another one, or none", own.display());

@@ -31,6 +31,7 @@ use judge::{Denied, Judge, Judged};
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
 use crate::engine::id::Digest;
+use crate::reducers::Allowances;
 
 const MAX_COMMAND_CHARS: usize = crate::backends::MAX_COMMAND_CHARS;
 /// Limit for a script's characters.
@@ -134,6 +135,18 @@ impl CommandPolicy {
     /// decision. Code ([`ShellCommand::is_code`]) may be longer than other commands.
     pub fn check(&self, command: &ShellCommand, allowed_in_session: &BTreeSet<String>) -> Decision {
         self.decide(command, allowed_in_session).unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
+    }
+
+    /// Decides the same where everything may be allowed for the session: then what would be asked about is allowed.
+    pub(crate) fn check_allowed(&self, command: &ShellCommand, in_session: &Allowances) -> Decision {
+        if !in_session.everything || self.auto_confirm {
+            return self.check(command, &in_session.programs);
+        }
+        let policy = Self { auto_confirm: true, ..self.clone() };
+        match policy.check(command, &in_session.programs) {
+            Decision::Allow { because: AllowedBy::AutoConfirm } => Decision::Allow { because: AllowedBy::Session },
+            other => other,
+        }
     }
 
     /// Returns the words of its rules that deny what begins with them.

@@ -78,8 +78,9 @@ const TEXTS: [(&str, &str); 10] = [
     (r"(?m)^total [\d.]+[KMGTP]?\n([-bcdlps][-r][-w][-xsS][-r][-w][-xsS][-r][-w][-xtT])", "total <blocks>\n$1"),
 ];
 /// Times in results, and versions of files, which begin anew in a fresh session.
-const FIELDS: [(&str, &str); 6] = [
+const FIELDS: [(&str, &str); 7] = [
     ("edit_file", "/version"),
+    ("execute_script", "/duration_seconds"),
     ("ls", "/entries/*/created_at"),
     ("ls", "/entries/*/updated_at"),
     ("ls", "/entries/*/version"),

@@ -62,7 +62,7 @@ impl<'a> RerunSession<'a> {
         if session.head()? != has_begun || session.id() == past.id() {
             return Err(WorkspaceError::NotFresh(session.name().to_owned()));
         }
-        let is_sandboxed = workspace.shell().is_none_or(|shell| shell.properties().sandboxed);
+        let is_sandboxed = workspace.unrecorded_shell().is_none_or(|shell| shell.properties().sandboxed);
         let answers = Arc::new(Answers::new(rules.asker.clone(), is_sandboxed));
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
         let tool_runner = ToolRunner::with_rules(session, tools, workspace, rules)?;

@@ -230,7 +230,7 @@ fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceE
 
 fn is_own_directory(session: &Session) -> bool {
     let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
-    matches!(spec, Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })))
+    matches!(spec, Some(WorkspaceSpec::Host(HostOptions { directory: Some(_), .. })))
 }
 
 /// Returns the end of the commits that took up what the directory held before the first call.

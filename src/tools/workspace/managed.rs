@@ -46,7 +46,7 @@ impl ManagedWorkspace {
         workspace: Arc<dyn Workspace>,
         rules: ShellRules,
     ) -> Result<Self, WorkspaceError> {
-        let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
+        let in_container = workspace.unrecorded_shell().is_some_and(|shell| shell.properties().in_container);
         let limits = Arc::new(Limits::of(session)?);
         let claim = match in_container {
             false => None,

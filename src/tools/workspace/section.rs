@@ -32,7 +32,7 @@ pub struct WorkspaceSection {
     pub tools: Vec<ToolDescription>,
     /// Files at this moment. Changes staged here are never recorded.
     pub filesystem: Filesystem,
-    /// Shell for commands; `None` where nothing can run. Its commands are not recorded.
+    /// Shell for commands; `None` where nothing can run. Each is decided on and recorded, as a call of its own.
     pub shell: Option<Arc<dyn Shell>>,
 }
 
@@ -41,9 +41,10 @@ impl ToolRunner {
     pub fn section(&self) -> Result<WorkspaceSection, SessionError> {
         let state = self.session().state()?;
         let tree = VirtualFileSystem::of(&state);
-        let shell = self.workspace().shell();
+        let shell = self.workspace().unrecorded_shell();
         let tools = self.tools().describe_for(Some(self.session().id()));
         let mut text = introduction(self, shell.as_deref(), &tools);
+        let shell = self.shell();
         text.push_str(&previews(&state));
         Ok(WorkspaceSection { text, tools, filesystem: Filesystem::new(self.session().clone(), tree), shell })
     }
@@ -63,7 +64,8 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
         text.push_str(&format!("Commands can't be run here; there are files only. {python}\n"));
         return text;
     };
-    text.push_str(&format!("{}\n", workspace.description()));
+    let options = workspace.command_options().advice(&root);
+    text.push_str(&format!("{}{options}\n", workspace.description()));
     text.push_str([&tool_runner.machine().rules.time.advice(), python].join(" ").trim_end());
     text.push('\n');
     if shell.sandboxed {

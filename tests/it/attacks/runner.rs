@@ -102,7 +102,7 @@ async fn at_once(shell: &Arc<dyn Shell>, count: usize) -> Vec<Result<i32, ShellE
 /// Lets commands come while the impostor serves the socket; gives how many connections it saw.
 fn imposture(rig: &Rig) -> usize {
     rig.ok("rm -f ready came heard");
-    let (shell, root) = (rig.tool_runner().workspace().shell().unwrap(), rig.root());
+    let (shell, root) = (rig.tool_runner().workspace().unrecorded_shell().unwrap(), rig.root());
     let mut impostor = ShellCommand::shell("exec python3 -");
     impostor.stdin = IMPOSTOR.into();
     let impostor = rig.runtime.spawn(shell.execute(impostor, unwatched(), Default::default()));
@@ -132,7 +132,7 @@ fn runner_cannot_be_impersonated() {
 fn runner_socket_missing_costs_only_its_container() {
     let Some(rig) = rig() else { return };
     rig.ok("rm -f /run/foldspace/door/*");
-    let shell = rig.tool_runner().workspace().shell().unwrap();
+    let shell = rig.tool_runner().workspace().unrecorded_shell().unwrap();
     for ended in rig.runtime.block_on(at_once(&shell, 4)) {
         // A command of a container that is replaced ends by a signal.
         assert!(matches!(ended, Ok(7 | 137) | Err(ShellError::Unavailable { .. })), "{ended:?}");
@@ -159,7 +159,7 @@ fn runner_restart_does_not_write_through_planted_links() {
     super::container::until_stopped(&rig);
     let started = rig.unchecked("true").of::<ContainerStarted>();
     assert!(started.len() == 1 && !started[0].created, "{started:?}");
-    let shell = rig.tool_runner().workspace().shell().unwrap();
+    let shell = rig.tool_runner().workspace().unrecorded_shell().unwrap();
     let script = ShellCommand::script("/bin/sh", "exit 5\n");
     let ended = rig.runtime.block_on(shell.execute(script, unwatched(), Default::default())).unwrap();
     assert_eq!(ended.exit_code, 5);

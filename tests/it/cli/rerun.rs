@@ -278,7 +278,7 @@ fn rerun_on_host_asks_despite_recorded_approval() {
     let new = NewSession { backend: Some("host".to_owned()), ..NewSession::named("work") };
     let session = sessions.create(new).unwrap();
     let mut commit = session.commit();
-    commit.push(&SessionAllow { programs: vec!["sh".to_owned(), "touch".to_owned()] }).unwrap();
+    commit.push(&SessionAllow { programs: vec!["sh".to_owned(), "touch".to_owned()], everything: false }).unwrap();
     session.record(commit).unwrap();
     drop(session);
     sessions.close();

@@ -79,7 +79,7 @@ impl Drop for Terminal {
     }
 }
 
-const QUESTION: &str = "[y/n/a] ";
+const QUESTION: &str = "[y/n/a/A] ";
 const ASKED: &str = r#"{"tool": "shell_execute", "params": {"command": "make all"}}"#;
 
 impl Program {
@@ -119,13 +119,14 @@ fn question_yes_allows_once_no_denies() {
 
 #[test]
 fn question_answered_for_session_is_not_repeated() {
-    let program = Program::new();
-    let mut run = program.asked(3, &[]);
-    run.wait_for(QUESTION, 1);
-    run.type_in("A\n");
-    assert_eq!(run.end(), 0);
-    let again = "allow: ";
-    assert_eq!(program.decisions(), ["allow: for the session", again, again]);
+    for (answer, reason) in [("a\n", "allow: for the session"), ("A\n", "allow: everything for the session")] {
+        let program = Program::new();
+        let mut run = program.asked(3, &[]);
+        run.wait_for(QUESTION, 1);
+        run.type_in(answer);
+        assert_eq!(run.end(), 0);
+        assert_eq!(program.decisions(), [reason, "allow: ", "allow: "]);
+    }
 }
 
 #[test]

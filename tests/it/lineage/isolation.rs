@@ -89,7 +89,7 @@ fn relatives_do_not_share_events_or_approvals() {
     for family in Family::everywhere() {
         let parent = family.founder();
         let mut commit = parent.session().commit();
-        commit.push(&SessionAllow { programs: vec!["make".to_owned()] }).unwrap();
+        commit.push(&SessionAllow { programs: vec!["make".to_owned()], everything: false }).unwrap();
         parent.session().record(commit).unwrap();
         let child = family.fork(&parent);
         let programs = |tool_runner: &foldspace::ToolRunner| {

@@ -33,7 +33,7 @@ fn elicitation_allows_once_or_for_session() {
     assert_eq!(text, "Test Client wants to run, in session s:\n  touch one");
     let choices = &question["params"]["requestedSchema"]["properties"]["answer"]["oneOf"];
     let choices: Vec<_> = choices.as_array().unwrap().iter().map(|choice| choice["const"].clone()).collect();
-    assert_eq!(choices, ["once", "session", "deny"]);
+    assert_eq!(choices, ["once", "session", "everything", "deny"]);
     let answer = json!({ "action": "accept", "content": { "answer": "once" } });
     client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }));
     assert_eq!(client.answer(id)["result"]["isError"], false);

@@ -15,18 +15,20 @@ fn names(client: &mut super::McpClient) -> Vec<String> {
 fn tool_groups_select_tools() {
     let program = Program::with_files();
     let mut client = program.on_host(&[]);
-    let usual =
-        ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "shell_execute", "write_file"];
-    assert_eq!(names(&mut client), usual);
+    let usual = "edit_file env evaluate_python execute_script glob grep ls read_file rm shell_execute which write_file";
+    assert_eq!(names(&mut client).join(" "), usual);
     client.leave();
     let mut client = program.client(&["--tools", "shell,podman_shell", "--backend", "podman"]);
-    assert_eq!(names(&mut client), ["podman_shell", "shell_execute"]);
+    assert_eq!(names(&mut client).join(" "), "env execute_script podman_shell shell_execute which");
     let answer = client.ask("tools/call", json!({ "name": "ls", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602);
-    assert_eq!(answer["error"]["message"], "there is no tool ls; there are podman_shell, shell_execute");
+    assert_eq!(
+        answer["error"]["message"],
+        "there is no tool ls; there are env, execute_script, podman_shell, shell_execute, which"
+    );
     client.leave();
     let mut client = program.client(&["--tools", "all", "--backend", "podman"]);
-    assert_eq!(names(&mut client).len(), 17);
+    assert_eq!(names(&mut client).len(), 20);
     let refused = program.output(&["mcp", "--tools", "files,nothing"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("there is no group of tools \"nothing\""));
@@ -53,7 +55,7 @@ fn tools_without_shell_are_not_listed() {
     assert!(refused.contains("the memory workspace has none"), "called all the same it says why: {refused}");
     client.leave();
     let mut client = program.on_host(&["--tools", "shell,podman_shell"]);
-    assert_eq!(names(&mut client), ["shell_execute"]);
+    assert_eq!(names(&mut client), ["env", "execute_script", "shell_execute", "which"]);
     client.leave();
     let mut client = program.client(&["--session", "test-client", "--tools", "shell"]);
     assert!(names(&mut client).is_empty(), "its session began in memory");
@@ -80,8 +82,10 @@ fn tool_annotations_match_effects() {
     for name in ["ls", "read_file", "glob", "grep", "session_log", "session_state", "session_diff"] {
         assert_eq!(of(&closed, name), [true, false, true, false], "{name}");
     }
-    assert_eq!(of(&closed, "write_file"), [false, true, true, false]);
-    assert_eq!(of(&closed, "edit_file"), [false, true, false, false]);
+    for name in ["write_file", "edit_file", "execute_script"] {
+        assert_eq!(of(&closed, name), [false, true, false, false], "{name}");
+    }
+    assert_eq!(of(&closed, "which"), [false, false, true, false]);
     assert_eq!(of(&closed, "rm"), [false, true, true, false]);
     assert_eq!(of(&closed, "shell_execute"), [false, true, false, false]);
     assert_eq!(of(&open, "shell_execute"), [false, true, false, true], "it reaches this machine");

@@ -60,8 +60,8 @@ impl Workspace for Dying {
         panic!("what is put back is whole or not there: half a file would count as somebody's");
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        self.inner.shell()
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
+        self.inner.unrecorded_shell()
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {
@@ -226,7 +226,7 @@ fn at_every_moment(spec: &WorkspaceSpec, way: Way) {
 }
 
 fn host() -> WorkspaceSpec {
-    WorkspaceSpec::Host(HostOptions { directory: None })
+    WorkspaceSpec::Host(HostOptions::default())
 }
 
 #[test]

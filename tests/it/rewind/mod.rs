@@ -231,7 +231,7 @@ fn rewind_restores_state_slices_and_keeps_logs() {
         first = record(&session, &Noted { line: line.clone() });
     }
     record(&session, &Noted { line: "late".to_owned() });
-    record(&session, &SessionAllow { programs: vec!["make".to_owned()] });
+    record(&session, &SessionAllow { programs: vec!["make".to_owned()], everything: false });
     let call = foldspace::ToolCall::new("ls", json!({}));
     runtime.block_on(tool_runner.call(call)).unwrap();
 
@@ -269,7 +269,7 @@ fn rewind_of_fork_gives_no_parent_approvals() {
     let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
     let parent = sessions.create(NewSession::named("parent")).unwrap();
     let first = record(&parent, &Noted { line: "early".to_owned() });
-    let allowed = record(&parent, &SessionAllow { programs: vec!["make".to_owned()] });
+    let allowed = record(&parent, &SessionAllow { programs: vec!["make".to_owned()], everything: false });
     record(&parent, &Noted { line: "late".to_owned() });
     let child = sessions.child_of(&parent, ForkOptions::new(Isolation::Fork)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -67,8 +67,8 @@ impl Workspace for Failing {
         }
     }
 
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        self.inner.shell()
+    fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
+        self.inner.unrecorded_shell()
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {

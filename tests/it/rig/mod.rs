@@ -142,6 +142,7 @@ impl Rig {
         let sessions = sessions(data.path());
         let new = NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
         let id = sessions.create(new).unwrap().id();
+        spec.keep_values(id, data.path()).unwrap();
         sessions.close();
         let mut rig = Self { runtime, data, id, rules: rules(budget), open: None };
         rig.reopen();
@@ -318,7 +319,7 @@ impl Rig {
 
     /// Whether commands find a program.
     pub(crate) fn has(&self, program: &str) -> bool {
-        let shell = self.tool_runner().workspace().shell().unwrap();
+        let shell = self.tool_runner().workspace().unrecorded_shell().unwrap();
         self.runtime.block_on(shell.which(program)).unwrap().path.is_some()
     }
 

@@ -53,7 +53,7 @@ fn shared_layers_carry_files_only() {
     let cancel = CancellationToken::new();
     let mut command = ShellCommand::shell("touch began; sleep 1000");
     command.env.insert("KEPT".to_owned(), "parents".to_owned());
-    let running = runtime.spawn(parent.shell().unwrap().execute(command, unwatched(), cancel.clone()));
+    let running = runtime.spawn(parent.unrecorded_shell().unwrap().execute(command, unwatched(), cancel.clone()));
     let processes = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '";
     eventually("the parent's command runs", || parent.sh(processes).contains("sleep 1000"));
     assert!(!child.sh(processes).contains("sleep 1000"));
@@ -76,7 +76,7 @@ fn layers_are_not_shared_while_command_runs() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let cancel = CancellationToken::new();
     let command = ShellCommand::shell("touch began; sleep 100");
-    let running = runtime.spawn(parent.shell().unwrap().execute(command, unwatched(), cancel.clone()));
+    let running = runtime.spawn(parent.unrecorded_shell().unwrap().execute(command, unwatched(), cancel.clone()));
     eventually("it has begun", || {
         parent.capture().unwrap().observe(&EntryPath::lookup("began").unwrap()).unwrap().is_some()
     });

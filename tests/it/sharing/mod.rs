@@ -61,7 +61,7 @@ impl Sandbox {
 
     /// What a command prints that must succeed.
     fn sh(&self, text: &str) -> String {
-        run(self.shell().unwrap().as_ref(), ShellCommand::shell(text))
+        run(self.unrecorded_shell().unwrap().as_ref(), ShellCommand::shell(text))
     }
 
     fn name(&self) -> String {

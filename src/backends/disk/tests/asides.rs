@@ -126,7 +126,11 @@ fn command_in_replaced_directory_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let run = |text: &str| {
         let command = crate::backends::ShellCommand::shell(text);
-        runtime.block_on(workspace.shell().unwrap().execute(command, crate::backends::unwatched(), Default::default()))
+        runtime.block_on(workspace.unrecorded_shell().unwrap().execute(
+            command,
+            crate::backends::unwatched(),
+            Default::default(),
+        ))
     };
     assert_eq!(run("cd ..; mv project old; ln -s / project").unwrap().exit_code, 0);
     let error = run("touch made").unwrap_err().to_string();

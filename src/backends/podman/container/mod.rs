@@ -14,6 +14,7 @@ use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer, now};
 use super::paths::{self, Paths};
 use super::warm;
+use crate::backends::command_options::CommandOptions;
 use crate::backends::commands::CommandHost;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::SealError;
@@ -29,6 +30,9 @@ use crate::engine::lock::lock;
 /// The pause between two looks for an idle container, and one that fills the disk.
 const WATCHING: Duration = Duration::from_millis(100);
 
+/// The part of the program that logs tell of.
+const COMPONENT: &str = "tools.podman";
+
 /// A session's container, while there is one and while there is none.
 pub(in crate::backends::podman) struct SessionContainer {
     own: Weak<Self>,
@@ -42,6 +46,8 @@ pub(in crate::backends::podman) struct SessionContainer {
     state: Mutex<ContainerState>,
     news: Mutex<Vec<MachineNews>>,
     progress: Mutex<Option<ProgressWatch>>,
+    /// Words about the last start.
+    log: Mutex<Vec<String>>,
     changed: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
     watched: Once,
 }
@@ -56,7 +62,7 @@ impl SessionContainer {
         Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
             session,
-            name: Mutex::new(own_name(session)),
+            name: Mutex::new(own_name(session, &options)),
             options,
             paths,
             files,
@@ -64,6 +70,7 @@ impl SessionContainer {
             state: Mutex::default(),
             news: Mutex::default(),
             progress: Mutex::default(),
+            log: Mutex::default(),
             changed: Mutex::default(),
             watched: Once::new(),
         })
@@ -100,11 +107,13 @@ impl SessionContainer {
             let gone = ContainerState::Starting { engine: Arc::clone(&live.engine), id: live.id.clone() };
             self.leave(state, gone, "vanished");
         }
+        lock(&self.log).clear();
         let (live, event) = match self.adopt(state) {
             Some(adopted) => adopted,
             None => self.bring_up(state).inspect_err(|error| state.note(error))?,
         };
         lock(&self.name).clone_from(&event.name);
+        self.tell(&event);
         lock(&self.news).push(MachineNews::Started(event));
         let runner = live.runner.clone();
         *state = ContainerState::Running(live);
@@ -115,7 +124,7 @@ impl SessionContainer {
         if let ContainerState::Stopped { .. } = state {
             return None;
         }
-        let own_name = own_name(self.session);
+        let own_name = own_name(self.session, &self.options);
         let (live, name, limits_enforced) = warm::adopt(&self.options, &own_name, &self.paths, &self.files)?;
         let event = self.started(&live, &name, true, limits_enforced);
         Some((live, event))
@@ -136,7 +145,7 @@ impl SessionContainer {
         let engine = self.engine(state)?;
         self.provide_image(&engine)?;
         launch::check_image(&engine, &self.options.image)?;
-        let name = own_name(self.session);
+        let name = own_name(self.session, &self.options);
         let stopped = match state {
             ContainerState::Stopped { id, .. } => engine.inspect(id).ok().filter(|seen| !seen.running),
             _ => None,
@@ -166,7 +175,7 @@ impl SessionContainer {
             .map_err(launch::failed("show the files in the container"))?;
         let (runner, limits_enforced) = launch::reach(engine, pid, &self.paths, &token, &self.options)?;
         let (engine, id) = (Arc::clone(engine), id.to_owned());
-        Ok((LiveContainer { engine, id, pid, runner, was_warm: false, used: now() }, limits_enforced))
+        Ok((LiveContainer { engine, id, pid, runner, was_warm: false, since: now(), used: now() }, limits_enforced))
     }
 
     fn create(&self, engine: &Engine, name: &str) -> Result<String, EngineError> {
@@ -178,7 +187,7 @@ impl SessionContainer {
     /// Removes what another process has left: no other process has the session now.
     fn remove_others(&self, engine: &Engine) -> Result<(), EngineError> {
         launch::remove_noted(engine, &self.paths)?;
-        engine.remove_if_there(&own_name(self.session))
+        engine.remove_if_there(&own_name(self.session, &self.options))
     }
 
     fn started(&self, live: &LiveContainer, name: &str, created: bool, limits_enforced: bool) -> ContainerStarted {
@@ -193,7 +202,20 @@ impl SessionContainer {
             overlay: self.files.is_overlay(),
             runner: true,
             without_runner: String::new(),
+            workdir: format!("{WORKSPACE}{}", self.options.commands.workdir.rooted().trim_end_matches('/')),
+            environment: self.options.commands.recorded_environment(),
+            overlay_path: match self.files.is_overlay() {
+                true => self.paths.layers.to_string_lossy().into_owned(),
+                false => String::new(),
+            },
         }
+    }
+
+    fn tell(&self, event: &ContainerStarted) {
+        let ContainerStarted { name, image, engine, created, .. } = event;
+        tracing::debug!(component = COMPONENT, container = %name, image, engine, created, "container started");
+        let what = if *created { "made and started" } else { "started again" };
+        lock(&self.log).push(format!("{what} {name} from {image} ({engine})"));
     }
 
     fn provide_image(&self, engine: &Engine) -> Result<(), EngineError> {
@@ -203,7 +225,8 @@ impl SessionContainer {
         }
         let watch = lock(&self.progress).clone();
         let mut tell = |line: &str| {
-            tracing::info!(image, "{line}");
+            tracing::info!(component = COMPONENT, image, "{line}");
+            lock(&self.log).push(line.to_owned());
             if let Some(watch) = &watch {
                 watch(line);
             }
@@ -218,6 +241,7 @@ impl SessionContainer {
                 tracing::debug!(%error, "a container was gone before its files were taken away");
             }
             let event = ContainerStopped { name: lock(&self.name).clone(), reason: reason.to_owned() };
+            tracing::debug!(component = COMPONENT, container = %event.name, reason, "container stopped");
             lock(&self.news).push(MachineNews::Stopped(event));
         }
     }
@@ -250,6 +274,19 @@ impl SessionContainer {
             }
         }
         true
+    }
+
+    /// Removes a container that ran for as long as the options say, with what runs in it. Tells whether it did.
+    fn end_if_old(&self) -> bool {
+        let uptime = Duration::from_secs(self.options.uptime_seconds);
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        let ContainerState::Running(live) = &mut *state else { return false };
+        if uptime.is_zero() || now().duration_since(live.since) < uptime {
+            return false;
+        }
+        // One that the engine does not remove now is tried again after as long.
+        live.since = now();
+        self.tear_down_held(&mut state, "uptime")
     }
 
     /// Ends commands that leave the disk too little.
@@ -289,15 +326,16 @@ impl SessionContainer {
     }
 }
 
-fn own_name(session: SessionId) -> String {
-    format!("foldspace-{session}")
+fn own_name(session: SessionId, options: &PodmanOptions) -> String {
+    format!("{}-{session}", options.name_prefix)
 }
 
 fn keep_watch(container: Weak<SessionContainer>) {
     let watch = move || {
         while let Some(container) = Weak::upgrade(&container) {
             container.spare_the_disk();
-            let watch = if container.stop_if_idle() { lock(&container.changed).clone() } else { None };
+            let has_ended = container.end_if_old() || container.stop_if_idle();
+            let watch = if has_ended { lock(&container.changed).clone() } else { None };
             if let Some(watch) = watch {
                 watch();
             }
@@ -319,6 +357,10 @@ impl Container for SessionContainer {
         let mut state = lock(&self.state);
         let fetched = self.engine(&mut state).and_then(|engine| self.provide_image(&engine));
         fetched.map_err(|error| self.unavailable(error.to_string()))
+    }
+
+    fn log(&self) -> Vec<String> {
+        lock(&self.log).clone()
     }
 
     fn start(&self) -> Result<(), ShellError> {
@@ -344,6 +386,10 @@ impl CommandHost for SessionContainer {
 
     fn reach(&self) -> Result<(), ShellError> {
         self.engine(&mut lock(&self.state)).map(drop).map_err(|error| self.unavailable(error.to_string()))
+    }
+
+    fn options(&self) -> &CommandOptions {
+        &self.options.commands
     }
 
     fn root(&self) -> String {

@@ -57,7 +57,7 @@ mod with_evaluator {
         };
         let began = Instant::now();
         let end = python::evaluate(request, &context.cancellation().clone()).await?;
-        let (result, answer) = ended(end, began.elapsed(), context.workspace().shell().is_some());
+        let (result, answer) = ended(end, began.elapsed(), context.workspace().unrecorded_shell().is_some());
         context.record_evaluation("python", &params.code, &result)?;
         let EvalAnswer { value_repr, globals, omitted, files, .. } = answer;
         let file = |LeftFile { path, text, is_appended }| {

@@ -21,15 +21,17 @@ pub(super) async fn evaluate(
     context: &mut ToolContext,
     params: &EvaluatePythonParams,
 ) -> Result<Evaluation, ToolError> {
+    let cwd = context.workdir()?;
     let token: String = token()?.iter().map(|byte| format!("{byte:02x}")).collect();
     let Some(mut shell) = context.shell() else { return Err(no_shell(context, PythonTool::NAME)) };
     let (code, place) = (params.code.as_str(), shell.properties().backend_name);
     let left = format!("/tmp/foldspace-{token}.json");
     let globals = Value::Object(params.globals.clone()).to_string();
-    let command = match place {
+    let mut command = match place {
         MOCK => ShellCommand::args(["python3", "-c", code]),
         _ => ShellCommand::args(["python3", "-c", SCRIPT, code, &globals, &left]),
     };
+    command.cwd = cwd;
     let result = shell.evaluate("python", &["python3", "-c"], code, command).await?;
     let mut values = EvaluatedValues::default();
     if place != MOCK && !result.cancelled && !result.timed_out {

@@ -94,7 +94,7 @@ impl Tool for PythonTool {
 
     async fn call(&self, context: &mut ToolContext, params: EvaluatePythonParams) -> Result<Evaluated, ToolError> {
         let reads = params.check(context)?;
-        let is_sandboxed = context.workspace().shell().map(|shell| shell.properties().sandboxed);
+        let is_sandboxed = context.workspace().unrecorded_shell().map(|shell| shell.properties().sandboxed);
         let evaluation = match context.python_rules().place_beside(is_sandboxed) {
             PythonPlace::InProcess => in_process::evaluate(context, &params, &reads).await?,
             PythonPlace::Container => in_shell::evaluate(context, &params).await?,

@@ -1,0 +1,77 @@
+//! `execute_script`: runs a script of several lines in the workspace.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::shell_execute::{BESIDE, CommandSurroundings, EnvUse, ShellRun, run, yes};
+use crate::engine::event::CommandLine;
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::policy::MAX_SCRIPT_CHARS;
+
+/// The tool `execute_script`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ScriptTool;
+
+/// Parameters of `execute_script`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecuteScriptParams {
+    /// Its text. It is run from a file that is gone afterwards.
+    #[schemars(length(max = MAX_SCRIPT_CHARS))]
+    script: String,
+    /// The program that runs it.
+    #[serde(default = "sh")]
+    interpreter: String,
+    /// The directory in the workspace to run it in. Without one it begins in the session's workdir.
+    #[serde(default)]
+    cwd: String,
+    /// Variables for it, as for shell_execute.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Use of the variables that are there.
+    #[serde(default)]
+    env_mode: EnvUse,
+    /// Standard input, at most 48,000 characters.
+    #[serde(default)]
+    stdin: String,
+    /// Time limit in seconds, as for shell_execute; 30 by default.
+    #[serde(default)]
+    timeout_seconds: Option<f64>,
+    /// Returns the output; on by default.
+    #[serde(default = "yes")]
+    capture_output: bool,
+}
+
+fn sh() -> String {
+    "/bin/sh".to_owned()
+}
+
+impl Tool for ScriptTool {
+    const NAME: &'static str = "execute_script";
+    const DESCRIPTION: &'static str = "Runs a script of several lines in the workspace, by /bin/sh or another \
+        interpreter, and gives its exit code and what it printed. It is for what is too long for shell_execute, and has \
+        the same rules.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = ExecuteScriptParams;
+    type Output = ShellRun;
+
+    async fn call(&self, context: &mut ToolContext, params: ExecuteScriptParams) -> Result<ShellRun, ToolError> {
+        let ExecuteScriptParams { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output } =
+            params;
+        let surroundings = CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output };
+        run(context, Self::NAME, CommandLine::Script { interpreter, script }, surroundings).await
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(BESIDE)
+    }
+
+    fn render(&self, output: &ShellRun) -> String {
+        output.render()
+    }
+}

@@ -1,0 +1,106 @@
+//! `which` and `env`: facts about the workspace's shell, which need no command.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::shell_execute::no_shell;
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool::{Effect, Tool};
+
+const PROGRAM_MAX: usize = 4_096;
+/// Variables of a host whose values are no secrets.
+const OPEN: [&str; 9] = ["HOME", "LANG", "LC_ALL", "PATH", "PWD", "SHELL", "TERM", "TZ", "USER"];
+
+/// The tool `which`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WhichTool;
+
+/// Parameters of `which`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WhichParams {
+    /// The name of the program.
+    #[schemars(length(max = PROGRAM_MAX))]
+    program: String,
+}
+
+/// A program that was looked for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FoundPath {
+    /// The name that was asked for.
+    program: String,
+    /// Its path; null when there is no such program.
+    path: Option<String>,
+}
+
+impl Tool for WhichTool {
+    const NAME: &'static str = "which";
+    const DESCRIPTION: &'static str =
+        "Finds a program that commands in the workspace can run, by its name. Nothing is run.";
+    const EFFECT: Effect = Effect::Additive;
+    type Params = WhichParams;
+    type Output = FoundPath;
+
+    async fn call(&self, context: &mut ToolContext, params: WhichParams) -> Result<FoundPath, ToolError> {
+        let program = params.program;
+        if program.chars().count() > PROGRAM_MAX {
+            return Err(ToolError::new(format!("program has more than {PROGRAM_MAX} characters")));
+        }
+        let Some(shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
+        let path = shell.which(&program).await?.path;
+        Ok(FoundPath { program, path })
+    }
+}
+
+/// The tool `env`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EnvTool;
+
+/// Parameters of `env`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnvParams {}
+
+/// The surroundings of commands.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CommandEnvironment {
+    /// The variables. Null stands for a value that is not shown, since it would be recorded: those of the session, and of
+    /// a host.
+    variables: BTreeMap<String, Option<String>>,
+    /// The directory in which commands begin.
+    cwd: String,
+    /// The program that runs texts.
+    shell: String,
+}
+
+impl Tool for EnvTool {
+    const NAME: &'static str = "env";
+    const DESCRIPTION: &'static str = "Gives the variables, the directory and the shell of commands in the workspace. \
+        Nothing is run.";
+    const EFFECT: Effect = Effect::Additive;
+    type Params = EnvParams;
+    type Output = CommandEnvironment;
+
+    async fn call(&self, context: &mut ToolContext, _: EnvParams) -> Result<CommandEnvironment, ToolError> {
+        let options = context.command_options();
+        let Some(shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
+        let is_sandboxed = shell.properties().sandboxed;
+        let is_open = |name: &str| match options.environment.contains_key(name) {
+            true => options.record_environment,
+            false => is_sandboxed || OPEN.contains(&name),
+        };
+        let env = shell.env().await?;
+        let shown = |(name, value): (String, String)| {
+            let value = is_open(&name).then_some(value);
+            (name, value)
+        };
+        let cwd = match options.workdir.is_root() {
+            true => env.cwd,
+            false => format!("{}{}", env.cwd.trim_end_matches('/'), options.workdir.rooted()),
+        };
+        Ok(CommandEnvironment { variables: env.variables.into_iter().map(shown).collect(), cwd, shell: env.shell })
+    }
+}
