@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
-use super::caller::CallerProcess;
+use super::caller::{CallerProcess, name_and_value};
 use super::output::Collector;
 use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError};
 use super::running_commands::{CancelState, RunningCommands};
@@ -237,11 +237,9 @@ impl<P: CommandHost> CommandRun<'_, P> {
         };
         let mut variables = BTreeMap::from([(OsString::from("PATH"), OsString::from(DEFAULT_PATH))]);
         for variable in own {
-            let bytes = variable.as_bytes();
-            let Some(at) = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0) else { continue };
-            let (name, value) = (&bytes[..at], &bytes[at + 1..]);
-            if command.env_mode == EnvMode::Extend || name == b"PATH" {
-                variables.insert(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
+            let Some((name, value)) = name_and_value(variable) else { continue };
+            if command.env_mode == EnvMode::Extend || name == "PATH" {
+                variables.insert(name.to_owned(), value.to_owned());
             }
         }
         variables.extend(command.env.iter().map(|(name, value)| (name.into(), value.into())));

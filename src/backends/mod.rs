@@ -27,6 +27,7 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
+pub(crate) use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};
 pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};

@@ -46,6 +46,7 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         auto_confirm: rules.policy.auto_confirm,
         max_timeout_seconds: Some(rules.time.most().as_secs_f64()),
         no_time_limit: rules.time.is_unlimited(),
+        start_docker: rules.start_docker.as_deref().map(str::to_owned),
         python: rules.python.place,
         python_chars: Some(rules.python.code_chars),
         keep_file_bytes: Some(rules.budget.file_bytes),

@@ -154,6 +154,9 @@ pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failu
             if outcome.result["timed_out"] == true {
                 output::note(TOOK_TOO_LONG);
             }
+            if let Some(note) = outcome.result["note"].as_str() {
+                output::note(note);
+            }
             let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
             Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))
         }

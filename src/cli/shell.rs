@@ -108,7 +108,7 @@ impl SessionPrompt<'_> {
             }
             CallStatus::Ok => {
                 let printed = if typed.quiet { printed(self.session, &outcome)? } else { Vec::new() };
-                PromptRun { code, printed, complaint: None }
+                PromptRun { code, printed, complaint: outcome.result["note"].as_str().map(str::to_owned) }
             }
             CallStatus::Error => PromptRun::wrong(code, outcome.text),
             CallStatus::Interrupted => PromptRun::wrong(code, "interrupted"),

@@ -157,6 +157,9 @@ pub(super) struct RuleArgs {
     /// Lets a call ask for up to SECS for its command, to 86,400 [default: FOLDSPACE_MAX_TIMEOUT, else 600]
     #[arg(long, value_name = "SECS", value_parser = most_time)]
     max_timeout: Option<CommandTime>,
+    /// Starts the Docker daemon by CMD, for a command on the host that runs docker when no daemon answers
+    #[arg(long, value_name = "CMD")]
+    start_docker: Option<String>,
     /// Runs the code of evaluate_python there [default: in the session's container; without one, in process]
     #[arg(long, value_name = "PLACE")]
     python: Option<PythonArg>,
@@ -317,7 +320,8 @@ impl RuleArgs {
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
             ..defaults
         };
-        ShellRules { policy, budget, time, python: self.python(), ..ShellRules::default() }
+        let start_docker = self.start_docker.as_deref().map(Arc::from);
+        ShellRules { policy, budget, time, start_docker, python: self.python(), ..ShellRules::default() }
     }
 
     fn python(&self) -> PythonRules {

@@ -83,6 +83,9 @@ pub struct ShellRun {
     /// The signal that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
+    /// Advice beside its output, as when the daemon that it needs does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 impl Tool for ShellTool {
@@ -111,7 +114,8 @@ impl Tool for ShellTool {
         if result.cancelled {
             return Err(ToolError::Cancelled);
         }
-        let run = ShellRun::of(&result, capture_output);
+        let mut run = ShellRun::of(&result, capture_output);
+        run.note = context.note.take();
         Ok(match elsewhere {
             Some(cwd) => ShellRun { cwd, ..run },
             None => run,
@@ -130,7 +134,8 @@ impl Tool for ShellTool {
         }
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let why = if output.timed_out { ": it took too long and was ended" } else { "" };
-        format!("{text}{gap}[exit code {}{why}]", output.exit_code)
+        let note = output.note.as_ref().map(|note| format!("\n[note: {note}]")).unwrap_or_default();
+        format!("{text}{gap}[exit code {}{why}]{note}", output.exit_code)
     }
 }
 
@@ -200,6 +205,7 @@ impl ShellRun {
             timed_out: result.timed_out,
             truncated: cut_out || cut_err,
             signal: result.signal,
+            note: None,
         }
     }
 }

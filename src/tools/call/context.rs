@@ -45,6 +45,8 @@ pub struct ToolContext {
     /// Recorded whatever becomes of the call: it has happened.
     pub(crate) facts: Commit,
     pub(crate) running: Option<RunningCommand>,
+    /// Advice for the author of the last command, beside its output.
+    pub(crate) note: Option<String>,
 }
 
 /// The root of every workspace, as tools name it.
@@ -90,6 +92,7 @@ impl ToolContext {
             news: Vec::new(),
             facts: session.commit(),
             running: None,
+            note: None,
         })
     }
 

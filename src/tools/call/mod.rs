@@ -5,6 +5,7 @@ pub(crate) mod approver;
 pub(crate) mod call_clock;
 pub(crate) mod content_params;
 pub(crate) mod context;
+mod daemon;
 pub(crate) mod error;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;

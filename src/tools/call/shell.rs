@@ -23,6 +23,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
 use crate::tools::policy::Decision;
+use crate::tools::policy::rules::ShellRules;
 
 /// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
 const CODE_SHOWN: usize = 1000;
@@ -61,6 +62,7 @@ impl ToolShell<'_> {
         command.check()?;
         self.decide(&command, None).await?;
         self.begin().await?;
+        self.context.note = self.see_to_daemon(&command).await?;
         let backend = self.shell.properties().backend_name;
         self.run(command, RecordAs::Command { backend }).await
     }
@@ -135,8 +137,12 @@ impl ToolShell<'_> {
         Ok(self.shell.env().await?)
     }
 
+    pub(super) fn rules(&self) -> &ShellRules {
+        &self.context.machine.rules
+    }
+
     /// Returns the process whose command it is, where it is the host's.
-    fn caller(&self) -> Result<Option<Arc<CallerProcess>>, ToolError> {
+    pub(super) fn caller(&self) -> Result<Option<Arc<CallerProcess>>, ToolError> {
         if self.shell.properties().sandboxed {
             return Ok(None);
         }

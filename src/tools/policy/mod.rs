@@ -27,6 +27,7 @@ pub use rule::DenyRule;
 
 use allow::{FoundProgram, covers, is_harmless, name_of};
 use judge::{Denied, Judge, Judged};
+use words::{SplitScript, base_name};
 
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
@@ -203,6 +204,19 @@ impl CommandPolicy {
             false => return Ok(Decision::Ask { programs: asked.into_iter().collect() }),
         };
         Ok(Decision::Allow { because })
+    }
+}
+
+/// Finds a simple command whose program has one of these names, with the variables that are set for it alone.
+pub(crate) fn program_among(line: &CommandLine, names: &[&str]) -> Option<(String, Vec<(String, String)>)> {
+    let known = |word: &String| names.contains(&base_name(word)).then(|| base_name(word).to_owned());
+    match line {
+        CommandLine::Args(words) => Some((known(words.first()?)?, Vec::new())),
+        CommandLine::Shell(text) => SplitScript::read(text)
+            .commands
+            .into_iter()
+            .find_map(|simple| Some((known(simple.words.first()?)?, simple.assignments))),
+        CommandLine::Script { .. } => None,
     }
 }
 

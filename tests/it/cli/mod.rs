@@ -6,6 +6,7 @@ mod changes;
 mod commands;
 mod completing;
 mod containers;
+mod daemons;
 mod damage;
 mod deny;
 mod first_run;
