@@ -143,7 +143,7 @@ impl WorkspaceSpec {
         if let Self::Podman(podman) = &mut spec
             && options.get("image").is_none()
         {
-            podman.image = PodmanOptions::of_environment().image;
+            podman.image = PodmanOptions::usual(podman.engine, podman.connection.as_deref()).image;
         }
         Ok(spec)
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::podman;
+
 /// A program that runs containers.
 ///
 /// ```
@@ -84,11 +86,13 @@ pub enum OverlayUse {
 }
 
 impl PodmanOptions {
-    /// Gives the defaults, with the image that `FOLDSPACE_IMAGE` names where it names one.
-    pub fn of_environment() -> Self {
-        let image = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
-        let defaults = Self::default();
-        Self { image: image.unwrap_or(defaults.image), ..defaults }
+    /// Gives the usual options for an engine, at `connection` or where it is found. The image is the one that
+    /// `FOLDSPACE_IMAGE` names, else the [development image](super::build_image) where the engine has it, else the default.
+    pub fn usual(engine: EngineKind, connection: Option<&str>) -> Self {
+        let named = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
+        let defaults = Self { engine, connection: connection.map(str::to_owned), ..Self::default() };
+        let image = named.or_else(|| podman::built_image(engine, connection)).unwrap_or_else(|| defaults.image.clone());
+        Self { image, ..defaults }
     }
 }
 

@@ -42,7 +42,7 @@ pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
 #[cfg(any(feature = "docker", feature = "podman"))]
 pub use podman::{PodmanSandbox, WarmContainers};
-pub use podman::{find_engine, remove_leftovers, sweep_sandboxes};
+pub use podman::{build_image, find_engine, remove_leftovers, sweep_sandboxes};
 #[cfg(feature = "python")]
 pub use python::PythonEvaluator;
 pub use shell::{

@@ -43,6 +43,22 @@ pub fn find_engine(_: Option<&str>) -> Result<EngineKind, BackendError> {
     Err(absent())
 }
 
+/// Fails: no engine is known.
+pub fn build_image(
+    _: EngineKind,
+    _: Option<&str>,
+    _: Option<&str>,
+    _: Option<&str>,
+    _: &mut (dyn FnMut(&str) + Send),
+) -> Result<String, BackendError> {
+    Err(absent())
+}
+
+/// Finds none: no engine is known.
+pub(crate) fn built_image(_: EngineKind, _: Option<&str>) -> Option<String> {
+    None
+}
+
 /// Finds nothing.
 pub fn sweep_sandboxes<E: From<BackendError>>(
     _: &Path,

@@ -22,6 +22,7 @@ mod fsck;
 mod gc;
 mod grep;
 mod history;
+mod image;
 mod import;
 mod interrupt;
 mod lineage;
@@ -214,6 +215,7 @@ commands! {
     }
     "This program" {
         Doctor(doctor::Doctor),
+        Image(image::Image),
         Completions(completions::Completions),
         Man(man::Man),
     }

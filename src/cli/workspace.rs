@@ -251,17 +251,19 @@ impl WorkspaceArgs {
     }
 
     fn container(&self, engine: EngineKind) -> PodmanOptions {
-        let defaults = PodmanOptions::of_environment();
+        let connection = self.engine.as_deref();
+        let defaults = match &self.image {
+            Some(image) => PodmanOptions { image: image.clone(), engine, ..PodmanOptions::default() },
+            None => PodmanOptions::usual(engine, connection),
+        };
         let mut options = PodmanOptions {
-            engine,
-            image: self.image.clone().unwrap_or(defaults.image),
             pull: self.pull,
             cpus: self.cpus.unwrap_or(defaults.cpus),
             pids: self.pids.unwrap_or(defaults.pids),
             network: self.network,
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
             connection: self.engine.clone(),
-            ..PodmanOptions::default()
+            ..defaults
         };
         for (asked, bytes) in [(self.memory, &mut options.memory_bytes), (self.tmp, &mut options.tmp_bytes)] {
             *bytes = asked.map_or(*bytes, |mib| mib << 20);

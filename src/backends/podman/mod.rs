@@ -6,6 +6,7 @@ mod container_plan;
 mod diagnosis;
 mod engine;
 mod files;
+mod images;
 mod launch;
 mod orphans;
 mod owners;
@@ -15,6 +16,8 @@ mod sandbox;
 mod warm;
 
 pub(crate) use diagnosis::diagnose;
+pub use images::build_image;
+pub(crate) use images::built_image;
 pub use orphans::{find_engine, remove_leftovers};
 pub use owners::sweep_sandboxes;
 pub(crate) use paths::remove_files;
