@@ -1,7 +1,7 @@
 //! The daemon that a command on the host needs when it runs `docker` or `podman`.
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::ToolError;
 use super::shell::ToolShell;
@@ -65,23 +65,23 @@ impl ToolShell<'_> {
 
     /// Waits until the daemon answers; returns what became of its start when it does not.
     async fn wait_for(&mut self, mut starting: Child, version: &ShellCommand) -> Result<Option<String>, ToolError> {
-        let begun = Instant::now();
+        let waited = tokio::time::timeout(STARTS_WITHIN, self.until_answers(&mut starting, version)).await;
+        reap(starting);
+        waited.unwrap_or_else(|_| Ok(Some(format!("was run, but nothing answers after {} s", STARTS_WITHIN.as_secs()))))
+    }
+
+    async fn until_answers(&self, starting: &mut Child, version: &ShellCommand) -> Result<Option<String>, ToolError> {
         let mut failed = None;
         loop {
             if self.answers(version).await? {
-                reap(starting);
                 return Ok(None);
             }
-            if let Some(what) = failed {
-                return Ok(Some(what));
+            if failed.is_some() {
+                return Ok(failed);
             }
             match starting.try_wait() {
                 // Asked once more: it may have answered in between.
                 Ok(Some(status)) if !status.success() => failed = Some(format!("failed: {status}")),
-                _ if begun.elapsed() > STARTS_WITHIN => {
-                    reap(starting);
-                    return Ok(Some(format!("was run, but nothing answers after {} s", STARTS_WITHIN.as_secs())));
-                }
                 _ => tokio::time::sleep(ASKED_EVERY).await,
             }
         }
