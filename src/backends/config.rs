@@ -177,18 +177,35 @@ impl WorkspaceSpec {
     pub fn forked(&self) -> Self {
         match self {
             Self::Host(HostOptions { directory: _ }) => Self::Host(HostOptions { directory: None }),
-            Self::Memory | Self::Podman(_) | Self::Mock(_) => self.clone(),
+            Self::Podman(options) => Self::Podman(PodmanOptions { directory: None, ..options.clone() }),
+            Self::Memory | Self::Mock(_) => self.clone(),
+        }
+    }
+
+    /// Returns the directory of the user's that it works in.
+    pub fn given_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Host(HostOptions { directory }) | Self::Podman(PodmanOptions { directory, .. }) => {
+                directory.as_deref()
+            }
+            Self::Memory | Self::Mock(_) => None,
+        }
+    }
+
+    pub(crate) fn given_directory_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::Host(HostOptions { directory }) | Self::Podman(PodmanOptions { directory, .. }) => directory.as_mut(),
+            Self::Memory | Self::Mock(_) => None,
         }
     }
 
     /// Lists what it reaches of the machine on which it is opened, for a person: directories, engines, networks.
     pub fn reaches(&self) -> Vec<String> {
-        let mut reached = Vec::new();
+        let mut reached: Vec<String> =
+            self.given_directory().map(|given| format!("the directory {}", given.display())).into_iter().collect();
         match self {
             Self::Memory | Self::Mock(_) => {}
-            Self::Host(HostOptions { directory }) => {
-                reached.extend(directory.iter().map(|directory| format!("the directory {}", directory.display())));
-            }
+            Self::Host(_) => {}
             Self::Podman(options) => {
                 reached.extend(options.connection.iter().map(|url| format!("the engine at {url}")));
                 if options.network {
@@ -210,6 +227,7 @@ impl WorkspaceSpec {
     /// Opens the workspace of a session. Directories that were not given are made below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;
+        let kept = || KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
         Ok(match self {
             Self::Memory => Arc::new(MemoryWorkspace),
             Self::Host(options) => {
@@ -217,10 +235,9 @@ impl WorkspaceSpec {
                     Some(directory) => directory.clone(),
                     None => Self::own_directory(session, home)?,
                 };
-                let kept = KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
-                Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept))?)
+                Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept()))?)
             }
-            Self::Podman(options) => podman::open(session, options, home)?,
+            Self::Podman(options) => podman::open(session, options, home, kept())?,
             Self::Mock(options) => Arc::new(
                 options
                     .answers
@@ -252,13 +269,12 @@ impl WorkspaceSpec {
 
     /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
+        let own = || remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string());
         let removed = match self {
             // A directory that it was given stays.
-            Self::Host(_) => {
-                remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string())
-            }
+            Self::Host(_) => own(),
             // Other sessions may share some of the files.
-            Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()),
+            Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()).and_then(|()| own()),
             Self::Memory | Self::Mock(_) => Ok(()),
         };
         removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })

@@ -1,6 +1,10 @@
 //! Options of containers, and the report on those that are left over. Every build knows them.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
+
+use super::host::recorded_path;
 
 /// A program that runs containers.
 ///
@@ -51,6 +55,9 @@ pub struct PodmanOptions {
     pub image: String,
     /// Pulls an image that is not there; otherwise that is an error.
     pub pull: bool,
+    /// A directory of this machine that is the workspace; the session has files of its own when nothing is said.
+    #[serde(with = "recorded_path", skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
     /// Bytes of memory; there is no swap.
     pub memory_bytes: u64,
     /// Processors.
@@ -98,6 +105,7 @@ impl Default for PodmanOptions {
             engine: EngineKind::default(),
             image: "docker.io/library/python:3.12-bookworm".to_owned(),
             pull: false,
+            directory: None,
             memory_bytes: 1 << 30,
             cpus: 1.0,
             pids: 512,

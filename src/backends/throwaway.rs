@@ -37,7 +37,7 @@ impl Throwaway {
     pub fn open(spec: &WorkspaceSpec, home: &Path) -> Result<Self, BackendError> {
         let spec = match spec {
             WorkspaceSpec::Memory | WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions { directory: None }),
-            other => other.clone(),
+            other => other.forked(),
         };
         let failed = |action: &str, path: &Path, error: &dyn std::fmt::Display| BackendError {
             backend: spec.backend_name(),

@@ -7,7 +7,6 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, FromArgMatches};
 use foldspace::WorkspaceSpec;
-use foldspace::backends::HostOptions;
 use foldspace::event::SessionStarted;
 use foldspace::session::{name_of, nearest};
 use foldspace::store::SessionEntry;
@@ -133,8 +132,5 @@ fn picked(_: Vec<SessionEntry>) -> Result<String, Failure> {
 fn works_in(entry: &SessionEntry, directory: &Path) -> bool {
     let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
     let spec = started.and_then(|started| WorkspaceSpec::of_session(&started.event).ok());
-    match spec {
-        Some(WorkspaceSpec::Host(HostOptions { directory: Some(own) })) => directory.starts_with(own),
-        _ => false,
-    }
+    spec.is_some_and(|spec| spec.given_directory().is_some_and(|own| directory.starts_with(own)))
 }

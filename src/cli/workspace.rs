@@ -56,7 +56,7 @@ pub(super) struct WorkspaceArgs {
     /// The place of its files and commands [default: memory, where nothing can run]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
-    /// host: works in DIR, with what is in it; else in a directory of its own
+    /// host, container: works in DIR itself, with what is in it; else in a directory of its own
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// container: the image
@@ -201,17 +201,26 @@ pub(super) fn unasked(arg: Arg) -> Arg {
 
 impl WorkspaceArgs {
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
+        let can_be_given =
+            matches!(self.backend.map(BackendArg::family), Some(BackendArg::Host | BackendArg::Container));
+        if self.dir.is_some() && !can_be_given {
+            return Err(Failure::usage("--dir is for --backend host or container"));
+        }
         for (backend, is_given, option) in self.given() {
             if is_given && self.backend.map(BackendArg::family) != Some(backend) {
                 let name = format!("{backend:?}").to_lowercase();
                 return Err(Failure::usage(format!("{option} is for --backend {name}")));
             }
         }
-        let container = |engine| Some(WorkspaceSpec::Podman(self.container(engine)));
+        let directory = self.directory()?;
+        let container = |engine| {
+            let options = PodmanOptions { directory: directory.clone(), ..self.container(engine) };
+            Some(WorkspaceSpec::Podman(options))
+        };
         Ok(match self.backend {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
-            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()? })),
+            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory })),
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
             Some(BackendArg::Podman) => container(EngineKind::Podman),
             Some(BackendArg::Docker) => container(EngineKind::Docker),
@@ -219,10 +228,9 @@ impl WorkspaceArgs {
         })
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 12] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 11] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
-            (BackendArg::Host, self.dir.is_some(), "--dir"),
             container(self.image.is_some(), "--image"),
             container(self.pull, "--pull"),
             container(self.memory.is_some(), "--memory"),

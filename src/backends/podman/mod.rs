@@ -8,6 +8,7 @@ mod engine;
 mod files;
 mod launch;
 mod orphans;
+mod own_directory;
 mod owners;
 mod paths;
 mod process_label;

@@ -11,7 +11,7 @@ use super::workspace::capture::{CaptureBudget, compare};
 use super::workspace::managed::{files_of, prepare, record_found};
 use super::workspace::plan::{ChangePlan, NewContents};
 use super::workspace::project::Landing;
-use crate::backends::{HostOptions, Walked, Workspace, WorkspaceSpec};
+use crate::backends::{Walked, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{
     CallStarted, DeleteEntry, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored, WriteFile,
@@ -230,7 +230,7 @@ fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceE
 
 fn is_own_directory(session: &Session) -> bool {
     let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
-    matches!(spec, Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })))
+    spec.is_some_and(|spec| spec.given_directory().is_some())
 }
 
 /// Returns the end of the commits that took up what the directory held before the first call.
