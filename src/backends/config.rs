@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::containers::{EngineKind, PodmanOptions};
-use super::disk::{KeptIndex, entries_in, make_private, remove_path};
+use super::disk::{KeptIndex, entries_in, make_private, overlap, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
@@ -151,6 +151,10 @@ impl WorkspaceSpec {
     /// Beyond these ranges an engine would take a limit for none.
     fn check(&self) -> Result<(), BackendError> {
         let Self::Podman(options) = self else { return Ok(()) };
+        if options.copy_on_write && options.directory.is_none() {
+            let reason = "its options: copy_on_write is of a directory; name one".to_owned();
+            return Err(BackendError { backend: self.backend_name(), reason });
+        }
         let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
         let ranges = [
             (cpus, "cpus", "0.01"),
@@ -177,13 +181,24 @@ impl WorkspaceSpec {
     pub fn forked(&self) -> Self {
         match self {
             Self::Host(HostOptions { directory: _ }) => Self::Host(HostOptions { directory: None }),
-            Self::Podman(options) => Self::Podman(PodmanOptions { directory: None, ..options.clone() }),
+            Self::Podman(options) => {
+                Self::Podman(PodmanOptions { directory: None, copy_on_write: false, ..options.clone() })
+            }
             Self::Memory | Self::Mock(_) => self.clone(),
         }
     }
 
     /// Returns the directory of the user's that it works in.
     pub fn given_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Host(options) => options.directory.as_deref(),
+            Self::Podman(options) => options.own_directory(),
+            Self::Memory | Self::Mock(_) => None,
+        }
+    }
+
+    /// Returns the directory of the user's that it works in, or that it begins with a copy of.
+    pub fn named_directory(&self) -> Option<&Path> {
         match self {
             Self::Host(HostOptions { directory }) | Self::Podman(PodmanOptions { directory, .. }) => {
                 directory.as_deref()
@@ -192,7 +207,17 @@ impl WorkspaceSpec {
         }
     }
 
-    pub(crate) fn given_directory_mut(&mut self) -> Option<&mut PathBuf> {
+    /// Checks that a directory of the user's and the one of the data are not in each other.
+    pub(crate) fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
+        if !overlap(directory, home) {
+            return Ok(());
+        }
+        let shown = directory.display();
+        let reason = format!("can't use {shown}: the data directory is there; give a directory apart from it");
+        Err(BackendError { backend: self.backend_name(), reason })
+    }
+
+    pub(crate) fn named_directory_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Self::Host(HostOptions { directory }) | Self::Podman(PodmanOptions { directory, .. }) => directory.as_mut(),
             Self::Memory | Self::Mock(_) => None,
@@ -202,7 +227,7 @@ impl WorkspaceSpec {
     /// Lists what it reaches of the machine on which it is opened, for a person: directories, engines, networks.
     pub fn reaches(&self) -> Vec<String> {
         let mut reached: Vec<String> =
-            self.given_directory().map(|given| format!("the directory {}", given.display())).into_iter().collect();
+            self.named_directory().map(|given| format!("the directory {}", given.display())).into_iter().collect();
         match self {
             Self::Memory | Self::Mock(_) => {}
             Self::Host(_) => {}

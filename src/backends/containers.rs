@@ -1,6 +1,6 @@
 //! Options of containers, and the report on those that are left over. Every build knows them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,10 @@ pub struct PodmanOptions {
     /// A directory of this machine that is the workspace; the session has files of its own when nothing is said.
     #[serde(with = "recorded_path", skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
+    /// The directory is only copied at the beginning: the session is a fork of one that has the directory, made by
+    /// [`Hub::create`](crate::Hub::create), and `apply` merges its changes back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy_on_write: bool,
     /// Bytes of memory; there is no swap.
     pub memory_bytes: u64,
     /// Processors.
@@ -91,6 +95,11 @@ pub enum OverlayUse {
 }
 
 impl PodmanOptions {
+    /// Returns the directory that is the workspace itself, and no copy.
+    pub(crate) fn own_directory(&self) -> Option<&Path> {
+        self.directory.as_deref().filter(|_| !self.copy_on_write)
+    }
+
     /// Gives the defaults, with the image that `FOLDSPACE_IMAGE` names where it names one.
     pub fn of_environment() -> Self {
         let image = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
@@ -106,6 +115,7 @@ impl Default for PodmanOptions {
             image: "docker.io/library/python:3.12-bookworm".to_owned(),
             pull: false,
             directory: None,
+            copy_on_write: false,
             memory_bytes: 1 << 30,
             cpus: 1.0,
             pids: 512,

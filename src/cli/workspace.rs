@@ -1,6 +1,6 @@
 //! The options about a session's workspace and its commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -36,6 +36,15 @@ pub(super) fn agent_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// Resolves a directory that an option names.
+pub(super) fn existing_directory(option: &str, directory: &Path) -> Result<PathBuf, Failure> {
+    if !directory.is_dir() {
+        let shown = text::one_line(&directory.display().to_string(), 300);
+        return Err(Failure::missing(format!("{option}: {shown} is not a directory")));
+    }
+    directory.canonicalize().map_err(|error| Failure::io("open", directory.display(), &error))
+}
+
 pub(super) fn isolation() -> impl TypedValueParser<Value = Isolation> {
     let help = [
         ("shared", "The session itself, under another agent's name"),
@@ -59,6 +68,9 @@ pub(super) struct WorkspaceArgs {
     /// host, container: works in DIR itself, with what is in it; else in a directory of its own
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
+    /// container: works in a copy of DIR, which stays as it is; `foldspace apply` brings the changes home
+    #[arg(long, requires = "dir")]
+    copy_on_write: bool,
     /// container: the image
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
@@ -186,7 +198,7 @@ pub(super) fn again(arg: Arg) -> Arg {
     let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
     match arg.get_id().as_str() {
         "backend" => arg.help("The place of its files and commands [default: like the recorded session]"),
-        "dir" => arg.hide(true),
+        "dir" | "copy_on_write" => arg.hide(true),
         _ => arg,
     }
 }
@@ -214,7 +226,11 @@ impl WorkspaceArgs {
         }
         let directory = self.directory()?;
         let container = |engine| {
-            let options = PodmanOptions { directory: directory.clone(), ..self.container(engine) };
+            let options = PodmanOptions {
+                directory: directory.clone(),
+                copy_on_write: self.copy_on_write,
+                ..self.container(engine)
+            };
             Some(WorkspaceSpec::Podman(options))
         };
         Ok(match self.backend {
@@ -228,9 +244,10 @@ impl WorkspaceArgs {
         })
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 11] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 12] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
+            container(self.copy_on_write, "--copy-on-write"),
             container(self.image.is_some(), "--image"),
             container(self.pull, "--pull"),
             container(self.memory.is_some(), "--memory"),
@@ -246,13 +263,7 @@ impl WorkspaceArgs {
     }
 
     fn directory(&self) -> Result<Option<PathBuf>, Failure> {
-        let Some(directory) = &self.dir else { return Ok(None) };
-        if !directory.is_dir() {
-            let shown = text::one_line(&directory.display().to_string(), 300);
-            return Err(Failure::missing(format!("--dir: {shown} is not a directory")));
-        }
-        let absolute = directory.canonicalize();
-        absolute.map(Some).map_err(|error| Failure::io("open", directory.display(), &error))
+        self.dir.as_deref().map(|directory| existing_directory("--dir", directory)).transpose()
     }
 
     fn container(&self, engine: EngineKind) -> PodmanOptions {

@@ -34,7 +34,7 @@ mod workspace_disk;
 pub(crate) use entries::{entries_in, lock_file, make_private};
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use mapped_mount::MappedMount;
-pub(crate) use opened_directory::{OpenedDirectory, owner_of};
+pub(crate) use opened_directory::{OpenedDirectory, overlap, owner_of};
 pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};
 pub(crate) use plain::{PlainDisk, PlainOptions};
 pub(crate) use remove::remove_path;

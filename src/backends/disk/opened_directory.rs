@@ -64,6 +64,13 @@ pub(crate) fn owner_of(directory: &Path) -> io::Result<(u32, u32)> {
     Ok((stat.stx_uid, stat.stx_gid))
 }
 
+/// Tells whether one of two places is in the other.
+pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (one, other) = (resolved(one), resolved(other));
+    one.starts_with(&other) || other.starts_with(&one)
+}
+
 #[expect(clippy::disallowed_methods, reason = "a workspace's directory is made here")]
 fn make(directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)

@@ -44,7 +44,7 @@ impl ContainerPlan<'_> {
 
     /// Returns the home directory of commands: what programs note there has no place among the user's own files.
     pub(super) fn home(&self) -> &'static str {
-        if self.options.directory.is_some() { "/tmp" } else { WORKSPACE }
+        if self.options.own_directory().is_some() { "/tmp" } else { WORKSPACE }
     }
 
     pub(super) fn memory(&self) -> i64 {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::paths::{self, USER};
 use crate::backends::BackendError;
 use crate::backends::containers::PodmanOptions;
-use crate::backends::disk::{KeptIndex, MappedMount, OpenedDirectory, PlainOptions, owner_of};
+use crate::backends::disk::{KeptIndex, MappedMount, OpenedDirectory, PlainOptions, overlap, owner_of};
 
 /// Opens the directory that the options name. `store` is the directory of the data, in which no commands work.
 pub(super) fn open(
@@ -30,13 +30,6 @@ pub(super) fn open(
     let is_root = rustix::process::geteuid().is_root();
     let shown = is_root.then(|| mapped(directory)).transpose().map_err(refused)?;
     OpenedDirectory::open(backend, directory, PlainOptions { kept, shown, ..PlainOptions::default() })
-}
-
-/// Tells whether one of two places is in the other.
-fn overlap(one: &Path, other: &Path) -> bool {
-    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let (one, other) = (resolved(one), resolved(other));
-    one.starts_with(&other) || other.starts_with(&one)
 }
 
 /// Makes sure that the directory's owner can be the container's user.

@@ -58,7 +58,7 @@ impl PodmanSandbox {
         if let Some(store) = store {
             owners::note(&paths.overlay, store);
         }
-        let (files, marker, aside) = match &options.directory {
+        let (files, marker, aside) = match options.own_directory() {
             None => {
                 let (files, marker) = files::open(&paths, options)?;
                 (files, marker, None)

@@ -148,7 +148,7 @@ impl ScriptRun<'_> {
 
     async fn begin(&self, sessions: &Sessions, name: String, spec: &WorkspaceSpec) -> Result<Session, Failure> {
         let mut allow_roots = self.mounts.named_roots();
-        if let Some(directory) = spec.given_directory() {
+        if let Some(directory) = spec.named_directory() {
             allow_roots.push(HostPath(directory.to_owned()));
         }
         let asked = CreateSession {

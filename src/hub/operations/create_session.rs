@@ -101,7 +101,7 @@ impl NewMount {
 fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, OperationError> {
     let asked = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
     let mut spec = asked.map_err(|error| OperationError::invalid(error.to_string()))?;
-    if let Some(directory) = spec.given_directory_mut() {
+    if let Some(directory) = spec.named_directory_mut() {
         *directory = roots.place_of(directory)?;
     }
     Ok(spec)

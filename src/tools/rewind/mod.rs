@@ -234,7 +234,7 @@ fn is_own_directory(session: &Session) -> bool {
 }
 
 /// Returns the end of the commits that took up what the directory held before the first call.
-fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
+pub(crate) fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
     let fork = session.origin().filter(|origin| origin.isolation == Isolation::Fork);
     let begun = fork.map_or(1, |origin| origin.at.saturating_add(1));
     let (mut is_taking, mut last) = (false, None);
