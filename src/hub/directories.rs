@@ -1,8 +1,9 @@
 //! Sessions that begin with a copy of a person's directory, and the way back there.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{Hub, HubError, OpenSession, blocking};
+use super::{Hub, HubError, HubOptions, OpenSession, blocking};
 use crate::backends::{BackendError, HostOptions, WorkspaceSpec};
 use crate::engine::event::{Isolation, SessionStarted};
 use crate::engine::id::Seq;
@@ -11,9 +12,11 @@ use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
 use crate::engine::store::SessionEntry;
-use crate::reducers::MergeChoices;
-use crate::tools::{Extent, MergeReport, WorkspaceError, began, taken_up};
+use crate::reducers::{MergeChoices, VirtualFileSystem, can_be_made};
+use crate::tools::{CaptureBudget, Extent, MergeReport, ShellRules, WorkspaceError, began, taken_up};
 
+/// Bytes of files that a copy of a directory holds at most. They are in memory together when they are recorded.
+const COPIED_BYTES: u64 = 1 << 30;
 /// Ends the name of the session that has the directory itself.
 const HOME: &str = ".dir";
 
@@ -26,14 +29,16 @@ impl Hub {
         directory: &Path,
     ) -> Result<OpenSession, HubError> {
         spec.check_apart(directory, &self.options().home)?;
+        let hub = self.reading_more();
         if !directory.is_dir() {
             let reason = format!("{} is not a directory, so it can't be copied", directory.display());
             return Err(BackendError { backend: spec.backend_name(), reason }.into());
         }
-        let (home, is_new) = self.home_session(name.as_deref(), directory).await?;
+        let (home, is_new) = hub.home_session(name.as_deref(), directory).await?;
         let workspace = Some((spec.backend_name().to_owned(), spec.options()));
         let new = ForkOptions { name, workspace, ..ForkOptions::new(Isolation::Fork) };
         let begun = self.start_child(home.session().id(), new).await;
+        self.tell_missing(home.session())?;
         let id = home.session().id();
         drop(home);
         if begun.is_err()
@@ -43,6 +48,27 @@ impl Hub {
             tracing::warn!(%error, "the session of a directory is left without the copy that it was for");
         }
         begun
+    }
+
+    /// Returns the same hub, which keeps more of what a directory holds than of what a command writes.
+    fn reading_more(&self) -> Self {
+        let budget =
+            CaptureBudget { file_bytes: COPIED_BYTES, step_bytes: COPIED_BYTES, ..self.options().rules.budget };
+        let rules = ShellRules { budget, ..self.options().rules.clone() };
+        Self { options: Arc::new(HubOptions { rules, ..self.options().clone() }), ..self.clone() }
+    }
+
+    /// Tells how much of a directory a copy can't have.
+    fn tell_missing(&self, home: &Session) -> Result<(), HubError> {
+        let files = VirtualFileSystem::of(&home.state()?);
+        let missing = files.iter().filter(|(_, entry)| !can_be_made(&entry.node)).count();
+        if let (Some(progress), 1..) = (&self.options().progress, missing) {
+            progress(&format!(
+                "not in the copy: {missing} of the directory's entries, which are no files, not readable, or beyond 1 GiB \
+                 together; `foldspace apply` leaves them as they are"
+            ));
+        }
+        Ok(())
     }
 
     /// Opens the session that has a directory for a session of that name. Tells whether it is new.
@@ -69,14 +95,14 @@ impl Hub {
     /// Opens the session that works in a directory into which another session's changes can be merged: the nearest above
     /// it, or for a directory that is given a session of its own, which begins as that other session did.
     pub(crate) async fn home_of(&self, session: &Session, to: Option<&Path>) -> Result<OpenSession, HubError> {
-        let (sessions, of) = (self.sessions().clone(), session.clone());
+        let (sessions, of, hub) = (self.sessions().clone(), session.clone(), self.reading_more());
         let (above, base) = blocking(move || above(&sessions, &of)).await??;
         let Some(to) = to else {
             let nowhere = || WorkspaceError::NoDirectory { name: session.name().to_owned() };
-            return self.open(above.ok_or_else(nowhere)?.id()).await;
+            return hub.open(above.ok_or_else(nowhere)?.id()).await;
         };
         if let Some(above) = above.filter(|above| directory_of(above).as_deref() == Some(to)) {
-            return self.open(above.id()).await;
+            return hub.open(above.id()).await;
         }
         let spec = WorkspaceSpec::Host(HostOptions { directory: Some(to.to_owned()) });
         let (sessions, id, wanted) = (self.sessions().clone(), session.id(), spec.clone());
@@ -93,10 +119,10 @@ impl Hub {
             Ok::<_, SessionError>(all.find(typed).map(|entry| entry.id))
         };
         if let Some(known) = blocking(known).await?? {
-            return self.open(known).await;
+            return hub.open(known).await;
         }
         let workspace = Some((spec.backend_name().to_owned(), spec.options()));
-        self.start_child(session.id(), ForkOptions { workspace, ..ForkOptions::fork_at(base) }).await
+        hub.start_child(session.id(), ForkOptions { workspace, ..ForkOptions::fork_at(base) }).await
     }
 
     /// Merges what a session changed into the directory of another one. What that directory has become is recorded first,
