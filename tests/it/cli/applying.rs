@@ -49,8 +49,11 @@ impl Program {
     }
 }
 
-/// Everything in a directory: owner, mode, time and contents.
-fn all_in(top: &Path) -> BTreeMap<String, (u32, u32, (i64, i64), Vec<u8>)> {
+/// Owner, mode, time and contents of an entry.
+type HeldEntry = (u32, u32, (i64, i64), Vec<u8>);
+
+/// Everything in a directory.
+fn all_in(top: &Path) -> BTreeMap<String, HeldEntry> {
     let mut all = BTreeMap::new();
     let mut left = vec![top.to_owned()];
     while let Some(directory) = left.pop() {
