@@ -175,12 +175,12 @@ impl WorkspaceSpec {
     ///
     /// ```
     /// use foldspace::{WorkspaceSpec, backends::HostOptions};
-    /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()) });
-    /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions { directory: None }));
+    /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()), ..Default::default() });
+    /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions::default()));
     /// ```
     pub fn forked(&self) -> Self {
         match self {
-            Self::Host(HostOptions { directory: _ }) => Self::Host(HostOptions { directory: None }),
+            Self::Host(_) => Self::Host(HostOptions::default()),
             Self::Podman(options) => {
                 Self::Podman(PodmanOptions { directory: None, copy_on_write: false, ..options.clone() })
             }
@@ -200,7 +200,7 @@ impl WorkspaceSpec {
     /// Returns the directory of the user's that it works in, or that it begins with a copy of.
     pub fn named_directory(&self) -> Option<&Path> {
         match self {
-            Self::Host(HostOptions { directory }) | Self::Podman(PodmanOptions { directory, .. }) => {
+            Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
                 directory.as_deref()
             }
             Self::Memory | Self::Mock(_) => None,
@@ -219,7 +219,9 @@ impl WorkspaceSpec {
 
     pub(crate) fn named_directory_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
-            Self::Host(HostOptions { directory }) | Self::Podman(PodmanOptions { directory, .. }) => directory.as_mut(),
+            Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
+                directory.as_mut()
+            }
             Self::Memory | Self::Mock(_) => None,
         }
     }
@@ -348,9 +350,9 @@ mod tests {
         let odd = PathBuf::from(OsStr::from_bytes(b"/tmp/\xff"));
         let specs = [
             WorkspaceSpec::Memory,
-            WorkspaceSpec::Host(HostOptions { directory: None }),
-            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }),
-            WorkspaceSpec::Host(HostOptions { directory: Some(odd) }),
+            WorkspaceSpec::Host(HostOptions::default()),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..Default::default() }),
+            WorkspaceSpec::Host(HostOptions { directory: Some(odd), ..Default::default() }),
             WorkspaceSpec::Podman(PodmanOptions::default()),
             WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, pids: 7, ..PodmanOptions::default() }),
             WorkspaceSpec::Mock(MockOptions {
@@ -361,7 +363,7 @@ mod tests {
             assert_eq!(WorkspaceSpec::parse(spec.backend_name(), &spec.options()), Ok(spec));
         }
         assert_eq!(
-            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()) }).options(),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()), ..Default::default() }).options(),
             json!({ "directory": "/a" })
         );
     }
@@ -371,13 +373,16 @@ mod tests {
         let podman =
             WorkspaceSpec::Podman(PodmanOptions { pids: 7, connection: Some("u".into()), ..Default::default() });
         let rule = MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") };
-        let own = WorkspaceSpec::Host(HostOptions { directory: None });
+        let own = WorkspaceSpec::Host(HostOptions::default());
         for same in
             [WorkspaceSpec::Memory, podman, WorkspaceSpec::Mock(MockOptions { answers: vec![rule] }), own.clone()]
         {
             assert_eq!(same.forked(), same);
         }
-        assert_eq!(WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }).forked(), own);
+        assert_eq!(
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..Default::default() }).forked(),
+            own
+        );
     }
 
     #[test]

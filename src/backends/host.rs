@@ -28,6 +28,9 @@ pub struct HostOptions {
     /// Its directory; one of its own when nothing is said.
     #[serde(default, with = "recorded_path")]
     pub directory: Option<PathBuf>,
+    /// Its files are read and written, and no command runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub files_only: bool,
 }
 
 /// A path as it is recorded and sent: its text, or its bytes where it is none.
@@ -93,7 +96,7 @@ pub(super) mod recorded_path {
 pub struct HostWorkspace {
     disk: OnDisk,
     place: Arc<HostPlace>,
-    shell: Arc<RunnerShell<HostPlace>>,
+    shell: Option<Arc<RunnerShell<HostPlace>>>,
     marker: PopulateMarker,
     directory: PathBuf,
     /// The place where entries are made ready and kept for a while; gone with the workspace.
@@ -124,7 +127,12 @@ impl HostWorkspace {
     }
 
     /// The same with the file in which what is known of the directory is kept for later processes.
-    pub(crate) fn open_kept(directory: &Path, _: &HostOptions, kept: Option<KeptIndex>) -> Result<Self, BackendError> {
+    pub(crate) fn open_kept(
+        directory: &Path,
+        options: &HostOptions,
+        kept: Option<KeptIndex>,
+    ) -> Result<Self, BackendError> {
+        let has_shell = !options.files_only;
         let options = PlainOptions { kept, ..PlainOptions::default() };
         let OpenedDirectory { directory, files, marker, anchor, aside } =
             OpenedDirectory::open(NAME, directory, options)?;
@@ -141,7 +149,7 @@ impl HostWorkspace {
             default_timeout: DEFAULT_TIMEOUT,
             in_container: false,
         };
-        let shell = Arc::new(RunnerShell::new(Arc::clone(&place), properties));
+        let shell = has_shell.then(|| Arc::new(RunnerShell::new(Arc::clone(&place), properties)));
         Ok(Self { disk: files, place, shell, marker, directory, _aside: aside })
     }
 }
@@ -201,7 +209,7 @@ impl Workspace for HostWorkspace {
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
-        Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
+        self.shell.clone().map(|shell| shell as Arc<dyn Shell>)
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {
@@ -217,7 +225,11 @@ impl Workspace for HostWorkspace {
     }
 
     fn description(&self) -> String {
-        format!("Commands run in {} on the host itself. They are not sandboxed.", self.directory.display())
+        let shown = self.directory.display();
+        match self.shell {
+            Some(_) => format!("Commands run in {shown} on the host itself. They are not sandboxed."),
+            None => format!("The files are those of {shown} on the host. No command runs there."),
+        }
     }
 
     fn close(&self) {

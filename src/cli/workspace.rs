@@ -236,7 +236,7 @@ impl WorkspaceArgs {
         Ok(match self.backend {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
-            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory })),
+            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory, ..Default::default() })),
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
             Some(BackendArg::Podman) => container(EngineKind::Podman),
             Some(BackendArg::Docker) => container(EngineKind::Docker),

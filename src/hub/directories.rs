@@ -73,7 +73,7 @@ impl Hub {
 
     /// Opens the session that has a directory for a session of that name. Tells whether it is new.
     async fn home_session(&self, name: Option<&str>, directory: &Path) -> Result<(OpenSession, bool), HubError> {
-        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(directory.to_owned()) });
+        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(directory.to_owned()), files_only: true });
         let name = name.map(|name| format!("{name}{HOME}"));
         if let Some(name) = name.clone() {
             let (sessions, spec) = (self.sessions().clone(), spec.clone());
@@ -104,7 +104,7 @@ impl Hub {
         if let Some(above) = above.filter(|above| directory_of(above).as_deref() == Some(to)) {
             return hub.open(above.id()).await;
         }
-        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(to.to_owned()) });
+        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(to.to_owned()), files_only: true });
         let (sessions, id, wanted) = (self.sessions().clone(), session.id(), spec.clone());
         let known = move || {
             let mut all = sessions.list()?.into_iter();

@@ -170,7 +170,7 @@ pub(super) fn roots_of(globals: &Globals, session: &Session) -> Result<Vec<Strin
 
 fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<String> {
     match WorkspaceSpec::of_session(started).ok()? {
-        WorkspaceSpec::Host(HostOptions { directory }) => {
+        WorkspaceSpec::Host(HostOptions { directory, .. }) => {
             let directory = directory.unwrap_or_else(|| WorkspaceSpec::directory(id, home));
             let known = directory.canonicalize().or_else(|_| std::path::absolute(&directory));
             known.ok().map(|directory| directory.to_string_lossy().into_owned())

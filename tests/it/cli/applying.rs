@@ -171,6 +171,8 @@ fn copy_on_write_leaves_directory_as_it_is_until_applied() {
             assert!(others.is_empty(), "{others:?}");
         }
         assert!(program.run(&["apply", "fix"]).starts_with("nothing to apply"));
+        let refused = program.run(&["exec", "fix.dir", "--", "true"]);
+        assert!(!refused.ends_with("[exit 0]") && !refused.contains("panicked"), "{refused}");
         // What comes after is measured by what was applied.
         program.sh("fix", "echo more >> new/deep/n");
         assert!(program.run(&["apply", "fix"]).contains("applied 1 entry"), "{:?}", program.run(&["log", "fix"]));
