@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::containers::{EngineKind, PodmanOptions};
-use super::disk::{KeptIndex, entries_in, make_private, remove_path};
+use super::disk::{KeptIndex, entries_in, make_private, overlap, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
@@ -151,6 +151,10 @@ impl WorkspaceSpec {
     /// Beyond these ranges an engine would take a limit for none.
     fn check(&self) -> Result<(), BackendError> {
         let Self::Podman(options) = self else { return Ok(()) };
+        if options.copy_on_write && options.directory.is_none() {
+            let reason = "its options: copy_on_write is of a directory; name one".to_owned();
+            return Err(BackendError { backend: self.backend_name(), reason });
+        }
         let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
         let ranges = [
             (cpus, "cpus", "0.01"),
@@ -171,24 +175,64 @@ impl WorkspaceSpec {
     ///
     /// ```
     /// use foldspace::{WorkspaceSpec, backends::HostOptions};
-    /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()) });
-    /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions { directory: None }));
+    /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()), ..Default::default() });
+    /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions::default()));
     /// ```
     pub fn forked(&self) -> Self {
         match self {
-            Self::Host(HostOptions { directory: _ }) => Self::Host(HostOptions { directory: None }),
-            Self::Memory | Self::Podman(_) | Self::Mock(_) => self.clone(),
+            Self::Host(_) => Self::Host(HostOptions::default()),
+            Self::Podman(options) => {
+                Self::Podman(PodmanOptions { directory: None, copy_on_write: false, ..options.clone() })
+            }
+            Self::Memory | Self::Mock(_) => self.clone(),
+        }
+    }
+
+    /// Returns the directory of the user's that it works in.
+    pub fn given_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Host(options) => options.directory.as_deref(),
+            Self::Podman(options) => options.own_directory(),
+            Self::Memory | Self::Mock(_) => None,
+        }
+    }
+
+    /// Returns the directory of the user's that it works in, or that it begins with a copy of.
+    pub fn named_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
+                directory.as_deref()
+            }
+            Self::Memory | Self::Mock(_) => None,
+        }
+    }
+
+    /// Checks that a directory of the user's and the one of the data are not in each other.
+    pub(crate) fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
+        if !overlap(directory, home) {
+            return Ok(());
+        }
+        let shown = directory.display();
+        let reason = format!("can't use {shown}: the data directory is there; give a directory apart from it");
+        Err(BackendError { backend: self.backend_name(), reason })
+    }
+
+    pub(crate) fn named_directory_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
+                directory.as_mut()
+            }
+            Self::Memory | Self::Mock(_) => None,
         }
     }
 
     /// Lists what it reaches of the machine on which it is opened, for a person: directories, engines, networks.
     pub fn reaches(&self) -> Vec<String> {
-        let mut reached = Vec::new();
+        let mut reached: Vec<String> =
+            self.named_directory().map(|given| format!("the directory {}", given.display())).into_iter().collect();
         match self {
             Self::Memory | Self::Mock(_) => {}
-            Self::Host(HostOptions { directory }) => {
-                reached.extend(directory.iter().map(|directory| format!("the directory {}", directory.display())));
-            }
+            Self::Host(_) => {}
             Self::Podman(options) => {
                 reached.extend(options.connection.iter().map(|url| format!("the engine at {url}")));
                 if options.network {
@@ -210,6 +254,7 @@ impl WorkspaceSpec {
     /// Opens the workspace of a session. Directories that were not given are made below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;
+        let kept = || KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
         Ok(match self {
             Self::Memory => Arc::new(MemoryWorkspace),
             Self::Host(options) => {
@@ -217,10 +262,9 @@ impl WorkspaceSpec {
                     Some(directory) => directory.clone(),
                     None => Self::own_directory(session, home)?,
                 };
-                let kept = KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
-                Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept))?)
+                Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept()))?)
             }
-            Self::Podman(options) => podman::open(session, options, home)?,
+            Self::Podman(options) => podman::open(session, options, home, kept())?,
             Self::Mock(options) => Arc::new(
                 options
                     .answers
@@ -252,13 +296,12 @@ impl WorkspaceSpec {
 
     /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
+        let own = || remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string());
         let removed = match self {
             // A directory that it was given stays.
-            Self::Host(_) => {
-                remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string())
-            }
+            Self::Host(_) => own(),
             // Other sessions may share some of the files.
-            Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()),
+            Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()).and_then(|()| own()),
             Self::Memory | Self::Mock(_) => Ok(()),
         };
         removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })
@@ -307,9 +350,9 @@ mod tests {
         let odd = PathBuf::from(OsStr::from_bytes(b"/tmp/\xff"));
         let specs = [
             WorkspaceSpec::Memory,
-            WorkspaceSpec::Host(HostOptions { directory: None }),
-            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }),
-            WorkspaceSpec::Host(HostOptions { directory: Some(odd) }),
+            WorkspaceSpec::Host(HostOptions::default()),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..Default::default() }),
+            WorkspaceSpec::Host(HostOptions { directory: Some(odd), ..Default::default() }),
             WorkspaceSpec::Podman(PodmanOptions::default()),
             WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, pids: 7, ..PodmanOptions::default() }),
             WorkspaceSpec::Mock(MockOptions {
@@ -320,7 +363,7 @@ mod tests {
             assert_eq!(WorkspaceSpec::parse(spec.backend_name(), &spec.options()), Ok(spec));
         }
         assert_eq!(
-            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()) }).options(),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()), ..Default::default() }).options(),
             json!({ "directory": "/a" })
         );
     }
@@ -330,13 +373,16 @@ mod tests {
         let podman =
             WorkspaceSpec::Podman(PodmanOptions { pids: 7, connection: Some("u".into()), ..Default::default() });
         let rule = MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") };
-        let own = WorkspaceSpec::Host(HostOptions { directory: None });
+        let own = WorkspaceSpec::Host(HostOptions::default());
         for same in
             [WorkspaceSpec::Memory, podman, WorkspaceSpec::Mock(MockOptions { answers: vec![rule] }), own.clone()]
         {
             assert_eq!(same.forked(), same);
         }
-        assert_eq!(WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }).forked(), own);
+        assert_eq!(
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..Default::default() }).forked(),
+            own
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::containers::{EngineKind, Leftovers, PodmanOptions};
+use super::disk::KeptIndex;
 use super::doctor::Finding;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
@@ -15,7 +16,12 @@ fn absent() -> BackendError {
 }
 
 /// Fails: there are no containers.
-pub(crate) fn open(_: SessionId, _: &PodmanOptions, _: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
+pub(crate) fn open(
+    _: SessionId,
+    _: &PodmanOptions,
+    _: &Path,
+    _: KeptIndex,
+) -> Result<Arc<dyn Workspace>, BackendError> {
     Err(absent())
 }
 

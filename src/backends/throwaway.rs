@@ -36,8 +36,8 @@ impl Throwaway {
     /// directory, gets a fresh directory of this machine.
     pub fn open(spec: &WorkspaceSpec, home: &Path) -> Result<Self, BackendError> {
         let spec = match spec {
-            WorkspaceSpec::Memory | WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions { directory: None }),
-            other => other.clone(),
+            WorkspaceSpec::Memory | WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions::default()),
+            other => other.forked(),
         };
         let failed = |action: &str, path: &Path, error: &dyn std::fmt::Display| BackendError {
             backend: spec.backend_name(),
@@ -170,7 +170,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let theirs = home.path().join("theirs");
         std::fs::create_dir(&theirs).unwrap();
-        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(theirs.clone()) });
+        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(theirs.clone()), ..Default::default() });
         for spec in [WorkspaceSpec::Memory, spec] {
             let thrown = Throwaway::open(&spec, home.path()).unwrap();
             let root = PathBuf::from(thrown.workspace().unwrap().root().unwrap());

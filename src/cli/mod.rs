@@ -1,5 +1,6 @@
 //! The program `foldspace`: it parses and prints, and holds no rule.
 
+mod apply;
 pub(crate) mod approver;
 mod bar;
 mod bisect;
@@ -194,6 +195,7 @@ commands! {
         Clone(Box<clone::Clone>),
         Tree(lineage::LineageArgs),
         Merge(merge::MergeArgs),
+        Apply(apply::ApplyArgs),
     }
     "Serve" {
         #[cfg(feature = "mcp")]

@@ -1,6 +1,6 @@
 //! The options about a session's workspace and its commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -36,6 +36,15 @@ pub(super) fn agent_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// Resolves a directory that an option names.
+pub(super) fn existing_directory(option: &str, directory: &Path) -> Result<PathBuf, Failure> {
+    if !directory.is_dir() {
+        let shown = text::one_line(&directory.display().to_string(), 300);
+        return Err(Failure::missing(format!("{option}: {shown} is not a directory")));
+    }
+    directory.canonicalize().map_err(|error| Failure::io("open", directory.display(), &error))
+}
+
 pub(super) fn isolation() -> impl TypedValueParser<Value = Isolation> {
     let help = [
         ("shared", "The session itself, under another agent's name"),
@@ -56,9 +65,12 @@ pub(super) struct WorkspaceArgs {
     /// The place of its files and commands [default: memory, where nothing can run]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
-    /// host: works in DIR, with what is in it; else in a directory of its own
+    /// host, container: works in DIR itself, with what is in it; else in a directory of its own
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
+    /// container: works in a copy of DIR, which stays as it is; `foldspace apply` brings the changes home
+    #[arg(long, requires = "dir")]
+    copy_on_write: bool,
     /// container: the image
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
@@ -189,7 +201,7 @@ pub(super) fn again(arg: Arg) -> Arg {
     let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
     match arg.get_id().as_str() {
         "backend" => arg.help("The place of its files and commands [default: like the recorded session]"),
-        "dir" => arg.hide(true),
+        "dir" | "copy_on_write" => arg.hide(true),
         _ => arg,
     }
 }
@@ -204,17 +216,30 @@ pub(super) fn unasked(arg: Arg) -> Arg {
 
 impl WorkspaceArgs {
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
+        let can_be_given =
+            matches!(self.backend.map(BackendArg::family), Some(BackendArg::Host | BackendArg::Container));
+        if self.dir.is_some() && !can_be_given {
+            return Err(Failure::usage("--dir is for --backend host or container"));
+        }
         for (backend, is_given, option) in self.given() {
             if is_given && self.backend.map(BackendArg::family) != Some(backend) {
                 let name = format!("{backend:?}").to_lowercase();
                 return Err(Failure::usage(format!("{option} is for --backend {name}")));
             }
         }
-        let container = |engine| Some(WorkspaceSpec::Podman(self.container(engine)));
+        let directory = self.directory()?;
+        let container = |engine| {
+            let options = PodmanOptions {
+                directory: directory.clone(),
+                copy_on_write: self.copy_on_write,
+                ..self.container(engine)
+            };
+            Some(WorkspaceSpec::Podman(options))
+        };
         Ok(match self.backend {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
-            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()? })),
+            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory, ..Default::default() })),
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
             Some(BackendArg::Podman) => container(EngineKind::Podman),
             Some(BackendArg::Docker) => container(EngineKind::Docker),
@@ -225,7 +250,7 @@ impl WorkspaceArgs {
     fn given(&self) -> [(BackendArg, bool, &'static str); 12] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
-            (BackendArg::Host, self.dir.is_some(), "--dir"),
+            container(self.copy_on_write, "--copy-on-write"),
             container(self.image.is_some(), "--image"),
             container(self.pull, "--pull"),
             container(self.memory.is_some(), "--memory"),
@@ -241,13 +266,7 @@ impl WorkspaceArgs {
     }
 
     fn directory(&self) -> Result<Option<PathBuf>, Failure> {
-        let Some(directory) = &self.dir else { return Ok(None) };
-        if !directory.is_dir() {
-            let shown = text::one_line(&directory.display().to_string(), 300);
-            return Err(Failure::missing(format!("--dir: {shown} is not a directory")));
-        }
-        let absolute = directory.canonicalize();
-        absolute.map(Some).map_err(|error| Failure::io("open", directory.display(), &error))
+        self.dir.as_deref().map(|directory| existing_directory("--dir", directory)).transpose()
     }
 
     fn container(&self, engine: EngineKind) -> PodmanOptions {

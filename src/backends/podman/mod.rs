@@ -9,6 +9,7 @@ mod files;
 mod images;
 mod launch;
 mod orphans;
+mod own_directory;
 mod owners;
 mod paths;
 mod process_label;

@@ -83,7 +83,7 @@ impl AgainArgs {
     /// Returns the given workspace. Calls never run again in a person's directory.
     pub(super) fn workspace(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         match self.workspace.spec()? {
-            Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })) => {
+            Some(spec) if spec.named_directory().is_some() => {
                 let what = "--dir: calls run again in a new directory of their own, and in no other; leave it out";
                 Err(Failure::usage(what).with_hint("--keep NAME keeps what comes of it"))
             }
@@ -170,7 +170,7 @@ pub(super) fn roots_of(globals: &Globals, session: &Session) -> Result<Vec<Strin
 
 fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<String> {
     match WorkspaceSpec::of_session(started).ok()? {
-        WorkspaceSpec::Host(HostOptions { directory }) => {
+        WorkspaceSpec::Host(HostOptions { directory, .. }) => {
             let directory = directory.unwrap_or_else(|| WorkspaceSpec::directory(id, home));
             let known = directory.canonicalize().or_else(|_| std::path::absolute(&directory));
             known.ok().map(|directory| directory.to_string_lossy().into_owned())

@@ -1,5 +1,6 @@
 //! The program as a person runs it.
 
+mod applying;
 mod asking_history;
 mod bisecting;
 mod changes;

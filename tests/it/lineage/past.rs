@@ -104,7 +104,7 @@ fn fork_of_own_directory_gets_another() {
     let given = tempfile::tempdir().unwrap();
     std::fs::write(given.path().join("a"), "mine").unwrap();
     let directory = Some(given.path().to_owned());
-    let family = Family::new(WorkspaceSpec::Host(foldspace::backends::HostOptions { directory }));
+    let family = Family::new(WorkspaceSpec::Host(foldspace::backends::HostOptions { directory, ..Default::default() }));
     let parent = family.founder();
     let child = family.fork(&parent);
     family.write(&child, "a", "the child's");

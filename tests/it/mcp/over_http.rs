@@ -156,7 +156,8 @@ async fn client_table_evicts_oldest_for_new_clients() {
 
 /// Options of a workspace on this machine, in which `sleep` may run.
 pub(super) fn on_host(directory: &std::path::Path) -> McpOptions {
-    let workspace = Some(WorkspaceSpec::Host(HostOptions { directory: Some(directory.to_owned()) }));
+    let workspace =
+        Some(WorkspaceSpec::Host(HostOptions { directory: Some(directory.to_owned()), ..Default::default() }));
     let policy = CommandPolicy { allow: vec!["sleep".to_owned()], ..CommandPolicy::default() };
     let rules = ShellRules { policy, ..ShellRules::default() };
     McpOptions { workspace, rules, session: Some("host".to_owned()), ..McpOptions::default() }
@@ -201,7 +202,7 @@ async fn http_server_shutdown_cancels_calls() {
 async fn instructions_describe_the_requested_session() {
     let (_directory, hub, server) = server(McpOptions::default());
     let files = tempfile::tempdir().unwrap();
-    let spec = WorkspaceSpec::Host(HostOptions { directory: Some(files.path().to_owned()) });
+    let spec = WorkspaceSpec::Host(HostOptions { directory: Some(files.path().to_owned()), ..Default::default() });
     drop(hub.create(Some("host".to_owned()), &spec, &[]).await.unwrap());
     let served = McpServed::begin(&server).await;
     for (path, is_here) in [("/mcp", false), ("/mcp?session=host", true)] {

@@ -226,7 +226,7 @@ fn at_every_moment(spec: &WorkspaceSpec, way: Way) {
 }
 
 fn host() -> WorkspaceSpec {
-    WorkspaceSpec::Host(HostOptions { directory: None })
+    WorkspaceSpec::Host(HostOptions::default())
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]
         cmd: Some(Vec::new()),
         user: Some(format!("{user}:{group}")),
         working_dir: Some(WORKSPACE.to_owned()),
-        env: Some(vec![format!("HOME={WORKSPACE}"), "LANG=C.UTF-8".to_owned()]),
+        env: Some(vec![format!("HOME={}", plan.home()), "LANG=C.UTF-8".to_owned()]),
         // An image may have commands that are run in a container every now and then.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         stop_timeout: Some(i64::from(STOP_SECONDS)),

@@ -205,7 +205,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         "entrypoint": [],
         "user": format!("{user}:{group}"),
         "work_dir": WORKSPACE,
-        "env": { "HOME": WORKSPACE, "LANG": "C.UTF-8" },
+        "env": { "HOME": plan.home(), "LANG": "C.UTF-8" },
         "cap_drop": ["all"],
         "no_new_privileges": true,
         "read_only_filesystem": true,
