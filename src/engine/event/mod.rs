@@ -14,6 +14,7 @@ pub use call::{CallFinished, CallReason, CallStarted, CallStatus};
 pub(crate) use call::{FinishedView, finished_view, started_tool};
 pub use command::{
     CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,
+    TerminalRecorded,
 };
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};

@@ -177,7 +177,8 @@ impl CommandPolicy {
     }
 
     fn compare(&self, judge: &Judge<'_>, whole: &str, in_session: &BTreeSet<String>) -> Judged<Decision> {
-        let needed: Vec<&FoundProgram> = judge.found.iter().filter(|found| !is_harmless(found)).collect();
+        let needed: Vec<&FoundProgram> =
+            judge.found.iter().filter(|found| judge.is_steered || !is_harmless(found)).collect();
         let listed = |found: &&&FoundProgram| self.allow.iter().any(|entry| covers(entry, found));
         let by_session = |found: &&&FoundProgram| in_session.iter().any(|entry| covers(entry, found));
         let unlisted: Vec<&FoundProgram> = needed.iter().filter(|found| !listed(found)).copied().collect();
@@ -225,5 +226,6 @@ fn whole(command: &ShellCommand) -> String {
         true => String::new(),
         false => format!(" < stdin {}", Digest::of(&command.stdin)),
     };
+    let input = if command.input.is_some() { format!("{input} < input") } else { input };
     format!("{variables}{line}{input}")
 }
