@@ -1,6 +1,7 @@
 //! The program as a person runs it.
 
 mod asking_history;
+mod at_terminal;
 mod bisecting;
 mod changes;
 mod commands;
