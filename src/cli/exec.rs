@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calling::{self, Calling};
 use super::live::LiveOutput;
-use super::local_terminal::LocalInput;
+use super::local_terminal::{LocalInput, give_terminal};
 use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, interrupt, output, workspace};
 
 /// Runs a command in a session's workspace, and records it
@@ -121,12 +121,7 @@ impl Exec {
             params["timeout_seconds"] = json!(seconds);
         }
         if self.tty {
-            params["tty"] = json!(true);
-            if let Ok(kind) = std::env::var("TERM")
-                && !self.env.iter().any(|(name, _)| name == "TERM")
-            {
-                params["env"]["TERM"] = json!(kind);
-            }
+            give_terminal(&mut params);
         }
         Ok(params)
     }

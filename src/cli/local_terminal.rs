@@ -10,6 +10,7 @@ use foldspace::backends::WindowSize;
 use foldspace::http::TerminalKeys;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::termios::{OptionalActions, QueueSelector, Termios, isatty, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -37,6 +38,11 @@ impl LocalInput {
             return Err(Failure::usage(what).with_hint("leave out --tty; --stdin passes on what is piped in"));
         }
         Ok(Self { is_terminal: true, raw: None, typing: None })
+    }
+
+    /// Tells whether what is typed and what is shown are at a terminal.
+    pub(super) fn is_possible() -> bool {
+        isatty(io::stdin()) && isatty(io::stdout())
     }
 
     /// The size of the terminal, for a command that gets one.
@@ -118,6 +124,16 @@ impl Drop for Playback {
             // Answers of the terminal would be read as commands.
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
+    }
+}
+
+/// Adds a terminal of this one's kind to the parameters of a call.
+pub(super) fn give_terminal(params: &mut Value) {
+    params["tty"] = Value::Bool(true);
+    if let Ok(kind) = std::env::var("TERM")
+        && params["env"]["TERM"].is_null()
+    {
+        params["env"]["TERM"] = kind.into();
     }
 }
 

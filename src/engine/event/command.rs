@@ -114,15 +114,6 @@ pub struct TerminalRecorded {
     pub truncated: bool,
 }
 
-impl Event for TerminalRecorded {
-    const KIND: &'static str = "TerminalRecorded";
-
-    // Declared, so that a program that does not know the event keeps the recording.
-    fn references(&self) -> Option<Vec<Digest>> {
-        Some(vec![self.cast])
-    }
-}
-
 /// Event of code that was evaluated. What it changed is in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvalResult {

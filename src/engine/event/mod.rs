@@ -125,7 +125,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, SessionAllow, SessionRewound, SessionStarted, WorkspaceTouched
+    ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

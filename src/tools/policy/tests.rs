@@ -408,3 +408,21 @@ fn policy_hidden_danger_is_denied() {
         assert!(matches!(check(&confirmed, command), Decision::Deny { .. }), "{command}");
     }
 }
+
+#[test]
+fn policy_asks_about_programs_that_are_typed_into() {
+    use crate::backends::{CommandInput, WindowSize};
+    let policy = CommandPolicy::default();
+    let decide = |command: &ShellCommand| policy.check(command, &BTreeSet::new());
+    let allowed = Decision::Allow { because: AllowedBy::Harmless };
+    let asked = Decision::Ask { programs: vec!["less".to_owned()] };
+    let terminal = Some(WindowSize::default());
+    let pager = ShellCommand { terminal, ..ShellCommand::shell("less a.txt") };
+    assert_eq!(decide(&pager), allowed, "nobody types");
+    assert_eq!(decide(&ShellCommand { stdin: "!make\n".into(), ..pager.clone() }), asked);
+    assert_eq!(decide(&ShellCommand { stdin: "!make\n".into(), terminal: None, ..pager.clone() }), allowed, "a filter");
+    let fed = ShellCommand { input: Some(CommandInput::new().unwrap()), ..pager };
+    assert_eq!(decide(&fed), asked);
+    let in_session = BTreeSet::from(["less".to_owned()]);
+    assert_eq!(policy.check(&fed, &in_session), Decision::Allow { because: AllowedBy::Session });
+}
