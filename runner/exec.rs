@@ -114,7 +114,6 @@ impl RunnerCommand {
             env: &env,
             cwd: cwd.as_fd(),
             streams: streams.inner(place.null),
-            has_terminal: run.terminal.is_some(),
             die_with_runner: !place.contained,
             surroundings,
             cgroup: cgroup.as_ref().map(File::as_fd),

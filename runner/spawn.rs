@@ -44,8 +44,6 @@ pub(crate) struct SpawnOptions<'a> {
     pub(crate) env: &'a [CString],
     pub(crate) cwd: BorrowedFd<'a>,
     pub(crate) streams: [BorrowedFd<'a>; 3],
-    /// Its standard input is a terminal, which becomes the one that controls it.
-    pub(crate) has_terminal: bool,
     /// The child is killed when this process dies. In a container the kernel does it anyway.
     pub(crate) die_with_runner: bool,
     pub(crate) surroundings: &'a CallerSurroundings<'a>,
@@ -72,7 +70,6 @@ struct ChildSetup {
     env: *const *const c_char,
     cwd: RawFd,
     streams: [RawFd; 3],
-    has_terminal: bool,
     die_with_runner: bool,
     surroundings: *const CallerSurroundings<'static>,
     cgroup: RawFd,
@@ -92,7 +89,6 @@ impl Spawner {
             env: env.as_ptr(),
             cwd: start.cwd.as_raw_fd(),
             streams: start.streams.map(|stream| stream.as_raw_fd()),
-            has_terminal: start.has_terminal,
             die_with_runner: start.die_with_runner,
             surroundings: (&raw const *start.surroundings).cast(),
             cgroup: start.cgroup.map_or(-1, |file| file.as_raw_fd()),
@@ -156,9 +152,8 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
         for (number, stream) in (0..).zip(child.streams) {
             dup2(stream, number);
         }
-        if child.has_terminal {
-            ioctl(0, TIOCSCTTY, 0);
-        }
+        // What is no terminal is refused.
+        ioctl(0, TIOCSCTTY, 0);
         if fchdir(child.cwd) != 0 {
             child.failed = Some((SpawnStage::Directory, *__errno_location()));
             _exit(126);

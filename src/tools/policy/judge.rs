@@ -32,8 +32,6 @@ pub(super) struct Judge<'p> {
     /// The whole command needs approval, whatever is allowed.
     pub(super) asks: bool,
     pub(super) raw: Raw,
-    /// It gets input that is not known, and programs that are harmless otherwise may take orders from it, as pagers do.
-    pub(super) is_steered: bool,
     /// It runs code from elsewhere, which may be any literal.
     pub(super) evaluates: bool,
     pub(super) steps: usize,
@@ -56,7 +54,6 @@ impl<'p> Judge<'p> {
         let steps_max = STEPS + STEPS_PER_BYTE * (command.command.chars() + given + stdin.len());
         let place = WorkingDirectory::at(&command.cwd.to_string());
         let mut judge = Self { rules, steps_max, place, literals: vec![stdin.to_string()], ..Self::default() };
-        judge.is_steered = command.input.is_some() || (command.terminal.is_some() && !command.stdin.is_empty());
         for (name, value) in &command.env {
             if changes_programs(name) || holds_subscript(value) {
                 judge.odd(DECIDES);

@@ -177,8 +177,7 @@ impl CommandPolicy {
     }
 
     fn compare(&self, judge: &Judge<'_>, whole: &str, in_session: &BTreeSet<String>) -> Judged<Decision> {
-        let needed: Vec<&FoundProgram> =
-            judge.found.iter().filter(|found| judge.is_steered || !is_harmless(found)).collect();
+        let needed: Vec<&FoundProgram> = judge.found.iter().filter(|found| !is_harmless(found)).collect();
         let listed = |found: &&&FoundProgram| self.allow.iter().any(|entry| covers(entry, found));
         let by_session = |found: &&&FoundProgram| in_session.iter().any(|entry| covers(entry, found));
         let unlisted: Vec<&FoundProgram> = needed.iter().filter(|found| !listed(found)).copied().collect();

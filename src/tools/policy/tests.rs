@@ -410,19 +410,13 @@ fn policy_hidden_danger_is_denied() {
 }
 
 #[test]
-fn policy_asks_about_programs_that_are_typed_into() {
-    use crate::backends::{CommandInput, WindowSize};
+fn policy_approval_does_not_cover_later_input() {
+    let input = Some(crate::backends::CommandInput::new().unwrap());
+    let typed = ShellCommand { input, ..ShellCommand::shell("sh") };
+    let approved = BTreeSet::from(["sh".to_owned()]);
     let policy = CommandPolicy::default();
-    let decide = |command: &ShellCommand| policy.check(command, &BTreeSet::new());
-    let allowed = Decision::Allow { because: AllowedBy::Harmless };
-    let asked = Decision::Ask { programs: vec!["less".to_owned()] };
-    let terminal = Some(WindowSize::default());
-    let pager = ShellCommand { terminal, ..ShellCommand::shell("less a.txt") };
-    assert_eq!(decide(&pager), allowed, "nobody types");
-    assert_eq!(decide(&ShellCommand { stdin: "!make\n".into(), ..pager.clone() }), asked);
-    assert_eq!(decide(&ShellCommand { stdin: "!make\n".into(), terminal: None, ..pager.clone() }), allowed, "a filter");
-    let fed = ShellCommand { input: Some(CommandInput::new().unwrap()), ..pager };
-    assert_eq!(decide(&fed), asked);
-    let in_session = BTreeSet::from(["less".to_owned()]);
-    assert_eq!(policy.check(&fed, &in_session), Decision::Allow { because: AllowedBy::Session });
+    let allowed = Decision::Allow { because: AllowedBy::Session };
+    assert_eq!(policy.check(&ShellCommand::shell("sh"), &approved), allowed);
+    let asked = Decision::Ask { programs: vec!["sh < input".to_owned()] };
+    assert_eq!(policy.check(&typed, &approved), asked);
 }

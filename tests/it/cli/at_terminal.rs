@@ -192,6 +192,37 @@ fn shell_execute_with_tty_has_a_terminal_and_no_more_input() {
 }
 
 #[test]
+fn shell_gives_terminals_to_lines_that_need_one() {
+    let program = Program::new().with_files_on_host(&[("a.txt", "one\ntwo\n")]);
+    let mut shell = Terminal::of(program.command(&["shell", "work"]));
+    shell.wait_for("$ ", 1);
+    shell.type_in("test -t 1 || echo none\n");
+    shell.wait_for("none\r\n", 2);
+    shell.wait_for("$ ", 2);
+    shell.type_in("less a.txt\n");
+    shell.wait_for("(END)", 1);
+    shell.type_in("q");
+    shell.wait_for("$ ", 3);
+    shell.type_in("cat a.txt | wc -l\n");
+    shell.wait_for("2\r\n", 1);
+    shell.type_in(CTRL_D);
+    assert_eq!(shell.end(), 0);
+    assert_eq!(program.events("TerminalRecorded").len(), 1);
+    let mut shell = Terminal::of(program.command(&["shell", "work", "-t"]));
+    shell.wait_for("$ ", 1);
+    shell.type_in("cd /; pwd\n");
+    shell.wait_for("$ ", 2);
+    shell.type_in("read word; echo \"<$word>\"; exit 3\n");
+    shell.wait_for("exit 3\r\n", 1);
+    eventually("the keys are the command's", || shell.is_raw());
+    shell.type_in("typed\n");
+    shell.wait_for("<typed>", 1);
+    shell.wait_for("$ ", 3);
+    shell.type_in("exit\n");
+    assert_eq!(shell.end(), 3);
+}
+
+#[test]
 fn exec_tty_in_container_has_a_terminal() {
     let Some(program) = Program::with_container() else { return };
     let mut shell = program.at_terminal(&["sh", "-i"]);

@@ -140,7 +140,6 @@ async fn websocket_call_is_judged_and_asked_about_first() {
     let mut client = Client::begin(&served, json!({ "call": shell("rm -rf /", true) })).await;
     let outcome = client.event("outcome").await;
     assert!(outcome["text"].as_str().unwrap().contains("not allowed"), "{outcome}");
-    // A pager is harmless until somebody types into it.
     let params = json!({ "command": "less -f /dev/null", "tty": true });
     let mut client = Client::begin(&served, json!({ "call": { "tool": "shell_execute", "params": params } })).await;
     let question = client.event("question").await;
