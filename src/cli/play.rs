@@ -24,7 +24,7 @@ pub(super) fn play(session: &Session, events: &[Recorded], speed: f64) -> Result
     let cast = session.content(&recorded.cast)?;
     let broken = |why: String| Failure::failed(format!("the recording can't be read: {why}"));
     let cast = std::str::from_utf8(&cast).map_err(|error| broken(error.to_string()))?;
-    let lines = cast.lines().skip(1).map(|line| serde_json::from_str::<CastLine>(line));
+    let lines = cast.lines().skip(1).map(serde_json::from_str::<CastLine>);
     let lines: Vec<CastLine> = lines.collect::<Result<_, _>>().map_err(|error| broken(error.to_string()))?;
     let window = WindowSize { rows: recorded.rows, columns: recorded.columns };
     let exit = super::block_on(show(lines, window, speed))??;

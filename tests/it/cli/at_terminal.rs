@@ -82,8 +82,8 @@ fn exec_tty_types_into_python_and_records_no_input() {
     assert_eq!((&recorded["rows"], &recorded["columns"]), (&json!(24), &json!(100)));
     let text: String = program.recording().into_iter().map(|(_, text)| text).collect();
     assert!(text.contains("sum 7314657"), "{text}");
-    let calls = program.json_lines(&["log", "work"]).into_iter().filter(|event| event["kind"] == "CallStarted");
-    let call = calls.last().unwrap()["seq"].to_string();
+    let mut calls = program.json_lines(&["log", "work"]).into_iter().filter(|event| event["kind"] == "CallStarted");
+    let call = calls.next_back().unwrap()["seq"].to_string();
     let played = program.printed(&["show", "work", &call, "--play", "--speed", "1000"]);
     assert!(played.contains("sum 7314657"), "{played}");
     assert!(program.run(&["verify"]).ends_with("[exit 0]"));
