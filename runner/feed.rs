@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use crate::connection::is_fatal;
 use crate::wire::MAX_INPUT;
 
-/// What a terminal takes for the end of input, as its usual settings have it.
+/// The key that ends the input of a terminal with its usual settings: Ctrl-D.
 const END_OF_INPUT: u8 = 4;
 
 pub(crate) struct CommandFeed {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::command_input::WindowSize;
 
-/// What a command showed on its terminal.
+/// The recording of all that a command showed on its terminal.
 ///
 /// ```
 /// use foldspace::backends::{HostOptions, ShellCommand, TerminalRecording, WindowSize, unwatched};

@@ -40,7 +40,7 @@ pub(super) struct Exec {
     stdin: bool,
     /// Gives it a terminal, with all keys that are typed at this one
     ///
-    /// What it shows is recorded, and `show --play` plays it; what is typed is not recorded.
+    /// All that it shows is recorded, and `show --play` plays it. Keys are not recorded.
     #[arg(short = 't', long, conflicts_with = "json")]
     tty: bool,
     /// Limits its time, to 1 to 86,400 seconds [default: no limit]

@@ -19,10 +19,10 @@ use super::Failure;
 
 const PIECE: usize = 16 << 10;
 
-/// How the terminal was before it was made raw.
+/// The settings of the terminal before it was made raw.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// What a command is given of this program's standard input.
+/// The part of this program's standard input that a command is given.
 #[derive(Default)]
 pub(super) struct LocalInput {
     is_terminal: bool,
@@ -31,7 +31,7 @@ pub(super) struct LocalInput {
 }
 
 impl LocalInput {
-    /// For a command with a terminal: this program needs one, too.
+    /// Returns the input of a command with a terminal: this program needs one, too.
     pub(super) fn terminal() -> Result<Self, Failure> {
         if !isatty(io::stdin()) {
             let what = "--tty needs a terminal as standard input, which is none here";

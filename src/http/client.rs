@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use axum::Router;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use futures_util::stream::SplitStream;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use http::request::Builder;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -24,8 +25,6 @@ use super::frames::EVENTS;
 use super::guard::VERSION_HEADER;
 use super::problem::ProblemKind;
 use super::server::{HttpServer, connect_unix};
-use super::terminal::Socket;
-use super::terminal_client::next_event;
 use super::upgrade::{ATTEND, UpgradedStream};
 use super::{CallRequest, HttpProblem, VERSION};
 use crate::backends::HostCaller;
@@ -110,12 +109,12 @@ pub struct CallStream(CallSource);
 
 enum CallSource {
     Events(ResponseStream),
-    Terminal(Box<SplitStream<Socket>>),
+    Terminal(BoxStream<'static, Result<CallEvent, ClientError>>),
 }
 
 impl CallStream {
-    pub(super) fn of_terminal(messages: SplitStream<Socket>) -> Self {
-        Self(CallSource::Terminal(Box::new(messages)))
+    pub(super) fn of_terminal(events: BoxStream<'static, Result<CallEvent, ClientError>>) -> Self {
+        Self(CallSource::Terminal(events))
     }
 
     /// Waits for the next event, of which [`CallEvent::Ended`] is the last.
@@ -126,7 +125,7 @@ impl CallStream {
         let broken = || ClientError::Broken("the call's outcome never came".to_owned());
         let events = match &mut self.0 {
             CallSource::Events(events) => events,
-            CallSource::Terminal(messages) => return next_event(messages).await?.ok_or_else(broken),
+            CallSource::Terminal(events) => return events.next().await.unwrap_or_else(|| Err(broken())),
         };
         loop {
             let event = events.next().await?.ok_or_else(broken)?;

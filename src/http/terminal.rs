@@ -140,14 +140,14 @@ async fn first(messages: &mut SplitStream<Socket>) -> Result<TerminalRequest, Ht
     }
 }
 
-type Begun = (Ending, CallTelling, CommandInput, CancellationToken);
+type TerminalCall = (Ending, CallTelling, CommandInput, CancellationToken);
 
 fn begin(
     face: HttpFace,
     session: String,
     trace: Option<TraceContext>,
     TerminalRequest { call: mut request, window }: TerminalRequest,
-) -> Result<Begun, HttpProblem> {
+) -> Result<TerminalCall, HttpProblem> {
     let mut call = request.call()?;
     let unable = |error| HttpProblem::new(ProblemKind::Broken, format!("no input can be passed on: {error}"));
     let input = CommandInput::new().map_err(unable)?;

@@ -1,7 +1,7 @@
 //! The client's side of a call over a websocket.
 
 use bytes::Bytes;
-use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::stream::{self, SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::{Method, Request, header};
 use hyper_util::rt::TokioIo;
@@ -63,17 +63,20 @@ impl HttpClient {
         if accepted.is_none_or(|accepted| *accepted != *derive_accept_key(key.as_bytes())) {
             return Err(ClientError::Odd("it is no websocket".to_owned()));
         }
-        let stream = TokioIo::new(hyper::upgrade::on(response).await?);
-        let (sink, messages) = WebSocketStream::from_raw_socket(stream, Role::Client, None).await.split();
+        let connection = TokioIo::new(hyper::upgrade::on(response).await?);
+        let (sink, messages) = WebSocketStream::from_raw_socket(connection, Role::Client, None).await.split();
         let mut keys = TerminalKeys(sink);
         let first = serde_json::to_string(request).map_err(|error| ClientError::Odd(error.to_string()))?;
         keys.message(Message::text(first)).await?;
-        Ok((CallStream::of_terminal(messages), keys))
+        let events = stream::unfold(messages, async |mut messages| {
+            next_event(&mut messages).await.transpose().map(|event| (event, messages))
+        });
+        Ok((CallStream::of_terminal(events.boxed()), keys))
     }
 }
 
 /// Waits for the next event of a call; none at the connection's end.
-pub(super) async fn next_event(messages: &mut SplitStream<Socket>) -> Result<Option<CallEvent>, ClientError> {
+async fn next_event(messages: &mut SplitStream<Socket>) -> Result<Option<CallEvent>, ClientError> {
     while let Some(message) = messages.next().await {
         match message.map_err(|error| ClientError::Broken(error.to_string()))? {
             Message::Binary(bytes) => return Ok(Some(CallEvent::Output { stream: OutputStream::Stdout, bytes })),
