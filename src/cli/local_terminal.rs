@@ -27,7 +27,7 @@ static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 pub(super) struct LocalInput {
     is_terminal: bool,
     raw: Option<RawMode>,
-    typing: Option<JoinHandle<()>>,
+    typing: Option<(JoinHandle<()>, Arc<TypingGate>)>,
 }
 
 impl LocalInput {
@@ -56,14 +56,19 @@ impl LocalInput {
             self.raw = Some(RawMode::begin()?);
         }
         let (typing, resized) = (Typing::begin()?, self.is_terminal.then(|| signal(SignalKind::window_change())));
-        self.typing = Some(tokio::spawn(pass_on(keys, typing, resized.and_then(Result::ok))));
+        let gate = Arc::clone(&typing.gate);
+        self.typing = Some((tokio::spawn(pass_on(keys, typing, resized.and_then(Result::ok))), gate));
         Ok(())
     }
 }
 
 impl Drop for LocalInput {
     fn drop(&mut self) {
-        self.typing.iter().for_each(JoinHandle::abort);
+        if let Some((typing, gate)) = &self.typing {
+            // The task ends later, and the next line may be typed before that.
+            gate.close();
+            typing.abort();
+        }
     }
 }
 
@@ -171,55 +176,72 @@ async fn pass_on(mut keys: TerminalKeys, mut typing: Typing, mut resized: Option
     }
 }
 
-/// Reads standard input in a thread, which does not read on once this is dropped: the next bytes are for somebody else.
+/// Reads standard input in a thread, which reads nothing more once this is dropped: the next bytes are for somebody else.
 struct Typing {
     pieces: mpsc::Receiver<Bytes>,
-    stop: Arc<OwnedFd>,
+    gate: Arc<TypingGate>,
+}
+
+/// Ends the reading of standard input.
+struct TypingGate {
+    stop: OwnedFd,
+    /// Locked while something is read.
+    is_over: Mutex<bool>,
+}
+
+impl TypingGate {
+    /// Has nothing read from now on.
+    fn close(&self) {
+        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        // The counter cannot be full: it is written a few times.
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits for the next bytes; none at their end, or when it is closed.
+    fn next_piece(&self) -> io::Result<Option<Bytes>> {
+        let stdin = io::stdin();
+        loop {
+            let mut fds = [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                polled => polled?,
+            };
+            let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+            if *is_over {
+                return Ok(None);
+            }
+            let mut piece = vec![0; PIECE];
+            match rustix::io::read(&stdin, &mut piece) {
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                read => {
+                    piece.truncate(read?);
+                    return Ok((!piece.is_empty()).then(|| piece.into()));
+                }
+            }
+        }
+    }
 }
 
 impl Typing {
     fn begin() -> io::Result<Self> {
         let (give, pieces) = mpsc::channel(1);
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let stopped = Arc::clone(&stop);
+        let gate = Arc::new(TypingGate { stop: eventfd(0, EventfdFlags::CLOEXEC)?, is_over: Mutex::new(false) });
+        let own = Arc::clone(&gate);
         let thread = std::thread::Builder::new().name("foldspace-input".to_owned());
         thread.spawn(move || {
-            while let Ok(Some(piece)) = next_piece(stopped.as_fd()) {
+            while let Ok(Some(piece)) = own.next_piece() {
                 if give.blocking_send(piece).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { pieces, stop })
+        Ok(Self { pieces, gate })
     }
 }
 
 impl Drop for Typing {
     fn drop(&mut self) {
-        // The counter cannot be full: it is written once.
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
-    }
-}
-
-fn next_piece(stop: rustix::fd::BorrowedFd<'_>) -> io::Result<Option<Bytes>> {
-    let stdin = io::stdin();
-    loop {
-        let mut fds = [PollFd::from_borrowed_fd(stop, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            polled => polled?,
-        };
-        if !fds[0].revents().is_empty() {
-            return Ok(None);
-        }
-        let mut piece = vec![0; PIECE];
-        match rustix::io::read(&stdin, &mut piece) {
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            read => {
-                piece.truncate(read?);
-                return Ok((!piece.is_empty()).then(|| piece.into()));
-            }
-        }
+        self.gate.close();
     }
 }
 

@@ -231,7 +231,8 @@ fn exec_tty_in_container_has_a_terminal() {
     shell.wait_for("24 100\r\n", 1);
     shell.wait_for("/dev/pts/", 1);
     shell.resize(50, 90);
-    shell.type_in("echo begun; sleep 1000\n");
+    // Once it has spoken it is in the foreground.
+    shell.type_in("sh -c 'echo begun; exec sleep 1000'\n");
     shell.wait_for("begun\r\n", 1);
     shell.type_in(CTRL_C);
     shell.wait_for("^C", 1);
