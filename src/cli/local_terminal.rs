@@ -1,7 +1,7 @@
 //! The terminal, or the other standard input, of this program, for a command that gets what is typed there.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
