@@ -67,11 +67,11 @@ fn terminal_controls_a_session_of_its_own() {
 
 #[test]
 fn terminal_without_input_is_at_its_end() {
-    let runner = World::new().runner;
+    let world = World::new();
     // Typed text and what `cat` makes of it are the same, so that their order is of no matter.
     for (typed, shown) in [("one\n", "one\r\none\r\n"), ("within", "withinwithin"), ("", "")] {
         let spec = RunSpec { terminal: Some(WINDOW), stdin: typed.into(), ..spec(&["cat"]) };
-        let ran = run(&runner, &spec).unwrap();
+        let ran = run(&world.runner, &spec).unwrap();
         assert_eq!((ran.stdout.as_str(), ran.ended.exit_code), (shown, Some(0)), "{ran:?}");
     }
 }
