@@ -11,9 +11,11 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
+use super::asciicast::CastWriter;
 use super::caller::{CallerProcess, name_and_value};
+use super::command_input::CommandInput;
 use super::output::Collector;
-use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError};
+use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError, now};
 use super::running_commands::{CancelState, RunningCommands};
 use super::shell::{
     EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
@@ -90,7 +92,10 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
         }
         let mut work = self.blocking(move |place| {
             let run = CommandRun { place, backend, default_timeout, is_on_host };
-            run.execute(command, &watch, asked)
+            let input = command.input.clone();
+            let done = run.execute(command, &watch, asked);
+            input.iter().for_each(CommandInput::close);
+            done
         });
         // Dropping the future ends the command, too.
         let ending = EndsWhenDropped(wish);
@@ -180,12 +185,20 @@ impl<P: CommandHost> CommandRun<'_, P> {
             stdin: command.stdin.to_vec(),
             timeout: command.time_limit(self.default_timeout),
             grace: GRACE,
-            discard_output: !command.capture_output,
+            // A terminal that nobody reads would stop its programs.
+            discard_output: !command.capture_output && command.terminal.is_none(),
+            terminal: command.terminal,
+            input: command.input.clone(),
             caller: caller.clone(),
         };
         let keep = command.keep;
         let (mut stdout, mut stderr) = (Collector::new(keep), Collector::new(keep));
+        let mut cast = command.terminal.map(|window| CastWriter::begin(window, now(), keep));
         let mut output = |stream: OutputStreamKind, bytes: &[u8]| {
+            if let Some(cast) = &mut cast {
+                command.input.iter().filter_map(CommandInput::window).for_each(|window| cast.resized(window, now()));
+                cast.shown(bytes, now());
+            }
             let (collector, stream) = match stream {
                 OutputStreamKind::Stdout => (&mut stdout, OutputStream::Stdout),
                 OutputStreamKind::Stderr => (&mut stderr, OutputStream::Stderr),
@@ -209,7 +222,8 @@ impl<P: CommandHost> CommandRun<'_, P> {
             stderr.add(format!("\n[{reason}]\n").as_bytes());
             ended.cancelled = false;
         }
-        Ok(result(command, ended, stdout, stderr))
+        let terminal = cast.map(|cast| cast.finish(now()));
+        Ok(ShellResult { terminal, ..result(command, ended, stdout, stderr) })
     }
 
     fn argv(&self, line: &CommandLine) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
@@ -292,6 +306,7 @@ fn never_begun(command: CommandLine, cwd: EntryPath) -> ShellResult {
         timed_out: false,
         cancelled: true,
         signal: None,
+        terminal: None,
     }
 }
 
@@ -315,5 +330,6 @@ fn result(command: ShellCommand, ended: Ended, stdout: Collector, stderr: Collec
         timed_out: ended.timed_out,
         cancelled: ended.cancelled,
         signal,
+        terminal: None,
     }
 }

@@ -1,7 +1,9 @@
 //! Workspaces: where files and processes are. They know nothing of events.
 
+mod asciicast;
 pub(crate) mod caller;
 mod capture;
+mod command_input;
 mod commands;
 #[cfg(feature = "compliance")]
 pub mod compliance;
@@ -27,9 +29,11 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
+pub use asciicast::TerminalRecording;
 pub(crate) use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};
 pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
+pub use command_input::{CommandInput, WindowSize};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use doctor::{DoctorReport, Finding, diagnose};

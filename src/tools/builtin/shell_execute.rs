@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::files::check_chars;
-use crate::backends::{Output, ShellCommand, ShellResult};
+use crate::backends::{Output, ShellCommand, ShellResult, WindowSize};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
@@ -49,6 +49,10 @@ pub struct ShellExecuteParams {
     /// Returns the output; on by default.
     #[serde(default = "yes")]
     capture_output: bool,
+    /// Gives it a terminal of 24 lines with 80 characters, for programs that want one. `stdin` is typed there, then
+    /// Ctrl-D. All that it shows is standard output, with the terminal's control sequences.
+    #[serde(default)]
+    tty: bool,
 }
 
 /// A text, or a list.
@@ -171,6 +175,7 @@ fn command(params: ShellExecuteParams, cwd: EntryPath) -> Result<ShellCommand, T
     check_env(&params.env)?;
     command.env = params.env;
     command.capture_output = params.capture_output;
+    command.terminal = params.tty.then(WindowSize::default);
     Ok(command)
 }
 

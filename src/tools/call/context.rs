@@ -10,7 +10,7 @@ use super::call_clock::{CallClock, StoppedClock};
 use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
-use crate::backends::{FileChange, MachineNews, ShellError, ShellResult, Workspace};
+use crate::backends::{CommandInput, FileChange, MachineNews, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::error::ValueError;
 use crate::engine::event::Event;
@@ -37,6 +37,8 @@ pub struct ToolContext {
     clock: Arc<CallClock>,
     /// The call's clock stands still while a command runs.
     pub(crate) clock_waits: bool,
+    /// The input of the call's first command.
+    pub(crate) input: Option<CommandInput>,
     cancel: CancellationToken,
     extra: Commit,
     /// Only a tool that may change files has the workspace lock, and a shell.
@@ -86,6 +88,7 @@ impl ToolContext {
             machine: machine.clone(),
             clock,
             clock_waits: false,
+            input: None,
             cancel,
             extra: session.commit(),
             may_change,

@@ -239,5 +239,6 @@ fn whole(command: &ShellCommand) -> String {
         true => String::new(),
         false => format!(" < stdin {}", Digest::of(&command.stdin)),
     };
+    let input = if command.input.is_some() { format!("{input} < input") } else { input };
     format!("{variables}{line}{input}")
 }

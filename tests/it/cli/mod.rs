@@ -2,6 +2,7 @@
 
 mod applying;
 mod asking_history;
+mod at_terminal;
 mod bisecting;
 mod changes;
 mod commands;
