@@ -18,10 +18,8 @@ use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let options =
-        PodmanOptions { overlay: OverlayUse::Auto, memory_bytes: 256 << 20, ..PodmanOptions::of_environment() };
     let mut missing = false;
-    for Finding { what, state, found, advice } in diagnose(&options) {
+    for Finding { what, state, found, advice } in diagnose(&PodmanOptions::default()) {
         println!("{what}: {found} {advice}");
         missing |= state == DoctorReport::Missing;
     }
@@ -29,7 +27,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
 
-    let options = PodmanOptions { engine: find_engine(options.connection.as_deref())?, ..options };
+    let usual = PodmanOptions::usual(find_engine(None)?, None);
+    let options = PodmanOptions { overlay: OverlayUse::Auto, memory_bytes: 256 << 20, ..usual };
     let directory = tempfile::tempdir()?;
     let sessions = Sessions::open(directory.path(), Registry::standard())?;
     let spec = WorkspaceSpec::Podman(options.clone());

@@ -81,7 +81,18 @@ impl Shell for Sums {
             let (stdout, stderr) = if exit_code == 0 { (printed, nothing) } else { (nothing, printed) };
             let (command, cwd, duration) = (command.command, command.cwd, Duration::ZERO);
             let (timed_out, cancelled, signal) = (false, false, None);
-            Ok(ShellResult { exit_code, stdout, stderr, command, cwd, duration, timed_out, cancelled, signal })
+            Ok(ShellResult {
+                exit_code,
+                stdout,
+                stderr,
+                command,
+                cwd,
+                duration,
+                timed_out,
+                cancelled,
+                signal,
+                terminal: None,
+            })
         })
     }
 

@@ -34,7 +34,9 @@ impl Answerer {
                 Ok(())
             }
             // It came after the command had ended.
-            RunnerRequest::Cancel => Ok(()),
+            RunnerRequest::Cancel | RunnerRequest::Input(_) | RunnerRequest::EndInput | RunnerRequest::Resize(_) => {
+                Ok(())
+            }
             RunnerRequest::Hello { .. } | RunnerRequest::Run(_) => {
                 return connection.refuse(RunFailure::Protocol, "the connection has been greeted");
             }

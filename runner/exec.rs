@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
-use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -12,11 +12,15 @@ use std::time::{Duration, Instant};
 
 use crate::connection::{HostConnection, is_fatal};
 use crate::crowd::Population;
+use crate::feed::CommandFeed;
 use crate::files::{CommandRoot, Refused, c_path};
 use crate::processes::{self, Processes};
 use crate::spawn::{SpawnOptions, SpawnStage, Spawner};
-use crate::sys::{Dead, POLLIN, POLLOUT, PollFd, SIGCONT, SIGKILL, SIGTERM, kill_group, set_nonblocking};
-use crate::wire::{Ended, MAX_STDIN, MAX_WORDS_BYTES, OutputStreamKind, RunFailure, RunRequest};
+use crate::streams::CommandStreams;
+use crate::sys::{Dead, POLLIN, POLLOUT, PollFd, SIGCONT, SIGHUP, SIGKILL, SIGTERM, kill_group, set_window};
+use crate::wire::{
+    Ended, MAX_STDIN, MAX_WORDS_BYTES, OutputStreamKind, RunFailure, RunRequest, RunnerReply, TerminalWindow,
+};
 
 /// The time for processes that a command left behind to end when asked.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
@@ -53,8 +57,9 @@ pub(crate) struct RunnerCommand {
     started: Instant,
     deadline: Option<Instant>,
     grace: Duration,
-    stdin: Option<(PipeWriter, Vec<u8>)>,
-    outputs: [Option<PipeReader>; 2],
+    feed: Option<CommandFeed>,
+    outputs: [Option<File>; 2],
+    terminal: Option<File>,
     phase: RunPhase,
     cause: Option<KillCause>,
     sent: Option<u8>,
@@ -102,13 +107,13 @@ impl RunnerCommand {
         let cgroup = Some(surroundings.cgroup).filter(|path| !path.is_empty());
         // One that it may not change is not the command's either.
         let cgroup = cgroup.and_then(|path| OpenOptions::new().write(true).open(OsStr::from_bytes(path)).ok());
-        let pipes = Pipes::make(run).map_err(|error| no_process(&error))?;
+        let streams = CommandStreams::make(run).map_err(|error| no_process(&error))?;
         let start = SpawnOptions {
             candidates: &candidates,
             argv: &argv,
             env: &env,
             cwd: cwd.as_fd(),
-            streams: pipes.inner(place.null),
+            streams: streams.inner(place.null),
             die_with_runner: !place.contained,
             surroundings,
             cgroup: cgroup.as_ref().map(File::as_fd),
@@ -119,15 +124,16 @@ impl RunnerCommand {
             Err((SpawnStage::Directory, error)) => return Err(no_directory(run.cwd, &error.to_string())),
             Err((SpawnStage::Program, error)) => return unexecuted(program, &error),
         };
-        let Pipes { stdin, outputs } = pipes;
+        let CommandStreams { feed, outputs, terminal, .. } = streams;
         Ok(StartOutcome::Running(Self {
             peer: None,
             leader,
             started: now,
             deadline: (run.timeout_ms > 0).then(|| now + Duration::from_millis(run.timeout_ms.into())),
             grace: Duration::from_millis(run.grace_ms.into()),
-            stdin: stdin.map(|(_, outer)| (outer, run.stdin.to_vec())),
-            outputs: outputs.map(|pipe| pipe.map(|(outer, _)| outer)),
+            feed,
+            outputs,
+            terminal,
             phase: RunPhase::Running,
             cause: None,
             sent: None,
@@ -143,8 +149,8 @@ impl RunnerCommand {
     pub(crate) fn interests(&self, takes_output: bool) -> [PollFd; 3] {
         let off = |events| PollFd { fd: -1, events, ready: 0 };
         let [mut input, mut stdout, mut stderr] = [off(POLLOUT), off(POLLIN), off(POLLIN)];
-        if let Some((pipe, _)) = &self.stdin {
-            input.fd = pipe.as_raw_fd();
+        if let Some(feed) = self.feed.as_ref().filter(|feed| feed.has_more()) {
+            input.fd = feed.as_raw_fd();
         }
         for (slot, pipe) in [&mut stdout, &mut stderr].into_iter().zip(&self.outputs) {
             if let Some(pipe) = pipe.as_ref().filter(|_| takes_output) {
@@ -154,9 +160,9 @@ impl RunnerCommand {
         [input, stdout, stderr]
     }
 
-    pub(crate) fn advance(&mut self, ready: [i16; 3], peer: Option<&mut HostConnection>) {
+    pub(crate) fn advance(&mut self, ready: [i16; 3], mut peer: Option<&mut HostConnection>) {
         if ready[0] != 0 {
-            self.feed();
+            self.write_input(peer.as_deref_mut());
         }
         let Some(peer) = peer else { return };
         if ready[1] != 0 {
@@ -167,18 +173,40 @@ impl RunnerCommand {
         }
     }
 
-    fn feed(&mut self) {
-        let Some((pipe, left)) = &mut self.stdin else { return };
-        match pipe.write(left) {
-            Ok(written) => {
-                left.drain(..written);
-            }
-            Err(error) if !is_fatal(&error) => {}
-            // The program does not read, which is its right.
-            Err(_) => left.clear(),
+    /// Takes input that has come for it. Gives false when it is more than the peer may send.
+    pub(crate) fn give(&mut self, bytes: &[u8], peer: &mut HostConnection) -> bool {
+        let Some(feed) = &mut self.feed else {
+            // What it does not read any more is taken at once, so that the peer may go on.
+            taken(bytes.len(), peer);
+            return true;
+        };
+        let is_taken = feed.take(bytes);
+        self.write_input(Some(peer));
+        is_taken
+    }
+
+    pub(crate) fn end_input(&mut self, peer: &mut HostConnection) {
+        if let Some(feed) = &mut self.feed {
+            feed.end();
+            self.write_input(Some(peer));
         }
-        if left.is_empty() {
-            self.stdin = None;
+    }
+
+    pub(crate) fn resize(&self, window: TerminalWindow) {
+        if let Some(terminal) = &self.terminal {
+            // One that has been hung up has no size.
+            let _ = set_window(terminal, window.rows, window.columns);
+        }
+    }
+
+    fn write_input(&mut self, peer: Option<&mut HostConnection>) {
+        let Some(feed) = &mut self.feed else { return };
+        let written = feed.write();
+        if let Some(peer) = peer {
+            taken(written, peer);
+        }
+        if feed.is_over() {
+            self.feed = None;
         }
     }
 
@@ -196,8 +224,9 @@ impl RunnerCommand {
 
     pub(crate) fn stop(&mut self, cause: KillCause, now: Instant) {
         if cause == KillCause::PeerGone {
-            self.stdin = None;
+            self.feed = None;
             self.outputs = [None, None];
+            self.terminal = None;
             self.grace = Duration::ZERO;
             if let RunPhase::Asked(at) = &mut self.phase {
                 *at = now;
@@ -210,6 +239,10 @@ impl RunnerCommand {
         self.cause = Some(cause);
         if !self.grace.is_zero() {
             self.sent = Some(15);
+            if self.terminal.is_some() {
+                // Shells at a terminal ignore SIGTERM; this is how one ends that is closed.
+                kill_group(self.leader, SIGHUP);
+            }
             kill_group(self.leader, SIGTERM);
             kill_group(self.leader, SIGCONT);
             let elsewhere = Processes::now().below(self.leader, &BTreeSet::new());
@@ -225,7 +258,7 @@ impl RunnerCommand {
     /// Notes that its first process has ended. What that left behind is now the runner's to end.
     pub(crate) fn leader_ended(&mut self, dead: Dead) {
         self.dead = Some(dead);
-        self.stdin = None;
+        self.feed = None;
     }
 
     pub(crate) fn is_led(&self) -> bool {
@@ -310,36 +343,9 @@ impl RunnerCommand {
     }
 }
 
-struct Pipes {
-    stdin: Option<(PipeReader, PipeWriter)>,
-    outputs: [Option<(PipeReader, PipeWriter)>; 2],
-}
-
-impl Pipes {
-    fn make(run: &RunRequest<'_>) -> io::Result<Self> {
-        let output = || {
-            let (outer, inner) = io::pipe()?;
-            set_nonblocking(&outer)?;
-            Ok::<_, io::Error>((outer, inner))
-        };
-        let stdin = match run.stdin {
-            [] => None,
-            _ => Some(io::pipe()?),
-        };
-        if let Some((_, outer)) = &stdin {
-            set_nonblocking(outer)?;
-        }
-        let outputs = if run.discard_output { [None, None] } else { [Some(output()?), Some(output()?)] };
-        Ok(Self { stdin, outputs })
-    }
-
-    fn inner<'a>(&'a self, null: &'a File) -> [BorrowedFd<'a>; 3] {
-        let [stdout, stderr] = &self.outputs;
-        [
-            self.stdin.as_ref().map_or(null.as_fd(), |(inner, _)| inner.as_fd()),
-            stdout.as_ref().map_or(null.as_fd(), |(_, inner)| inner.as_fd()),
-            stderr.as_ref().map_or(null.as_fd(), |(_, inner)| inner.as_fd()),
-        ]
+fn taken(bytes: usize, peer: &mut HostConnection) {
+    if bytes > 0 {
+        RunnerReply::Taken { bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }.encode(peer.out());
     }
 }
 

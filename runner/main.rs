@@ -8,10 +8,12 @@ mod answer;
 mod connection;
 mod crowd;
 mod exec;
+mod feed;
 mod files;
 mod processes;
 mod server;
 mod spawn;
+mod streams;
 mod sys;
 #[expect(dead_code, reason = "foldspace's half: requests are only written there, answers only read")]
 mod wire;

@@ -234,17 +234,26 @@ impl RunnerServer {
                 (_, _, Err(malformed)) => connection.refuse(RunFailure::Protocol, malformed.0),
                 (false, _, Ok(RunnerRequest::Hello { version, token })) => self.greet(id, version, token),
                 (false, ..) => connection.refuse(RunFailure::Protocol, "a connection begins with a greeting"),
-                (true, true, Ok(RunnerRequest::Cancel)) => {
-                    // Another peer's request may just have ended it.
-                    self.tell_of_the_ended();
-                    if let Some(command) = self.commands.iter_mut().find(|command| command.peer == Some(id)) {
-                        command.stop(KillCause::Cancel, now);
-                    }
-                }
-                (true, true, _) => connection.refuse(RunFailure::Protocol, "the connection's command still runs"),
+                (true, true, Ok(request)) => self.steer(id, &request, now),
                 (true, false, Ok(RunnerRequest::Run(run))) => self.begin(id, &run, now),
                 (true, false, Ok(request)) => self.answerer.answer(&request, connection),
             }
+        }
+    }
+
+    /// Does what a peer wants of its command, which runs.
+    fn steer(&mut self, id: u64, request: &RunnerRequest<'_>, now: Instant) {
+        // Another peer's request may just have ended it.
+        self.tell_of_the_ended();
+        let command = self.commands.iter_mut().find(|command| command.peer == Some(id));
+        let (Some(command), Some(connection)) = (command, self.connections.get_mut(&id)) else { return };
+        match request {
+            RunnerRequest::Cancel => command.stop(KillCause::Cancel, now),
+            RunnerRequest::Input(bytes) if command.give(bytes, connection) => {}
+            RunnerRequest::Input(_) => connection.refuse(RunFailure::Protocol, "more input than may wait was sent"),
+            RunnerRequest::EndInput => command.end_input(connection),
+            RunnerRequest::Resize(window) => command.resize(*window),
+            _ => connection.refuse(RunFailure::Protocol, "the connection's command still runs"),
         }
     }
 

@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use crate::sys::{
-    PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, ResourceLimit, SIGCHLD, SIGKILL, SignalSet, prctl, setpriority,
-    setrlimit, sigprocmask, umask, write,
+    PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, ResourceLimit, SIGCHLD, SIGKILL, SignalSet, TIOCSCTTY, ioctl, prctl,
+    setpriority, setrlimit, sigprocmask, umask, write,
 };
 use crate::wire::CallerSurroundings;
 
@@ -152,6 +152,8 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
         for (number, stream) in (0..).zip(child.streams) {
             dup2(stream, number);
         }
+        // What is no terminal is refused.
+        ioctl(0, TIOCSCTTY, 0);
         if fchdir(child.cwd) != 0 {
             child.failed = Some((SpawnStage::Directory, *__errno_location()));
             _exit(126);

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+pub(crate) const SIGHUP: i32 = 1;
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGTERM: i32 = 15;
 pub(crate) const SIGCHLD: i32 = 17;
@@ -41,6 +42,12 @@ const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
 const SIG_BLOCK: c_int = 0;
 const SI_USER: c_int = 0;
 const SIG_DFL: usize = 0;
+pub(crate) const TIOCSCTTY: c_ulong = 0x540E;
+const TIOCSWINSZ: c_ulong = 0x5414;
+const TIOCSPTLCK: c_ulong = 0x4004_5431;
+const TIOCGPTPEER: c_ulong = 0x5441;
+const O_RDWR: c_int = 2;
+const O_NOCTTY: c_int = 0o400;
 const SYS_CLOSE_RANGE: c_long = 436;
 const SYS_OPENAT2: c_long = 437;
 const RESOLVE_NO_MAGICLINKS: u64 = 0x02;
@@ -59,6 +66,7 @@ unsafe extern "C" {
     fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
     fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
     fn close(fd: c_int) -> c_int;
+    pub(crate) fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
     fn syscall(number: c_long, ...) -> c_long;
     fn sigfillset(set: *mut SignalSet) -> c_int;
     pub(crate) fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
@@ -352,6 +360,32 @@ pub(crate) fn receive_descriptor(socket: impl AsFd) -> io::Result<Passed> {
         _ if has_one && message.fd >= 0 => owned(message.fd).map(Passed::Socket),
         _ => Ok(Passed::Nothing),
     }
+}
+
+/// A new terminal: this process's side of it, and the command's.
+pub(crate) fn open_terminal() -> io::Result<(File, OwnedFd)> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let outer = File::options().read(true).write(true).custom_flags(O_NOCTTY).open("/dev/ptmx")?;
+    let unlocked: c_int = 0;
+    let fd = outer.as_raw_fd();
+    #[expect(unsafe_code, reason = "ioctl has no wrapper in std")]
+    // SAFETY: the first reads one number, which lives; the second takes flags only, and needs no path to the other side.
+    let inner = unsafe {
+        if ioctl(fd, TIOCSPTLCK, &raw const unlocked) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        ioctl(fd, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC)
+    };
+    Ok((outer, owned(inner)?))
+}
+
+/// Sets a terminal's size; the kernel tells the programs in its foreground.
+pub(crate) fn set_window(terminal: &File, rows: u16, columns: u16) -> io::Result<()> {
+    let size = [rows, columns, 0, 0];
+    #[expect(unsafe_code, reason = "ioctl has no wrapper in std")]
+    // SAFETY: it reads a winsize, which is four numbers of 16 bits.
+    let done = unsafe { ioctl(terminal.as_raw_fd(), TIOCSWINSZ, &raw const size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Opens a path below a directory. No link, `..` or mount leads out of it.

@@ -283,7 +283,8 @@ pub mod event {
         CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy,
         DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide,
         MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-        SessionRewound, SessionStarted, SliceRestored, Special, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+        SessionRewound, SessionStarted, SliceRestored, Special, TerminalRecorded, VariableValue, WorkspaceTouched,
+        WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

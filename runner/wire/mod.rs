@@ -7,14 +7,16 @@ mod reply;
 mod request;
 
 pub(crate) use reply::{Ended, OutputStreamKind, RunFailure, RunnerReply};
-pub(crate) use request::{CallerSurroundings, RunRequest, RunnerRequest};
+pub(crate) use request::{CallerSurroundings, RunRequest, RunnerRequest, TerminalWindow};
 
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
 /// A feature of a runner: it can make no socket but those of AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK.
 pub(crate) const FEW_SOCKETS: u32 = 1;
 pub(crate) const MAX_FRAME: usize = 4 * 1024 * 1024 + 64 * 1024;
 pub(crate) const MAX_STDIN: usize = 64 * 1024;
+/// Bytes of input that a peer may have sent and the command not taken.
+pub(crate) const MAX_INPUT: usize = 64 * 1024;
 pub(crate) const MAX_WORDS_BYTES: usize = 1024 * 1024;
 pub(crate) const MAX_WORDS: usize = 4096;
 pub(crate) const MAX_LIMITS: u32 = 32;

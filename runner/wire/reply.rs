@@ -3,11 +3,12 @@
 use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAX_FRAME, Malformed, OUTPUT, frame};
 
-/// An answer of the runner. All but `Output` end a request.
+/// An answer of the runner. All but `Output` and `Taken`, which is of input, end a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerReply<'a> {
     Welcome { version: u16, pid: u32, features: u32 },
     Output { stream: OutputStreamKind, bytes: &'a [u8] },
+    Taken { bytes: u32 },
     Ended(Ended),
     Done,
     Found { path: Option<&'a [u8]> },
@@ -78,6 +79,10 @@ impl RunnerReply<'_> {
                 out.push(133);
                 put_list(out, variables);
             }
+            Self::Taken { bytes } => {
+                out.push(134);
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
             Self::Failed { kind, errno, message } => {
                 out.extend_from_slice(&[255, *kind as u8]);
                 out.extend_from_slice(&errno.to_le_bytes());
@@ -107,6 +112,7 @@ impl<'a> RunnerReply<'a> {
                 Self::Found { path: known.then_some(path) }
             }
             133 => Self::Env { variables: rest.list(MAX_FRAME)? },
+            134 => Self::Taken { bytes: rest.u32()? },
             255 => {
                 let kind = RunFailure::decode(rest.u8()?)?;
                 Self::Failed { kind, errno: rest.u32()?.cast_signed(), message: rest.bytes()? }

@@ -12,6 +12,10 @@ pub(crate) enum RunnerRequest<'a> {
     Run(RunRequest<'a>),
     /// Ends the connection's running command; without one it means nothing.
     Cancel,
+    /// Bytes for the running command; without one it means nothing, as the next two do.
+    Input(&'a [u8]),
+    EndInput,
+    Resize(TerminalWindow),
     Which {
         program: &'a [u8],
         path: &'a [u8],
@@ -33,7 +37,17 @@ pub(crate) struct RunRequest<'a> {
     /// Between SIGTERM and SIGKILL.
     pub(crate) grace_ms: u32,
     pub(crate) discard_output: bool,
+    /// It has a terminal of that size instead of pipes.
+    pub(crate) terminal: Option<TerminalWindow>,
+    /// More input comes after `stdin`, until `EndInput`.
+    pub(crate) is_fed: bool,
     pub(crate) surroundings: CallerSurroundings<'a>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TerminalWindow {
+    pub(crate) rows: u16,
+    pub(crate) columns: u16,
 }
 
 /// The parts of its surroundings that a command has from the process that asked for it, instead of the runner's.
@@ -68,6 +82,15 @@ impl RunnerRequest<'_> {
             }
             Self::Env => out.push(6),
             Self::Ping => out.push(12),
+            Self::Input(bytes) => {
+                out.push(13);
+                put_bytes(out, bytes);
+            }
+            Self::EndInput => out.push(14),
+            Self::Resize(window) => {
+                out.push(15);
+                window.encode(out);
+            }
         });
     }
 }
@@ -87,6 +110,9 @@ impl<'a> RunnerRequest<'a> {
             5 => Self::Which { program: rest.bytes()?, path: rest.bytes()? },
             6 => Self::Env,
             12 => Self::Ping,
+            13 => Self::Input(rest.bytes()?),
+            14 => Self::EndInput,
+            15 => Self::Resize(TerminalWindow::decode(&mut rest)?),
             _ => return Err(Malformed("the request's kind is unknown")),
         };
         rest.end(request)
@@ -102,6 +128,10 @@ impl<'a> RunRequest<'a> {
         put_bytes(out, self.stdin);
         out.extend_from_slice(&self.timeout_ms.to_le_bytes());
         out.extend_from_slice(&self.grace_ms.to_le_bytes());
+        out.extend_from_slice(&[u8::from(self.is_fed), u8::from(self.terminal.is_some())]);
+        if let Some(window) = self.terminal {
+            window.encode(out);
+        }
         self.surroundings.encode(out);
     }
 
@@ -109,8 +139,21 @@ impl<'a> RunRequest<'a> {
         let (discard_output, cwd) = (rest.flag()?, rest.bytes()?);
         let (argv, env, stdin) = (rest.list(MAX_WORDS)?, rest.list(MAX_WORDS)?, rest.bytes()?);
         let (timeout_ms, grace_ms) = (rest.u32()?, rest.u32()?);
+        let is_fed = rest.flag()?;
+        let terminal = if rest.flag()? { Some(TerminalWindow::decode(rest)?) } else { None };
         let surroundings = CallerSurroundings::decode(rest)?;
-        Ok(Self { cwd, argv, env, stdin, timeout_ms, grace_ms, discard_output, surroundings })
+        Ok(Self { cwd, argv, env, stdin, timeout_ms, grace_ms, discard_output, terminal, is_fed, surroundings })
+    }
+}
+
+impl TerminalWindow {
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.rows.to_le_bytes());
+        out.extend_from_slice(&self.columns.to_le_bytes());
+    }
+
+    fn decode(rest: &mut Rest<'_>) -> Result<Self, Malformed> {
+        Ok(Self { rows: rest.u16()?, columns: rest.u16()? })
     }
 }
 

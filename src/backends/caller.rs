@@ -1,9 +1,9 @@
 //! The process that asks for a command: what its command gets of it on the host, and whether it may ask.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -42,6 +42,13 @@ pub struct CallerProcess {
     pub(crate) limits: Vec<(u32, u64, u64)>,
     /// The file that takes processes into its control group; empty where that is this process's own, or not known.
     pub(crate) cgroup: PathBuf,
+}
+
+/// Splits `NAME=value`.
+pub(crate) fn name_and_value(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = variable.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
+    Some((OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])))
 }
 
 const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,12 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
-use super::caller::CallerProcess;
+use super::asciicast::CastWriter;
+use super::caller::{CallerProcess, name_and_value};
+use super::command_input::CommandInput;
 use super::command_options::CommandOptions;
 use super::output::Collector;
-use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError};
+use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError, now};
 use super::running_commands::{CancelState, RunningCommands};
 use super::shell::{
     EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
@@ -95,7 +97,10 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
         }
         let mut work = self.blocking(move |place| {
             let run = CommandRun { place, backend, default_timeout, is_on_host };
-            run.execute(command, &watch, asked)
+            let input = command.input.clone();
+            let done = run.execute(command, &watch, asked);
+            input.iter().for_each(CommandInput::close);
+            done
         });
         // Dropping the future ends the command, too.
         let ending = EndsWhenDropped(wish);
@@ -189,12 +194,20 @@ impl<P: CommandHost> CommandRun<'_, P> {
             stdin: command.stdin.to_vec(),
             timeout: command.time_limit(self.default_timeout),
             grace: GRACE,
-            discard_output: !command.capture_output,
+            // A terminal that nobody reads would stop its programs.
+            discard_output: !command.capture_output && command.terminal.is_none(),
+            terminal: command.terminal,
+            input: command.input.clone(),
             caller: caller.clone(),
         };
         let keep = command.keep;
         let (mut stdout, mut stderr) = (Collector::new(keep), Collector::new(keep));
+        let mut cast = command.terminal.map(|window| CastWriter::begin(window, now(), keep));
         let mut output = |stream: OutputStreamKind, bytes: &[u8]| {
+            if let Some(cast) = &mut cast {
+                command.input.iter().filter_map(CommandInput::window).for_each(|window| cast.resized(window, now()));
+                cast.shown(bytes, now());
+            }
             let (collector, stream) = match stream {
                 OutputStreamKind::Stdout => (&mut stdout, OutputStream::Stdout),
                 OutputStreamKind::Stderr => (&mut stderr, OutputStream::Stderr),
@@ -218,7 +231,8 @@ impl<P: CommandHost> CommandRun<'_, P> {
             stderr.add(format!("\n[{reason}]\n").as_bytes());
             ended.cancelled = false;
         }
-        Ok(result(command, ended, stdout, stderr))
+        let terminal = cast.map(|cast| cast.finish(now()));
+        Ok(ShellResult { terminal, ..result(command, ended, stdout, stderr) })
     }
 
     fn argv(&self, line: &CommandLine) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
@@ -246,11 +260,9 @@ impl<P: CommandHost> CommandRun<'_, P> {
         };
         let mut variables = BTreeMap::from([(OsString::from("PATH"), OsString::from(DEFAULT_PATH))]);
         for variable in own {
-            let bytes = variable.as_bytes();
-            let Some(at) = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0) else { continue };
-            let (name, value) = (&bytes[..at], &bytes[at + 1..]);
-            if command.env_mode == EnvMode::Extend || name == b"PATH" {
-                variables.insert(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
+            let Some((name, value)) = name_and_value(variable) else { continue };
+            if command.env_mode == EnvMode::Extend || name == "PATH" {
+                variables.insert(name.to_owned(), value.to_owned());
             }
         }
         if command.env_mode == EnvMode::Extend {
@@ -306,6 +318,7 @@ fn never_begun(command: CommandLine, cwd: EntryPath) -> ShellResult {
         timed_out: false,
         cancelled: true,
         signal: None,
+        terminal: None,
     }
 }
 
@@ -329,5 +342,6 @@ fn result(command: ShellCommand, ended: Ended, stdout: Collector, stderr: Collec
         timed_out: ended.timed_out,
         cancelled: ended.cancelled,
         signal,
+        terminal: None,
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::command_options::CommandOptions;
 use super::containers::{EngineKind, PodmanOptions};
-use super::disk::{KeptIndex, entries_in, make_private, remove_path};
+use super::disk::{KeptIndex, entries_in, make_private, overlap, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
@@ -211,7 +211,7 @@ impl WorkspaceSpec {
         if let Self::Podman(podman) = &mut spec
             && options.get("image").is_none()
         {
-            podman.image = PodmanOptions::of_environment().image;
+            podman.image = PodmanOptions::usual(podman.engine, podman.connection.as_deref()).image;
         }
         Ok(spec)
     }
@@ -223,6 +223,10 @@ impl WorkspaceSpec {
         self.commands().map_or(Ok(()), CommandOptions::check).map_err(wrong)?;
         let Self::Podman(options) = self else { return Ok(()) };
         check_prefix(&options.name_prefix).map_err(wrong)?;
+        if options.copy_on_write && options.directory.is_none() {
+            let reason = "its options: copy_on_write is of a directory; name one".to_owned();
+            return Err(BackendError { backend: self.backend_name(), reason });
+        }
         let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
         let ranges = [
             (cpus, "cpus", "0.01"),
@@ -240,25 +244,64 @@ impl WorkspaceSpec {
     ///
     /// ```
     /// use foldspace::{WorkspaceSpec, backends::HostOptions};
-    /// let directory = Some("/srv/project".into());
-    /// let given = WorkspaceSpec::Host(HostOptions { directory, ..HostOptions::default() });
+    /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()), ..Default::default() });
     /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions::default()));
     /// ```
     pub fn forked(&self) -> Self {
         match self {
-            Self::Host(options) => Self::Host(HostOptions { directory: None, ..options.clone() }),
-            Self::Memory | Self::Podman(_) | Self::Mock(_) => self.clone(),
+            Self::Host(options) => Self::Host(HostOptions { directory: None, files_only: false, ..options.clone() }),
+            Self::Podman(options) => {
+                Self::Podman(PodmanOptions { directory: None, copy_on_write: false, ..options.clone() })
+            }
+            Self::Memory | Self::Mock(_) => self.clone(),
+        }
+    }
+
+    /// Returns the directory of the user's that it works in.
+    pub fn given_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Host(options) => options.directory.as_deref(),
+            Self::Podman(options) => options.own_directory(),
+            Self::Memory | Self::Mock(_) => None,
+        }
+    }
+
+    /// Returns the directory of the user's that it works in, or that it begins with a copy of.
+    pub fn named_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
+                directory.as_deref()
+            }
+            Self::Memory | Self::Mock(_) => None,
+        }
+    }
+
+    /// Checks that a directory of the user's and the one of the data are not in each other.
+    pub(crate) fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
+        if !overlap(directory, home) {
+            return Ok(());
+        }
+        let shown = directory.display();
+        let reason = format!("can't use {shown}: the data directory is there; give a directory apart from it");
+        Err(BackendError { backend: self.backend_name(), reason })
+    }
+
+    pub(crate) fn named_directory_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
+                directory.as_mut()
+            }
+            Self::Memory | Self::Mock(_) => None,
         }
     }
 
     /// Lists what it reaches of the machine on which it is opened, for a person: directories, engines, networks.
     pub fn reaches(&self) -> Vec<String> {
-        let mut reached = Vec::new();
+        let mut reached: Vec<String> =
+            self.named_directory().map(|given| format!("the directory {}", given.display())).into_iter().collect();
         match self {
             Self::Memory | Self::Mock(_) => {}
-            Self::Host(HostOptions { directory, .. }) => {
-                reached.extend(directory.iter().map(|directory| format!("the directory {}", directory.display())));
-            }
+            Self::Host(_) => {}
             Self::Podman(options) => {
                 reached.extend(options.connection.iter().map(|url| format!("the engine at {url}")));
                 if options.network {
@@ -282,6 +325,7 @@ impl WorkspaceSpec {
         self.check()?;
         self.keep_values(session, home)?;
         let spec = self.clone().with_values_of(session, home);
+        let kept = || KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
         Ok(match &spec {
             Self::Memory => Arc::new(MemoryWorkspace),
             Self::Host(options) => {
@@ -289,10 +333,9 @@ impl WorkspaceSpec {
                     Some(directory) => directory.clone(),
                     None => Self::own_directory(session, home)?,
                 };
-                let kept = KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
-                Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept))?)
+                Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept()))?)
             }
-            Self::Podman(options) => podman::open(session, options, home)?,
+            Self::Podman(options) => podman::open(session, options, home, kept())?,
             Self::Mock(options) => {
                 let mock = MockWorkspace::with_options(options.commands.clone());
                 let answers = &mut options.answers.iter();
@@ -323,13 +366,13 @@ impl WorkspaceSpec {
 
     /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
-        // A directory that it was given stays.
-        let removed = remove_path(&home.join(WORKSPACES).join(session.to_string()));
-        let removed = removed.map_err(|error| error.to_string()).and_then(|()| match self {
+        let own = || remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string());
+        let removed = match self {
             // Other sessions may share some of the files.
-            Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()),
-            Self::Host(_) | Self::Memory | Self::Mock(_) => Ok(()),
-        });
+            Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()).and_then(|()| own()),
+            // A directory that it was given stays.
+            Self::Host(_) | Self::Memory | Self::Mock(_) => own(),
+        };
         removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })
     }
 
@@ -388,8 +431,8 @@ mod tests {
         let specs = [
             WorkspaceSpec::Memory,
             WorkspaceSpec::Host(HostOptions::default()),
-            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..HostOptions::default() }),
-            WorkspaceSpec::Host(HostOptions { directory: Some(odd), ..HostOptions::default() }),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..Default::default() }),
+            WorkspaceSpec::Host(HostOptions { directory: Some(odd), ..Default::default() }),
             WorkspaceSpec::Podman(PodmanOptions::default()),
             WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, pids: 7, ..PodmanOptions::default() }),
             WorkspaceSpec::Mock(MockOptions {
@@ -401,7 +444,7 @@ mod tests {
             assert_eq!(WorkspaceSpec::parse(spec.backend_name(), &spec.options()), Ok(spec));
         }
         assert_eq!(
-            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()), ..HostOptions::default() }).options(),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()), ..Default::default() }).options(),
             json!({ "directory": "/a" })
         );
     }
@@ -421,7 +464,7 @@ mod tests {
             assert_eq!(same.forked(), same);
         }
         assert_eq!(
-            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..HostOptions::default() }).forked(),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()), ..Default::default() }).forked(),
             own
         );
     }

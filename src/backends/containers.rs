@@ -1,8 +1,12 @@
 //! Options of containers, and the report on those that are left over. Every build knows them.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use super::command_options::CommandOptions;
+use super::host::recorded_path;
+use super::podman;
 
 /// A program that runs containers.
 ///
@@ -53,6 +57,13 @@ pub struct PodmanOptions {
     pub image: String,
     /// Pulls an image that is not there; otherwise that is an error.
     pub pull: bool,
+    /// A directory of this machine that is the workspace; the session has files of its own when nothing is said.
+    #[serde(with = "recorded_path", skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
+    /// The directory is only copied at the beginning: the session is a fork of one that has the directory, made by
+    /// [`Hub::create`](crate::Hub::create), and `apply` merges its changes back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy_on_write: bool,
     /// Bytes of memory; there is no swap.
     pub memory_bytes: u64,
     /// Processors.
@@ -106,11 +117,18 @@ pub enum OverlayUse {
 }
 
 impl PodmanOptions {
-    /// Gives the defaults, with the image that `FOLDSPACE_IMAGE` names where it names one.
-    pub fn of_environment() -> Self {
-        let image = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
-        let defaults = Self::default();
-        Self { image: image.unwrap_or(defaults.image), ..defaults }
+    /// Returns the directory that is the workspace itself, and no copy.
+    pub(crate) fn own_directory(&self) -> Option<&Path> {
+        self.directory.as_deref().filter(|_| !self.copy_on_write)
+    }
+
+    /// Gives the usual options for an engine, at `connection` or where it is found. The image is the one that
+    /// `FOLDSPACE_IMAGE` names, else the [development image](super::build_image) where the engine has it, else the default.
+    pub fn usual(engine: EngineKind, connection: Option<&str>) -> Self {
+        let named = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
+        let defaults = Self { engine, connection: connection.map(str::to_owned), ..Self::default() };
+        let image = named.or_else(|| podman::built_image(engine, connection)).unwrap_or_else(|| defaults.image.clone());
+        Self { image, ..defaults }
     }
 }
 
@@ -120,6 +138,8 @@ impl Default for PodmanOptions {
             engine: EngineKind::default(),
             image: "docker.io/library/python:3.12-bookworm".to_owned(),
             pull: false,
+            directory: None,
+            copy_on_write: false,
             memory_bytes: 1 << 30,
             cpus: 1.0,
             pids: 512,

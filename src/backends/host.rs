@@ -13,7 +13,7 @@ use super::command_options::CommandOptions;
 use super::commands::{CommandHost, RunnerShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::PopulateMarker;
-use super::disk::{Anchor, DirTree, KeptIndex, PlainDisk, PlainOptions, StagingDir, WITHIN};
+use super::disk::{Anchor, KeptIndex, OpenedDirectory, PlainOptions, StagingDir};
 use super::runner::Runner;
 use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
@@ -21,8 +21,6 @@ use super::{BackendError, ChangeDetector, FileChange, Shell, ShellError, Workspa
 use crate::engine::lock::lock;
 
 const NAME: &str = "host";
-/// Set to 0, it keeps this process from asking the kernel for changes.
-const INOTIFY_VARIABLE: &str = "FOLDSPACE_INOTIFY";
 
 /// The options of a host workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +29,9 @@ pub struct HostOptions {
     /// Its directory; one of its own when nothing is said.
     #[serde(default, with = "recorded_path")]
     pub directory: Option<PathBuf>,
+    /// Its files are read and written, and no command runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub files_only: bool,
     /// Options of all its commands.
     #[serde(skip)]
     pub commands: CommandOptions,
@@ -66,18 +67,18 @@ impl From<HostPath> for RecordedPath {
     }
 }
 
-mod recorded_path {
+pub(super) mod recorded_path {
     use std::path::PathBuf;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::HostPath;
 
-    pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
         path.clone().map(HostPath).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
         Ok(Option::<HostPath>::deserialize(deserializer)?.map(|HostPath(path)| path))
     }
 }
@@ -99,7 +100,7 @@ mod recorded_path {
 pub struct HostWorkspace {
     disk: OnDisk,
     place: Arc<HostPlace>,
-    shell: Arc<RunnerShell<HostPlace>>,
+    shell: Option<Arc<RunnerShell<HostPlace>>>,
     marker: PopulateMarker,
     directory: PathBuf,
     /// The place where entries are made ready and kept for a while; gone with the workspace.
@@ -136,23 +137,10 @@ impl HostWorkspace {
         asked: &HostOptions,
         kept: Option<KeptIndex>,
     ) -> Result<Self, BackendError> {
-        let failed = |action: &str, error: &dyn std::fmt::Display| BackendError {
-            backend: NAME,
-            reason: format!("can't {action} {}: {error}", directory.display()),
-        };
-        make(directory).map_err(|error| failed("make", &error))?;
-        let directory = directory.canonicalize().map_err(|error| failed("open", &error))?;
-        if directory.parent().is_none() {
-            return Err(failed("use", &"it is the root of the file system; give a directory below it"));
-        }
-        let is_new = is_empty(&directory).map_err(|error| failed("read", &error))?;
-        let aside = StagingDir::of(&directory).map_err(|error| failed("use", &error))?;
-        let tree = DirTree::beneath(NAME, &directory, &aside.path(), None).map_err(|error| failed("open", &error))?;
-        let tree = if aside.is_within { tree.hiding(WITHIN) } else { tree };
-        let anchor = tree.anchor().cloned();
-        let may_watch = std::env::var_os(INOTIFY_VARIABLE).is_none_or(|value| value != "0");
-        let options = PlainOptions { kept, may_watch, ..PlainOptions::default() };
-        let disk = PlainDisk::with_options(tree, options).map_err(|error| failed("open", &error))?;
+        let has_shell = !asked.files_only;
+        let options = PlainOptions { kept, ..PlainOptions::default() };
+        let OpenedDirectory { directory, files, marker, anchor, aside } =
+            OpenedDirectory::open(NAME, directory, options)?;
         let place = Arc::new(HostPlace {
             directory: directory.clone(),
             options: asked.commands.clone(),
@@ -167,25 +155,9 @@ impl HostWorkspace {
             default_timeout: DEFAULT_TIMEOUT,
             in_container: false,
         };
-        let shell = Arc::new(RunnerShell::new(Arc::clone(&place), properties));
-        let marker = PopulateMarker::new(NAME, aside.home.join("filling"), is_new);
-        Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, marker, directory, _aside: aside })
+        let shell = has_shell.then(|| Arc::new(RunnerShell::new(Arc::clone(&place), properties)));
+        Ok(Self { disk: files, place, shell, marker, directory, _aside: aside })
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a workspace's directory is made here")]
-fn make(directory: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(directory)
-}
-
-#[expect(clippy::disallowed_methods, reason = "whether a workspace's directory is new is found out here")]
-fn is_empty(directory: &Path) -> std::io::Result<bool> {
-    for entry in std::fs::read_dir(directory)? {
-        if entry?.file_name() != WITHIN {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 impl CommandHost for HostPlace {
@@ -247,7 +219,7 @@ impl Workspace for HostWorkspace {
     }
 
     fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
-        Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
+        self.shell.clone().map(|shell| shell as Arc<dyn Shell>)
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {
@@ -267,7 +239,11 @@ impl Workspace for HostWorkspace {
     }
 
     fn description(&self) -> String {
-        format!("Commands run in {} on the host itself. They are not sandboxed.", self.directory.display())
+        let shown = self.directory.display();
+        match self.shell {
+            Some(_) => format!("Commands run in {shown} on the host itself. They are not sandboxed."),
+            None => format!("The files are those of {shown} on the host. No command runs there."),
+        }
     }
 
     fn close(&self) {

@@ -162,6 +162,10 @@ impl Shell for MockShell {
         if let Err(error) = command.check() {
             return Box::pin(async { Err(error) });
         }
+        if command.terminal.is_some() || command.input.is_some() {
+            let what = "the mock workspace has no terminals, and streams no input; use a host or a container workspace";
+            return Box::pin(async { Err(ShellError::Invalid(what.to_owned())) });
+        }
         lock(&self.calls).push(command.clone());
         let answer = self.answer(&command.command);
         Box::pin(async move {
@@ -193,6 +197,7 @@ impl Shell for MockShell {
                 timed_out,
                 cancelled,
                 signal: killed.then_some(SIGKILL),
+                terminal: None,
             })
         })
     }

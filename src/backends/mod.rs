@@ -1,7 +1,9 @@
 //! Workspaces: where files and processes are. They know nothing of events.
 
+mod asciicast;
 pub(crate) mod caller;
 mod capture;
+mod command_input;
 pub(crate) mod command_options;
 mod commands;
 #[cfg(feature = "compliance")]
@@ -28,8 +30,11 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
+pub use asciicast::TerminalRecording;
+pub(crate) use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};
 pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
+pub use command_input::{CommandInput, WindowSize};
 pub use command_options::CommandOptions;
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
@@ -43,7 +48,7 @@ pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
 #[cfg(any(feature = "docker", feature = "podman"))]
 pub use podman::{PodmanSandbox, WarmContainers};
-pub use podman::{find_engine, remove_leftovers, sweep_sandboxes};
+pub use podman::{build_image, find_engine, remove_leftovers, sweep_sandboxes};
 #[cfg(feature = "python")]
 pub use python::PythonEvaluator;
 pub use shell::{

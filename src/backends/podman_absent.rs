@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::containers::{EngineKind, Leftovers, PodmanOptions};
+use super::disk::KeptIndex;
 use super::doctor::Finding;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
@@ -15,7 +16,12 @@ fn absent() -> BackendError {
 }
 
 /// Fails: there are no containers.
-pub(crate) fn open(_: SessionId, _: &PodmanOptions, _: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
+pub(crate) fn open(
+    _: SessionId,
+    _: &PodmanOptions,
+    _: &Path,
+    _: KeptIndex,
+) -> Result<Arc<dyn Workspace>, BackendError> {
     Err(absent())
 }
 
@@ -41,6 +47,22 @@ pub fn remove_leftovers(_: Option<&str>, _: bool) -> Result<Leftovers, BackendEr
 /// Fails: no engine is known.
 pub fn find_engine(_: Option<&str>) -> Result<EngineKind, BackendError> {
     Err(absent())
+}
+
+/// Fails: no engine is known.
+pub fn build_image(
+    _: EngineKind,
+    _: Option<&str>,
+    _: Option<&str>,
+    _: Option<&str>,
+    _: &mut (dyn FnMut(&str) + Send),
+) -> Result<String, BackendError> {
+    Err(absent())
+}
+
+/// Finds none: no engine is known.
+pub(crate) fn built_image(_: EngineKind, _: Option<&str>) -> Option<String> {
+    None
 }
 
 /// Finds nothing.

@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use super::asciicast::TerminalRecording;
 use super::caller::CallerProcess;
+use super::command_input::{CommandInput, WindowSize};
 use super::output::Output;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::CommandLine;
@@ -124,8 +126,12 @@ pub struct ShellCommand {
     pub env: BTreeMap<String, String>,
     /// Use of the others.
     pub env_mode: EnvMode,
-    /// Its standard input, which is then closed.
+    /// Its standard input, which is then closed unless there is an `input`.
     pub stdin: Bytes,
+    /// Its input while it runs, after `stdin`.
+    pub input: Option<CommandInput>,
+    /// It has a terminal of that size. All that it shows there is its standard output; `stdin` is typed.
+    pub terminal: Option<WindowSize>,
     /// Its time limit; the shell's default when nothing is said.
     pub timeout: Option<Duration>,
     /// Without a `timeout` it has no time limit at all, instead of the shell's default.
@@ -152,6 +158,8 @@ impl ShellCommand {
             env: BTreeMap::new(),
             env_mode: EnvMode::default(),
             stdin: Bytes::new(),
+            input: None,
+            terminal: None,
             timeout: None,
             is_unlimited: false,
             capture_output: true,
@@ -215,6 +223,9 @@ impl ShellCommand {
             let bytes = self.stdin.len();
             return invalid(format!("stdin has {bytes} bytes; at most {MAX_STDIN_BYTES} are allowed"));
         }
+        if self.terminal.is_some_and(|window| window.rows == 0 || window.columns == 0) {
+            return invalid("a terminal needs at least one row and one column".to_owned());
+        }
         self.check_env()?;
         match self.timeout {
             Some(timeout) if !(MIN_TIMEOUT..=MAX_TIMEOUT).contains(&timeout) => invalid(format!(
@@ -273,6 +284,8 @@ pub struct ShellResult {
     pub cancelled: bool,
     /// The signal that ended it.
     pub signal: Option<i32>,
+    /// The recording of its terminal, of a command that had one.
+    pub terminal: Option<TerminalRecording>,
 }
 
 impl ShellResult {

@@ -37,8 +37,7 @@ impl Throwaway {
     pub fn open(spec: &WorkspaceSpec, home: &Path) -> Result<Self, BackendError> {
         let spec = match spec {
             WorkspaceSpec::Memory => WorkspaceSpec::Host(HostOptions::default()),
-            WorkspaceSpec::Host(_) => spec.forked(),
-            other => other.clone(),
+            other => other.forked(),
         };
         let failed = |action: &str, path: &Path, error: &dyn std::fmt::Display| BackendError {
             backend: spec.backend_name(),
@@ -171,7 +170,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let theirs = home.path().join("theirs");
         std::fs::create_dir(&theirs).unwrap();
-        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(theirs.clone()), ..HostOptions::default() });
+        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(theirs.clone()), ..Default::default() });
         for spec in [WorkspaceSpec::Memory, spec] {
             let thrown = Throwaway::open(&spec, home.path()).unwrap();
             let root = PathBuf::from(thrown.workspace().unwrap().root().unwrap());

@@ -143,7 +143,7 @@ impl BisectArgs {
 fn in_container(own: WorkspaceSpec, engine: EngineKind) -> WorkspaceSpec {
     WorkspaceSpec::Podman(match own {
         WorkspaceSpec::Podman(own) if own.engine == engine => own,
-        _ => PodmanOptions { engine, ..PodmanOptions::of_environment() },
+        _ => PodmanOptions::usual(engine, None),
     })
 }
 

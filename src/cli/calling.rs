@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use foldspace::event::CommandLine;
-use foldspace::http::{CallEvent, CallRequest, HttpClient};
+use foldspace::http::{CallEvent, CallRequest, CallStream, HttpClient, TerminalRequest};
 use foldspace::tools::{ApprovalAnswer, CommandQuestion, ShellRules, nobody_to_ask};
 use foldspace::{Seq, ToolOutcome};
 use futures_util::FutureExt;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::live::LiveOutput;
+use super::local_terminal::LocalInput;
 use super::{Exit, Failure};
 
 /// Time that a cancelled call may take to end.
@@ -46,6 +47,7 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         auto_confirm: rules.policy.auto_confirm,
         max_timeout_seconds: Some(rules.time.most().as_secs_f64()),
         no_time_limit: rules.time.is_unlimited(),
+        start_docker: rules.start_docker.as_deref().map(str::to_owned),
         python: rules.python.place,
         python_chars: Some(rules.python.code_chars),
         keep_file_bytes: Some(rules.budget.file_bytes),
@@ -72,8 +74,8 @@ impl Calling<'_> {
     /// Makes the call. Of its output is passed on what it prints, with `live`; else none.
     pub(super) async fn make(
         &self,
-        mut live: Option<&mut LiveOutput>,
-        mut progress: impl FnMut(&str),
+        live: Option<&mut LiveOutput>,
+        progress: impl FnMut(&str),
     ) -> Result<ToolOutcome, Failure> {
         let (all_output, no_output) = (live.is_some(), live.is_none());
         let request = CallRequest { all_output, no_output, ..self.request.clone() };
@@ -81,7 +83,38 @@ impl Calling<'_> {
             begun = self.client.begin_call(self.session, &request) => begun,
             () = self.cancel.cancelled() => return Err(taken_back()),
         };
-        let mut stream = begun.map_err(Failure::from)?;
+        self.follow(begun?, live, progress, || Ok(())).await
+    }
+
+    /// Makes the call, whose command gets what is typed here.
+    pub(super) async fn make_typed(
+        &self,
+        input: &mut LocalInput,
+        live: Option<&mut LiveOutput>,
+        progress: impl FnMut(&str),
+    ) -> Result<ToolOutcome, Failure> {
+        let request = TerminalRequest { call: self.request.clone(), window: input.window() };
+        let begun = tokio::select! {
+            begun = self.client.begin_terminal(self.session, &request) => begun,
+            () = self.cancel.cancelled() => return Err(taken_back()),
+        };
+        let (stream, keys) = begun?;
+        let mut keys = Some(keys);
+        let begin = || match keys.take() {
+            Some(keys) => input.begin(keys).map_err(|error| Failure::io("read", "standard input", &error)),
+            None => Ok(()),
+        };
+        self.follow(stream, live, progress, begin).await
+    }
+
+    /// Follows the call to its end. `begin` is called when it has begun.
+    async fn follow(
+        &self,
+        mut stream: CallStream,
+        mut live: Option<&mut LiveOutput>,
+        mut progress: impl FnMut(&str),
+        mut begin: impl FnMut() -> Result<(), Failure>,
+    ) -> Result<ToolOutcome, Failure> {
         let (mut known, mut last) = (None, None);
         // A message to the owner while the call goes on: an answer, or the cancellation.
         let mut errand: Fuse<BoxFuture<'_, ()>> = Fuse::terminated();
@@ -108,7 +141,10 @@ impl Calling<'_> {
                 }
             };
             match event {
-                CallEvent::Begun(call) => known = Some(call),
+                CallEvent::Begun(call) => {
+                    known = Some(call);
+                    begin()?;
+                }
                 CallEvent::Progress(text) => progress(&text),
                 CallEvent::Output { stream, bytes } => {
                     if let Some(live) = &mut live {

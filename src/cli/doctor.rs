@@ -5,7 +5,7 @@ use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, text};
 /// Checks the requirements of the backends on this machine
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
-    /// The image to try [default: FOLDSPACE_IMAGE, else python:3.12-bookworm]
+    /// The image to try [default: the one that `run` would use]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
     /// The address of the engine [default: Podman and Docker are looked for]
@@ -15,7 +15,7 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let defaults = PodmanOptions::of_environment();
+        let defaults = PodmanOptions::default();
         let image = self.image.clone().unwrap_or_else(|| defaults.image.clone());
         let findings = diagnose(&PodmanOptions { image, connection: self.engine.clone(), ..defaults });
         out.show(&findings, |out| findings.iter().try_for_each(|finding| show(finding, out)))?;

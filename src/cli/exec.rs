@@ -1,5 +1,3 @@
-use std::io::Read;
-
 use foldspace::ToolOutcome;
 use foldspace::event::CallStatus;
 use serde_json::{Value, json};
@@ -7,9 +5,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::calling::{self, Calling};
 use super::live::LiveOutput;
+use super::local_terminal::{LocalInput, give_terminal};
 use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, interrupt, output, workspace};
-
-const STDIN_MAX: usize = 48_000;
 
 /// Runs a command in a session's workspace, and records it
 ///
@@ -21,7 +18,8 @@ const STDIN_MAX: usize = 48_000;
 Examples:
   foldspace exec NAME -- cargo test
   foldspace exec NAME --sh -- 'ls | wc -l'
-  generate | foldspace exec NAME -i -- sort")]
+  generate | foldspace exec NAME -i -- sort
+  foldspace exec NAME -t -- git rebase -i HEAD~3")]
 pub(super) struct Exec {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -37,9 +35,14 @@ pub(super) struct Exec {
     /// Sets a variable; may be given several times
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Passes on standard input, at most 48,000 characters
+    /// Passes on standard input as it comes; it is not recorded
     #[arg(short = 'i', long)]
     stdin: bool,
+    /// Gives it a terminal, with all keys that are typed at this one
+    ///
+    /// All that it shows is recorded, and `show --play` plays it. Keys are not recorded.
+    #[arg(short = 't', long, conflicts_with = "json")]
+    tty: bool,
     /// Limits its time, to 1 to 86,400 seconds [default: no limit]
     #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
     timeout: Option<f64>,
@@ -83,11 +86,21 @@ impl Exec {
         let mut live = if is_json { None } else { Some(LiveOutput::begin(&cancel)?) };
         let (client, session) = (&owner.client, self.session.as_str());
         let call = Calling { client, session, name: session, request, rules: &rules, cancel: cancel.clone() };
-        let outcome = call.make(live.as_mut(), output::progress).await;
+        let mut input = match (self.tty, self.stdin) {
+            (true, _) => Some(LocalInput::terminal()?),
+            (false, true) => Some(LocalInput::default()),
+            (false, false) => None,
+        };
+        let outcome = match &mut input {
+            Some(input) => call.make_typed(input, live.as_mut(), output::progress).await,
+            None => call.make(live.as_mut(), output::progress).await,
+        };
         let shown = match live {
             Some(live) => live.end().await,
             None => Ok(()),
         };
+        // What is said from here on is for a terminal as it was.
+        drop(input);
         if let Ok(done) = &outcome
             && done.status == CallStatus::Interrupted
             && !cancel.is_cancelled()
@@ -107,31 +120,11 @@ impl Exec {
         if let Some(seconds) = self.timeout {
             params["timeout_seconds"] = json!(seconds);
         }
-        if self.stdin {
-            params["stdin"] = json!(standard_input()?);
+        if self.tty {
+            give_terminal(&mut params);
         }
         Ok(params)
     }
-}
-
-fn standard_input() -> Result<String, Failure> {
-    let mut input = Vec::new();
-    // A character has at most four bytes.
-    let limit = STDIN_MAX * 4 + 1;
-    let read = std::io::stdin().lock().take(limit as u64).read_to_end(&mut input);
-    read.map_err(|error| Failure::io("read", "standard input", &error))?;
-    let too_long = || {
-        let what = format!("standard input has more than {STDIN_MAX} characters");
-        Failure::usage(what).with_hint("put it into a file of the workspace, and let the command read that")
-    };
-    if input.len() == limit {
-        return Err(too_long());
-    }
-    let input = String::from_utf8(input).map_err(|error| {
-        let at = error.utf8_error().valid_up_to() + 1;
-        Failure::usage(format!("standard input is no text: byte {at} of it is not UTF-8"))
-    })?;
-    if input.chars().count() > STDIN_MAX { Err(too_long()) } else { Ok(input) }
 }
 
 pub(super) const TOOK_TOO_LONG: &str = "it took longer than --timeout allows and was ended";
@@ -153,6 +146,9 @@ pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failu
         CallStatus::Ok => {
             if outcome.result["timed_out"] == true {
                 output::note(TOOK_TOO_LONG);
+            }
+            if let Some(note) = outcome.result["note"].as_str() {
+                output::note(note);
             }
             let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
             Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))

@@ -8,7 +8,7 @@ use foldspace::Workspace;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::Exit;
+use super::{Exit, local_terminal};
 
 const CLOSING: Duration = Duration::from_secs(3);
 
@@ -118,5 +118,6 @@ pub(super) fn closing(workspace: &Arc<dyn Workspace>) -> impl Future<Output = ()
 /// Ends the program at once, after a moment in which what is open may release its container.
 pub(super) async fn end_now(close: impl Future<Output = ()>) -> ! {
     drop(tokio::time::timeout(CLOSING, close).await);
+    local_terminal::restore();
     std::process::exit(i32::from(Exit::Interrupted.code()))
 }

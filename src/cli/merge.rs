@@ -118,7 +118,7 @@ impl MergeArgs {
         if report.outcome != MergeOutcome::Conflicted {
             show_merged(report, out)?;
         }
-        show_conflicts(&report.conflicts, out)?;
+        show_conflicts(&report.conflicts, "here", "child", out)?;
         if self.dry_run && report.outcome == MergeOutcome::Conflicted && !report.merged.is_empty() {
             out.line("\nwhat else would be merged, once that is decided:")?;
             show_merged(report, out)?;
@@ -153,7 +153,7 @@ fn hint_at_made_anew(conflicts: &[MergeConflict]) {
     }
 }
 
-fn show_merged(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn show_merged(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
     let mut table = TextTable::default();
     for change in &report.merged {
         let style = match change.change.as_ref() {
@@ -171,7 +171,12 @@ fn show_merged(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
     table.show(out)
 }
 
-fn show_conflicts(conflicts: &[MergeConflict], out: &mut Out) -> Result<(), Failure> {
+pub(super) fn show_conflicts(
+    conflicts: &[MergeConflict],
+    ours: &str,
+    theirs: &str,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let mut table = TextTable::default();
     for conflict in conflicts {
         let (word, style) = match conflict.resolved {
@@ -179,7 +184,7 @@ fn show_conflicts(conflicts: &[MergeConflict], out: &mut Out) -> Result<(), Fail
             Some(MergeSide::Ours) => ("ours", ODD),
             Some(MergeSide::Theirs) => ("theirs", ODD),
         };
-        let sides = [("here", &conflict.ours), ("child", &conflict.theirs)];
+        let sides = [(ours, &conflict.ours), (theirs, &conflict.theirs)];
         let sides = sides.map(|(side, node)| format!("{side}: {}", shown(node.as_ref())));
         let cells = [Cell::left(word).styled(style), Cell::left(conflict.path.to_string())];
         let [ours, theirs] = sides.map(Cell::left);

@@ -1,5 +1,6 @@
 //! The program `foldspace`: it parses and prints, and holds no rule.
 
+mod apply;
 pub(crate) mod approver;
 mod bar;
 mod bisect;
@@ -23,11 +24,13 @@ mod fsck;
 mod gc;
 mod grep;
 mod history;
+mod image;
 mod import;
 mod interrupt;
 mod lineage;
 mod lines;
 mod live;
+mod local_terminal;
 mod log;
 mod logs;
 mod ls;
@@ -40,6 +43,7 @@ mod open;
 mod output;
 mod owner;
 mod pager;
+mod play;
 mod position;
 mod prompt;
 mod remove;
@@ -194,6 +198,7 @@ commands! {
         Clone(Box<clone::Clone>),
         Tree(lineage::LineageArgs),
         Merge(merge::MergeArgs),
+        Apply(apply::ApplyArgs),
     }
     "Serve" {
         #[cfg(feature = "mcp")]
@@ -215,6 +220,7 @@ commands! {
     }
     "This program" {
         Doctor(doctor::Doctor),
+        Image(image::Image),
         Completions(completions::Completions),
         Man(man::Man),
     }

@@ -10,6 +10,7 @@ use super::calling::{self, Calling};
 use super::exec::TOOK_TOO_LONG;
 use super::interrupt::minding;
 use super::live::LiveOutput;
+use super::local_terminal::{LocalInput, give_terminal};
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{
     Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, events, external_command, open, output, text,
@@ -34,14 +35,24 @@ pub(super) struct ShellArgs {
     /// Limits the time of each line, to 1 to 86,400 seconds [default: no limit]
     #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
     timeout: Option<f64>,
+    /// Gives each line a terminal, not only those that begin with an editor, a pager or the like
+    #[arg(short = 't', long)]
+    tty: bool,
     #[command(flatten)]
     rules: RuleArgs,
 }
+
+/// Programs of no use without a terminal.
+const FULL_SCREEN: [&str; 14] =
+    ["emacs", "htop", "info", "joe", "less", "man", "mc", "more", "nano", "nvim", "tig", "top", "vi", "vim"];
 
 impl ShellArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if let Some(at) = &self.at {
             // A prompt may stay open for hours, and must not hold the store.
+            if self.tty {
+                return Err(Failure::usage("--tty is for the session itself, not for a copy of --at"));
+            }
             let opened = open::reading(globals)?;
             let session = opened.find(&self.session)?.session;
             out.go_live_for_good()?;
@@ -56,7 +67,10 @@ impl ShellArgs {
         let opened = owner.sessions()?;
         let session = opened.find(&self.session)?.session;
         let (agent, rules, timeout) = (&self.agent, self.rules.typed()?, self.timeout);
-        let prompt = SessionPrompt { owner: &owner, session: &session, agent, rules, timeout };
+        if self.tty {
+            drop(LocalInput::terminal()?);
+        }
+        let prompt = SessionPrompt { owner: &owner, session: &session, agent, rules, timeout, tty: self.tty };
         let ended = prompt.read().await;
         owner.end().await;
         ended
@@ -69,9 +83,15 @@ struct SessionPrompt<'a> {
     agent: &'a str,
     rules: ShellRules,
     timeout: Option<f64>,
+    tty: bool,
 }
 
 impl SessionPrompt<'_> {
+    fn wants_terminal(&self, typed: &Typed<'_>) -> bool {
+        let program = typed.command.split_whitespace().next().unwrap_or_default();
+        !typed.quiet && (self.tty || (FULL_SCREEN.contains(&program) && LocalInput::is_possible()))
+    }
+
     async fn read(&self) -> Result<Exit, Failure> {
         if self.session.backend() == "memory" {
             return Err(workspace::without_shell(self.session.name()));
@@ -87,19 +107,29 @@ impl SessionPrompt<'_> {
         if let Some(seconds) = self.timeout {
             params["timeout_seconds"] = json!(seconds);
         }
+        let mut input = if self.wants_terminal(&typed) { Some(LocalInput::terminal()?) } else { None };
+        if input.is_some() {
+            give_terminal(&mut params);
+        }
         let request = calling::request("shell_execute", params, Some(self.agent), &self.rules);
         let (cancel, id) = (CancellationToken::new(), self.session.id().to_string());
         let (client, rules) = (&self.owner.client, &self.rules);
         let call = Calling { client, session: &id, name: self.session.name(), request, rules, cancel: cancel.clone() };
         let work = async {
             let mut live = if typed.quiet { None } else { Some(LiveOutput::begin(&cancel)?) };
-            let outcome = call.make(live.as_mut(), output::progress).await;
+            let outcome = match &mut input {
+                Some(input) => call.make_typed(input, live.as_mut(), output::progress).await,
+                None => call.make(live.as_mut(), output::progress).await,
+            };
             if let Some(live) = live {
                 live.end().await?;
             }
             outcome
         };
-        let outcome = minding(signals, &cancel, self.owner.closing(), work).await?;
+        let outcome = minding(signals, &cancel, self.owner.closing(), work).await;
+        // What is said from here on is for a terminal as it was.
+        drop(input);
+        let outcome = outcome?;
         let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
         Ok(match outcome.status {
             CallStatus::Ok if outcome.result["timed_out"] == true => PromptRun::wrong(code, TOOK_TOO_LONG),
@@ -108,7 +138,7 @@ impl SessionPrompt<'_> {
             }
             CallStatus::Ok => {
                 let printed = if typed.quiet { printed(self.session, &outcome)? } else { Vec::new() };
-                PromptRun { code, printed, complaint: None }
+                PromptRun { code, printed, complaint: outcome.result["note"].as_str().map(str::to_owned) }
             }
             CallStatus::Error => PromptRun::wrong(code, outcome.text),
             CallStatus::Interrupted => PromptRun::wrong(code, "interrupted"),

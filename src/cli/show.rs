@@ -4,7 +4,7 @@ use foldspace::view::{self, Call, Position};
 use foldspace::{Event, Recorded, Session, VirtualFileSystem};
 use serde_json::{Map, Value, json};
 
-use super::{BOLD, DIM, Failure, Globals, NOTED, Out, calls, diffs, events, open, text};
+use super::{BOLD, DIM, Exit, Failure, Globals, NOTED, Out, calls, diffs, events, open, play, text};
 
 /// Shows an event, or a call with its parameters, result and changes
 #[derive(Debug, clap::Args)]
@@ -14,6 +14,12 @@ pub(super) struct ShowArgs {
     /// The number of the event or call; -1 is the last but one, and so on
     #[arg(value_name = "SEQ", allow_hyphen_values = true)]
     seq: Position,
+    /// Plays what the command showed on its terminal, at its own pace; q or Ctrl-C ends it
+    #[arg(long, conflicts_with = "json")]
+    play: bool,
+    /// Plays it so many times as fast
+    #[arg(long, value_name = "TIMES", default_value = "1", requires = "play", value_parser = play::speed)]
+    speed: f64,
 }
 
 struct ShowTarget {
@@ -23,15 +29,20 @@ struct ShowTarget {
 }
 
 impl ShowArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let found = open::session(globals, &self.session)?;
         let session = &found.session;
         let seq = self.seq.resolve(session)?;
         let sight = ShowTarget::of(session, session.event(seq)?)?;
-        match out.is_json() {
-            true => out.document(&sight.as_json(session, found.is_worked_in())?),
-            false => sight.show(session, found.is_worked_in(), out),
+        if self.play {
+            out.go_live_for_good()?;
+            return play::play(session, sight.concerned(), self.speed);
         }
+        match out.is_json() {
+            true => out.document(&sight.as_json(session, found.is_worked_in())?)?,
+            false => sight.show(session, found.is_worked_in(), out)?,
+        }
+        Ok(Exit::Ok)
     }
 }
 
@@ -39,9 +50,14 @@ impl ShowTarget {
     fn of(session: &Session, event: Recorded) -> Result<Self, Failure> {
         let is_call = *event.event.kind == *CallStarted::KIND;
         let call = if is_call { view::call_at(session, event.seq)? } else { None };
-        let concerned = call.as_ref().map_or(std::slice::from_ref(&event), |(_, events)| events);
-        let changes = changes(session, concerned)?;
-        Ok(Self { event, call, changes })
+        let mut target = Self { event, call, changes: Vec::new() };
+        target.changes = changes(session, target.concerned())?;
+        Ok(target)
+    }
+
+    /// Returns the event, or those of the call.
+    fn concerned(&self) -> &[Recorded] {
+        self.call.as_ref().map_or(std::slice::from_ref(&self.event), |(_, events)| events)
     }
 
     fn as_json(&self, session: &Session, shared: bool) -> Result<Value, Failure> {

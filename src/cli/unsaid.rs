@@ -7,7 +7,6 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, FromArgMatches};
 use foldspace::WorkspaceSpec;
-use foldspace::backends::HostOptions;
 use foldspace::event::SessionStarted;
 use foldspace::session::{name_of, nearest};
 use foldspace::store::SessionEntry;
@@ -129,12 +128,11 @@ fn picked(_: Vec<SessionEntry>) -> Result<String, Failure> {
     Err(Failure::usage("no session is named"))
 }
 
-/// Tells whether a session's workspace is a directory of this machine at or above another.
+/// Tells whether a session's workspace is a directory of this machine at or above another, or a copy of it.
 fn works_in(entry: &SessionEntry, directory: &Path) -> bool {
     let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
     let spec = started.and_then(|started| WorkspaceSpec::of_session(&started.event).ok());
-    match spec {
-        Some(WorkspaceSpec::Host(HostOptions { directory: Some(own), .. })) => directory.starts_with(own),
-        _ => false,
-    }
+    // One that only keeps files for others is not meant.
+    let spec = spec.filter(|spec| !matches!(spec, WorkspaceSpec::Host(options) if options.files_only));
+    spec.is_some_and(|spec| spec.named_directory().is_some_and(|own| directory.starts_with(own)))
 }

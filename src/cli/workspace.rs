@@ -1,6 +1,6 @@
 //! The options about a session's workspace and its commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -37,6 +37,15 @@ pub(super) fn agent_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// Resolves a directory that an option names.
+pub(super) fn existing_directory(option: &str, directory: &Path) -> Result<PathBuf, Failure> {
+    if !directory.is_dir() {
+        let shown = text::one_line(&directory.display().to_string(), 300);
+        return Err(Failure::missing(format!("{option}: {shown} is not a directory")));
+    }
+    directory.canonicalize().map_err(|error| Failure::io("open", directory.display(), &error))
+}
+
 pub(super) fn isolation() -> impl TypedValueParser<Value = Isolation> {
     let help = [
         ("shared", "The session itself, under another agent's name"),
@@ -57,9 +66,12 @@ pub(super) struct WorkspaceArgs {
     /// The place of its files and commands [default: memory, where nothing can run]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
-    /// host: works in DIR, with what is in it; else in a directory of its own
+    /// host, container: works in DIR itself, with what is in it; else in a directory of its own
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
+    /// container: works in a copy of DIR, which stays as it is; `foldspace apply` brings the changes home
+    #[arg(long, requires = "dir")]
+    copy_on_write: bool,
     /// container: the image
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
@@ -166,6 +178,9 @@ pub(super) struct RuleArgs {
     /// Lets a call ask for up to SECS for its command, to 86,400 [default: FOLDSPACE_MAX_TIMEOUT, else 600]
     #[arg(long, value_name = "SECS", value_parser = most_time)]
     max_timeout: Option<CommandTime>,
+    /// Starts the Docker daemon by CMD, for a command on the host that runs docker when no daemon answers
+    #[arg(long, value_name = "CMD")]
+    start_docker: Option<String>,
     /// Runs the code of evaluate_python there [default: in the session's container; without one, in process]
     #[arg(long, value_name = "PLACE")]
     python: Option<PythonArg>,
@@ -195,7 +210,7 @@ pub(super) fn again(arg: Arg) -> Arg {
     let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
     match arg.get_id().as_str() {
         "backend" => arg.help("The place of its files and commands [default: like the recorded session]"),
-        "dir" => arg.hide(true),
+        "dir" | "copy_on_write" => arg.hide(true),
         _ => arg,
     }
 }
@@ -210,6 +225,11 @@ pub(super) fn unasked(arg: Arg) -> Arg {
 
 impl WorkspaceArgs {
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
+        let can_be_given =
+            matches!(self.backend.map(BackendArg::family), Some(BackendArg::Host | BackendArg::Container));
+        if self.dir.is_some() && !can_be_given {
+            return Err(Failure::usage("--dir is for --backend host or container"));
+        }
         for (backend, is_given, option) in self.given() {
             if is_given && self.backend.map(BackendArg::family) != Some(backend) {
                 let name = format!("{backend:?}").to_lowercase();
@@ -220,12 +240,22 @@ impl WorkspaceArgs {
             let hint = "add --backend host or --backend container";
             return Err(Failure::usage(format!("{option} is for a backend that runs commands")).with_hint(hint));
         }
-        let commands = self.commands.options()?;
-        let container = |engine| Some(WorkspaceSpec::Podman(self.container(engine, commands.clone())));
+        let (directory, commands) = (self.directory()?, self.commands.options()?);
+        let container = |engine| {
+            let options = PodmanOptions {
+                directory: directory.clone(),
+                copy_on_write: self.copy_on_write,
+                commands: commands.clone(),
+                ..self.container(engine)
+            };
+            Some(WorkspaceSpec::Podman(options))
+        };
         Ok(match self.backend {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
-            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()?, commands })),
+            Some(BackendArg::Host) => {
+                Some(WorkspaceSpec::Host(HostOptions { directory, commands, ..HostOptions::default() }))
+            }
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
             Some(BackendArg::Podman) => container(EngineKind::Podman),
             Some(BackendArg::Docker) => container(EngineKind::Docker),
@@ -236,7 +266,7 @@ impl WorkspaceArgs {
     fn given(&self) -> [(BackendArg, bool, &'static str); 14] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
-            (BackendArg::Host, self.dir.is_some(), "--dir"),
+            container(self.copy_on_write, "--copy-on-write"),
             container(self.image.is_some(), "--image"),
             container(self.pull, "--pull"),
             container(self.memory.is_some(), "--memory"),
@@ -254,20 +284,16 @@ impl WorkspaceArgs {
     }
 
     fn directory(&self) -> Result<Option<PathBuf>, Failure> {
-        let Some(directory) = &self.dir else { return Ok(None) };
-        if !directory.is_dir() {
-            let shown = text::one_line(&directory.display().to_string(), 300);
-            return Err(Failure::missing(format!("--dir: {shown} is not a directory")));
-        }
-        let absolute = directory.canonicalize();
-        absolute.map(Some).map_err(|error| Failure::io("open", directory.display(), &error))
+        self.dir.as_deref().map(|directory| existing_directory("--dir", directory)).transpose()
     }
 
-    fn container(&self, engine: EngineKind, commands: CommandOptions) -> PodmanOptions {
-        let defaults = PodmanOptions::of_environment();
+    fn container(&self, engine: EngineKind) -> PodmanOptions {
+        let connection = self.engine.as_deref();
+        let defaults = match &self.image {
+            Some(image) => PodmanOptions { image: image.clone(), engine, ..PodmanOptions::default() },
+            None => PodmanOptions::usual(engine, connection),
+        };
         let mut options = PodmanOptions {
-            engine,
-            image: self.image.clone().unwrap_or(defaults.image),
             pull: self.pull,
             cpus: self.cpus.unwrap_or(defaults.cpus),
             pids: self.pids.unwrap_or(defaults.pids),
@@ -276,8 +302,7 @@ impl WorkspaceArgs {
             uptime_seconds: self.uptime_seconds.unwrap_or(defaults.uptime_seconds),
             name_prefix: self.name_prefix.clone().unwrap_or(defaults.name_prefix),
             connection: self.engine.clone(),
-            commands,
-            ..PodmanOptions::default()
+            ..defaults
         };
         for (asked, bytes) in [(self.memory, &mut options.memory_bytes), (self.tmp, &mut options.tmp_bytes)] {
             *bytes = asked.map_or(*bytes, |mib| mib << 20);
@@ -336,7 +361,8 @@ impl RuleArgs {
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
             ..defaults
         };
-        ShellRules { policy, budget, time, python: self.python(), ..ShellRules::default() }
+        let start_docker = self.start_docker.as_deref().map(Arc::from);
+        ShellRules { policy, budget, time, start_docker, python: self.python(), ..ShellRules::default() }
     }
 
     fn python(&self) -> PythonRules {

@@ -1,5 +1,6 @@
 //! Tool calls.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -55,6 +56,10 @@ pub struct CallRequest {
     /// Answers every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
+    /// Text for the host's shell that starts the Docker daemon when the call's command runs `docker` on the host and no
+    /// daemon answers; the server's `--start-docker` by default. What the policy denies it does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_docker: Option<String>,
     /// The place where `evaluate_python` runs code: `in-process` or `container`. By default it is the server's choice, or
     /// else the container of a session that has one, and in process for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,13 +121,14 @@ impl CallRequest {
         &self,
         open: OpenSession,
         face: &HttpFace,
-        asker: Option<std::sync::Arc<dyn Asker>>,
+        asker: Option<Arc<dyn Asker>>,
     ) -> Result<OpenSession, HttpProblem> {
         let open = match &self.agent {
             Some(agent) => open.as_agent(agent),
             None => open,
         };
         let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none()
+            && self.start_docker.is_none()
             && self.python.is_none()
             && self.python_chars.is_none();
         let (deny, time) = (self.deny()?, self.time(face.rules.time)?);
@@ -136,6 +142,7 @@ impl CallRequest {
         rules.policy.deny.extend(deny);
         rules.policy.auto_confirm |= self.auto_confirm;
         rules.time = time;
+        rules.start_docker = self.start_docker.as_deref().map(Arc::from).or(rules.start_docker);
         rules.python.place = self.python.or(rules.python.place);
         rules.python.code_chars = self.python_chars.unwrap_or(rules.python.code_chars);
         // The server's own rules bound the wishes of a request.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use axum::Router;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use http::request::Builder;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -103,17 +105,30 @@ pub enum CallEvent {
 }
 
 /// The events of a call, as they come.
-pub struct CallStream(ResponseStream);
+pub struct CallStream(CallSource);
+
+enum CallSource {
+    Events(ResponseStream),
+    Terminal(BoxStream<'static, Result<CallEvent, ClientError>>),
+}
 
 impl CallStream {
+    pub(super) fn of_terminal(events: BoxStream<'static, Result<CallEvent, ClientError>>) -> Self {
+        Self(CallSource::Terminal(events))
+    }
+
     /// Waits for the next event, of which [`CallEvent::Ended`] is the last.
     ///
     /// # Errors
     /// The server's, which end the call; and [`ClientError::Broken`].
     pub async fn next(&mut self) -> Result<CallEvent, ClientError> {
+        let broken = || ClientError::Broken("the call's outcome never came".to_owned());
+        let events = match &mut self.0 {
+            CallSource::Events(events) => events,
+            CallSource::Terminal(events) => return events.next().await.unwrap_or_else(|| Err(broken())),
+        };
         loop {
-            let event = self.0.next().await?;
-            let event = event.ok_or_else(|| ClientError::Broken("the call's outcome never came".to_owned()))?;
+            let event = events.next().await?.ok_or_else(broken)?;
             if let Some(known) = call_event(&event)? {
                 return Ok(known);
             }
@@ -177,7 +192,8 @@ impl HttpClient {
     pub async fn begin_call(&self, session: &str, request: &CallRequest) -> Result<CallStream, ClientError> {
         let path = format!("/v1/sessions/{}/calls", encoded(session));
         let response = self.send(Method::POST, &path, Some(request), Some(EVENTS)).await?;
-        Ok(CallStream(ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 }))
+        let events = ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 };
+        Ok(CallStream(CallSource::Events(events)))
     }
 
     /// Answers a call's question: `once`, `session`, `everything` or `refuse`.
@@ -294,7 +310,7 @@ impl HttpClient {
         self.answered(request, bytes).await
     }
 
-    async fn answered(&self, request: Builder, body: Vec<u8>) -> Result<Response<Body>, ClientError> {
+    pub(super) async fn answered(&self, request: Builder, body: Vec<u8>) -> Result<Response<Body>, ClientError> {
         let request = request.header(header::HOST, "localhost").header(VERSION_HEADER, VERSION);
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(body)));
         let response = self.exchange(request.map_err(|error| ClientError::Odd(error.to_string()))?).await?;
@@ -362,7 +378,7 @@ async fn whole(response: Response<Body>) -> Result<Bytes, ClientError> {
     Ok(body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes())
 }
 
-fn encoded(part: &str) -> impl std::fmt::Display {
+pub(super) fn encoded(part: &str) -> impl std::fmt::Display {
     utf8_percent_encode(part, NON_ALPHANUMERIC)
 }
 
@@ -373,12 +389,12 @@ struct ResponseStream {
     searched: usize,
 }
 
-struct Sent {
-    name: String,
-    data: String,
+pub(super) struct SentEvent {
+    pub(super) name: String,
+    pub(super) data: String,
 }
 
-impl Sent {
+impl SentEvent {
     fn value<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_str(&self.data).map_err(|error| ClientError::Odd(error.to_string()))
     }
@@ -394,7 +410,7 @@ impl Sent {
 }
 
 impl ResponseStream {
-    async fn next(&mut self) -> Result<Option<Sent>, ClientError> {
+    async fn next(&mut self) -> Result<Option<SentEvent>, ClientError> {
         loop {
             while let Some(end) = self.read[self.searched..].windows(2).position(|pair| pair == b"\n\n") {
                 let text = self.read.split_to(self.searched + end + 2);
@@ -420,10 +436,10 @@ impl ResponseStream {
     }
 }
 
-fn parse(text: &str) -> Option<Sent> {
+fn parse(text: &str) -> Option<SentEvent> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let data = field("data:")?.to_owned();
-    Some(Sent { name: field("event:").unwrap_or("message").to_owned(), data })
+    Some(SentEvent { name: field("event:").unwrap_or("message").to_owned(), data })
 }
 
 #[derive(Deserialize)]
@@ -436,7 +452,7 @@ struct OutputSent {
 }
 
 /// Reads an event of a call; `None` for events of newer servers.
-fn call_event(event: &Sent) -> Result<Option<CallEvent>, ClientError> {
+pub(super) fn call_event(event: &SentEvent) -> Result<Option<CallEvent>, ClientError> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     Ok(match event.name.as_str() {

@@ -20,6 +20,8 @@ mod routes;
 mod server;
 mod stream;
 mod tar;
+mod terminal;
+mod terminal_client;
 mod token;
 mod upgrade;
 mod verb;
@@ -61,6 +63,8 @@ pub use remote_tools::{
 };
 pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
+pub use terminal::TerminalRequest;
+pub use terminal_client::TerminalKeys;
 pub use token::Token;
 pub use upgrade::{UpgradeRequest, UpgradeWork, UpgradedStream, upgrade_route};
 

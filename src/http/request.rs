@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use hyper::upgrade::OnUpgrade;
 use serde_json::{Map, Value};
 
 use super::HttpOptions;
@@ -28,6 +29,8 @@ pub(super) struct RequestHead {
     pub(super) headers: HeaderMap,
     /// The client's process, where the kernel names it.
     pub(super) caller: Option<HostCaller>,
+    /// The connection, of a client that may ask for another protocol on it.
+    pub(super) upgrade: Option<OnUpgrade>,
 }
 
 impl RequestHead {

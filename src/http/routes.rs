@@ -15,7 +15,7 @@ use super::openapi::describe;
 use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
-use super::{HttpFace, calls, files, follow, health, owner, tar};
+use super::{HttpFace, calls, files, follow, health, owner, tar, terminal};
 use crate::hub::operations::{OperationRoute, operations};
 
 fn routes() -> &'static [HttpRoute] {
@@ -27,6 +27,7 @@ fn routes() -> &'static [HttpRoute] {
             own::<owner::ShowServer>(),
             own::<owner::StopServer>(),
             own::<calls::CallRequest>(),
+            own::<terminal::OpenTerminal>(),
             own::<files::FileAt>(),
             own::<follow::FollowEvents>(),
             own::<tar::TarRequest>(),

@@ -21,10 +21,10 @@ use super::verb::{Headers, HttpVerb, Media};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
 use crate::hub::operations::OperationRoute;
-use crate::hub::{Hub, HubError};
+use crate::hub::{Hub, HubError, OpenSession};
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ToolCall, ToolOutcome};
 
-type Ending = JoinHandle<Result<ToolOutcome, HttpProblem>>;
+pub(super) type Ending = JoinHandle<Result<ToolOutcome, HttpProblem>>;
 
 impl HttpVerb for CallRequest {
     const NAME: &'static str = "make_call";
@@ -68,32 +68,63 @@ async fn streamed(
         first = telling.recv() => (first, None),
     };
     let (frames, response) = frames::open(is_local);
-    let (cancel, all, none) = (call.cancel.clone(), request.all_output, request.no_output);
-    let (questions, asked) = mpsc::unbounded_channel();
-    let (tell, told) = mpsc::unbounded_channel();
+    let cancel = call.cancel.clone();
+    let (teller, CallTelling { begun: told, questions: asked, .. }) = self::telling();
     let ending: Ending = tokio::spawn(async move {
         let (open, face) = match opened {
             Some(opened) => opened,
             None => opening.await?,
         };
-        if call.cancel.is_cancelled() {
-            return Err(HubError::Ending.into());
-        }
-        let session = open.session().clone();
-        let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
-        let open = request.caller(open, &face, Some(std::sync::Arc::new(asker)))?;
-        let begun = move |call| {
-            // Now, before its command can print anything.
-            let output = (!none).then(|| session.output(OutputOptions { call: Some(call), whole: all }));
-            // The client may be gone.
-            drop(tell.send((call, output)));
-        };
-        // The workspace stays open until it ends.
-        Ok(open.call_telling(call, begun).await?)
+        make(request, call, open, &face, teller).await
     });
     let show = StreamItem { frames, cancel, telling, told, asked, output: None, halves: Halves::default(), missed: 0 };
     tokio::spawn(show.run(first, ending));
     Ok(response)
+}
+
+/// Tells a client what becomes of its call.
+pub(super) struct CallTeller {
+    pub(super) progress: mpsc::UnboundedSender<String>,
+    begun: mpsc::UnboundedSender<(Seq, Option<OutputSubscription>)>,
+    questions: mpsc::UnboundedSender<Value>,
+}
+
+/// The client's side of a [`CallTeller`].
+pub(super) struct CallTelling {
+    pub(super) progress: mpsc::UnboundedReceiver<String>,
+    pub(super) begun: mpsc::UnboundedReceiver<(Seq, Option<OutputSubscription>)>,
+    pub(super) questions: mpsc::UnboundedReceiver<Value>,
+}
+
+pub(super) fn telling() -> (CallTeller, CallTelling) {
+    let ((progress, told), (begun, known), (questions, asked)) =
+        (mpsc::unbounded_channel(), mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    (CallTeller { progress, begun, questions }, CallTelling { progress: told, begun: known, questions: asked })
+}
+
+/// Makes a call whose client is told of it.
+pub(super) async fn make(
+    request: CallRequest,
+    call: ToolCall,
+    open: OpenSession,
+    face: &HttpFace,
+    CallTeller { begun: tell, questions, .. }: CallTeller,
+) -> Result<ToolOutcome, HttpProblem> {
+    if call.cancel.is_cancelled() {
+        return Err(HubError::Ending.into());
+    }
+    let (all, none) = (request.all_output, request.no_output);
+    let session = open.session().clone();
+    let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
+    let open = request.caller(open, face, Some(std::sync::Arc::new(asker)))?;
+    let begun = move |call| {
+        // Now, before its command can print anything.
+        let output = (!none).then(|| session.output(OutputOptions { call: Some(call), whole: all }));
+        // The client may be gone.
+        drop(tell.send((call, output)));
+    };
+    // The workspace stays open until it ends.
+    Ok(open.call_telling(call, begun).await?)
 }
 
 struct OverStream {
@@ -265,11 +296,14 @@ fn write_output(text: &mut Vec<u8>, stream: OutputStream, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
-    let value = match std::str::from_utf8(bytes) {
+    frames::write(text, Some("output"), None, &output_value(stream, bytes));
+}
+
+pub(super) fn output_value(stream: OutputStream, bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
         Ok(said) => json!({ "stream": stream, "text": said }),
         Err(_) => json!({ "stream": stream, "base64": STANDARD.encode(bytes) }),
-    };
-    frames::write(text, Some("output"), None, &value);
+    }
 }
 
 #[cfg(test)]

@@ -118,8 +118,9 @@ impl HttpRoute {
             }
         }
         let session = of_session.into_iter().next().map(|(_, name)| name).unwrap_or_default();
-        let caller = parts.extensions.remove();
-        (self.answer)(face, RequestHead { session, headers: parts.headers, caller }, params.into()).await
+        let (caller, upgrade) = (parts.extensions.remove(), parts.extensions.remove());
+        let head = RequestHead { session, headers: parts.headers, caller, upgrade };
+        (self.answer)(face, head, params.into()).await
     }
 
     /// Reads the query. A misspelt parameter would change the meaning.

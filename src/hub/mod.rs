@@ -1,5 +1,6 @@
 //! The open workspaces of a store's sessions: what a server works through.
 
+mod directories;
 mod error;
 mod figures;
 pub(crate) mod in_flight;
@@ -166,8 +167,21 @@ impl Hub {
         .await?
     }
 
-    /// Begins a session, and copies the mounts into its workspace. Of one that can't be made ready nothing is left.
+    /// Begins a session, and copies the mounts into its workspace. Of one that can't be made ready nothing is left. One
+    /// with a copy of a directory is the fork of a session that has it.
     pub async fn create(
+        &self,
+        name: Option<String>,
+        spec: &WorkspaceSpec,
+        mounts: &[MountSpec],
+    ) -> Result<OpenSession, HubError> {
+        match spec.named_directory().filter(|_| spec.given_directory().is_none()) {
+            Some(directory) => self.create_copy(name, spec, directory).await,
+            None => self.create_own(name, spec, mounts).await,
+        }
+    }
+
+    async fn create_own(
         &self,
         name: Option<String>,
         spec: &WorkspaceSpec,

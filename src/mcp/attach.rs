@@ -30,6 +30,7 @@ pub struct AttachRequest {
     pub deny: Vec<String>,
     pub auto_confirm: bool,
     pub max_timeout_seconds: f64,
+    pub start_docker: Option<String>,
     pub python: Option<PythonPlace>,
     pub python_chars: usize,
     pub keep_file_bytes: u64,
@@ -39,7 +40,7 @@ pub struct AttachRequest {
 impl AttachRequest {
     /// Describes options. An asker stays behind.
     pub fn of(options: &McpOptions, allow_roots: &AllowedRoots) -> Self {
-        let ShellRules { policy, budget, time, python, .. } = &options.rules;
+        let ShellRules { policy, budget, time, start_docker, python, .. } = &options.rules;
         Self {
             session: options.session.clone(),
             isolation: options.isolation,
@@ -56,6 +57,7 @@ impl AttachRequest {
             deny: policy.denied_words(),
             auto_confirm: policy.auto_confirm,
             max_timeout_seconds: time.most().as_secs_f64(),
+            start_docker: start_docker.as_deref().map(str::to_owned),
             python: python.place,
             python_chars: python.code_chars,
             keep_file_bytes: budget.file_bytes,
@@ -75,7 +77,8 @@ impl AttachRequest {
         }
         let time = CommandTime::up_to(self.max_timeout_seconds)?;
         let python = PythonRules { place: self.python, code_chars: self.python_chars };
-        let mut rules = ShellRules { policy, caller, time, python, ..ShellRules::default() };
+        let start_docker = self.start_docker.map(Into::into);
+        let mut rules = ShellRules { policy, caller, time, start_docker, python, ..ShellRules::default() };
         (rules.budget.file_bytes, rules.budget.step_bytes) = (self.keep_file_bytes, self.keep_step_bytes);
         let Self { session, isolation, agent, usual_name, .. } = self;
         Ok(McpOptions { session, isolation, agent, usual_name, workspace, mounts, groups, rules })

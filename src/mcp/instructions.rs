@@ -29,6 +29,9 @@ fn commands(spec: &WorkspaceSpec, time: CommandTime) -> String {
     match spec {
         WorkspaceSpec::Memory => "Commands can't be run here; there are files only.".to_owned(),
         WorkspaceSpec::Mock(_) => "Commands are answered from a list; nothing is run.".to_owned(),
+        WorkspaceSpec::Host(options) if options.files_only => {
+            "Commands can't be run here: the files are a directory of the host.".to_owned()
+        }
         WorkspaceSpec::Host(_) => {
             let place = "Commands run on this machine, in the workspace's directory, and are not sandboxed.";
             format!("{place} {}", time.advice())

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::collections::Vector;
-use crate::engine::event::{CommandResult, EvalResult};
+use crate::engine::event::{CommandResult, EvalResult, TerminalRecorded};
 use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
 
 /// Commands that the slice names; the journal has all.
@@ -86,5 +86,6 @@ fn evaluated(commands: Commands, Recorded { seq, time, event, .. }: &Recorded<Ev
 }
 
 pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
-    registry.event::<CommandResult>()?.event::<EvalResult>()?.slice::<Commands>()?.reducer(ran)?.reducer(evaluated)
+    let registry = registry.event::<CommandResult>()?.event::<EvalResult>()?.event::<TerminalRecorded>()?;
+    registry.slice::<Commands>()?.reducer(ran)?.reducer(evaluated)
 }

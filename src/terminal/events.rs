@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use foldspace::event::{
     CallFinished, CallStarted, CallStatus, ChildStarted, CommandDecided, CommandResult, ContainerStarted,
     ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef, EventsLost, MountHydrated, Node,
-    PolicyDecision, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile,
-    WriteMode,
+    PolicyDecision, SessionAllow, SessionRewound, SessionStarted, SliceRestored, TerminalRecorded, WorkspaceTouched,
+    WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -44,7 +44,7 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         WriteFile::KIND => Tone::Good,
         DeleteEntry::KIND | EventsLost::KIND => Tone::Bad,
         CallStarted::KIND | CommandResult::KIND | EvalResult::KIND => Tone::Noted,
-        CallFinished::KIND | WorkspaceTouched::KIND | CommandDecided::KIND => Tone::Dim,
+        TerminalRecorded::KIND | CallFinished::KIND | WorkspaceTouched::KIND | CommandDecided::KIND => Tone::Dim,
         SessionStarted::KIND | MountHydrated::KIND | DriftFound::KIND | ChildStarted::KIND => Tone::Odd,
         ContainerStarted::KIND | ContainerStopped::KIND | SessionAllow::KIND => Tone::Odd,
         SessionRewound::KIND | SliceRestored::KIND => Tone::Odd,
@@ -62,6 +62,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
         CommandResult::KIND => typed(event).map(|e| ran(&e)),
         EvalResult::KIND => typed(event).map(|e| evaluated(&e)),
+        TerminalRecorded::KIND => typed(event).map(|e| shown(&e)),
         CommandDecided::KIND => typed(event).map(|e| decided(&e)),
         SessionAllow::KIND => typed(event).map(|e: SessionAllow| match e.everything {
             true => "allow everything".to_owned(),
@@ -109,6 +110,11 @@ fn evaluated(event: &EvalResult) -> String {
     let printed = text::size(event.stdout.bytes.saturating_add(event.stderr.bytes));
     let place = text::one_line(&event.place, 80);
     format!("{} ({place}) {ended} in {}, {printed}", event.language, text::duration(event.micros))
+}
+
+fn shown(event: &TerminalRecorded) -> String {
+    let cut = if event.truncated { ", cut" } else { "" };
+    format!("{}x{}, {}{cut}", event.columns, event.rows, text::size(event.bytes))
 }
 
 fn ended(exit_code: i32, timed_out: bool, cancelled: bool) -> String {

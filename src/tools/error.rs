@@ -90,6 +90,12 @@ pub enum WorkspaceError {
         /// Session to merge into.
         parent: String,
     },
+    /// The session and those above it work in no directory of a person's.
+    #[error("session {name} did not begin from a directory; name the one into which its changes go (--to)")]
+    NoDirectory {
+        /// Session to apply.
+        name: String,
+    },
     /// Both are the same session, perhaps under the name of an agent that shares it.
     #[error("session {0} can't be merged into itself: what is done in it, by whoever shares it, is there already")]
     Itself(String),
@@ -168,7 +174,8 @@ impl Diagnostic for WorkspaceError {
             Self::NotCopied(error) => error.kind(),
             Self::NothingChanged { .. } | Self::NoCall { .. } => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
-            Self::NotAChild { .. } | Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,
+            Self::NotAChild { .. } | Self::NoDirectory { .. } => ErrorKind::Invalid,
+            Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,
             Self::NotPutBack { .. } | Self::Stopped => ErrorKind::Io,
             Self::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Refused,

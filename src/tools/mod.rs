@@ -66,8 +66,10 @@ pub use rerun::{
 };
 #[doc(hidden)]
 pub use rewind::check_position;
+pub(crate) use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;
-pub(crate) use workspace::limits::{denied, limits_of};
+pub(crate) use workspace::limits::{began, denied, limits_of};
+pub(crate) use workspace::managed::Extent;
 pub use workspace::materialise::{Materialised, materialise, write_tar};
 pub use workspace::section::WorkspaceSection;

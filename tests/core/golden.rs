@@ -8,7 +8,7 @@ use foldspace::event::{
     CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine,
     CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EvalResult,
     EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-    SessionStarted, Special, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+    SessionStarted, Special, TerminalRecorded, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use foldspace::{EntryPath, Event, SessionId};
@@ -259,4 +259,10 @@ fn merge_events_keep_their_bytes() {
         MergeConflicted { child, child_name: child_name.clone(), base: 41, child_at: 52, conflicts: vec![open] };
     check("open", &conflicted);
     check("decided", &ChildMerged { child, child_name, base: 41, child_at: 52, merged, conflicts: vec![decided] });
+}
+
+#[test]
+fn golden_terminal_recording_is_stable() {
+    let cast = Digest::of(b"cast");
+    check("cast", &TerminalRecorded { rows: 24, columns: 80, cast, bytes: 70_000, truncated: true });
 }

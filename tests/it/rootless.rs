@@ -332,3 +332,36 @@ fn docker_of_root_serves_another_user() {
     assert_eq!(person.containers(), 0);
     person.verify();
 }
+
+#[test]
+fn rootless_directory_in_container_stays_the_users() {
+    let Some(person) = RootlessUser::new() else { return };
+    let mine = person.home.path().join("mine");
+    std::fs::create_dir(&mine).unwrap();
+    std::fs::write(mine.join("a.txt"), "one\n").unwrap();
+    std::fs::set_permissions(mine.join("a.txt"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    person.own(&mine);
+    person.own(&mine.join("a.txt"));
+    let call = shell("umask 022; stat -c %u a.txt; echo two >> a.txt; mkdir d; echo n > d/n; chmod 640 d/n").1;
+    let line = json!({ "tool": "shell_execute", "params": call }).to_string();
+    std::fs::write(person.home.path().join("dir.jsonl"), line).unwrap();
+    let run = ["run", "--yes", "--show-output", "--backend", kind().name(), "--session", "s", "--dir", "mine"];
+    let told = person.printed(&[&run[..], &["dir.jsonl"]].concat());
+    assert!(told.contains(&format!("{}\n", user_inside())), "{told}");
+    let stat = |name: &str| mine.join(name).metadata().unwrap();
+    for name in ["a.txt", "d", "d/n"] {
+        assert_eq!((stat(name).uid(), stat(name).gid()), person.engine.user, "{name}");
+    }
+    assert_eq!((stat("a.txt").mode() & 0o777, stat("d/n").mode() & 0o777), (0o600, 0o640));
+    // A person's own change comes between two commands.
+    std::fs::write(mine.join("a.txt"), "three\n").unwrap();
+    assert_eq!(person.sh("cat a.txt"), "three");
+    // A copy leaves it as it is, until it is applied.
+    let copy = ["run", "--yes", "--backend", kind().name(), "--session", "copy", "--dir", "mine", "--copy-on-write"];
+    person.printed(&[&copy[..], &["dir.jsonl"]].concat());
+    assert_eq!(std::fs::read_to_string(mine.join("a.txt")).unwrap(), "three\n");
+    person.printed(&["apply", "copy"]);
+    assert_eq!(std::fs::read_to_string(mine.join("a.txt")).unwrap(), "three\ntwo\n");
+    assert_eq!((stat("a.txt").uid(), stat("a.txt").mode() & 0o777), (person.engine.user.0, 0o600));
+    person.verify();
+}

@@ -24,6 +24,7 @@ pub mod replay;
 pub mod rewind;
 pub mod soak;
 pub mod state_at;
+pub mod terminal;
 
 use anyhow::Result;
 
@@ -55,10 +56,10 @@ pub type Report = fn(Size) -> Result<Vec<Table>>;
 pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
 /// Loads of the whole program, which `FOLDSPACE_PROGRAM` names where it does not lie beside the report.
-pub const NEED_THE_PROGRAM: [&str; 6] = ["exec", "faces", "follow", "look", "python", "soak"];
+pub const NEED_THE_PROGRAM: [&str; 7] = ["exec", "faces", "follow", "look", "python", "soak", "terminal"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 23] = [
+pub const ALL: [(&str, Report); 24] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -81,5 +82,6 @@ pub const ALL: [(&str, Report); 23] = [
     ("bisect", bisect::report),
     ("faces", faces::report),
     ("follow", follow::report),
+    ("terminal", terminal::report),
     ("soak", soak::report),
 ];

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -11,6 +12,7 @@ use super::dir_xattrs::Forms;
 use super::file_stat::{FileTime, MadeStat};
 use super::index::StatIndex;
 use super::kept_index::KeptIndex;
+use super::mapped_mount::MappedMount;
 use super::pending_scan::{KnownFiles, PendingScan, ScannedFiles};
 use super::scan::{ScanOutcome, scan, scan_watched};
 use super::told_look::look_at_told;
@@ -33,11 +35,13 @@ pub(crate) struct PlainOptions {
     pub(crate) may_watch: bool,
     /// The time after which everything is looked at all the same.
     pub(crate) walk_every: Duration,
+    /// Shows the files in containers; none where a container is made with the directory.
+    pub(crate) shown: Option<MappedMount>,
 }
 
 impl Default for PlainOptions {
     fn default() -> Self {
-        Self { kept: None, may_watch: false, walk_every: Duration::from_secs(60) }
+        Self { kept: None, may_watch: false, walk_every: Duration::from_secs(60), shown: None }
     }
 }
 
@@ -316,5 +320,18 @@ impl WorkspaceDisk for PlainDisk {
 
     fn distrust(&mut self) {
         self.keeping.is_ended = true;
+    }
+
+    fn is_attached(&self) -> bool {
+        self.options.shown.is_some()
+    }
+
+    fn attach(&mut self, pid: i32, at: &Path) -> io::Result<()> {
+        self.tree.check_anchor()?;
+        self.options.shown.as_mut().map_or(Ok(()), |shown| shown.attach(&self.tree.root, pid, at))
+    }
+
+    fn detach(&mut self, pid: i32) -> io::Result<()> {
+        self.options.shown.as_mut().map_or(Ok(()), |shown| shown.detach(pid))
     }
 }

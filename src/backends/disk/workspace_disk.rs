@@ -69,6 +69,11 @@ pub(crate) trait WorkspaceDisk: Send {
         false
     }
 
+    /// Tells whether `attach` shows the files. Else a container is made with their directory.
+    fn is_attached(&self) -> bool {
+        self.is_overlay()
+    }
+
     /// Shows the files at `at` in the mount namespace of a running process.
     fn attach(&mut self, pid: i32, at: &Path) -> io::Result<()> {
         let _ = (pid, at);

@@ -42,6 +42,11 @@ impl ContainerPlan<'_> {
         (self.options.cpus * CPU_PERIOD as f64).round() as i64
     }
 
+    /// Returns the home directory of commands: what programs note there has no place among the user's own files.
+    pub(super) fn home(&self) -> &'static str {
+        if self.options.own_directory().is_some() { "/tmp" } else { WORKSPACE }
+    }
+
     pub(super) fn memory(&self) -> i64 {
         i64::try_from(self.options.memory_bytes).unwrap_or(i64::MAX)
     }

@@ -47,7 +47,10 @@ fn overlay_works() -> Finding {
 }
 
 fn ask_engine(engine: Engine, options: &PodmanOptions) -> Vec<Finding> {
-    let options = &PodmanOptions { engine: engine.kind, ..options.clone() };
+    let mut options = PodmanOptions { engine: engine.kind, ..options.clone() };
+    if options.image == PodmanOptions::default().image {
+        options.image = PodmanOptions::usual(engine.kind, options.connection.as_deref()).image;
+    }
     let root = if engine.rootless { "rootless" } else { "rootful" };
     let Engine { kind, version, runtime_name, connection, .. } = &engine;
     let mut findings = vec![Finding::ok(
@@ -62,12 +65,17 @@ fn ask_engine(engine: Engine, options: &PodmanOptions) -> Vec<Finding> {
     match engine.has_image(&options.image) {
         Ok(true) => {
             findings.push(Finding::ok("image", format!("{} is there", options.image)));
-            findings.extend(container(options));
+            findings.extend(container(&options));
         }
         Ok(false) => findings.push(Finding::missing(
             "image",
             format!("the engine has no {}", options.image),
-            format!("{} pull {}; or name another with --image or FOLDSPACE_IMAGE", kind.name(), options.image),
+            format!(
+                "{} pull {}; or build one for development with `foldspace image build`; or name another with --image or \
+                 FOLDSPACE_IMAGE",
+                kind.name(),
+                options.image
+            ),
         )),
         Err(error) => findings.push(Finding::missing(
             "image",

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::container::SessionContainer;
 use super::container_plan::WORKSPACE;
 use super::files;
+use super::own_directory;
 use super::owners;
 use super::paths::Paths;
 use crate::backends::command_options::CommandOptions;
 use crate::backends::commands::RunnerShell;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::populate_marker::PopulateMarker;
+use crate::backends::disk::{KeptIndex, StagingDir};
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
 use crate::backends::{BackendError, ChangeDetector, Container, FileChange, MachineNews, ProgressWatch, Workspace};
 use crate::engine::id::SessionId;
@@ -24,15 +26,19 @@ pub struct PodmanSandbox {
     container: Arc<SessionContainer>,
     shell: Arc<RunnerShell<SessionContainer>>,
     marker: PopulateMarker,
+    /// Beside a directory of the user's, and gone with the workspace.
+    _aside: Option<StagingDir>,
 }
 
-/// Opens the workspace of a session of the store in that directory.
+/// Opens the workspace of a session of the store in that directory. What is known of a directory of the user's is in
+/// `kept`.
 pub(crate) fn open(
     session: SessionId,
     options: &PodmanOptions,
     store: &Path,
+    kept: KeptIndex,
 ) -> Result<Arc<dyn Workspace>, BackendError> {
-    Ok(Arc::new(PodmanSandbox::open_in(session, options, Some(store))?))
+    Ok(Arc::new(PodmanSandbox::open_in(session, options, Some((store, kept)))?))
 }
 
 impl PodmanSandbox {
@@ -42,13 +48,28 @@ impl PodmanSandbox {
     }
 
     /// The same for a session of the store in that directory, whose `gc` removes the files when the session is gone.
-    fn open_in(session: SessionId, options: &PodmanOptions, store: Option<&Path>) -> Result<Self, BackendError> {
+    fn open_in(
+        session: SessionId,
+        options: &PodmanOptions,
+        store: Option<(&Path, KeptIndex)>,
+    ) -> Result<Self, BackendError> {
         let failed = |error: std::io::Error| BackendError { backend: options.engine.name(), reason: error.to_string() };
-        let paths = Paths::prepare(session).map_err(failed)?;
+        let mut paths = Paths::prepare(session).map_err(failed)?;
+        let (store, kept) = store.unzip();
         if let Some(store) = store {
             owners::note(&paths.overlay, store);
         }
-        let (files, marker) = files::open(&paths, options)?;
+        let (files, marker, aside) = match options.own_directory() {
+            None => {
+                let (files, marker) = files::open(&paths, options)?;
+                (files, marker, None)
+            }
+            Some(directory) => {
+                let opened = own_directory::open(directory, options, store, kept)?;
+                paths.files = opened.directory;
+                (opened.files, opened.marker, Some(opened.aside))
+            }
+        };
         let container = SessionContainer::new(session, options.clone(), paths, files);
         let properties = ShellProperties {
             backend_name: options.engine.name(),
@@ -58,7 +79,7 @@ impl PodmanSandbox {
             in_container: true,
         };
         let shell = Arc::new(RunnerShell::new(Arc::clone(&container), properties));
-        Ok(Self { container, shell, marker })
+        Ok(Self { container, shell, marker, _aside: aside })
     }
 
     /// Removes the files, but for those that other sessions share. The container must have been stopped.

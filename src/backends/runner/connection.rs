@@ -29,7 +29,8 @@ pub(super) struct RunnerConnection {
 
 pub(super) enum Waited {
     Frame,
-    Woken,
+    /// Another descriptor is ready: the first of these.
+    Woken(usize),
     TimedOut,
 }
 
@@ -72,14 +73,14 @@ impl RunnerConnection {
     }
 
     fn last_words(&mut self) -> bool {
-        matches!(self.wait(Duration::ZERO, None), Ok(Waited::Frame))
+        matches!(self.wait(Duration::ZERO, [None; 2]), Ok(Waited::Frame))
     }
 
     /// The only answer to a request, or what the runner says it failed with.
     pub(super) fn answer(&mut self, patience: Duration) -> Result<RunnerReply<'_>, RunnerError> {
-        match self.wait(patience, None)? {
+        match self.wait(patience, [None; 2])? {
             Waited::Frame => {}
-            Waited::Woken | Waited::TimedOut => return Err(RunnerError::Silent { waited: patience }),
+            Waited::Woken(_) | Waited::TimedOut => return Err(RunnerError::Silent { waited: patience }),
         }
         match self.take()? {
             RunnerReply::Failed { kind, message, .. } => Err(RunnerError::failed(kind, message)),
@@ -88,14 +89,18 @@ impl RunnerConnection {
     }
 
     /// Waits for a whole frame, or for another descriptor to be readable.
-    pub(super) fn wait(&mut self, patience: Duration, other: Option<BorrowedFd<'_>>) -> Result<Waited, RunnerError> {
+    pub(super) fn wait(
+        &mut self,
+        patience: Duration,
+        others: [Option<BorrowedFd<'_>>; 2],
+    ) -> Result<Waited, RunnerError> {
         // A time that far away is as good as none.
         let until = now().checked_add(patience);
         while !self.has_frame()? {
             let left = until.map(|until| until.saturating_duration_since(now()));
-            let (frame, woken) = self.poll(left, other).map_err(RunnerError::Gone)?;
-            if woken {
-                return Ok(Waited::Woken);
+            let (frame, woken) = self.poll(left, others).map_err(RunnerError::Gone)?;
+            if let Some(woken) = woken {
+                return Ok(Waited::Woken(woken));
             }
             if frame {
                 self.receive()?;
@@ -131,12 +136,14 @@ impl RunnerConnection {
         }
     }
 
-    fn poll(&self, left: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<(bool, bool)> {
+    fn poll(&self, left: Option<Duration>, others: [Option<BorrowedFd<'_>>; 2]) -> io::Result<(bool, Option<usize>)> {
         let own = self.stream.as_fd();
-        let mut fds = [own, other.unwrap_or(own)].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let [first, second] = others.map(|other| other.unwrap_or(own));
+        let mut fds = [own, first, second].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         wait(&mut fds, left)?;
-        let [frame, woken] = fds.map(|fd| !fd.revents().is_empty());
-        Ok((frame, woken && other.is_some()))
+        let [frame, ready @ ..] = fds.map(|fd| !fd.revents().is_empty());
+        let woken = ready.iter().zip(&others).position(|(is_ready, other)| *is_ready && other.is_some());
+        Ok((frame, woken))
     }
 
     fn receive(&mut self) -> Result<(), RunnerError> {
@@ -177,6 +184,6 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> io::Result
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long a process is waited for is no part of a session's history")]
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 pub(crate) use cancel::Cancel;
 pub(crate) use error::RunnerError;
 
+pub(crate) use connection::now;
 pub(crate) use run::RunSpec;
 pub(crate) use wire::{Ended, OutputStreamKind};
 

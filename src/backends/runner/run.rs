@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection::{RunnerConnection, Waited, now};
-use super::wire::{CallerSurroundings, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
+use super::wire::{
+    CallerSurroundings, MAX_INPUT, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest, TerminalWindow,
+};
 use crate::backends::caller::CallerProcess;
+use crate::backends::command_input::{CommandInput, WindowSize};
 
 use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
 
@@ -29,6 +32,10 @@ pub(crate) struct RunSpec {
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) discard_output: bool,
+    /// It has a terminal of that size, which gives all it shows as standard output.
+    pub(crate) terminal: Option<WindowSize>,
+    /// Its input after `stdin`.
+    pub(crate) input: Option<CommandInput>,
     /// The process whose umask, limits, niceness and control group it has; else it has the runner's.
     pub(crate) caller: Option<Arc<CallerProcess>>,
 }
@@ -50,7 +57,7 @@ impl Runner {
         let mut connection = self.take()?;
         connection.send(&RunnerRequest::Run(request))?;
         let mut clock = OutsideClock::start(spec);
-        let ended = follow(&mut connection, &mut clock, spec.grace, output, cancel);
+        let ended = follow(&mut connection, &mut clock, spec, output, cancel);
         match &ended {
             // The command has begun, so that this is its end.
             Err(reason @ (RunnerError::Gone(_) | RunnerError::Silent { .. })) => {
@@ -69,27 +76,58 @@ impl Runner {
 fn follow(
     connection: &mut RunnerConnection,
     clock: &mut OutsideClock,
-    grace: Duration,
+    spec: &RunSpec,
     output: &mut dyn FnMut(OutputStreamKind, &[u8]),
     cancel: &Cancel,
 ) -> Result<Ended, RunnerError> {
+    let input = spec.input.as_ref();
+    let mut room = MAX_INPUT;
     loop {
-        let waking = (!clock.cancelled).then(|| cancel.descriptor());
+        let waking = [(!clock.cancelled).then(|| cancel.descriptor()), input.map(CommandInput::descriptor)];
         match connection.wait(clock.patience(), waking)? {
             Waited::TimedOut => return Err(RunnerError::Silent { waited: clock.passed() }),
-            Waited::Woken => {
+            Waited::Woken(0) => {
                 connection.send(&RunnerRequest::Cancel)?;
-                clock.cancel(grace);
+                clock.cancel(spec.grace);
+                continue;
+            }
+            Waited::Woken(_) => {
+                room -= pass_on(connection, input, room)?;
                 continue;
             }
             Waited::Frame => {}
         }
         match connection.take()? {
             RunnerReply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
+            RunnerReply::Taken { bytes } => {
+                room = MAX_INPUT.min(room.saturating_add(bytes as usize));
+                room -= pass_on(connection, input, room)?;
+            }
             RunnerReply::Ended(ended) => return Ok(ended),
             RunnerReply::Failed { kind, message, .. } => return Err(RunnerError::failed(kind, message)),
             _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
         }
+    }
+}
+
+/// Passes on the input that there is. Gives the number of bytes.
+fn pass_on(connection: &mut RunnerConnection, input: Option<&CommandInput>, room: usize) -> Result<usize, RunnerError> {
+    let part = input.map(|input| input.take(room)).unwrap_or_default();
+    if let Some(window) = part.window {
+        connection.send(&RunnerRequest::Resize(window.into()))?;
+    }
+    if !part.bytes.is_empty() {
+        connection.send(&RunnerRequest::Input(&part.bytes))?;
+    }
+    if part.is_end {
+        connection.send(&RunnerRequest::EndInput)?;
+    }
+    Ok(part.bytes.len())
+}
+
+impl From<WindowSize> for TerminalWindow {
+    fn from(WindowSize { rows, columns }: WindowSize) -> Self {
+        Self { rows, columns }
     }
 }
 
@@ -122,6 +160,8 @@ impl RunSpec {
             timeout_ms,
             grace_ms,
             discard_output: self.discard_output,
+            terminal: self.terminal.map(TerminalWindow::from),
+            is_fed: self.input.is_some(),
             surroundings: surroundings.unwrap_or_default(),
         })
     }

@@ -83,7 +83,7 @@ impl AgainArgs {
     /// Returns the given workspace. Calls never run again in a person's directory.
     pub(super) fn workspace(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         match self.workspace.spec()? {
-            Some(WorkspaceSpec::Host(HostOptions { directory: Some(_), .. })) => {
+            Some(spec) if spec.named_directory().is_some() => {
                 let what = "--dir: calls run again in a new directory of their own, and in no other; leave it out";
                 Err(Failure::usage(what).with_hint("--keep NAME keeps what comes of it"))
             }

@@ -8,7 +8,7 @@ mod summary;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use foldspace::backends::{HostOptions, HostPath};
+use foldspace::backends::HostPath;
 use foldspace::event::MountHydrated;
 use foldspace::hub::operations::{CopiedMounts, CopyMounts, CreateSession, NewMount, SessionDocument};
 use foldspace::reducers::Mounts;
@@ -148,8 +148,8 @@ impl ScriptRun<'_> {
 
     async fn begin(&self, sessions: &Sessions, name: String, spec: &WorkspaceSpec) -> Result<Session, Failure> {
         let mut allow_roots = self.mounts.named_roots();
-        if let WorkspaceSpec::Host(HostOptions { directory: Some(directory), .. }) = spec {
-            allow_roots.push(HostPath(directory.clone()));
+        if let Some(directory) = spec.named_directory() {
+            allow_roots.push(HostPath(directory.to_owned()));
         }
         let asked = CreateSession {
             name: Some(name),

@@ -98,6 +98,22 @@ pub struct RecordedOutput {
     pub bytes: u64,
 }
 
+/// Event of what a command showed on its terminal, beside its [`CommandResult`]. Its input is not recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalRecorded {
+    /// Lines of the terminal at first.
+    pub rows: u16,
+    /// Characters of a line at first.
+    pub columns: u16,
+    /// Digest of the kept recording, in the format asciicast version 2.
+    pub cast: Digest,
+    /// Bytes of the recording.
+    pub bytes: u64,
+    /// True if more was shown than is kept.
+    #[serde(default)]
+    pub truncated: bool,
+}
+
 /// Event of code that was evaluated. What it changed is in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvalResult {

@@ -14,6 +14,7 @@ pub use call::{CallFinished, CallReason, CallStarted, CallStatus};
 pub(crate) use call::{FinishedView, finished_view, started_tool};
 pub use command::{
     CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,
+    TerminalRecorded,
 };
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
@@ -124,7 +125,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, SessionAllow, SessionRewound, SessionStarted, WorkspaceTouched
+    ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

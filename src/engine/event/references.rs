@@ -6,7 +6,7 @@ use super::call::{finished_result, started_params};
 use super::{
     CallFinished, CallStarted, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandResult, ContainerStarted,
     ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event, MergeConflict, MergeConflicted, MountHydrated, Node,
-    SessionAllow, SessionRewound, SessionStarted, WorkspaceTouched, WriteFile, write_view,
+    SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, WorkspaceTouched, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -19,6 +19,7 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         CallStarted::KIND => marked(started_params(event.version, event.payload)),
         CallFinished::KIND => marked(finished_result(event.version, event.payload)),
         CommandResult::KIND => told(event, |ran: CommandResult| vec![ran.stdout.content, ran.stderr.content]),
+        TerminalRecorded::KIND => told(event, |shown: TerminalRecorded| vec![shown.cast]),
         EvalResult::KIND => told(event, |ran: EvalResult| vec![ran.code, ran.stdout.content, ran.stderr.content]),
         CommandDecided::KIND => {
             let kept = |event: CommandDecided| [event.stdin, event.code, event.environment];

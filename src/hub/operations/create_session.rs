@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::show_session::shown;
 use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading};
-use crate::backends::{HostOptions, HostPath, WorkspaceSpec};
+use crate::backends::{HostPath, WorkspaceSpec};
 use crate::engine::path::EntryPath;
 use crate::tools::{AllowedRoots, MountSpec};
 
@@ -22,9 +22,9 @@ pub struct CreateSession {
     /// that works.
     pub backend: Option<String>,
     /// Options of the backend for the workspace: of containers image (else the server's FOLDSPACE_IMAGE), limits,
-    /// `name_prefix`, `uptime_seconds` and so on. A directory of `host` must be below one that the server allows. Where
-    /// commands run also their `environment` (an object of texts, of which digests are recorded unless
-    /// `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes` and `merge_output`.
+    /// `name_prefix`, `uptime_seconds` and so on. A `directory`, of `host` or a container, must be below one that the
+    /// server allows. Where commands run also their `environment` (an object of texts, of which digests are recorded
+    /// unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes` and `merge_output`.
     #[serde(default)]
     pub options: Map<String, Value>,
     /// Host directories that are copied into the workspace.
@@ -103,7 +103,7 @@ impl NewMount {
 fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, OperationError> {
     let asked = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
     let mut spec = asked.map_err(|error| OperationError::invalid(error.to_string()))?;
-    if let WorkspaceSpec::Host(HostOptions { directory: Some(directory), .. }) = &mut spec {
+    if let Some(directory) = spec.named_directory_mut() {
         *directory = roots.place_of(directory)?;
     }
     Ok(spec)

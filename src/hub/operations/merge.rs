@@ -89,7 +89,7 @@ impl Operation for Merge {
 }
 
 /// The outcome of a merge, done or not.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Merge")]
 pub struct MergeDocument {
     /// The merge.

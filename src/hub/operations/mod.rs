@@ -1,6 +1,7 @@
 //! The verbs of the program, one file each: parameters, output, and the work. The faces are made from this table.
 
 mod answer_call;
+mod apply;
 mod bisect;
 mod cancel_call;
 mod clone_session;
@@ -44,6 +45,7 @@ use crate::tools::{AllowedRoots, Bisection, ShellRules};
 use crate::view::Position;
 
 pub use answer_call::{AnswerCall, CallAnswer};
+pub use apply::{Apply, ApplyDocument};
 pub use bisect::{
     BadChange, Bisect, BisectDocument, BisectEnds, ProbeCommand, ProbeDocument, SliceLook, bisected, bisected_by_slice,
 };
@@ -365,6 +367,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<Log>(),
             row::<CloneSession>(),
             row::<Merge>(),
+            row::<Apply>(),
             row::<Rewind>(),
         ]
     });

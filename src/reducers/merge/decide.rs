@@ -14,7 +14,7 @@ pub(super) enum EntryDecision {
     Take,
     /// It becomes something of both sides; contents are given when they are new.
     Merge { node: Node, bytes: Option<Bytes> },
-    /// The child's can't be made.
+    /// It can't be made, on the child's side or for it.
     LeaveOut,
     /// It needs a choice.
     Conflict(ConflictKind),
@@ -67,6 +67,10 @@ pub(super) fn decide<E>(
 ) -> Result<EntryDecision, E> {
     let nodes = sides.nodes(path);
     let Nodes { base, ours, theirs } = nodes;
+    if theirs.is_none() && base.is_some_and(|base| !can_be_made(base)) {
+        // A child without it may never have had it.
+        return Ok(EntryDecision::LeaveOut);
+    }
     if ours == base {
         return Ok(taken(sides, path, nodes));
     }

@@ -28,7 +28,8 @@ pub(crate) struct MergePlan {
     pub steps: Vec<MergeStep>,
     /// Changes of both sides, by path; with the chosen side where there is one.
     pub conflicts: Vec<MergeConflict>,
-    /// Special files of the child's, which can't be made and stay away.
+    /// Special files of the child's, which can't be made and stay away; and entries of the parent's that the child could
+    /// not have, which stay.
     pub left_out: Vec<EntryPath>,
     /// Set when the child has changed anything.
     pub has_changes: bool,
@@ -91,7 +92,10 @@ pub(crate) fn plan_merge<E>(
             EntryDecision::Merge { node, bytes } => {
                 planning.out.writes.insert(path.clone(), (node, bytes));
             }
-            EntryDecision::LeaveOut => planning.out.left_out.push(path.clone()),
+            EntryDecision::LeaveOut => {
+                planning.out.left_out.push(path.clone());
+                planning.out.keep(path, nodes.ours);
+            }
             EntryDecision::Conflict(kind) => planning.conflict(path, kind),
             EntryDecision::Decided { node, bytes } => planning.decided(path, node, bytes),
         }

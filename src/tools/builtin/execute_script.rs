@@ -63,7 +63,8 @@ impl Tool for ScriptTool {
     async fn call(&self, context: &mut ToolContext, params: ExecuteScriptParams) -> Result<ShellRun, ToolError> {
         let ExecuteScriptParams { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output } =
             params;
-        let surroundings = CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output };
+        let surroundings =
+            CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty: false };
         run(context, Self::NAME, CommandLine::Script { interpreter, script }, surroundings).await
     }
 

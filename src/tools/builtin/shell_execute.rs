@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::check_chars;
 use crate::backends::command_options::check_names;
-use crate::backends::{EnvMode, Output, ShellCommand, ShellResult};
+use crate::backends::{EnvMode, Output, ShellCommand, ShellResult, WindowSize};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
@@ -51,6 +51,10 @@ pub struct ShellExecuteParams {
     /// Returns the output; on by default.
     #[serde(default = "yes")]
     capture_output: bool,
+    /// Gives it a terminal of 24 lines with 80 characters, for programs that want one. `stdin` is typed there, then
+    /// Ctrl-D. All that it shows is standard output, with the terminal's control sequences.
+    #[serde(default)]
+    tty: bool,
 }
 
 /// The use of the variables that commands have.
@@ -72,6 +76,7 @@ pub(super) struct CommandSurroundings {
     pub(super) stdin: String,
     pub(super) timeout_seconds: Option<f64>,
     pub(super) capture_output: bool,
+    pub(super) tty: bool,
 }
 
 /// A text, or a list.
@@ -106,6 +111,9 @@ pub struct ShellRun {
     /// The signal that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
+    /// Advice beside its output, as when the daemon that it needs does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 impl Tool for ShellTool {
@@ -119,12 +127,12 @@ impl Tool for ShellTool {
     type Output = ShellRun;
 
     async fn call(&self, context: &mut ToolContext, params: ShellExecuteParams) -> Result<ShellRun, ToolError> {
-        let ShellExecuteParams { command, cwd, env, env_mode, stdin, timeout_seconds, capture_output } = params;
+        let ShellExecuteParams { command, cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty } = params;
         let line = match command {
             CommandParam::Text(text) => CommandLine::Shell(text),
             CommandParam::List(list) => CommandLine::Args(list),
         };
-        let surroundings = CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output };
+        let surroundings = CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty };
         run(context, Self::NAME, line, surroundings).await
     }
 
@@ -167,7 +175,8 @@ pub(super) async fn run(
     if result.cancelled {
         return Err(ToolError::Cancelled);
     }
-    let run = ShellRun::of(&result, capture_output.then(|| context.command_options().output_bytes));
+    let mut run = ShellRun::of(&result, capture_output.then(|| context.command_options().output_bytes));
+    run.note = context.note.take();
     Ok(match elsewhere {
         Some(cwd) => ShellRun { cwd, ..run },
         None => run,
@@ -206,6 +215,7 @@ fn command(line: CommandLine, params: CommandSurroundings, cwd: EntryPath) -> Re
         EnvUse::Replace => EnvMode::Replace,
     };
     command.capture_output = params.capture_output;
+    command.terminal = params.tty.then(WindowSize::default);
     Ok(command)
 }
 
@@ -223,7 +233,8 @@ impl ShellRun {
         }
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let why = if self.timed_out { ": it took too long and was ended" } else { "" };
-        format!("{text}{gap}[exit code {}{why}]", self.exit_code)
+        let note = self.note.as_ref().map(|note| format!("\n[note: {note}]")).unwrap_or_default();
+        format!("{text}{gap}[exit code {}{why}]{note}", self.exit_code)
     }
 
     /// Describes a result with so many bytes of each stream; without a number it has none.
@@ -242,6 +253,7 @@ impl ShellRun {
             timed_out: result.timed_out,
             truncated: cut_out || cut_err,
             signal: result.signal,
+            note: None,
         }
     }
 }

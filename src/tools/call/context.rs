@@ -12,7 +12,7 @@ use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
 use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
-use crate::backends::{CommandOptions, FileChange, MachineNews, ShellError, ShellResult, Workspace};
+use crate::backends::{CommandInput, CommandOptions, FileChange, MachineNews, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::error::ValueError;
 use crate::engine::event::Event;
@@ -44,6 +44,8 @@ pub struct ToolContext {
     clock: Arc<CallClock>,
     /// The call's clock stands still while a command runs.
     pub(crate) clock_waits: bool,
+    /// The input of the call's first command.
+    pub(crate) input: Option<CommandInput>,
     cancel: CancellationToken,
     extra: Commit,
     /// Only a tool that may change files has the workspace lock, and a shell.
@@ -52,6 +54,8 @@ pub struct ToolContext {
     /// Recorded whatever becomes of the call: it has happened.
     pub(crate) facts: Commit,
     pub(crate) running: Option<RunningCommand>,
+    /// Advice for the author of the last command, beside its output.
+    pub(crate) note: Option<String>,
 }
 
 /// The root of every workspace, as tools name it.
@@ -95,12 +99,14 @@ impl ToolContext {
             machine: machine.clone(),
             clock,
             clock_waits: false,
+            input: None,
             cancel,
             extra: session.commit(),
             may_change,
             news: Vec::new(),
             facts: session.commit(),
             running: None,
+            note: None,
         })
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod call_clock;
 pub(crate) mod command_hooks;
 pub(crate) mod content_params;
 pub(crate) mod context;
+mod daemon;
 pub(crate) mod error;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;

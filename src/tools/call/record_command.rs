@@ -1,8 +1,8 @@
 //! Events of commands and evaluations that have run.
 
-use crate::backends::{Output, ShellResult};
+use crate::backends::{Output, ShellResult, TerminalRecording};
 use crate::engine::commit::{Commit, CommitError, Content};
-use crate::engine::event::{CommandResult, EvalResult, RecordedOutput};
+use crate::engine::event::{CommandResult, EvalResult, RecordedOutput, TerminalRecorded};
 
 pub(crate) enum RecordAs {
     Command { backend: &'static str },
@@ -39,7 +39,7 @@ impl RecordAs {
                 micros,
                 stdout,
                 stderr,
-            }),
+            })?,
             Self::Evaluation { language, place, code } => {
                 let code = Content::of(code);
                 let digest = code.digest;
@@ -54,10 +54,22 @@ impl RecordAs {
                     micros,
                     stdout,
                     stderr,
-                })
+                })?;
             }
         }
+        match &result.terminal {
+            Some(recording) => recorded(facts, recording),
+            None => Ok(()),
+        }
     }
+}
+
+fn recorded(facts: &mut Commit, recording: &TerminalRecording) -> Result<(), CommitError> {
+    let TerminalRecording { window, cast, truncated } = recording;
+    let content = Content::of(cast.clone());
+    let (cast, bytes) = (content.digest, content.bytes.len() as u64);
+    facts.keep(content);
+    facts.push(&TerminalRecorded { rows: window.rows, columns: window.columns, cast, bytes, truncated: *truncated })
 }
 
 fn kept(facts: &mut Commit, output: &Output) -> RecordedOutput {

@@ -23,9 +23,12 @@ use crate::engine::session::error::SessionError;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
 use crate::tools::policy::Decision;
+use crate::tools::policy::rules::ShellRules;
 
 /// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
 const CODE_SHOWN: usize = 1000;
+/// The kind of terminal that commands are told.
+const TERMINAL: &str = "xterm-256color";
 pub(crate) const EVALUATION: Duration = Duration::from_secs(5);
 
 /// Shell for a tool's commands. Commands see the call's earlier changes, and the call sees theirs, which are recorded
@@ -58,9 +61,14 @@ impl ToolShell<'_> {
     /// [`ToolError::Shell`] when the command is not right, not allowed, or the backend failed.
     pub async fn execute(&mut self, mut command: ShellCommand) -> Result<ShellResult, ToolError> {
         self.context.command_time().bound(&mut command)?;
+        command.input = self.context.input.take();
+        if let (Some(terminal), Some(input)) = (&mut command.terminal, &command.input) {
+            *terminal = input.window().unwrap_or(*terminal);
+        }
         command.check()?;
         self.decide(&command, None).await?;
         self.begin().await?;
+        self.context.note = self.see_to_daemon(&command).await?;
         let backend = self.shell.properties().backend_name;
         self.run(command, RecordAs::Command { backend }).await
     }
@@ -96,6 +104,9 @@ impl ToolShell<'_> {
         self.context.check_bytes(true)?;
         // So that what a script printed before it was ended is there.
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        if command.terminal.is_some() {
+            command.env.entry("TERM".to_owned()).or_insert_with(|| TERMINAL.to_owned());
+        }
         command.caller = self.caller()?;
         let options = self.context.command_options();
         command.keep = command.keep.min(options.keep_output_bytes);
@@ -146,8 +157,12 @@ impl ToolShell<'_> {
         Ok(self.shell.env().await?)
     }
 
+    pub(super) fn rules(&self) -> &ShellRules {
+        &self.context.machine.rules
+    }
+
     /// Returns the process whose command it is, where it is the host's.
-    fn caller(&self) -> Result<Option<Arc<CallerProcess>>, ToolError> {
+    pub(super) fn caller(&self) -> Result<Option<Arc<CallerProcess>>, ToolError> {
         if self.shell.properties().sandboxed {
             return Ok(None);
         }

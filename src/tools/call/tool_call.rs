@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::trace::TraceContext;
+use crate::backends::CommandInput;
 use crate::engine::event::CallStatus;
 use crate::engine::id::Seq;
 
@@ -28,12 +29,16 @@ pub struct ToolCall {
     /// The trace that it belongs to; one of its own when nothing is said.
     #[serde(skip)]
     pub trace: Option<TraceContext>,
+    /// The input of the command that it runs, while that runs. It is not recorded.
+    #[serde(skip)]
+    pub input: Option<CommandInput>,
 }
 
 impl ToolCall {
     /// A call of that tool.
     pub fn new(tool: impl Into<String>, params: Value) -> Self {
-        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new(), trace: None }
+        let cancel = CancellationToken::new();
+        Self { tool: tool.into(), params, limit: None, cancel, trace: None, input: None }
     }
 }
 

@@ -216,6 +216,7 @@ impl ToolRunner {
                 ToolContext::new(&self.session, open.call, &machine, may_change, Arc::clone(&clock), call.cancel)?;
             let context = open.context.insert(context);
             (context.budget, context.beats) = (self.budget.clone(), self.beats.clone());
+            context.input = call.input;
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             let panicked = |_| Err(ToolError::new("the tool failed: it panicked"));
             let answer = AssertUnwindSafe(tool.call(context, params)).catch_unwind().await.unwrap_or_else(panicked)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
+use crate::backends::{BackendError, Workspace, WorkspaceSpec};
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
@@ -176,11 +176,11 @@ fn with_workspace(
         (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked().with_values_of(parent.id(), home),
         (None, None) => return Err(SessionError::Unreadable { name: parent.name().to_owned() }.into()),
     };
-    if let (WorkspaceSpec::Host(HostOptions { directory: Some(own), .. }), Some(started)) = (&spec, parent.started())
-        && WorkspaceSpec::of_session(started)? == spec
+    if let (Some(own), Some(started)) = (spec.given_directory(), parent.started())
+        && WorkspaceSpec::of_session(started)?.given_directory() == Some(own)
     {
         let reason = format!("{} is the parent's own directory; give the child another one, or none", own.display());
-        return Err(BackendError { backend: "host", reason }.into());
+        return Err(BackendError { backend: spec.backend_name(), reason }.into());
     }
     let workspace = Some((spec.backend_name().to_owned(), spec.options()));
     Ok((ForkOptions { workspace, ..new }, spec))

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backends::WorkspaceSpec;
 use crate::engine::commit::Content;
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
@@ -48,7 +49,7 @@ pub struct MergeReport {
     /// Entries that both sides changed: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub conflicts: Vec<MergeConflict>,
-    /// Special files of the child, which are not merged.
+    /// Special files of the child, which are not merged; and entries that could not be made for it, which stay.
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<EntryPath>,
     /// Paths with a chosen side but without a conflict.
@@ -148,13 +149,24 @@ fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
     if parent.id() == child.id() {
         return Err(WorkspaceError::Itself(child.name().to_owned()));
     }
+    if let Some(at) = began_for(parent, child) {
+        return Ok(at);
+    }
     let origin = child.origin().ok_or_else(stranger)?;
     match origin.isolation {
         Isolation::Full if origin.parent == parent.id() => Ok(began(child)?),
         // An import may contain any position.
         Isolation::Fork if origin.parent == parent.id() => Ok(origin.at.min(child.head()?)),
+
         _ => Ok(common_past(parent, child)?.ok_or_else(stranger)?),
     }
+}
+
+/// Returns where a fork began that works in a person's directory: that takes what the session has changed since.
+fn began_for(fork: &Session, session: &Session) -> Option<Seq> {
+    let own = fork.origin().filter(|own| own.parent == session.id() && own.isolation == Isolation::Fork)?;
+    let spec = WorkspaceSpec::of_session(fork.started()?).ok()?;
+    spec.given_directory().map(|_| own.at)
 }
 
 /// Returns the end of the past that a session shares with an ancestor; `None` without one. Sessions between may be

@@ -27,6 +27,7 @@ pub use rule::DenyRule;
 
 use allow::{FoundProgram, covers, is_harmless, name_of};
 use judge::{Denied, Judge, Judged};
+use words::{SplitScript, base_name};
 
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
@@ -219,6 +220,19 @@ impl CommandPolicy {
     }
 }
 
+/// Finds a simple command whose program has one of these names, with the variables that are set for it alone.
+pub(crate) fn program_among(line: &CommandLine, names: &[&str]) -> Option<(String, Vec<(String, String)>)> {
+    let known = |word: &String| names.contains(&base_name(word)).then(|| base_name(word).to_owned());
+    match line {
+        CommandLine::Args(words) => Some((known(words.first()?)?, Vec::new())),
+        CommandLine::Shell(text) => SplitScript::read(text)
+            .commands
+            .into_iter()
+            .find_map(|simple| Some((known(simple.words.first()?)?, simple.assignments))),
+        CommandLine::Script { .. } => None,
+    }
+}
+
 /// Tells whether a text has these words, not as parts of others.
 fn names(text: &str, words: &str) -> bool {
     let ends = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '_' | '-'));
@@ -238,5 +252,6 @@ fn whole(command: &ShellCommand) -> String {
         true => String::new(),
         false => format!(" < stdin {}", Digest::of(&command.stdin)),
     };
+    let input = if command.input.is_some() { format!("{input} < input") } else { input };
     format!("{variables}{line}{input}")
 }

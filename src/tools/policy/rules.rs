@@ -24,6 +24,9 @@ pub struct ShellRules {
     pub time: CommandTime,
     /// Advice how to allow a command that could not be approved, for its author; by default the command line's ways.
     pub advice: Option<Arc<str>>,
+    /// Text for a shell that starts the Docker daemon when a command on the host runs `docker` and nothing answers. The
+    /// policy's denials hold for it.
+    pub start_docker: Option<Arc<str>>,
     /// The process on whose behalf commands run that no sandbox is around.
     pub caller: HostCaller,
 }

@@ -408,3 +408,15 @@ fn policy_hidden_danger_is_denied() {
         assert!(matches!(check(&confirmed, command), Decision::Deny { .. }), "{command}");
     }
 }
+
+#[test]
+fn policy_approval_does_not_cover_later_input() {
+    let input = Some(crate::backends::CommandInput::new().unwrap());
+    let typed = ShellCommand { input, ..ShellCommand::shell("sh") };
+    let approved = BTreeSet::from(["sh".to_owned()]);
+    let policy = CommandPolicy::default();
+    let allowed = Decision::Allow { because: AllowedBy::Session };
+    assert_eq!(policy.check(&ShellCommand::shell("sh"), &approved), allowed);
+    let asked = Decision::Ask { programs: vec!["sh < input".to_owned()] };
+    assert_eq!(policy.check(&typed, &approved), asked);
+}

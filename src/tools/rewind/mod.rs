@@ -11,7 +11,7 @@ use super::workspace::capture::{CaptureBudget, compare};
 use super::workspace::managed::{files_of, prepare, record_found};
 use super::workspace::plan::{ChangePlan, NewContents};
 use super::workspace::project::Landing;
-use crate::backends::{HostOptions, Walked, Workspace, WorkspaceSpec};
+use crate::backends::{Walked, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{
     CallStarted, DeleteEntry, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored, WriteFile,
@@ -230,11 +230,11 @@ fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceE
 
 fn is_own_directory(session: &Session) -> bool {
     let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
-    matches!(spec, Some(WorkspaceSpec::Host(HostOptions { directory: Some(_), .. })))
+    spec.is_some_and(|spec| spec.given_directory().is_some())
 }
 
 /// Returns the end of the commits that took up what the directory held before the first call.
-fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
+pub(crate) fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
     let fork = session.origin().filter(|origin| origin.isolation == Isolation::Fork);
     let begun = fork.map_or(1, |origin| origin.at.saturating_add(1));
     let (mut is_taking, mut last) = (false, None);

@@ -241,6 +241,21 @@ fn detail_shows_command_output() {
 }
 
 #[test]
+fn detail_shows_terminal_text() {
+    let (sessions, session) = fixture::story();
+    fixture::command(&session, "\x1b[1mone\x1b[0m\r\n10 %\r20 %\r\n\x1b]0;title\x07end", "", 0);
+    let mut commit = session.commit().of_call(foldspace::store::CallLink::Of(19));
+    let cast = foldspace::event::Digest::of(b"");
+    let recorded = foldspace::event::TerminalRecorded { rows: 24, columns: 80, cast, bytes: 0, truncated: false };
+    commit.push(&recorded).unwrap();
+    session.record(commit).unwrap();
+    let mut model = fixture::model(&sessions, &session, 19);
+    does(&mut model, [DebuggerAction::Tab(Tab::Output)]);
+    let played = "on a terminal of 80x24; `foldspace show --play` plays it";
+    assert_eq!(detail(&model), format!("$ make\n  one\n  20 %\n  end\n{played}\nexit 0 in 1.5 ms"));
+}
+
+#[test]
 fn step_over_large_call_runs_in_background() {
     let (sessions, session) = fixture::story();
     fixture::long_call(&session, 12_000);

@@ -1,9 +1,9 @@
-//! Images in which the resident runner can't run.
+//! Images in which the resident runner can't run, and the one that foldspace makes.
 
 use foldspace::backends::{EngineKind, PodmanOptions};
 use serde_json::json;
 
-use crate::rig::{Rig, engine_cli, report_skip};
+use crate::rig::{Program, Rig, engine_cli, report_skip, skip};
 
 /// Makes an image for another architecture of what runs here, and gives its name.
 fn foreign_image(rig: &Rig) -> String {
@@ -33,4 +33,35 @@ fn image_of_another_architecture_is_refused_with_what_to_do() {
     assert!(rig.bare("write_file", json!({ "file_path": "a", "content": "a" })).is_ok());
     drop(rig);
     engine_cli(&["rmi", &image]).unwrap();
+}
+
+/// Programs that a model may expect in its workspace.
+const PROGRAMS: &str = "python3 node npm git jq tree file less zip unzip curl wget rg gcc make nano";
+
+#[test]
+fn development_image_is_built_and_used_when_none_is_named() {
+    let Ok(tar) = std::env::var("FOLDSPACE_BASE_TAR") else { return skip("there is no base for an image") };
+    let Some(mut program) = Program::with_container() else { return };
+    program.engine.retain(|(name, _)| *name != "FOLDSPACE_IMAGE");
+    let base = format!("localhost/foldspace-base-{}", std::process::id());
+    engine_cli(&["import", &tar, &base]).unwrap();
+    let engine = crate::engine::kind().name();
+    let without_base = program.run(&["image", "build", "--backend", engine, "--base", "localhost/nowhere:1"]);
+    assert!(without_base.contains("could not build the image") && without_base.ends_with("[exit 6]"), "{without_base}");
+    let build = ["--json", "image", "build", "--backend", engine, "--base", &base, "--network", "host"];
+    let built = program.command(&build).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&built.stdout).unwrap_or_default();
+    let image = document["image"].as_str().unwrap_or_else(|| panic!("{}", crate::rig::told(&built))).to_owned();
+
+    let params =
+        json!({ "command": format!("for p in {PROGRAMS}; do command -v $p >/dev/null || echo no $p; done; echo all") });
+    let script = program.file("look.jsonl", json!({ "tool": "shell_execute", "params": params }).to_string());
+    let run = ["--json", "run", &script, "--session", "look", "--backend", engine, "--yes"];
+    let ran = program.command(&run).output().unwrap();
+    let state = program.printed(&["state", "look", "PodmanWorkspace"]);
+    for removed in [&image, &base] {
+        engine_cli(&["rmi", "--force", removed]).unwrap();
+    }
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("\"all\\n\""), "{}", crate::rig::told(&ran));
+    assert!(state.contains(&image), "{state}");
 }

@@ -11,7 +11,7 @@ use crate::rig::{Program, Running, eventually, has_begun, named, process_of, rep
 
 impl Program {
     /// A world with the engine of the tests, and a session `work` in a container, in which one file is.
-    pub(super) fn with_container() -> Option<Self> {
+    pub(crate) fn with_container() -> Option<Self> {
         let options = crate::engine::options()?;
         let mut program = Self::new();
         let cache = program.path("cache").to_string_lossy().into_owned();

@@ -1,11 +1,14 @@
 //! The program as a person runs it.
 
+mod applying;
 mod asking_history;
+mod at_terminal;
 mod bisecting;
 mod changes;
 mod commands;
 mod completing;
 mod containers;
+mod daemons;
 mod damage;
 mod deny;
 mod first_run;

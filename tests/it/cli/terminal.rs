@@ -56,6 +56,12 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// Gives it another size, and tells the program, whose controlling terminal it is not.
+    pub(super) fn resize(&self, rows: u16, columns: u16) {
+        tcsetwinsize(&self.keys, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        self.signal("-WINCH");
+    }
+
     /// Whether keys go to the program one by one, and are not shown.
     pub(super) fn is_raw(&self) -> bool {
         let modes = tcgetattr(&self.keys).unwrap().local_modes;

@@ -141,14 +141,4 @@ fn wrong_options_are_refused_first() {
         let told = program.run(wrong);
         assert!(told.contains("error: invalid value") && told.ends_with("[exit 2]"), "{told}");
     }
-    let fed = |input: &[u8]| program.fed(&["exec", "story", "-i", "--", "cat"], input);
-    assert_snapshot!(fed("\u{20ac}".repeat(64_001).as_bytes()), @"
-    error: standard input has more than 48000 characters
-    hint: put it into a file of the workspace, and let the command read that
-    [exit 2]
-    ");
-    assert_snapshot!(fed(b"text\xff"), @"
-    error: standard input is no text: byte 5 of it is not UTF-8
-    [exit 2]
-    ");
 }

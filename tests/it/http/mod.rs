@@ -11,3 +11,4 @@ mod lists;
 mod materialise;
 mod output;
 mod states;
+mod terminal;

@@ -28,14 +28,19 @@ pub(in crate::backends::disk) struct MountPoint {
 impl MountPoint {
     /// Mounts a directory of a detached mount on top of `at`, as the process sees it.
     pub(super) fn attach(pid: i32, at: &Path, mount: BorrowedFd<'_>, directory: &str) -> io::Result<Self> {
+        let clone = clone(mount, directory).map_err(context("attach the files at", &shown(at, pid)))?;
+        Self::attach_whole(pid, at, &clone)
+    }
+
+    /// Mounts a detached mount itself on top of `at`, as the process sees it.
+    pub(in crate::backends::disk) fn attach_whole(pid: i32, at: &Path, mount: &OwnedFd) -> io::Result<Self> {
         let failed = |error| context("attach the files at", &shown(at, pid))(error);
         let number = Pid::from_raw(pid).ok_or_else(|| failed(Errno::SRCH))?;
         let process = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;
-        let clone = clone(mount, directory).map_err(failed)?;
-        let id = mount_id(&clone).map_err(failed)?;
+        let id = mount_id(mount).map_err(failed)?;
         let on_top = || {
             let target = open(at)?;
-            put(&clone, &target, MoveMountFlags::empty())
+            put(mount, &target, MoveMountFlags::empty())
         };
         within(process.as_fd(), on_top)?.map_err(failed)?;
         Ok(Self { process, pid, at: at.to_owned(), mount: id })
@@ -71,8 +76,12 @@ impl MountPoint {
         }
     }
 
+    pub(in crate::backends::disk) fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Takes away what was attached. It is no error when the process is gone, or something else is there.
-    pub(super) fn detach(self) -> io::Result<()> {
+    pub(in crate::backends::disk) fn detach(self) -> io::Result<()> {
         let take = || if mount_id(open(&self.at)?)? == self.mount { take_off(&self.at) } else { Ok(()) };
         match within(self.process.as_fd(), take)? {
             Ok(()) | Err(Errno::SRCH | Errno::NOENT) => Ok(()),

@@ -11,6 +11,7 @@ mod pool;
 mod probe;
 mod step;
 
+pub(super) use attach::MountPoint;
 pub(super) use manifest::boot_id;
 pub(crate) use overlay_dir::OverlayDir;
 pub(crate) use overlay_disk::{OverlayDisk, OverlayOptions};

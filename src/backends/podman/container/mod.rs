@@ -179,7 +179,7 @@ impl SessionContainer {
     }
 
     fn create(&self, engine: &Engine, name: &str) -> Result<String, EngineError> {
-        let workspace = if self.files.is_overlay() { &self.paths.mount } else { &self.paths.files };
+        let workspace = if self.files.is_attached() { &self.paths.mount } else { &self.paths.files };
         let (session, options, paths) = (&self.session.to_string(), &self.options, &self.paths);
         launch::create(engine, &ContainerPlan { name, session, options, paths, workspace })
     }

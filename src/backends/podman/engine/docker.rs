@@ -8,14 +8,15 @@ use bollard::models::{
     Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits, SystemInfoCgroupVersionEnum,
 };
 use bollard::query_parameters::{
-    CreateContainerOptions, CreateImageOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
-    StartContainerOptions, StopContainerOptions,
+    BuildImageOptions, CreateContainerOptions, CreateImageOptions, InspectContainerOptions, ListContainersOptions,
+    RemoveContainerOptions, StartContainerOptions, StopContainerOptions,
 };
-use bollard::{API_DEFAULT_VERSION, Docker};
+use bollard::{API_DEFAULT_VERSION, Docker, body_full};
 use futures_util::StreamExt;
 
 use super::{
-    ContainerPlace, EngineAnswer, EngineClient, EngineFacts, InspectedContainer, Ours, PULL, Progress, Refusal,
+    CONTAINERFILE_NAME, ContainerPlace, EngineAnswer, EngineClient, EngineFacts, ImageBuild, InspectedContainer, Ours,
+    PULL, Progress, Refusal, pass_on,
 };
 use crate::backends::podman::container_plan::{
     CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
@@ -172,6 +173,40 @@ impl EngineClient for DockerClient {
             Ok(())
         })
     }
+
+    fn build<'a>(&'a self, build: &'a ImageBuild<'a>, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
+        Box::pin(async move {
+            let context = context_of(build.containerfile).map_err(|error| Refusal::Other(error.to_string()))?;
+            let options = BuildImageOptions {
+                dockerfile: CONTAINERFILE_NAME.to_owned(),
+                t: Some(build.name.to_owned()),
+                buildargs: Some(build.arguments.clone()),
+                networkmode: build.network.map(str::to_owned),
+                rm: true,
+                forcerm: true,
+                ..BuildImageOptions::default()
+            };
+            let mut stream = self.docker.build_image(options, None, Some(body_full(context.into())));
+            while let Some(report) = stream.next().await {
+                let report = report?;
+                if let Some(error) = report.error_detail.and_then(|error| error.message) {
+                    return Err(Refusal::Other(error));
+                }
+                pass_on(&report.stream.unwrap_or_default(), progress);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Makes the archive that the engine builds from.
+fn context_of(containerfile: &str) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(containerfile.len() as u64);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, CONTAINERFILE_NAME, containerfile.as_bytes())?;
+    archive.into_inner()
 }
 
 impl From<Error> for Refusal {
@@ -218,7 +253,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]
         cmd: Some(Vec::new()),
         user: Some(format!("{user}:{group}")),
         working_dir: Some(WORKSPACE.to_owned()),
-        env: Some(vec![format!("HOME={WORKSPACE}"), "LANG=C.UTF-8".to_owned()]),
+        env: Some(vec![format!("HOME={}", plan.home()), "LANG=C.UTF-8".to_owned()]),
         // An image may have commands that are run in a container every now and then.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         stop_timeout: Some(i64::from(STOP_SECONDS)),

@@ -10,6 +10,7 @@ mod podman;
 #[cfg(feature = "podman")]
 mod podman_address;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::backends::containers::{EngineKind, PodmanOptions};
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(120);
 const PULL: Duration = Duration::from_secs(1800);
+const CONTAINERFILE_NAME: &str = "Containerfile";
 
 /// A client of one kind of engine. Names of containers may be ids.
 trait EngineClient: Send + Sync {
@@ -40,6 +42,16 @@ trait EngineClient: Send + Sync {
     /// Gives the architecture that an image is for, as the engine names it.
     fn architecture<'a>(&'a self, image: &'a str) -> EngineAnswer<'a, Option<String>>;
     fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()>;
+    fn build<'a>(&'a self, build: &'a ImageBuild<'a>, progress: Progress<'a>) -> EngineAnswer<'a, ()>;
+}
+
+/// An image to build: its name, its file of instructions, and what that is given.
+pub(crate) struct ImageBuild<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) containerfile: &'a str,
+    pub(crate) arguments: HashMap<String, String>,
+    /// The network of its commands; the engine's own when nothing is said.
+    pub(crate) network: Option<&'a str>,
 }
 
 type EngineAnswer<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
@@ -295,6 +307,10 @@ impl Engine {
         self.ask("pull the image", PULL, self.client.pull(image, progress))
     }
 
+    pub(crate) fn build(&self, build: &ImageBuild<'_>, progress: Progress<'_>) -> Result<(), EngineError> {
+        self.ask("build the image", PULL, self.client.build(build, progress))
+    }
+
     pub(crate) fn ours(&self) -> Result<Vec<Ours>, EngineError> {
         self.ask("list the containers", SHORT, self.client.ours())
     }
@@ -302,6 +318,11 @@ impl Engine {
     fn no_image(&self, image: &str) -> EngineError {
         EngineError::NoImage { kind: self.kind, image: image.to_owned() }
     }
+}
+
+/// Passes on the lines of a report that say something.
+fn pass_on(report: &str, progress: Progress<'_>) {
+    report.lines().filter(|line| !line.trim().is_empty()).for_each(progress);
 }
 
 /// Takes for done what was so already.

@@ -9,11 +9,17 @@ use std::time::Duration;
 use containers_api::conn::hyper::{Body, Client, Response, body::to_bytes};
 use containers_api::conn::{Headers, Payload, RequestClient, Transport, get_http_connector, get_unix_connector};
 use futures_util::StreamExt;
-use podman_api::opts::{ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerStopOpts, PullOpts};
+use podman_api::opts::{
+    ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerStopOpts, ImageBuildOpts, NetworkMode,
+    PullOpts,
+};
 use podman_api::{Error, LATEST_API_VERSION, Podman};
 use serde_json::{Value, json};
 
-use super::{ContainerPlace, EngineAnswer, EngineClient, EngineFacts, InspectedContainer, Ours, Progress, Refusal};
+use super::{
+    CONTAINERFILE_NAME, ContainerPlace, EngineAnswer, EngineClient, EngineFacts, ImageBuild, InspectedContainer, Ours,
+    Progress, Refusal, pass_on,
+};
 use crate::backends::podman::container_plan::{
     CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
 };
@@ -128,8 +134,29 @@ impl EngineClient for PodmanClient {
                 if let Some(error) = report.error.filter(|error| !error.is_empty()) {
                     return Err(Refusal::Other(error));
                 }
-                let lines = report.stream.unwrap_or_default();
-                lines.lines().filter(|line| !line.trim().is_empty()).for_each(&mut *progress);
+                pass_on(&report.stream.unwrap_or_default(), progress);
+            }
+            Ok(())
+        })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the client builds from a directory, which is made for it")]
+    fn build<'a>(&'a self, build: &'a ImageBuild<'a>, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
+        Box::pin(async move {
+            let failed = |error: std::io::Error| Refusal::Other(format!("the build was not prepared: {error}"));
+            let directory = tempfile::tempdir().map_err(failed)?;
+            std::fs::write(directory.path().join(CONTAINERFILE_NAME), build.containerfile).map_err(failed)?;
+            let mut options = ImageBuildOpts::builder(directory.path().to_string_lossy())
+                .dockerfile(CONTAINERFILE_NAME)
+                .tag(build.name)
+                .build_args(build.arguments.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+            if let Some(network) = build.network {
+                options = options.network_mode(NetworkMode::Custom(network.to_owned()));
+            }
+            let (images, options) = (self.podman.images(), options.build());
+            let mut stream = images.build(&options)?;
+            while let Some(report) = stream.next().await {
+                pass_on(&report?.stream, progress);
             }
             Ok(())
         })
@@ -178,7 +205,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         "entrypoint": [],
         "user": format!("{user}:{group}"),
         "work_dir": WORKSPACE,
-        "env": { "HOME": WORKSPACE, "LANG": "C.UTF-8" },
+        "env": { "HOME": plan.home(), "LANG": "C.UTF-8" },
         "cap_drop": ["all"],
         "no_new_privileges": true,
         "read_only_filesystem": true,

@@ -211,3 +211,11 @@ fn runner_refuses_to_serve_unless_init() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("process 1"));
 }
+
+#[test]
+fn runner_gives_terminals_as_unprivileged_user() {
+    let container = container!();
+    let spec = RunSpec { terminal: Some(crate::backends::WindowSize::default()), ..shell("stty size; test -t 0") };
+    let ran = run(&container.runner, &spec).unwrap();
+    assert_eq!((ran.stdout.as_str(), ran.ended.exit_code), ("24 80\r\n", Some(0)), "{ran:?}");
+}

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::wire::{CallerSurroundings, RunFailure, RunRequest, RunnerReply, RunnerRequest, frame_length};
+use super::wire::{
+    CallerSurroundings, RunFailure, RunRequest, RunnerReply, RunnerRequest, TerminalWindow, frame_length,
+};
 use super::*;
 
 fn requests() -> Vec<RunnerRequest<'static>> {
@@ -14,6 +16,8 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         timeout_ms: 1,
         grace_ms: u32::MAX,
         discard_output: true,
+        terminal: Some(TerminalWindow { rows: 24, columns: 80 }),
+        is_fed: true,
         surroundings: CallerSurroundings {
             umask: Some(0o27),
             nice: Some(-3),
@@ -26,6 +30,8 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         RunnerRequest::Run(RunRequest {
             cwd: b"",
             discard_output: false,
+            terminal: None,
+            is_fed: false,
             argv: vec![],
             surroundings: CallerSurroundings::default(),
             ..run.clone()
@@ -35,6 +41,9 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         RunnerRequest::Which { program: b"sh", path: b"/bin" },
         RunnerRequest::Env,
         RunnerRequest::Ping,
+        RunnerRequest::Input(b"typed"),
+        RunnerRequest::EndInput,
+        RunnerRequest::Resize(TerminalWindow { rows: 1, columns: u16::MAX }),
     ]
 }
 
@@ -52,6 +61,7 @@ fn replies() -> Vec<RunnerReply<'static>> {
     vec![
         RunnerReply::Welcome { version: 1, pid: 2, features: 3 },
         RunnerReply::Output { stream: OutputStreamKind::Stderr, bytes: b"text" },
+        RunnerReply::Taken { bytes: 5 },
         RunnerReply::Ended(ended),
         RunnerReply::Done,
         RunnerReply::Found { path: None },
@@ -99,14 +109,14 @@ proptest! {
     fn runner_frame_of_random_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in any::<u8>()) {
         let _ = RunnerRequest::decode(&bytes);
         let _ = RunnerReply::decode(&bytes);
-        let known = [&[kind % 14][..], &bytes].concat();
+        let known = [&[kind % 17][..], &bytes].concat();
         let _ = RunnerRequest::decode(&known);
         let known = [&[128 + kind % 9][..], &bytes].concat();
         let _ = RunnerReply::decode(&known);
     }
 
     #[test]
-    fn runner_frame_flipped_byte_is_noticed_or_harmless(which in 0_usize..7, at in any::<prop::sample::Index>(), flip in 1_u8..) {
+    fn runner_frame_flipped_byte_is_noticed_or_harmless(which in 0_usize..10, at in any::<prop::sample::Index>(), flip in 1_u8..) {
         let mut frame = Vec::new();
         requests()[which].encode(&mut frame);
         let body = &mut frame[4..];

@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use super::wire::{
-    CallerSurroundings, MAX_CONNECTIONS, MAX_FRAME, RunFailure, RunRequest, RunnerReply, RunnerRequest, VERSION,
-    frame_length,
+    CallerSurroundings, MAX_CONNECTIONS, MAX_FRAME, MAX_INPUT, RunFailure, RunRequest, RunnerReply, RunnerRequest,
+    VERSION, frame_length,
 };
 use super::*;
 
@@ -57,8 +57,28 @@ fn running<'a>(script: &'a [u8]) -> RunnerRequest<'a> {
         timeout_ms: 0,
         grace_ms: 60_000,
         discard_output: false,
+        terminal: None,
+        is_fed: true,
         surroundings: CallerSurroundings::default(),
     })
+}
+
+#[test]
+fn runner_refuses_more_input_than_may_wait() {
+    let world = World::new();
+    let mut stream = greeted(&world);
+    send(&mut stream, &running(b"sleep 1000"));
+    // The pipe takes as much once, and as much may wait.
+    for _ in 0..2 {
+        send(&mut stream, &RunnerRequest::Input(&[b'x'; MAX_INPUT]));
+    }
+    send(&mut stream, &RunnerRequest::Input(b"x"));
+    let mut answer = receive(&mut stream);
+    while matches!(RunnerReply::decode(&answer), Ok(RunnerReply::Taken { .. })) {
+        answer = receive(&mut stream);
+    }
+    let refused = RunnerReply::decode(&answer);
+    assert!(matches!(refused, Ok(RunnerReply::Failed { kind: RunFailure::Protocol, .. })), "{refused:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod contained;
 mod frames;
 mod hostile;
 mod processes;
+mod terminal;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -70,6 +71,8 @@ pub(super) fn spec(argv: &[&str]) -> RunSpec {
         timeout: Some(Duration::from_secs(60)),
         grace: Duration::from_secs(5),
         discard_output: false,
+        terminal: None,
+        input: None,
         caller: None,
     }
 }

@@ -82,6 +82,7 @@ mod with_evaluator {
             timed_out: false,
             cancelled: false,
             signal: None,
+            terminal: None,
         };
         let mut answer = EvalAnswer::default();
         match end {

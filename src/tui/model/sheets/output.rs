@@ -1,6 +1,6 @@
 //! The output of a call.
 
-use foldspace::event::{CallFinished, CommandResult, EvalResult, RecordedOutput};
+use foldspace::event::{CallFinished, CommandResult, EvalResult, RecordedOutput, TerminalRecorded};
 use foldspace::{Event, Recorded, Seq};
 use serde_json::Value;
 
@@ -18,12 +18,17 @@ pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> 
     };
     let mut sheet = Sheet::new(format!("output of call {call}"));
     let end = past.end_of(call, leash)?;
-    for event in printing(past, call, end.last, leash)? {
+    let printing = printing(past, call, end.last, leash)?;
+    for (event, next) in printing.iter().zip(printing.iter().skip(1).map(Some).chain([None])) {
         leash.holds()?;
         if let Some(Ok(command)) = event.typed::<CommandResult>() {
             let command = command.event;
             sheet.add(Tone::Noted, format!("$ {}", text::one_line(&command.command.to_string(), 1000)));
-            stream(past, &command.stdout, "  ", Tone::Plain, &mut sheet)?;
+            let terminal = next.and_then(|next| next.typed::<TerminalRecorded>()?.ok());
+            match &terminal {
+                Some(recorded) => terminal_text(past, &command.stdout, &recorded.event, &mut sheet)?,
+                None => stream(past, &command.stdout, "  ", Tone::Plain, &mut sheet)?,
+            }
             stream(past, &command.stderr, "! ", Tone::Odd, &mut sheet)?;
             let code = command.exit_code;
             let tone = if code == 0 { Tone::Good } else { Tone::Bad };
@@ -45,12 +50,32 @@ pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> 
 fn printing(past: &SessionHistory, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Recorded>, Failure> {
     let mut found = Vec::new();
     past.visit(call, last, &mut |event| {
-        if event.call == Some(call) && [CommandResult::KIND, EvalResult::KIND].contains(&event.kind) {
+        let kinds = [CommandResult::KIND, EvalResult::KIND, TerminalRecorded::KIND];
+        if event.call == Some(call) && kinds.contains(&event.kind) {
             found.push(event.to_recorded());
         }
         !leash.is_cancelled()
     })?;
     Ok(found)
+}
+
+/// Shows the text of what a terminal showed, without its control sequences.
+fn terminal_text(
+    past: &SessionHistory,
+    output: &RecordedOutput,
+    recorded: &TerminalRecorded,
+    sheet: &mut Sheet,
+) -> Result<(), Failure> {
+    let bytes = past.content(&output.content)?;
+    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(BYTES_MAX)]);
+    let text = anstream::adapter::strip_str(&shown).to_string().replace("\r\n", "\n");
+    // What comes after a carriage return is written over what is before it.
+    let lines: Vec<&str> =
+        text.lines().map(|line| line.rsplit('\r').find(|part| !part.is_empty()).unwrap_or("")).collect();
+    sheet.block(Tone::Plain, "  ", &lines.join("\n"));
+    let TerminalRecorded { rows, columns, .. } = recorded;
+    sheet.add(Tone::Dim, format!("on a terminal of {columns}x{rows}; `foldspace show --play` plays it"));
+    Ok(())
 }
 
 fn stream(

@@ -1,0 +1,171 @@
+//! Input that a command gets while it runs, and the size of its terminal.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{EventfdFlags, eventfd};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::engine::lock::lock;
+
+/// Bytes that wait for a command at most, in this process.
+const WAITING_MAX: usize = 64 << 10;
+
+/// The size of a terminal, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WindowSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters of a line.
+    pub columns: u16,
+}
+
+impl Default for WindowSize {
+    fn default() -> Self {
+        Self { rows: 24, columns: 80 }
+    }
+}
+
+/// Input for one command while it runs. Clones are the same input.
+///
+/// It is not recorded. A command waits for more of it until [`end`](CommandInput::end).
+///
+/// ```
+/// use foldspace::{HostWorkspace, Workspace, backends::{CommandInput, HostOptions, ShellCommand, unwatched}};
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let directory = tempfile::tempdir()?;
+/// let workspace = HostWorkspace::open(directory.path(), &HostOptions::default())?;
+/// let input = CommandInput::new()?;
+/// let command = ShellCommand { input: Some(input.clone()), ..ShellCommand::shell("tr a-z A-Z") };
+/// let running = workspace.unrecorded_shell().unwrap().execute(command, unwatched(), Default::default());
+/// let result = runtime.block_on(async {
+///     input.send(b"loud\n").await;
+///     input.end();
+///     running.await
+/// })?;
+/// assert_eq!(&result.stdout.kept[..], b"LOUD\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct CommandInput(Arc<InputQueue>);
+
+#[derive(Debug)]
+struct InputQueue {
+    state: Mutex<InputState>,
+    /// Wakes the thread that follows the command.
+    more: OwnedFd,
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct InputState {
+    waiting: VecDeque<u8>,
+    has_ended: bool,
+    is_end_passed: bool,
+    /// The command has ended.
+    is_closed: bool,
+    window: Option<WindowSize>,
+    is_resized: bool,
+}
+
+/// The part of an input that is passed on next.
+#[derive(Debug, Default)]
+pub(super) struct InputPart {
+    pub(super) window: Option<WindowSize>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_end: bool,
+}
+
+impl CommandInput {
+    /// Returns an input for one command. It fails when the process has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let more = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(InputQueue { state: Mutex::default(), more, room: Notify::new() })))
+    }
+
+    /// Sends bytes, and waits while the command does not read. Returns false when it takes no more.
+    pub async fn send(&self, mut bytes: &[u8]) -> bool {
+        loop {
+            let room = self.0.room.notified();
+            {
+                let mut state = lock(&self.0.state);
+                if state.is_closed || state.has_ended {
+                    return false;
+                }
+                let (now, later) = bytes.split_at(bytes.len().min(WAITING_MAX.saturating_sub(state.waiting.len())));
+                state.waiting.extend(now);
+                bytes = later;
+            }
+            self.wake();
+            if bytes.is_empty() {
+                return true;
+            }
+            room.await;
+        }
+    }
+
+    /// Ends the input; at a terminal as Ctrl-D does.
+    pub fn end(&self) {
+        lock(&self.0.state).has_ended = true;
+        self.wake();
+    }
+
+    /// Sets the size of the command's terminal; before it begins, the size that it begins with.
+    pub fn resize(&self, window: WindowSize) {
+        let mut state = lock(&self.0.state);
+        (state.window, state.is_resized) = (Some(window), true);
+        drop(state);
+        self.wake();
+    }
+
+    /// Returns the size that was set last.
+    pub(crate) fn window(&self) -> Option<WindowSize> {
+        lock(&self.0.state).window
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.more.as_fd()
+    }
+
+    /// Takes what there is, of the bytes at most `room`.
+    pub(super) fn take(&self, room: usize) -> InputPart {
+        // The counter is of no interest, and one that is read is not ready.
+        let _ = rustix::io::read(&self.0.more, &mut [0; 8]);
+        let mut state = lock(&self.0.state);
+        let count = room.min(state.waiting.len());
+        let bytes = state.waiting.drain(..count).collect();
+        let is_end = state.has_ended && state.waiting.is_empty() && !state.is_end_passed;
+        state.is_end_passed |= is_end;
+        let window = state.window.filter(|_| std::mem::take(&mut state.is_resized));
+        drop(state);
+        self.0.room.notify_waiters();
+        InputPart { window, bytes, is_end }
+    }
+
+    /// Notes that the command has ended, so that nobody waits for it.
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.0.state);
+        state.is_closed = true;
+        state.waiting.clear();
+        drop(state);
+        self.0.room.notify_waiters();
+    }
+
+    fn wake(&self) {
+        // The counter cannot be full: it is never near its end.
+        if let Err(error) = rustix::io::write(&self.0.more, &1_u64.to_ne_bytes()) {
+            tracing::debug!(%error, "a command's input could not be announced");
+        }
+    }
+}
+
+impl PartialEq for CommandInput {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

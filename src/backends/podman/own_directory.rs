@@ -1,0 +1,50 @@
+//! A directory of the user's as a container's workspace.
+
+use std::path::Path;
+
+use super::paths::{self, USER};
+use crate::backends::BackendError;
+use crate::backends::containers::PodmanOptions;
+use crate::backends::disk::{KeptIndex, MappedMount, OpenedDirectory, PlainOptions, overlap, owner_of};
+
+/// Opens the directory that the options name. `store` is the directory of the data, in which no commands work.
+pub(super) fn open(
+    directory: &Path,
+    options: &PodmanOptions,
+    store: Option<&Path>,
+    kept: Option<KeptIndex>,
+) -> Result<OpenedDirectory, BackendError> {
+    let backend = options.engine.name();
+    let refused = |reason: String| BackendError { backend, reason };
+    let cache = paths::cache().ok();
+    let own = [(store, "the data directory"), (cache.as_deref(), "the directory of the containers' own files")];
+    for (place, what) in own {
+        if place.is_some_and(|place| overlap(directory, place)) {
+            return Err(refused(format!(
+                "can't use {}: {what} is there, where commands would reach it; give a directory apart from it",
+                directory.display()
+            )));
+        }
+    }
+    // Without root the engine maps the user, or runs commands as the user.
+    let is_root = rustix::process::geteuid().is_root();
+    let shown = is_root.then(|| mapped(directory)).transpose().map_err(refused)?;
+    OpenedDirectory::open(backend, directory, PlainOptions { kept, shown, ..PlainOptions::default() })
+}
+
+/// Makes sure that the directory's owner can be the container's user.
+fn mapped(directory: &Path) -> Result<MappedMount, String> {
+    let mapped = || {
+        let owner = owner_of(directory)?;
+        let mapped = MappedMount::between(owner, USER)?;
+        mapped.check(directory).map(|()| mapped)
+    };
+    mapped().map_err(|error| {
+        format!(
+            "can't show {} in a container as its owner's ({error}): that takes an id-mapped mount, which Linux 5.12 or \
+             newer has on most local file systems; add --copy-on-write, or run foldspace as the owner with a rootless \
+             engine",
+            directory.display()
+        )
+    })
+}

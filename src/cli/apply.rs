@@ -1,0 +1,109 @@
+use std::path::PathBuf;
+
+use foldspace::backends::HostPath;
+use foldspace::hub::operations::{Apply, ApplyDocument};
+use foldspace::reducers::MergeChoices;
+use foldspace::tools::MergeOutcome;
+
+use super::merge::{show_conflicts, show_merged};
+use super::{Exit, Failure, Globals, Out, OwnerClient, output, text, workspace};
+
+/// Brings a session's changes home, into the directory that it began from
+///
+/// What the session changed is merged into what the directory is now: files that only one side changed are taken, texts
+/// are merged line by line. All of it is done or nothing: where both sides changed the same lines, or one removed a file
+/// that the other changed, nothing is; --take and --keep decide that. The session stays as it is, and a later apply
+/// brings what it changed since.
+///
+/// The directory is the one of --dir --copy-on-write, or that of the session of which this one is a clone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace apply fix --dry-run               what would be done
+  foldspace apply fix
+  foldspace apply fix --take src --keep src/config.toml
+  foldspace apply fix --to ../other-checkout")]
+pub(super) struct ApplyArgs {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// Another directory, in which there is something already; `foldspace materialise` writes to a new one
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    to: Option<PathBuf>,
+    /// Shows the changes, and makes none
+    #[arg(long)]
+    dry_run: bool,
+    /// Takes the session's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be given
+    /// several times
+    #[arg(long, value_name = "PATH")]
+    take: Vec<String>,
+    /// Keeps the directory's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be
+    /// given several times
+    #[arg(long, value_name = "PATH")]
+    keep: Vec<String>,
+    /// The agent who does it
+    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
+    agent: Option<String>,
+}
+
+impl ApplyArgs {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        MergeChoices::of_texts(&self.keep, &self.take).map_err(|error| Failure::usage(error.to_string()))?;
+        let to = self.to.as_deref().map(|to| workspace::existing_directory("--to", to)).transpose()?;
+        let asked = Apply {
+            allow_roots: to.iter().cloned().map(HostPath).collect(),
+            to: to.map(HostPath),
+            take: self.take.clone(),
+            keep: self.keep.clone(),
+            dry_run: self.dry_run,
+            agent: self.agent.clone(),
+        };
+        let applied = super::block_on(self.apply(globals, &asked))??;
+        let report = &applied.merge.report;
+        for path in &report.unused {
+            output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
+        }
+        for path in &report.left_out {
+            output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
+        }
+        let failed = report.outcome == MergeOutcome::Conflicted;
+        if out.is_json() {
+            out.document(&applied)?;
+            return Ok(if failed { Exit::Failed } else { Exit::Ok });
+        }
+        show(&applied, out)
+    }
+
+    async fn apply(&self, globals: &Globals, asked: &Apply) -> Result<ApplyDocument, Failure> {
+        let owner = OwnerClient::of_existing(globals).await?;
+        let session = owner.sessions()?.find(&self.session)?.session;
+        let path = format!("/v1/sessions/{}/apply", session.id());
+        let applied = owner.client.work(&path, asked, output::progress).await;
+        owner.end().await;
+        Ok(applied?)
+    }
+}
+
+fn show(applied: &ApplyDocument, out: &mut Out) -> Result<Exit, Failure> {
+    let (report, directory) = (&applied.merge.report, text::one_line(&applied.directory, 300));
+    let session = text::one_line(&report.child_name, 80);
+    let entries = text::count(report.merged.len() as u64, "entry");
+    match report.outcome {
+        MergeOutcome::Nothing => out.line(format!("nothing to apply: {directory} has all that {session} changed"))?,
+        MergeOutcome::Merged => {
+            show_merged(report, out)?;
+            show_conflicts(&report.conflicts, "dir", "session", out)?;
+            let done = if applied.merge.dry_run { "would apply" } else { "applied" };
+            out.line(format!("{done} {entries} of {session} to {directory}"))?;
+        }
+        MergeOutcome::Conflicted => {
+            show_conflicts(&report.conflicts, "dir", "session", out)?;
+            let open = report.conflicts.iter().filter(|conflict| conflict.resolved.is_none()).count();
+            let conflicts = text::count(open as u64, "conflict");
+            let hint = "choose with --take PATH for the session's side or --keep PATH for the directory's, which also \
+                        decide for all below";
+            return Err(Failure::failed(format!("{conflicts} to be decided; nothing was changed in {directory}"))
+                .with_hint(hint));
+        }
+    }
+    Ok(Exit::Ok)
+}

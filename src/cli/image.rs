@@ -1,0 +1,57 @@
+use foldspace::backends::{EngineKind, build_image, find_engine};
+use serde_json::json;
+
+use super::{Exit, Failure, Globals, Out, output};
+
+/// Makes the image with the programs that agents use
+///
+/// It has Python, Node, git, jq, ripgrep, compilers and more. A session that names no image gets it from then on.
+#[derive(Debug, clap::Args)]
+pub(super) struct Image {
+    #[command(subcommand)]
+    verb: ImageVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ImageVerb {
+    /// Builds the development image at an engine, from images/Containerfile
+    Build(ImageBuildArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ImageBuildArgs {
+    /// The engine that builds it and has it then [default: the one that works, Podman first]
+    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    backend: Option<EngineKind>,
+    /// The address of the engine
+    #[arg(long, value_name = "URL")]
+    engine: Option<String>,
+    /// The image that it begins with, of Debian or one derived from it [default: python:3.12-bookworm]
+    #[arg(long, value_name = "IMAGE")]
+    base: Option<String>,
+    /// The network that gives the packages, such as host [default: the engine's own]
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<String>,
+}
+
+fn engine(text: &str) -> Result<EngineKind, String> {
+    let found = EngineKind::ALL.into_iter().find(|kind| kind.name() == text);
+    found.ok_or_else(|| "give podman or docker".to_owned())
+}
+
+impl Image {
+    pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let ImageVerb::Build(ImageBuildArgs { backend, engine, base, network }) = &self.verb;
+        let kind = match backend {
+            Some(kind) => *kind,
+            None => find_engine(engine.as_deref())?,
+        };
+        let mut progress = output::progress;
+        let image = build_image(kind, engine.as_deref(), base.as_deref(), network.as_deref(), &mut progress)?;
+        match out.is_json() {
+            true => out.document(&json!({ "image": image, "engine": kind.name() }))?,
+            false => out.line(format!("built {image}; sessions that name no image have it on {kind}"))?,
+        }
+        Ok(Exit::Ok)
+    }
+}

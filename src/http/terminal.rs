@@ -1,0 +1,278 @@
+//! Calls whose command gets input as it comes, at a terminal or not, over a websocket.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::OptionFuture;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use hyper_util::rt::TokioIo;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_util::sync::CancellationToken;
+
+use super::HttpFace;
+use super::calls::CallRequest;
+use super::frames::{ALIVE, Gone, PIECE};
+use super::problem::{HttpProblem, ProblemKind};
+use super::request::RequestHead;
+use super::stream::{self, CallTelling, Ending, output_value};
+use super::upgrade::UpgradedStream;
+use super::verb::{Headers, HttpVerb, Media};
+use crate::backends::{CommandInput, WindowSize};
+use crate::engine::id::Seq;
+use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
+use crate::hub::operations::OperationRoute;
+use crate::tools::TraceContext;
+
+/// Bytes of a message of a client.
+const MESSAGE_MAX: usize = 4 << 20;
+/// Time for the first message of a client.
+const FIRST: Duration = Duration::from_secs(10);
+
+pub(super) type Socket = WebSocketStream<UpgradedStream>;
+
+/// Makes a tool call whose command gets input as it comes: ask for an upgrade to a websocket. The first message is text,
+/// `{call, window}`: `call` has the fields of `make_call`, and `window` `{rows, columns}` the size of the terminal, for a
+/// command with `tty`. After it binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`.
+/// The server sends standard output, or all that a terminal shows, as binary messages; as text it sends an object with one
+/// of the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or
+/// `problem`. A client that goes away hangs the command up. Input is not recorded.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OpenTerminal {}
+
+/// The first message of a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalRequest {
+    /// The call.
+    pub call: CallRequest,
+    /// The size of its terminal, for a command with `tty`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowSize>,
+}
+
+/// A later message of a client, beside input.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TerminalOrder {
+    Resize(WindowSize),
+    EndInput(bool),
+}
+
+impl HttpVerb for OpenTerminal {
+    const NAME: &'static str = "open_terminal";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "calls", "/v1/sessions/{session}/terminal", 101);
+    const GIVES: Media = &[];
+    const READS: Headers = &[
+        ("traceparent", "string", "The span that is the parent of the call's, as W3C Trace Context has it"),
+        ("tracestate", "string", "What belongs to it"),
+    ];
+
+    async fn answer(self, face: HttpFace, mut head: RequestHead) -> Result<Response, HttpProblem> {
+        let unasked = || HttpProblem::new(ProblemKind::BadRequest, "ask for an upgrade to a websocket, version 13");
+        let accepted = accepted(&head.headers).ok_or_else(unasked)?;
+        let upgrade = head.upgrade.take().ok_or_else(unasked)?;
+        let face = face.for_client(head.caller.as_ref());
+        // One that is not there is told of in HTTP's way.
+        face.session(&head.session).await?;
+        let trace = head.trace();
+        tokio::spawn(async move {
+            match upgrade.await {
+                Ok(stream) => serve(face, head.session, trace, TokioIo::new(stream)).await,
+                Err(error) => tracing::debug!(%error, "a connection was not turned over"),
+            }
+        });
+        let headers = [
+            (header::CONNECTION, HeaderValue::from_static("upgrade")),
+            (header::UPGRADE, HeaderValue::from_static("websocket")),
+            (header::SEC_WEBSOCKET_ACCEPT, accepted),
+        ];
+        Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
+    }
+}
+
+/// Returns the answer to a client's key; none where it asks for no websocket.
+fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_asked = text(header::UPGRADE).is_some_and(|wanted| wanted.eq_ignore_ascii_case("websocket"));
+    let is_known = text(header::SEC_WEBSOCKET_VERSION) == Some("13");
+    let key = text(header::SEC_WEBSOCKET_KEY).filter(|_| is_asked && is_known)?;
+    HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok()
+}
+
+async fn serve(face: HttpFace, session: String, trace: Option<TraceContext>, stream: UpgradedStream) {
+    let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX)).max_frame_size(Some(MESSAGE_MAX));
+    let (sink, mut messages) = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await.split();
+    let mut screen = TerminalScreen { sink, cancel: CancellationToken::new(), output: None };
+    let begun = match first(&mut messages).await {
+        Ok(request) => begin(face, session, trace, request),
+        Err(problem) => Err(problem),
+    };
+    // A client that is gone by then has hung up.
+    let _ = match begun {
+        Ok((ending, telling, input, cancel)) => {
+            screen.cancel = cancel.clone();
+            let typing = tokio::spawn(take_input(messages, input, cancel));
+            let shown = screen.run(ending, telling).await;
+            typing.abort();
+            shown
+        }
+        Err(problem) => screen.event("problem", &json!(problem)).await,
+    };
+    drop(screen.sink.close().await);
+}
+
+async fn first(messages: &mut SplitStream<Socket>) -> Result<TerminalRequest, HttpProblem> {
+    let wrong = |detail: String| HttpProblem::new(ProblemKind::Unusable, detail);
+    match tokio::time::timeout(FIRST, messages.next()).await {
+        Ok(Some(Ok(Message::Text(text)))) => serde_json::from_str(&text)
+            .map_err(|error| wrong(format!("the first message is no object with a `call`: {error}"))),
+        Ok(_) => Err(wrong("the first message must be text: {\"call\": {...}}".to_owned())),
+        Err(_) => Err(wrong(format!("the first message took more than {} s", FIRST.as_secs()))),
+    }
+}
+
+type TerminalCall = (Ending, CallTelling, CommandInput, CancellationToken);
+
+fn begin(
+    face: HttpFace,
+    session: String,
+    trace: Option<TraceContext>,
+    TerminalRequest { call: mut request, window }: TerminalRequest,
+) -> Result<TerminalCall, HttpProblem> {
+    let mut call = request.call()?;
+    let unable = |error| HttpProblem::new(ProblemKind::Broken, format!("no input can be passed on: {error}"));
+    let input = CommandInput::new().map_err(unable)?;
+    if let Some(window) = window {
+        input.resize(window);
+    }
+    (call.trace, call.input) = (trace, Some(input.clone()));
+    // What a terminal misses it shows wrongly from then on.
+    (request.all_output, request.no_output) = (true, false);
+    let cancel = call.cancel.clone();
+    let (teller, telling) = stream::telling();
+    let ending = tokio::spawn(async move {
+        let face = face.telling(&teller.progress);
+        let open = face.open(&session).await?;
+        stream::make(request, call, open, &face, teller).await
+    });
+    Ok((ending, telling, input, cancel))
+}
+
+/// Passes a client's input on. Cancels the call when the client goes away, or says what is no message.
+async fn take_input(mut messages: SplitStream<Socket>, input: CommandInput, cancel: CancellationToken) {
+    while let Some(Ok(message)) = messages.next().await {
+        match message {
+            Message::Binary(bytes) => {
+                // What comes after the input's end, or the command's, reaches nothing.
+                input.send(&bytes).await;
+            }
+            Message::Text(text) => match serde_json::from_str(&text) {
+                Ok(TerminalOrder::Resize(window)) => input.resize(window),
+                Ok(TerminalOrder::EndInput(true)) => input.end(),
+                Ok(TerminalOrder::EndInput(false)) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "a client at a terminal was not understood");
+                    break;
+                }
+            },
+            Message::Close(_) => break,
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+        }
+    }
+    cancel.cancel();
+}
+
+/// The client's side of a call.
+struct TerminalScreen {
+    sink: SplitSink<Socket, Message>,
+    cancel: CancellationToken,
+    output: Option<OutputSubscription>,
+}
+
+impl TerminalScreen {
+    async fn run(&mut self, mut ending: Ending, mut telling: CallTelling) -> Result<(), Gone> {
+        let ended = loop {
+            let next = OptionFuture::from(self.output.as_ref().map(OutputSubscription::next));
+            let shown = tokio::select! {
+                biased;
+                Some(text) = telling.progress.recv() => self.event("progress", &json!({ "text": text })).await,
+                Some((call, output)) = telling.begun.recv() => self.begun(call, output).await,
+                Some(piece) = next => self.show(piece).await,
+                Some(question) = telling.questions.recv() => self.event("question", &question).await,
+                ended = &mut ending => break ended,
+                () = tokio::time::sleep(ALIVE) => self.send(Message::Ping(bytes::Bytes::new())).await,
+            };
+            if shown.is_err() {
+                // The call ends as interrupted.
+                self.cancel.cancel();
+                return shown;
+            }
+        };
+        while let Ok((call, output)) = telling.begun.try_recv() {
+            self.begun(call, output).await?;
+        }
+        while let Some(piece) = self.output.as_ref().and_then(OutputSubscription::try_next) {
+            self.show(piece).await?;
+        }
+        match ended {
+            Ok(Ok(outcome)) => self.event("outcome", &json!(outcome)).await,
+            Ok(Err(problem)) => self.event("problem", &json!(problem)).await,
+            Err(_) => {
+                let problem = HttpProblem::new(ProblemKind::Broken, "the call's task was stopped");
+                self.event("problem", &json!(problem)).await
+            }
+        }
+    }
+
+    async fn begun(&mut self, call: Seq, output: Option<OutputSubscription>) -> Result<(), Gone> {
+        self.output = output;
+        self.event("begun", &json!({ "call": call })).await
+    }
+
+    /// Shows a piece of output, with what comes after it on the same stream.
+    async fn show(&mut self, first: CommandOutput) -> Result<(), Gone> {
+        let mut next = Some(first);
+        while let Some(CommandOutput { stream, bytes, .. }) = next.take() {
+            let mut all = bytes.to_vec();
+            while all.len() < PIECE
+                && let Some(more) = self.output.as_ref().and_then(OutputSubscription::try_next)
+            {
+                if more.stream != stream {
+                    next = Some(more);
+                    break;
+                }
+                all.extend_from_slice(&more.bytes);
+            }
+            match stream {
+                OutputStream::Stdout => self.send(Message::Binary(all.into())).await?,
+                OutputStream::Stderr => self.event("output", &output_value(stream, &all)).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn event(&mut self, name: &str, value: &Value) -> Result<(), Gone> {
+        self.send(Message::text(json!({ name: value }).to_string())).await
+    }
+
+    /// Sends a message. Cancelling the call frees a command that waits for this client.
+    async fn send(&mut self, message: Message) -> Result<(), Gone> {
+        let mut sending = std::pin::pin!(self.sink.send(message));
+        tokio::select! {
+            biased;
+            sent = &mut sending => return sent.map_err(|_| Gone),
+            () = self.cancel.cancelled() => {}
+        }
+        self.output.iter().for_each(OutputSubscription::let_go);
+        sending.await.map_err(|_| Gone)
+    }
+}

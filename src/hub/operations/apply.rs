@@ -1,0 +1,112 @@
+//! A session's changes, brought into the directory that it began from.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::merge::{MergeDocument, merged};
+use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading};
+use crate::backends::{HostPath, WorkspaceSpec};
+use crate::engine::session::Session;
+use crate::reducers::MergeChoices;
+
+/// Merges what a session changed into the directory that it began from: three-way, against what the directory has
+/// become. All of it or nothing is done; with a conflict nothing is, and the conflicts are told: theirs is the session's
+/// side, ours the directory's.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ApplyRequest")]
+#[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// Another directory, which is there and not empty, below one that the server allows.
+    #[schemars(with = "Option<String>")]
+    pub to: Option<HostPath>,
+    /// Paths at or below which conflicts are decided for the session's side; `/` for all.
+    #[serde(default)]
+    pub take: Vec<String>,
+    /// Paths at or below which conflicts are decided for the directory's side; `/` for all.
+    #[serde(default)]
+    pub keep: Vec<String>,
+    /// Only tells what would be done. What the directory has become is recorded all the same.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// The agent who does it.
+    pub agent: Option<String>,
+    /// Directories of the host below which `to` may be, instead of those that the server allows. Only a client on the
+    /// unix socket may name some, from the same sandbox as the server.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub allow_roots: Vec<HostPath>,
+}
+
+impl Operation for Apply {
+    const NAME: &'static str = "apply";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/apply", 200);
+    type Output = ApplyDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<ApplyDocument, OperationError> {
+        let choices = MergeChoices::of_texts(&self.keep, &self.take)?;
+        let agent = self.agent.as_deref().unwrap_or_default();
+        check_agent(agent)?;
+        let hub = context.hub_within(self.allow_roots).await?;
+        let session = context.session().await?;
+        let to = match self.to {
+            None => None,
+            Some(HostPath(to)) => {
+                let (roots, place) = (hub.options().roots.clone(), hub.options().home.clone());
+                Some(reading(move || checked(&roots.place_of(&to)?, &place)).await?)
+            }
+        };
+        check_elsewhere(&session, to.as_deref())?;
+        let home = hub.home_of(&session, to.as_deref()).await?;
+        let home = if agent.is_empty() { home } else { home.as_agent(agent) };
+        let report = hub.apply(&session, &home, &choices, self.dry_run).await?;
+        let directory = given(home.session()).unwrap_or_default().to_string_lossy().into_owned();
+        Ok(ApplyDocument { merge: merged(report, home.session(), self.dry_run), directory })
+    }
+}
+
+/// The outcome of bringing changes into a directory.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Applied")]
+pub struct ApplyDocument {
+    /// The merge into the session that works in the directory: the child is the session, ours is the directory's side.
+    #[serde(flatten)]
+    pub merge: MergeDocument,
+    /// The directory.
+    pub directory: String,
+}
+
+fn given(session: &Session) -> Option<PathBuf> {
+    let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok())?;
+    spec.given_directory().map(Path::to_owned)
+}
+
+fn check_elsewhere(session: &Session, to: Option<&Path>) -> Result<(), OperationError> {
+    match given(session) {
+        Some(own) if to.is_none_or(|to| to == own) => {
+            let (name, own) = (session.name(), own.display());
+            let what = format!("session {name} works in {own} itself: its changes are there already");
+            Err(OperationError::invalid(what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what is no directory to merge into.
+fn checked(to: &Path, home: &Path) -> Result<PathBuf, OperationError> {
+    let shown = to.display();
+    WorkspaceSpec::default().check_apart(to, home)?;
+    if !to.is_dir() {
+        return Err(OperationError::not_found(format!("{shown} is not a directory")));
+    }
+    #[expect(clippy::disallowed_methods, reason = "whether there is anything to merge into")]
+    let first =
+        std::fs::read_dir(to).map_err(|error| OperationError::invalid(format!("can't read {shown}: {error}")))?;
+    match first.count() {
+        0 => Err(OperationError::invalid(format!(
+            "{shown} is empty, so there is nothing to merge into; `foldspace materialise` writes all files there"
+        ))),
+        _ => Ok(to.to_owned()),
+    }
+}
