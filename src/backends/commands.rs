@@ -183,10 +183,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         let runner = self.place.runner()?;
         let caller = command.caller.clone().filter(|_| self.is_on_host);
         // The file is gone when this is dropped.
-        let (mut argv, _script) = self.argv(&command.command)?;
-        if command.merge_output {
-            argv.splice(0..0, [SH, "-c", MERGED, SH].map(OsString::from));
-        }
+        let (argv, _script) = self.argv(&command)?;
         let spec = RunSpec {
             argv,
             directory: PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec())),
@@ -235,7 +232,15 @@ impl<P: CommandHost> CommandRun<'_, P> {
         Ok(ShellResult { terminal, ..result(command, ended, stdout, stderr) })
     }
 
-    fn argv(&self, line: &CommandLine) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
+    fn argv(&self, command: &ShellCommand) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
+        let (mut argv, script) = self.plain_argv(&command.command)?;
+        if command.merge_output {
+            argv.splice(0..0, [SH, "-c", MERGED, SH].map(OsString::from));
+        }
+        Ok((argv, script))
+    }
+
+    fn plain_argv(&self, line: &CommandLine) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
         Ok(match line {
             CommandLine::Shell(text) => (vec![SH.into(), "-c".into(), text.into()], None),
             CommandLine::Args(args) => (args.iter().map(OsString::from).collect(), None),

@@ -10,7 +10,7 @@ use super::{Exit, Failure, Globals, Out, OwnerClient, output, text, workspace};
 
 /// Brings a session's changes home, into the directory that it began from
 ///
-/// What the session changed is merged into what the directory is now: files that only one side changed are taken, texts
+/// Changes of the session are merged into what the directory is now: files that only one side changed are taken, texts
 /// are merged line by line. All of it is done or nothing: where both sides changed the same lines, or one removed a file
 /// that the other changed, nothing is; --take and --keep decide that. The session stays as it is, and a later apply
 /// brings what it changed since.

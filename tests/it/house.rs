@@ -196,15 +196,17 @@ fn documents() -> Vec<PathBuf> {
 }
 
 #[test]
-fn architecture_names_tests_that_exist() {
-    let architecture = text(&root().join("ARCHITECTURE.md"));
-    let named: Vec<_> = architecture.split('`').filter_map(|code| code.split_once("::")).collect();
-    let named: Vec<_> = named.into_iter().filter(|(file, _)| file.ends_with(".rs")).collect();
-    assert!(named.len() >= 20, "only {} tests are named", named.len());
-    for (file, test) in named {
-        let path = root().join(file);
-        let exists = path.exists() && text(&path).contains(&format!("fn {test}("));
-        assert!(exists, "ARCHITECTURE.md names {file}::{test}, which does not exist");
+fn documents_name_tests_that_exist() {
+    for (document, least) in [("ARCHITECTURE.md", 20), ("docs/requirements.md", 30)] {
+        let written = text(&root().join(document));
+        let named: Vec<_> = written.split('`').filter_map(|code| code.split_once("::")).collect();
+        let named: Vec<_> = named.into_iter().filter(|(file, _)| file.ends_with(".rs")).collect();
+        assert!(named.len() >= least, "only {} tests are named in {document}", named.len());
+        for (file, test) in named {
+            let path = root().join(file);
+            let exists = path.exists() && text(&path).contains(&format!("fn {test}("));
+            assert!(exists, "{document} names {file}::{test}, which does not exist");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ const ID_DIGITS: usize = 8;
 /// The session of a run: one that is there, or the name and the workspace of a new one.
 pub(super) enum ChosenSession {
     Known(Session),
-    New(String, WorkspaceSpec),
+    New(String, Box<WorkspaceSpec>),
 }
 
 pub(super) fn choose(
@@ -25,10 +25,10 @@ pub(super) fn choose(
 ) -> Result<ChosenSession, Failure> {
     let Some(wanted) = wanted else {
         let names: Vec<String> = sessions.list()?.iter().map(name_of).collect();
-        return Ok(ChosenSession::New(free_name(script, &names), spec.unwrap_or(usual)));
+        return Ok(ChosenSession::New(free_name(script, &names), Box::new(spec.unwrap_or(usual))));
     };
     let Some(id) = existing(sessions, wanted)? else {
-        return Ok(ChosenSession::New(wanted.to_owned(), spec.unwrap_or(usual)));
+        return Ok(ChosenSession::New(wanted.to_owned(), Box::new(spec.unwrap_or(usual))));
     };
     let session = sessions.session(id)?;
     check_same(&session, spec.as_ref())?;

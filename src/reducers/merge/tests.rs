@@ -193,9 +193,10 @@ fn merge_leaves_special_files_out() {
     let base = Tree::default().file("a", "a").put("old", fifo());
     let theirs = base.clone().put("pipe", fifo()).put("a", fifo()).without("old");
     let plan = planned(&base, &base, &theirs, &choosing(MergeSide::Ours));
-    assert_eq!(plan.left_out, [EntryPath::lookup("pipe").unwrap()]);
+    // A child that lacks "old" may never have had it.
+    assert_eq!(plan.left_out, ["old", "pipe"].map(|name| EntryPath::lookup(name).unwrap()));
     assert_eq!(plan.conflicts.len(), 1);
-    assert_eq!(after(&base, &plan), Tree::default().file("a", "a").shown());
+    assert_eq!(after(&base, &plan), base.shown());
 }
 
 #[test]

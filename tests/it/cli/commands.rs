@@ -311,7 +311,7 @@ fn run_in_own_directory_keeps_its_files() {
     [exit 3]
     ");
     assert_snapshot!(program.run(&["run", &script, "--backend", "memory", "--dir", &program.path("mine").to_string_lossy()]), @"
-    error: --dir is for --backend host
+    error: --dir is for --backend host or container
     [exit 2]
     ");
 }
