@@ -1,12 +1,10 @@
 //! A container to be made, as the engine is told of it.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
 use super::paths::{DOOR, Paths, SOCKET};
-use super::seccomp;
 use crate::backends::containers::PodmanOptions;
 
 pub(crate) const WORKSPACE: &str = "/workspace";
@@ -47,11 +45,6 @@ impl ContainerPlan<'_> {
     /// Returns the home directory of commands: what programs note there has no place among the user's own files.
     pub(super) fn home(&self) -> &'static str {
         if self.options.own_directory().is_some() { "/tmp" } else { WORKSPACE }
-    }
-
-    /// Returns the profile of system calls.
-    pub(super) fn seccomp(&self) -> Cow<'static, str> {
-        seccomp::profile(self.options.own_directory().is_some())
     }
 
     pub(super) fn memory(&self) -> i64 {

@@ -42,7 +42,7 @@ pub(super) fn check_image(engine: &Engine, image: &str) -> Result<(), EngineErro
 
 /// Writes the runner and makes a container of it. Gives its id.
 pub(super) fn create(engine: &Engine, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
-    plan.paths.prepare_run(RUNNER, &plan.seccomp()).map_err(failed("prepare the container"))?;
+    plan.paths.prepare_run(RUNNER).map_err(failed("prepare the container"))?;
     let run = &plan.paths.run;
     if rustix::fs::statvfs(run).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
         let shown = run.display();

@@ -14,7 +14,6 @@ mod owners;
 mod paths;
 mod process_label;
 mod sandbox;
-mod seccomp;
 mod warm;
 
 pub(crate) use diagnosis::diagnose;

@@ -10,6 +10,9 @@ use std::time::Duration;
 use crate::backends::disk::{OverlayDir, entries_in, remove_path};
 use crate::engine::id::SessionId;
 
+/// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
+pub(super) const SECCOMP: &str = include_str!("seccomp.json");
+
 pub(crate) const USER: (u32, u32) = (65534, 65534);
 pub(crate) const DOOR: &str = "door";
 /// The runner's socket and its token, in a directory of their own.
@@ -69,12 +72,12 @@ impl Paths {
     }
 
     /// Makes what a container is made with: the directory of the runner anew, with the runner in it, and the rest.
-    pub(crate) fn prepare_run(&self, runner: &[u8], seccomp: &str) -> io::Result<()> {
+    pub(crate) fn prepare_run(&self, runner: &[u8]) -> io::Result<()> {
         remove_path(&self.run)?;
         directory(&self.run, 0o755)?;
         directory(&self.mount, 0o755)?;
         directory(&self.door, 0o700)?;
-        write(&self.seccomp, seccomp.as_bytes(), 0o644)?;
+        write(&self.seccomp, SECCOMP.as_bytes(), 0o644)?;
         for path in ["scripts", DOOR] {
             directory(&self.run.join(path), 0o755)?;
         }

@@ -95,14 +95,6 @@ fn dir_in_container_keeps_owner_and_modes() {
         let mode = |name: &str| all[name].1 & 0o7777;
         assert_eq!([mode("new"), mode("d/run"), mode("bin"), mode("d/e")], [0o640, 0o755, 0o600, 0o755]);
         assert_eq!(all["t.txt"].3, b"1\n2\n3\n4\n5\n6\n");
-        // Nothing can be made to run as the owner.
-        let tries = "import os\nfor bits in 0o4755, 0o2755, 0o6755:\n  for made in (lambda: os.chmod('d', bits), \
-                     lambda: os.fchmod(os.open('bin', os.O_RDONLY), bits), lambda: os.open(f'o{bits}', os.O_CREAT, bits), \
-                     lambda: os.mknod(f'm{bits}', bits | 0o100000), lambda: os.open('.', os.O_TMPFILE | os.O_RDWR, bits)):\n\
-                     \x20   try: made(); print('made')\n    except OSError as error: print('refused')";
-        let refused = program.sh("own", &format!("python3 -c \"{tries}\"; chmod 600 bin; mkdir -m 700 e; touch o"));
-        assert_eq!(refused, "refused\n".repeat(15));
-        assert!(all_in(&program.path("mine")).values().all(|(_, mode, ..)| mode & 0o6000 == 0));
         // A file tool makes them the owner's, too.
         let write = r#"{"tool": "write_file", "params": {"file_path": "by/tool", "content": "x"}}"#;
         program.printed(&["run", &program.file("w.jsonl", write), "--session", "own"]);

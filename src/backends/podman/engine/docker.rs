@@ -21,7 +21,7 @@ use super::{
 use crate::backends::podman::container_plan::{
     CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
 };
-use crate::backends::podman::paths::DOOR;
+use crate::backends::podman::paths::{DOOR, SECCOMP};
 use crate::backends::podman::process_label::owner_of_this_process;
 
 /// Places that Docker masks by itself. A list that adds to them replaces them.
@@ -283,7 +283,7 @@ fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[Stri
         readonly_rootfs: Some(true),
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".to_owned()]),
-        security_opt: Some(vec!["no-new-privileges:true".to_owned(), format!("seccomp={}", plan.seccomp())]),
+        security_opt: Some(vec!["no-new-privileges:true".to_owned(), format!("seccomp={SECCOMP}")]),
         masked_paths: groups.map(|groups| MASKED.into_iter().chain([groups]).map(str::to_owned).collect()),
         network_mode: Some(if options.network { "default" } else { "none" }.to_owned()),
         ipc_mode: Some("private".to_owned()),
