@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use foldspace::backends::{ShellCommand, unwatched};
 use foldspace::tools::{CommandPolicy, Probe};
-use foldspace::{Seq, Session};
+use foldspace::{EntryPath, Seq, Session};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,7 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: 
         output::note("this is a copy: nothing is recorded, and it is gone when you leave (exit, or Ctrl-D)");
     }
     let title = format!("{}@{seq}", text::one_line(session.name(), 80));
-    let prompt = LinePrompt::new(title, probe.root());
+    let prompt = LinePrompt::new(title, probe.root(), EntryPath::root());
     super::block_on(prompt.read_lines(async move |typed, signals| run(&mut probe, typed, timeout, signals).await))?
 }
 

@@ -35,8 +35,8 @@ pub(super) struct LinePrompt {
 }
 
 impl LinePrompt {
-    pub(super) fn new(title: String, root: Option<String>) -> Self {
-        Self { title, root, cwd: EntryPath::root(), last: 0 }
+    pub(super) fn new(title: String, root: Option<String>, cwd: EntryPath) -> Self {
+        Self { title, root, cwd, last: 0 }
     }
 
     /// Reads lines, and runs each as a command. `run` passes its output on, or returns it when it is quiet. A signal ends

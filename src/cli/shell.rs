@@ -2,7 +2,7 @@ use foldspace::event::{CallStatus, CommandResult};
 use foldspace::hub::operations::SectionDocument;
 use foldspace::tools::ShellRules;
 use foldspace::view::Position;
-use foldspace::{Session, ToolOutcome};
+use foldspace::{EntryPath, Session, ToolOutcome};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -98,12 +98,16 @@ impl SessionPrompt<'_> {
         }
         let path = format!("/v1/sessions/{}/section", self.session.id());
         let section: SectionDocument = self.owner.client.get(&path).await?;
-        let prompt = LinePrompt::new(text::one_line(self.session.name(), 80), section.root);
-        prompt.read_lines(async |typed, signals| self.run(typed, signals).await).await
+        let workdir = workspace::spec_of(self.session)?.commands().map(|commands| commands.workdir.clone());
+        let workdir = workdir.unwrap_or_else(EntryPath::root);
+        let prompt = LinePrompt::new(text::one_line(self.session.name(), 80), section.root, workdir.clone());
+        prompt.read_lines(async |typed, signals| self.run(typed, &workdir, signals).await).await
     }
 
-    async fn run(&self, typed: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure> {
-        let mut params = json!({ "command": typed.command, "cwd": typed.cwd.rooted() });
+    async fn run(&self, typed: Typed<'_>, workdir: &EntryPath, signals: &mut Signals) -> Result<PromptRun, Failure> {
+        // A workdir that is not named is made when it is missing.
+        let cwd = if typed.cwd == workdir { String::new() } else { typed.cwd.rooted() };
+        let mut params = json!({ "command": typed.command, "cwd": cwd });
         if let Some(seconds) = self.timeout {
             params["timeout_seconds"] = json!(seconds);
         }

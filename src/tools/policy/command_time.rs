@@ -130,4 +130,12 @@ mod tests {
         assert!(time.bound(&mut command).is_ok() && command.time_limit(LEAST) == Some(LEAST));
         assert!(time.unlimited().bound(&mut command).is_ok() && command.time_limit(LEAST).is_none());
     }
+
+    #[test]
+    fn advice_makes_the_model_choose_and_warns() {
+        let advice = CommandTime::up_to(1800.0).unwrap().advice();
+        for words in ["killed after 30 seconds", "timeout_seconds asks for more, up to 1800", "never ends by itself"] {
+            assert!(advice.contains(words), "{words} is not in {advice}");
+        }
+    }
 }

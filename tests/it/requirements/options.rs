@@ -94,6 +94,8 @@ fn row_17_session_options_are_given_by_flags_and_over_http() {
     assert!(told.contains("15") && told.contains("/app") && told.ends_with("[exit 0]"), "{told}");
     let count = ["--sh", "--", "printf %s \"$TOKEN\" | wc -c"];
     assert_eq!(program.printed(&[&["exec", "work"][..], &count].concat()).trim(), "14");
+    let typed = program.fed(&["shell", "work"], b"pwd\n");
+    assert!(typed.contains("/app\n") && typed.ends_with("[exit 0]"), "{typed}");
     // A fork has them, and calls that run again.
     program.printed(&["clone", "work", "--name", "child"]);
     assert_eq!(program.printed(&[&["exec", "child"][..], &count].concat()).trim(), "14");
