@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::merge::{MergeDocument, merged};
 use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading};
-use crate::backends::{HostPath, WorkspaceSpec};
+use crate::backends::{HostOptions, HostPath, WorkspaceSpec};
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
 
@@ -96,7 +96,7 @@ fn check_elsewhere(session: &Session, to: Option<&Path>) -> Result<(), Operation
 /// Refuses what is no directory to merge into.
 fn checked(to: &Path, home: &Path) -> Result<PathBuf, OperationError> {
     let shown = to.display();
-    WorkspaceSpec::default().check_apart(to, home)?;
+    WorkspaceSpec::Host(HostOptions::default()).check_apart(to, home)?;
     if !to.is_dir() {
         return Err(OperationError::not_found(format!("{shown} is not a directory")));
     }
