@@ -132,11 +132,11 @@ impl Drop for Attendance {
 
 impl HttpFace {
     pub(crate) fn attend(&self, client: &HostCaller) -> Result<Attendance, HttpProblem> {
+        let process = client.number();
+        let mut attending = lock(&self.shared.attending);
         if self.shared.ending.is_cancelled() {
             return Err(HttpProblem::new(ProblemKind::Ending, "foldspace is ending; it takes no more clients"));
         }
-        let process = client.number();
-        let mut attending = lock(&self.shared.attending);
         attending.last += 1;
         let number = attending.last;
         attending.clients.insert(number, (process, command_of(process), Instant::now()));
@@ -147,6 +147,16 @@ impl HttpFace {
     /// Tells whether nobody is connected for long, and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         lock(&self.shared.attending).clients.is_empty() && self.hub().calls_in_flight() == 0
+    }
+
+    /// Begins to end if it is idle, and tells whether it was. No client is welcomed in between.
+    pub fn end_if_idle(&self) -> bool {
+        let attending = lock(&self.shared.attending);
+        let is_idle = attending.clients.is_empty() && self.hub().calls_in_flight() == 0;
+        if is_idle {
+            self.end();
+        }
+        is_idle
     }
 
     /// Tells whether any client has stayed connected so far.

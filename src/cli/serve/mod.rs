@@ -236,10 +236,12 @@ impl Serve {
                 continue;
             }
             let first = if face.was_attended() { Duration::ZERO } else { FIRST };
-            match idle {
-                _ if is_outdated => return "another version takes over",
-                Some(idle) if used.elapsed() >= idle && begun.elapsed() >= first => return "nobody uses the server",
-                _ => {}
+            if is_outdated {
+                return "another version takes over";
+            }
+            let is_due = idle.is_some_and(|idle| used.elapsed() >= idle && begun.elapsed() >= first);
+            if is_due && face.end_if_idle() {
+                return "nobody uses the server";
             }
         }
     }

@@ -249,5 +249,6 @@ async fn server_shutting_down_refuses_calls() {
     assert_eq!((problem.status, problem.kind.as_str()), (503, "ending"));
     served.server.stop(PATIENCE).await;
     let call = served.client().call("demo", &shell("true"), |_| ()).await;
-    assert!(matches!(call, Err(ClientError::Unreachable { .. })), "{call:?}");
+    // Its listener may be there for a moment more.
+    assert!(matches!(call, Err(ClientError::Unreachable { .. } | ClientError::Broken(_))), "{call:?}");
 }
