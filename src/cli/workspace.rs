@@ -179,7 +179,7 @@ pub(super) struct RuleArgs {
     #[arg(long, value_name = "SECS", value_parser = most_time)]
     max_timeout: Option<CommandTime>,
     /// Starts the Docker daemon by CMD, for a command on the host that runs docker when no daemon answers
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     start_docker: Option<String>,
     /// Runs the code of evaluate_python there [default: in the session's container; without one, in process]
     #[arg(long, value_name = "PLACE")]

@@ -35,7 +35,7 @@ impl Hub {
             return Err(BackendError { backend: spec.backend_name(), reason }.into());
         }
         let (home, is_new) = hub.home_session(name.as_deref(), directory).await?;
-        let workspace = Some((spec.backend_name().to_owned(), spec.options()));
+        let workspace = Some((spec.backend_name().to_owned(), spec.options_with_values()));
         let new = ForkOptions { name, workspace, ..ForkOptions::new(Isolation::Fork) };
         let begun = self.start_child(home.session().id(), new).await;
         self.tell_missing(home.session())?;

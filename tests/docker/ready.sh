@@ -27,17 +27,10 @@ socket=$state/docker.sock
 [ ${#socket} -lt 100 ] || fail "the path of $state is too long for a socket in it"
 export DEBIAN_FRONTEND=noninteractive
 
-exec 9>"$state/lock"
-flock -w 600 9 || fail "another process has been preparing $state for ten minutes"
-
-# Whether the process that was started here still runs.
-runs() {
-    [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
-}
-
 here=$(dirname "$0")
 # shellcheck source=tests/podman/users.sh
 . "$here/../podman/users.sh"
+lock_state
 # shellcheck source=tests/podman/apt.sh
 . "$here/../podman/apt.sh"
 
@@ -60,13 +53,7 @@ start_service() {
         --pidfile "$state/docker.pid" --config-file "$state/daemon.json" --iptables=false --ip6tables=false \
         --bridge=none </dev/null >"$state/service.log" 2>&1 9>&- &
     echo $! >"$state/pid"
-    local _
-    for _ in $(seq 600); do
-        engine version >/dev/null 2>&1 && return
-        [ -n "$(started "$(cat "$state/pid")")" ] || break
-        sleep 0.1
-    done
-    fail "the service did not start: $(tail -n 3 "$state/service.log")"
+    await engine version
 }
 
 copy_image() {
@@ -82,35 +69,23 @@ copy_image() {
 
 stop() {
     runs || return 0
-    local pid containers _
+    local containers
     containers=$(engine ps --all --quiet)
     # shellcheck disable=SC2086
     [ -z "$containers" ] || engine rm --force --volumes $containers >/dev/null 2>&1 || say "containers could not be removed"
-    pid=$(cat "$state/pid")
-    kill "$pid"
-    for _ in $(seq 400); do
-        [ -n "$(started "$pid")" ] || break
-        sleep 0.05
-    done
-    [ -z "$(started "$pid")" ] || { say "the service did not end in twenty seconds"; kill -9 "$pid"; }
-    rm -f "$state/pid" "$socket"
+    end_service
 }
 
 if [ "$mode" = stop ]; then
     rm -f "$state/users/$user"
-    if [ "$(count_users)" = 0 ]; then stop; fi
+    stop_unless_used
     exit
 fi
 
-# What was started here and did not become ready is not left running.
-began=
-gave_up() { if [ -n "$began" ] && [ "$(count_users)" = 0 ]; then stop; fi; }
-trap gave_up EXIT
-
 install_docker
 [ -e "$state/daemon.json" ] || printf '{}\n' >"$state/daemon.json"
-if ! runs; then began=1; start_service; fi
+begin
 if ! engine image inspect "$image" >/dev/null 2>&1; then copy_image; fi
 engine run --rm --network none --user 65534:65534 "$image" python3 -c '' >&2 || fail "a container can't be run on this machine"
-started "$user" >"$state/users/$user"
+enter
 printf 'export DOCKER_HOST=%q\n' "unix://$socket"

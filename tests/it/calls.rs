@@ -10,10 +10,11 @@ use foldspace::backends::{
     BackendError, Below, ChangeDetector, DirtyPath, FileChange, HostOptions, Observed, Shell, ShellCommand,
 };
 use foldspace::event::{CallFinished, CallStatus, CommandResult, DeleteEntry, DriftFound, Node, WriteFile};
-use foldspace::tools::{CaptureBudget, CommandPolicy, Effect, ShellRules};
+use foldspace::session::OutputOptions;
+use foldspace::tools::{CaptureBudget, CommandPolicy, CommandTime, Effect, ShellRules};
 use foldspace::{
     EntryPath, Event, HostWorkspace, NewSession, Recorded, Registry, Session, Sessions, Tool, ToolCall, ToolContext,
-    ToolError, ToolRunner, Tools, VirtualFileSystem, Workspace,
+    ToolError, ToolOutcome, ToolRunner, Tools, VirtualFileSystem, Workspace,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -154,6 +155,28 @@ impl Tool for Looks {
 
     fn render(&self, there: &bool) -> String {
         there.to_string()
+    }
+}
+
+struct Hurried;
+
+impl Tool for Hurried {
+    const NAME: &'static str = "hurried";
+    const DESCRIPTION: &'static str = "Does nothing, and has no time.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = serde_json::Value;
+    type Output = ();
+
+    async fn call(&self, _: &mut ToolContext, _: serde_json::Value) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(Duration::from_millis(200))
+    }
+
+    fn render(&self, (): &()) -> String {
+        String::new()
     }
 }
 
@@ -414,4 +437,34 @@ fn deleted_directory_is_one_event() {
     let deleted: Vec<_> = world.events::<DeleteEntry>().iter().map(|event| event.path.to_string()).collect();
     assert_eq!(deleted, ["a", "a.b"]);
     assert_eq!(world.paths(), ["a-c"]);
+}
+
+/// Makes a call with little time while another one runs; gives its outcome, and what was shown meanwhile.
+fn behind_another(time: CommandTime) -> (ToolOutcome, String) {
+    let world = FailingSession::new();
+    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let rules = ShellRules { policy, time, ..ShellRules::default() };
+    let (tools, workspace) = (Tools::standard().with(Hurried).unwrap(), Arc::new(world.workspace()));
+    let runner = ToolRunner::with_rules(world.session.clone(), tools, workspace, rules).unwrap();
+    let output = world.session.output(OutputOptions::default());
+    let (begun, first) = (world.files().join("begun"), sh("touch begun; sleep 2"));
+    let outcome = runtime().block_on(async {
+        let hurried = async {
+            tokio::task::spawn_blocking(move || eventually("the first runs", || begun.exists())).await.unwrap();
+            runner.call(ToolCall::new("hurried", json!({}))).await.unwrap()
+        };
+        tokio::join!(runner.call(first), hurried).1
+    });
+    let shown =
+        std::iter::from_fn(|| output.try_next()).map(|piece| String::from_utf8_lossy(&piece.bytes).into_owned());
+    (outcome, shown.collect())
+}
+
+#[test]
+fn call_behind_another_waits_as_long_as_its_author_may() {
+    let (agents, _) = behind_another(CommandTime::default());
+    assert!(!agents.is_ok() && agents.text.contains("time limit"), "{}", agents.text);
+    let (persons, shown) = behind_another(CommandTime::default().unlimited());
+    assert!(persons.is_ok(), "{}", persons.text);
+    assert_eq!(shown, "[waits for another call of this session]\n");
 }

@@ -19,7 +19,7 @@ pub(crate) fn kind() -> EngineKind {
     }
 }
 
-/// Where that engine listens.
+/// Returns the address of that engine.
 pub(crate) fn url() -> Option<String> {
     set(url_variable())
 }

@@ -305,7 +305,7 @@ fn rootless_engine_refuses_root_with_hint() {
     assert!(!doctor.status.success() && told(&doctor).contains(&words), "{}", told(&doctor));
 }
 
-/// Who may use root's Docker is served by it, too: in the container it is the same user.
+/// Root's Docker serves all who may use it: in the container they are the same user.
 #[test]
 fn docker_of_root_serves_another_user() {
     if kind() == EngineKind::Podman || !rustix::process::geteuid().is_root() {

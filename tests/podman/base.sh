@@ -13,9 +13,9 @@ fail() { say "$*"; exit 1; }
 [ "$(id -u)" = 0 ] || fail "only root can make one; set FOLDSPACE_BASE_TAR to use your own"
 mkdir -p "$state"
 state=$(cd "$state" && pwd -P)
-exec 9>"$state/lock"
-flock -w 600 9 || fail "another process has been preparing $state for ten minutes"
-
+# shellcheck source=tests/podman/users.sh
+. "$(dirname "$0")/users.sh"
+lock_state
 # shellcheck source=tests/podman/apt.sh
 . "$(dirname "$0")/apt.sh"
 

@@ -35,16 +35,9 @@ packages="python3 python3-venv git gcc libc6-dev make bash dash coreutils grep s
 export CONTAINERS_CONF=$state/containers.conf CONTAINERS_STORAGE_CONF=$state/storage.conf TMPDIR=$state/tmp
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1 DEBIAN_FRONTEND=noninteractive
 
-exec 9>"$state/lock"
-flock -w 600 9 || fail "another process has been preparing $state for ten minutes"
-
-# Whether the process that was started here still runs.
-runs() {
-    [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
-}
-
 # shellcheck source=tests/podman/users.sh
 . "$(dirname "$0")/users.sh"
+lock_state
 # shellcheck source=tests/podman/conf.sh
 . "$(dirname "$0")/conf.sh"
 # shellcheck source=tests/podman/apt.sh
@@ -102,13 +95,7 @@ start_service() {
         exec podman system service --time=0 "unix://$1"' service "$socket" "$state" \
         </dev/null >"$state/service.log" 2>&1 9>&- &
     echo $! >"$state/pid"
-    local _
-    for _ in $(seq 600); do
-        [ -S "$socket" ] && return
-        [ -n "$(started "$(cat "$state/pid")")" ] || break
-        sleep 0.05
-    done
-    fail "the service did not start: $(tail -n 3 "$state/service.log")"
+    await [ -S "$socket" ]
 }
 
 make_image() {
@@ -156,34 +143,20 @@ make_image() {
 stop() {
     runs || return 0
     podman_there rm --all --force --time 0 >/dev/null 2>&1 || say "containers could not be removed"
-    local pid
-    pid=$(cat "$state/pid")
-    kill "$pid"
-    local _
-    for _ in $(seq 200); do
-        [ -n "$(started "$pid")" ] || break
-        sleep 0.05
-    done
-    [ -z "$(started "$pid")" ] || { say "the service did not end in ten seconds"; kill -9 "$pid"; }
-    rm -f "$state/pid" "$socket"
+    end_service
     umount -l "$small" 2>/dev/null || true
 }
 
 if [ "$mode" = stop ]; then
     rm -f "$state/users/$user"
-    if [ "$(count_users)" = 0 ]; then stop; fi
+    stop_unless_used
     exit
 fi
 
-# What was started here and did not become ready is not left running.
-began=
-gave_up() { if [ -n "$began" ] && [ "$(count_users)" = 0 ]; then stop; fi; }
-trap gave_up EXIT
-
 install_programs
 configure
-if ! runs; then began=1; start_service; fi
+begin
 if ! podman_there image exists "$image"; then make_image; fi
 podman_there run --rm --user 65534:65534 "$image" python3 -c '' >&2 || fail "a container can't be run on this machine"
-started "$user" >"$state/users/$user"
+enter
 printf 'export CONTAINER_HOST=%q FOLDSPACE_IMAGE=%q FOLDSPACE_SMALL_DISK=%q\n' "unix://$socket" "$image" "$small"

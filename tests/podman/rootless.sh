@@ -27,16 +27,9 @@ state=$(cd "$state" && pwd -P)
 socket=$state/xdg/podman.sock
 [ ${#socket} -lt 100 ] || fail "the path of $state is too long for a socket in it"
 
-exec 9>"$state/lock"
-flock -w 600 9 || fail "another process has been preparing $state for ten minutes"
-
-# Whether the process that was started here still runs.
-runs() {
-    [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
-}
-
 # shellcheck source=tests/podman/users.sh
 . "$(dirname "$0")/users.sh"
+lock_state
 # shellcheck source=tests/podman/conf.sh
 . "$(dirname "$0")/conf.sh"
 
@@ -91,13 +84,7 @@ start_service() {
             podman system service --time=0 "unix://$3"' service "$account" "$state" "$socket" \
         </dev/null >"$state/service.log" 2>&1 9>&- &
     echo $! >"$state/pid"
-    local _
-    for _ in $(seq 600); do
-        [ -S "$socket" ] && return
-        [ -d "/proc/$(cat "$state/pid")" ] || break
-        sleep 0.05
-    done
-    fail "the service did not start: $(tail -n 3 "$state/service.log")"
+    await [ -S "$socket" ]
 }
 
 copy_image() {

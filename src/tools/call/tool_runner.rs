@@ -1,10 +1,10 @@
 //! Runner of tool calls: checks, records the intent, performs, records the outcome.
 
-use super::tool_call::{ToolCall, ToolOutcome};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use serde_json::Value;
 
@@ -14,14 +14,16 @@ use super::context::ToolContext;
 use super::error::ToolError;
 use super::open_call::OpenCall;
 use super::tool::{Effect, ErasedTool, ToolAnswer};
+use super::tool_call::{ToolCall, ToolOutcome};
 use super::toolset::Tools;
 use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
 use crate::engine::event::{CallFinished, CallReason, CallStatus};
 use crate::engine::id::Seq;
-use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::session::output_stream::{CommandOutput, OutputStream};
+use crate::engine::session::{Session, WorkspaceLock};
 use crate::reducers::ToolCalls;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
@@ -30,6 +32,9 @@ use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// A wait for another call that nobody is told of.
+const PATIENCE: Duration = Duration::from_secs(1);
+const WAITS: &[u8] = b"[waits for another call of this session]\n";
 
 /// Makes calls in a session and records them.
 #[derive(Clone)]
@@ -202,7 +207,7 @@ impl ToolRunner {
             open.turn = match tool.effect() {
                 Effect::ReadOnly if self.machine.workspace.capture().is_none() => None,
                 Effect::ReadOnly => self.session.turn_now(),
-                Effect::Additive | Effect::Destructive => Some(self.session.turn().await),
+                Effect::Additive | Effect::Destructive => Some(self.turn(open.call, &clock).await),
             };
             if open.turn.is_some() {
                 self.machine.record_drift(&self.session, Extent::Due).await?;
@@ -232,6 +237,23 @@ impl ToolRunner {
             () = clock.expired() => Err(too_late()),
             () = cancelled => Err(ToolError::Cancelled),
         }
+    }
+}
+
+impl ToolRunner {
+    /// Waits for the end of the call before, and says so where that takes long. What a person typed may wait for ever.
+    async fn turn(&self, call: Seq, clock: &Arc<CallClock>) -> WorkspaceLock {
+        let _stopped = self.machine.rules.time.is_unlimited().then(|| clock.stop());
+        let mut turn = std::pin::pin!(self.session.turn());
+        if let Ok(turn) = tokio::time::timeout(PATIENCE, &mut turn).await {
+            return turn;
+        }
+        self.session.show_output(|| CommandOutput {
+            call,
+            stream: OutputStream::Stderr,
+            bytes: Bytes::from_static(WAITS),
+        });
+        turn.await
     }
 }
 

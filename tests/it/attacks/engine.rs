@@ -23,7 +23,7 @@ fn nowhere() -> PodmanOptions {
     PodmanOptions { engine: crate::engine::kind(), ..PodmanOptions::default() }
 }
 
-/// How the engine of this run is started.
+/// Returns the words that start the engine of this run.
 fn remedy() -> &'static str {
     match crate::engine::kind() {
         EngineKind::Podman => "podman system service",

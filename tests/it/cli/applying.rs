@@ -140,7 +140,8 @@ fn copy_on_write_leaves_directory_as_it_is_until_applied() {
         let work = "sed -i s/1/one/ t.txt; rm src/gone; mv src/old src/moved; printf '\\0\\2' > bin; chmod +x t.txt; \
                     ln -sfn bin link; mkdir -p new/deep; echo n > new/deep/n";
         let options = ["--backend", crate::engine::kind().name(), "--dir", &program.mine(), "--copy-on-write"];
-        program.begin("fix", work, &options);
+        program.begin("fix", work, &[&options[..], &["--env", "KEPT=value"]].concat());
+        assert_eq!(program.sh("fix", "echo $KEPT"), "value\n");
         assert_eq!(all_in(&program.path("mine")), before);
         // Meanwhile a person works there.
         program.file("mine/t.txt", "1\n2\n3\n4\nfive\n");

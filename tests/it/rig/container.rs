@@ -51,7 +51,7 @@ pub(crate) fn process_of(name: &str) -> Option<i64> {
     Some(process).filter(|process| *process > 0)
 }
 
-/// What the engine says of a container; none when it has none of that name.
+/// Returns the engine's words on a container; none when it has none of that name.
 pub(crate) fn field(container: &str, template: &str) -> Option<String> {
     let told = engine_cli(&["container", "inspect", "--format", template, container]).ok()?;
     Some(told.trim_end().to_owned())
