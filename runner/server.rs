@@ -285,8 +285,8 @@ impl RunnerServer {
             }
             Ok(StartOutcome::NoProgram { exit_code, message }) => {
                 if !run.discard_output {
-                    RunnerReply::Output { stream: OutputStreamKind::Stderr, bytes: message.as_bytes() }
-                        .encode(connection.out());
+                    let stream = if run.merge_output { OutputStreamKind::Stdout } else { OutputStreamKind::Stderr };
+                    RunnerReply::Output { stream, bytes: message.as_bytes() }.encode(connection.out());
                 }
                 RunnerReply::Ended(Ended { exit_code: Some(exit_code), ..Ended::default() }).encode(connection.out());
             }

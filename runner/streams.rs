@@ -58,6 +58,10 @@ impl CommandStreams {
             set_nonblocking(&reader)?;
             (*output, *inner) = (Some(File::from(OwnedFd::from(reader))), Some(writer.into()));
         }
+        if run.merge_output {
+            let merged = inner[1].as_ref().map(OwnedFd::try_clone).transpose()?;
+            (outputs[1], inner[2]) = (None, merged);
+        }
         Ok(Self { feed, outputs, terminal: None, inner })
     }
 

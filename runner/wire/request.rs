@@ -37,6 +37,8 @@ pub(crate) struct RunRequest<'a> {
     /// Between SIGTERM and SIGKILL.
     pub(crate) grace_ms: u32,
     pub(crate) discard_output: bool,
+    /// Its standard error goes where its standard output does.
+    pub(crate) merge_output: bool,
     /// It has a terminal of that size instead of pipes.
     pub(crate) terminal: Option<TerminalWindow>,
     /// More input comes after `stdin`, until `EndInput`.
@@ -121,7 +123,7 @@ impl<'a> RunnerRequest<'a> {
 
 impl<'a> RunRequest<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.discard_output));
+        out.extend_from_slice(&[u8::from(self.discard_output), u8::from(self.merge_output)]);
         put_bytes(out, self.cwd);
         put_list(out, &self.argv);
         put_list(out, &self.env);
@@ -136,13 +138,25 @@ impl<'a> RunRequest<'a> {
     }
 
     fn decode(rest: &mut Rest<'a>) -> Result<Self, Malformed> {
-        let (discard_output, cwd) = (rest.flag()?, rest.bytes()?);
+        let (discard_output, merge_output, cwd) = (rest.flag()?, rest.flag()?, rest.bytes()?);
         let (argv, env, stdin) = (rest.list(MAX_WORDS)?, rest.list(MAX_WORDS)?, rest.bytes()?);
         let (timeout_ms, grace_ms) = (rest.u32()?, rest.u32()?);
         let is_fed = rest.flag()?;
         let terminal = if rest.flag()? { Some(TerminalWindow::decode(rest)?) } else { None };
         let surroundings = CallerSurroundings::decode(rest)?;
-        Ok(Self { cwd, argv, env, stdin, timeout_ms, grace_ms, discard_output, terminal, is_fed, surroundings })
+        Ok(Self {
+            cwd,
+            argv,
+            env,
+            stdin,
+            timeout_ms,
+            grace_ms,
+            discard_output,
+            merge_output,
+            terminal,
+            is_fed,
+            surroundings,
+        })
     }
 }
 

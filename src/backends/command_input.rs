@@ -164,6 +164,15 @@ impl CommandInput {
     }
 }
 
+/// Closes an input when it is dropped: the command has ended, or never begins.
+pub(crate) struct ClosesInput(pub(crate) Option<CommandInput>);
+
+impl Drop for ClosesInput {
+    fn drop(&mut self) {
+        self.0.iter().for_each(CommandInput::close);
+    }
+}
+
 impl PartialEq for CommandInput {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

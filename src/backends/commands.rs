@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::asciicast::CastWriter;
 use super::caller::{CallerProcess, name_and_value};
-use super::command_input::CommandInput;
+use super::command_input::{ClosesInput, CommandInput};
 use super::command_options::CommandOptions;
 use super::output::Collector;
 use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError, now};
@@ -30,8 +30,6 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Added to a signal's number it is the exit code of a command that a signal ended.
 pub(super) const SIGNALLED: i32 = 128;
 const SH: &str = "/bin/sh";
-/// Runs its arguments with one stream for both outputs: of two the order is lost.
-const MERGED: &str = r#"exec "$@" 2>&1"#;
 /// Searched for programs when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -84,6 +82,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
     }
 
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult> {
+        let closes = ClosesInput(command.input.clone());
         let backend = self.properties.backend_name;
         let (default_timeout, is_on_host) = (self.properties.default_timeout, !self.properties.in_container);
         let wish = match command.check().and_then(|()| CancelState::new().map_err(failed(backend))) {
@@ -96,11 +95,8 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
             return Box::pin(async { Ok(never_begun(line, cwd)) });
         }
         let mut work = self.blocking(move |place| {
-            let run = CommandRun { place, backend, default_timeout, is_on_host };
-            let input = command.input.clone();
-            let done = run.execute(command, &watch, asked);
-            input.iter().for_each(CommandInput::close);
-            done
+            let _closes = closes;
+            CommandRun { place, backend, default_timeout, is_on_host }.execute(command, &watch, asked)
         });
         // Dropping the future ends the command, too.
         let ending = EndsWhenDropped(wish);
@@ -183,7 +179,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         let runner = self.place.runner()?;
         let caller = command.caller.clone().filter(|_| self.is_on_host);
         // The file is gone when this is dropped.
-        let (argv, _script) = self.argv(&command)?;
+        let (argv, _script) = self.argv(&command.command)?;
         let spec = RunSpec {
             argv,
             directory: PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec())),
@@ -193,17 +189,19 @@ impl<P: CommandHost> CommandRun<'_, P> {
             grace: GRACE,
             // A terminal that nobody reads would stop its programs.
             discard_output: !command.capture_output && command.terminal.is_none(),
+            merge_output: command.merge_output,
             terminal: command.terminal,
             input: command.input.clone(),
-            caller: caller.clone(),
+            caller,
         };
         let keep = command.keep;
         let (mut stdout, mut stderr) = (Collector::new(keep), Collector::new(keep));
         let mut cast = command.terminal.map(|window| CastWriter::begin(window, now(), keep));
         let mut output = |stream: OutputStreamKind, bytes: &[u8]| {
             if let Some(cast) = &mut cast {
-                command.input.iter().filter_map(CommandInput::window).for_each(|window| cast.resized(window, now()));
-                cast.shown(bytes, now());
+                let at = now();
+                command.input.iter().filter_map(CommandInput::window).for_each(|window| cast.resized(window, at));
+                cast.shown(bytes, at);
             }
             let (collector, stream) = match stream {
                 OutputStreamKind::Stdout => (&mut stdout, OutputStream::Stdout),
@@ -232,15 +230,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         Ok(ShellResult { terminal, ..result(command, ended, stdout, stderr) })
     }
 
-    fn argv(&self, command: &ShellCommand) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
-        let (mut argv, script) = self.plain_argv(&command.command)?;
-        if command.merge_output {
-            argv.splice(0..0, [SH, "-c", MERGED, SH].map(OsString::from));
-        }
-        Ok((argv, script))
-    }
-
-    fn plain_argv(&self, line: &CommandLine) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
+    fn argv(&self, line: &CommandLine) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
         Ok(match line {
             CommandLine::Shell(text) => (vec![SH.into(), "-c".into(), text.into()], None),
             CommandLine::Args(args) => (args.iter().map(OsString::from).collect(), None),

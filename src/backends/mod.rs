@@ -34,6 +34,7 @@ pub use asciicast::TerminalRecording;
 pub(crate) use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};
 pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
+pub(crate) use command_input::ClosesInput;
 pub use command_input::{CommandInput, WindowSize};
 pub use command_options::CommandOptions;
 pub use config::{MockOptions, MockRule, WorkspaceSpec};

@@ -98,7 +98,9 @@ pub struct ShellProperties {
 }
 
 /// Use of the backend's environment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
 pub enum EnvMode {
     /// The given variables are added to it.
     #[default]

@@ -1,3 +1,4 @@
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use foldspace::backends::{EngineKind, build_image, find_engine};
 use serde_json::json;
 
@@ -21,7 +22,7 @@ enum ImageVerb {
 #[derive(Debug, clap::Args)]
 struct ImageBuildArgs {
     /// The engine that builds it and has it then [default: the one that works, Podman first]
-    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    #[arg(long, value_name = "ENGINE", value_parser = engine())]
     backend: Option<EngineKind>,
     /// The address of the engine
     #[arg(long, value_name = "URL")]
@@ -34,9 +35,11 @@ struct ImageBuildArgs {
     network: Option<String>,
 }
 
-fn engine(text: &str) -> Result<EngineKind, String> {
-    let found = EngineKind::ALL.into_iter().find(|kind| kind.name() == text);
-    found.ok_or_else(|| "give podman or docker".to_owned())
+fn engine() -> impl TypedValueParser<Value = EngineKind> {
+    PossibleValuesParser::new(EngineKind::ALL.map(EngineKind::name)).map(|name| match &*name {
+        "docker" => EngineKind::Docker,
+        _ => EngineKind::Podman,
+    })
 }
 
 impl Image {

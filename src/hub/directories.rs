@@ -1,6 +1,6 @@
 //! Sessions that begin with a copy of a person's directory, and the way back there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Hub, HubError, HubOptions, OpenSession, blocking};
@@ -10,6 +10,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::check_name;
 use crate::engine::session::sessions::Sessions;
 use crate::engine::store::SessionEntry;
 use crate::reducers::{MergeChoices, VirtualFileSystem, can_be_made};
@@ -73,24 +74,20 @@ impl Hub {
 
     /// Opens the session that has a directory for a session of that name. Tells whether it is new.
     async fn home_session(&self, name: Option<&str>, directory: &Path) -> Result<(OpenSession, bool), HubError> {
-        let spec = WorkspaceSpec::Host(HostOptions {
-            directory: Some(directory.to_owned()),
-            files_only: true,
-            ..HostOptions::default()
-        });
-        let name = name.map(|name| format!("{name}{HOME}"));
-        if let Some(name) = name.clone() {
+        let spec = files_of(directory);
+        let mut name = name.map(|name| format!("{name}{HOME}")).filter(|name| check_name(name).is_ok());
+        if let Some(wanted) = name.clone() {
             let (sessions, spec) = (self.sessions().clone(), spec.clone());
-            // An earlier copy may be removed by now.
-            let same = move || match sessions.find(&name) {
-                Ok(entry) => {
-                    let session = sessions.session(entry.id)?;
-                    Ok(Some(session).filter(|session| session.name() == name && works_in(session, &spec)))
-                }
-                Err(_) => Ok::<_, SessionError>(None),
+            let named = move || match sessions.find(&wanted) {
+                Ok(entry) => Ok(Some(sessions.session(entry.id)?).filter(|session| session.name() == wanted)),
+                Err(SessionError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
             };
-            if let Some(session) = blocking(same).await?? {
-                return Ok((self.open(session.id()).await?, false));
+            match blocking(named).await?? {
+                // An earlier copy may be removed by now.
+                Some(session) if works_in(&session, &spec) => return Ok((self.open(session.id()).await?, false)),
+                Some(_) => name = None,
+                None => {}
             }
         }
         Ok((self.create_own(name, &spec, &[]).await?, true))
@@ -105,14 +102,10 @@ impl Hub {
             let nowhere = || WorkspaceError::NoDirectory { name: session.name().to_owned() };
             return hub.open(above.ok_or_else(nowhere)?.id()).await;
         };
-        if let Some(above) = above.filter(|above| directory_of(above).as_deref() == Some(to)) {
+        if let Some(above) = above.filter(|above| WorkspaceSpec::directory_of(above.started()).as_deref() == Some(to)) {
             return hub.open(above.id()).await;
         }
-        let spec = WorkspaceSpec::Host(HostOptions {
-            directory: Some(to.to_owned()),
-            files_only: true,
-            ..HostOptions::default()
-        });
+        let spec = files_of(to);
         let (sessions, id, wanted) = (self.sessions().clone(), session.id(), spec.clone());
         let known = move || {
             let mut all = sessions.list()?.into_iter();
@@ -154,19 +147,20 @@ impl Hub {
     }
 }
 
-fn works_in(session: &Session, spec: &WorkspaceSpec) -> bool {
-    session.started().and_then(|started| WorkspaceSpec::of_session(started).ok()).as_ref() == Some(spec)
+/// Describes a directory as the workspace of a session in which no command runs.
+fn files_of(directory: &Path) -> WorkspaceSpec {
+    let directory = Some(directory.to_owned());
+    WorkspaceSpec::Host(HostOptions { directory, files_only: true, ..HostOptions::default() })
 }
 
-fn directory_of(session: &Session) -> Option<PathBuf> {
-    let spec = WorkspaceSpec::of_session(session.started()?).ok()?;
-    spec.given_directory().map(Path::to_owned)
+fn works_in(session: &Session, spec: &WorkspaceSpec) -> bool {
+    session.started().and_then(|started| WorkspaceSpec::of_session(started).ok()).as_ref() == Some(spec)
 }
 
 /// Finds the nearest session above one that works in a person's directory, and the position at which the session began
 /// to differ from a directory.
 fn above(sessions: &Sessions, session: &Session) -> Result<(Option<Session>, Seq), SessionError> {
-    let own = match directory_of(session) {
+    let own = match WorkspaceSpec::directory_of(session.started()) {
         Some(_) => taken_up(session)?.map_or_else(|| began(session), Ok)?,
         None => began(session)?,
     };
@@ -174,8 +168,11 @@ fn above(sessions: &Sessions, session: &Session) -> Result<(Option<Session>, Seq
     while let Some(origin) = at.origin().cloned() {
         // What was removed has no directory any more into which anything could be merged.
         let Ok(parent) = sessions.session(origin.parent) else { break };
-        if directory_of(&parent).is_some() {
-            return Ok((Some(parent), if directory_of(session).is_none() { origin.at } else { own }));
+        if WorkspaceSpec::directory_of(parent.started()).is_some() {
+            return Ok((
+                Some(parent),
+                if WorkspaceSpec::directory_of(session.started()).is_none() { origin.at } else { own },
+            ));
         }
         at = parent;
     }

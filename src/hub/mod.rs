@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 
-use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
+use crate::backends::{BackendError, ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::event::Isolation;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
@@ -176,6 +176,11 @@ impl Hub {
         mounts: &[MountSpec],
     ) -> Result<OpenSession, HubError> {
         match spec.named_directory().filter(|_| spec.given_directory().is_none()) {
+            Some(_) if !mounts.is_empty() => {
+                let reason =
+                    "a session with a copied directory takes no mounts; leave out the one or the other".to_owned();
+                Err(BackendError { backend: spec.backend_name(), reason }.into())
+            }
             Some(directory) => self.create_copy(name, spec, directory).await,
             None => self.create_own(name, spec, mounts).await,
         }

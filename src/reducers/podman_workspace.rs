@@ -14,7 +14,7 @@ pub struct PodmanWorkspace {
     pub running: bool,
     /// Reason of the last stop; none while it runs.
     pub stopped_because: Option<String>,
-    /// Time at which it was made; none in states of older programs.
+    /// Time at which it was made; none before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
     /// Number of containers made.

@@ -38,19 +38,12 @@ lock_state
 docker_at() { HOME=$state/client /usr/bin/docker --host "$@" 9>&-; }
 engine() { docker_at "unix://$socket" "$@"; }
 
-make_account() {
+configure() {
     if ! command -v rootlesskit >/dev/null; then
         apt_get -y -o Dpkg::Use-Pty=0 install --no-install-recommends rootlesskit uidmap >"$state/install.log" \
             || fail "rootlesskit could not be installed: $(tail -n 3 "$state/install.log")"
     fi
-    if ! id "$account" >/dev/null 2>&1; then
-        # Where these are missing a new user gets no further ids.
-        touch /etc/subuid /etc/subgid
-        useradd --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$account" >&2 9>&- \
-            || fail "the user $account could not be made"
-    fi
-    grep -q "^$account:" /etc/subuid && grep -q "^$account:" /etc/subgid \
-        || fail "$account has no further ids; usermod --add-subuids and --add-subgids give some"
+    make_account
     mkdir -p "$state"/{data,home}
     mkdir -p -m 700 "$state/xdg"
     chmod 755 "$state"
@@ -91,7 +84,7 @@ if [ "$mode" = stop ]; then
     exit
 fi
 
-make_account
+configure
 begin
 if ! engine image inspect "$image" >/dev/null 2>&1; then copy_image; fi
 engine run --rm --network none --user 0:0 "$image" python3 -c '' >&2 || fail "a container can't be run on this machine"

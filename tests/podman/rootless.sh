@@ -35,25 +35,14 @@ lock_state
 
 engine() { podman --url "unix://$socket" "$@" 9>&-; }
 
-make_account() {
+as_account() { setpriv --reuid "$account" --regid "$account" --clear-groups --inh-caps=-all "$@"; }
+
+configure() {
     local program
     for program in podman crun newuidmap newgidmap useradd setpriv; do
         command -v "$program" >/dev/null || fail "there is no $program"
     done
-    if ! id "$account" >/dev/null 2>&1; then
-        # Where these are missing a new user gets no further ids.
-        touch /etc/subuid /etc/subgid
-        useradd --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$account" >&2 9>&- \
-            || fail "the user $account could not be made"
-        touch "$state/made-account"
-    fi
-    grep -q "^$account:" /etc/subuid && grep -q "^$account:" /etc/subgid \
-        || fail "$account has no further ids; usermod --add-subuids and --add-subgids give some"
-}
-
-as_account() { setpriv --reuid "$account" --regid "$account" --clear-groups --inh-caps=-all "$@"; }
-
-configure() {
+    make_account
     mkdir -p "$state"/{store,run,engine,volumes,networks,tmp,home,users}
     mkdir -p -m 700 "$state/xdg"
     containers_conf >"$state/containers.conf"
@@ -138,12 +127,11 @@ if [ "$mode" != start ]; then
     exit
 fi
 
-make_account
 configure
-if ! runs; then start_service; fi
+begin
 if ! engine image exists "$image"; then copy_image; fi
 # The first container with these ids takes seconds: the image's files get other owners.
 engine run --rm --userns keep-id:uid=65534,gid=65534 --user 65534:65534 "$image" python3 -c '' >&2 \
     || fail "a container can't be run on this machine"
-started "$user" >"$state/users/$user"
+enter
 printf 'export FOLDSPACE_ROOTLESS_HOST=%q\n' "unix://$socket"

@@ -71,3 +71,16 @@ count_users() {
     done
     echo "$count"
 }
+
+# Makes the user $account of a rootless engine, which needs further ids.
+make_account() {
+    if ! id "$account" >/dev/null 2>&1; then
+        # Where these are missing a new user gets no further ids.
+        touch /etc/subuid /etc/subgid
+        useradd --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin "$account" >&2 9>&- \
+            || fail "the user $account could not be made"
+        touch "$state/made-account"
+    fi
+    grep -q "^$account:" /etc/subuid && grep -q "^$account:" /etc/subgid \
+        || fail "$account has no further ids; usermod --add-subuids and --add-subgids give some"
+}

@@ -224,8 +224,7 @@ impl WorkspaceSpec {
         let Self::Podman(options) = self else { return Ok(()) };
         check_prefix(&options.name_prefix).map_err(wrong)?;
         if options.copy_on_write && options.directory.is_none() {
-            let reason = "its options: copy_on_write is of a directory; name one".to_owned();
-            return Err(BackendError { backend: self.backend_name(), reason });
+            return Err(wrong("copy_on_write is of a directory; name one".to_owned()));
         }
         let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
         let ranges = [
@@ -266,6 +265,11 @@ impl WorkspaceSpec {
         }
     }
 
+    /// Returns the directory of the user's that a session with this first event works in.
+    pub(crate) fn directory_of(started: Option<&SessionStarted>) -> Option<PathBuf> {
+        Some(Self::of_session(started?).ok()?.given_directory()?.to_owned())
+    }
+
     /// Returns the directory of the user's that it works in, or that it begins with a copy of.
     pub fn named_directory(&self) -> Option<&Path> {
         match self {
@@ -300,8 +304,7 @@ impl WorkspaceSpec {
         let mut reached: Vec<String> =
             self.named_directory().map(|given| format!("the directory {}", given.display())).into_iter().collect();
         match self {
-            Self::Memory | Self::Mock(_) => {}
-            Self::Host(_) => {}
+            Self::Memory | Self::Mock(_) | Self::Host(_) => {}
             Self::Podman(options) => {
                 reached.extend(options.connection.iter().map(|url| format!("the engine at {url}")));
                 if options.network {
@@ -335,7 +338,10 @@ impl WorkspaceSpec {
                 };
                 Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept()))?)
             }
-            Self::Podman(options) => podman::open(session, options, home, kept())?,
+            Self::Podman(options) => {
+                options.own_directory().map_or(Ok(()), |own| self.check_apart(own, home))?;
+                podman::open(session, options, home, kept())?
+            }
             Self::Mock(options) => {
                 let mock = MockWorkspace::with_options(options.commands.clone());
                 let answers = &mut options.answers.iter();
@@ -407,9 +413,9 @@ impl WorkspaceSpec {
 
 /// Checks the beginning of a container's name, as engines have it.
 fn check_prefix(prefix: &str) -> Result<(), String> {
-    let is_first = |first: u8| first.is_ascii_alphanumeric();
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if prefix.len() <= 60 && prefix.bytes().next().is_some_and(is_first) && prefix.bytes().all(fits) {
+    if prefix.len() <= 60 && prefix.starts_with(|first: char| first.is_ascii_alphanumeric()) && prefix.bytes().all(fits)
+    {
         return Ok(());
     }
     Err("name_prefix must have 1 to 60 letters, digits, `_`, `.` and `-`, and begin with a letter or a digit"

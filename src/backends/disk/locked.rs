@@ -14,23 +14,17 @@ use crate::engine::path::EntryPath;
 pub(crate) struct OnDisk {
     backend: &'static str,
     is_overlay: bool,
-    is_attached: bool,
     disk: Mutex<Box<dyn WorkspaceDisk>>,
 }
 
 impl OnDisk {
     pub(crate) fn new(backend: &'static str, disk: Box<dyn WorkspaceDisk>) -> Self {
-        Self { backend, is_overlay: disk.is_overlay(), is_attached: disk.is_attached(), disk: Mutex::new(disk) }
+        Self { backend, is_overlay: disk.is_overlay(), disk: Mutex::new(disk) }
     }
 
     /// Tells whether what changes lies in a small upper layer. Else it is found by looking at everything.
     pub(crate) fn is_overlay(&self) -> bool {
         self.is_overlay
-    }
-
-    /// Tells whether a container gets to see them once it runs. Else it is made with their directory.
-    pub(crate) fn is_attached(&self) -> bool {
-        self.is_attached
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn WorkspaceDisk>> {

@@ -11,7 +11,7 @@ use super::container_plan::ContainerPlan;
 use super::engine::{Engine, EngineError};
 use super::paths::{Paths, SOCKET};
 use crate::backends::containers::PodmanOptions;
-use crate::backends::runner::{RUNNER, Runner, RunnerError};
+use crate::backends::runner::{RUNNER, Runner, RunnerError, now};
 
 const READY: Duration = Duration::from_secs(20);
 const ATTEMPT: Duration = Duration::from_millis(500);
@@ -130,11 +130,6 @@ fn own_architecture() -> &'static str {
         "powerpc64" => "ppc64le",
         other => other,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the wait for a container is not recorded")]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -33,10 +33,10 @@ pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Lefto
 
 /// Finds an engine that works for this process, at `connection` or where it is found: Podman before Docker.
 pub fn find_engine(connection: Option<&str>) -> Result<EngineKind, BackendError> {
-    let (engines, mut errors) = Engine::all(connection);
-    for engine in engines {
-        match engine.check_user() {
-            Ok(()) => return Ok(engine.kind),
+    let mut errors = Vec::new();
+    for kind in EngineKind::ALL {
+        match Engine::connect(kind, connection).and_then(|engine| engine.check_user()) {
+            Ok(()) => return Ok(kind),
             Err(error) => errors.push(error),
         }
     }

@@ -7,24 +7,19 @@ use crate::backends::BackendError;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::{KeptIndex, MappedMount, OpenedDirectory, PlainOptions, overlap, owner_of};
 
-/// Opens the directory that the options name. `store` is the directory of the data, in which no commands work.
+/// Opens the directory that the options name.
 pub(super) fn open(
     directory: &Path,
     options: &PodmanOptions,
-    store: Option<&Path>,
     kept: Option<KeptIndex>,
 ) -> Result<OpenedDirectory, BackendError> {
     let backend = options.engine.name();
     let refused = |reason: String| BackendError { backend, reason };
-    let cache = paths::cache().ok();
-    let own = [(store, "the data directory"), (cache.as_deref(), "the directory of the containers' own files")];
-    for (place, what) in own {
-        if place.is_some_and(|place| overlap(directory, place)) {
-            return Err(refused(format!(
-                "can't use {}: {what} is there, where commands would reach it; give a directory apart from it",
-                directory.display()
-            )));
-        }
+    if paths::cache().is_ok_and(|cache| overlap(directory, &cache)) {
+        let shown = directory.display();
+        return Err(refused(format!(
+            "can't use {shown}: the containers' own files are there; give a directory apart from them"
+        )));
     }
     // Without root the engine maps the user, or runs commands as the user.
     let is_root = rustix::process::geteuid().is_root();

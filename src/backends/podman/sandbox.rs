@@ -65,7 +65,7 @@ impl PodmanSandbox {
                 (files, marker, None)
             }
             Some(directory) => {
-                let opened = own_directory::open(directory, options, store, kept)?;
+                let opened = own_directory::open(directory, options, kept)?;
                 paths.files = opened.directory;
                 (opened.files, opened.marker, Some(opened.aside))
             }

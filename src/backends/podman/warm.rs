@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use super::container_plan::{ContainerPlan, WARM, WORKSPACE};
 use super::engine::{Engine, EngineError};
-use super::launch::{self, LiveContainer, failed, now};
+use super::launch::{self, LiveContainer, failed};
 use super::paths::{self, Paths};
 use crate::backends::BackendError;
 use crate::backends::command_options::CommandOptions;
 use crate::backends::containers::{OverlayUse, PodmanOptions};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::overlay;
+use crate::backends::runner::now;
 use crate::engine::lock::lock;
 
 /// The time that the engine is left alone after a container was taken, for the session that took it comes first.

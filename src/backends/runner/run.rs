@@ -32,6 +32,8 @@ pub(crate) struct RunSpec {
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) discard_output: bool,
+    /// Its standard error goes where its standard output does.
+    pub(crate) merge_output: bool,
     /// It has a terminal of that size, which gives all it shows as standard output.
     pub(crate) terminal: Option<WindowSize>,
     /// Its input after `stdin`.
@@ -160,6 +162,7 @@ impl RunSpec {
             timeout_ms,
             grace_ms,
             discard_output: self.discard_output,
+            merge_output: self.merge_output,
             terminal: self.terminal.map(TerminalWindow::from),
             is_fed: self.input.is_some(),
             surroundings: surroundings.unwrap_or_default(),

@@ -61,7 +61,8 @@ impl Operation for Apply {
         let home = hub.home_of(&session, to.as_deref()).await?;
         let home = if agent.is_empty() { home } else { home.as_agent(agent) };
         let report = hub.apply(&session, &home, &choices, self.dry_run).await?;
-        let directory = given(home.session()).unwrap_or_default().to_string_lossy().into_owned();
+        let directory =
+            WorkspaceSpec::directory_of(home.session().started()).unwrap_or_default().to_string_lossy().into_owned();
         Ok(ApplyDocument { merge: merged(report, home.session(), self.dry_run), directory })
     }
 }
@@ -77,13 +78,8 @@ pub struct ApplyDocument {
     pub directory: String,
 }
 
-fn given(session: &Session) -> Option<PathBuf> {
-    let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok())?;
-    spec.given_directory().map(Path::to_owned)
-}
-
 fn check_elsewhere(session: &Session, to: Option<&Path>) -> Result<(), OperationError> {
-    match given(session) {
+    match WorkspaceSpec::directory_of(session.started()) {
         Some(own) if to.is_none_or(|to| to == own) => {
             let (name, own) = (session.name(), own.display());
             let what = format!("session {name} works in {own} itself: its changes are there already");
@@ -101,12 +97,12 @@ fn checked(to: &Path, home: &Path) -> Result<PathBuf, OperationError> {
         return Err(OperationError::not_found(format!("{shown} is not a directory")));
     }
     #[expect(clippy::disallowed_methods, reason = "whether there is anything to merge into")]
-    let first =
+    let mut entries =
         std::fs::read_dir(to).map_err(|error| OperationError::invalid(format!("can't read {shown}: {error}")))?;
-    match first.count() {
-        0 => Err(OperationError::invalid(format!(
+    match entries.next() {
+        None => Err(OperationError::invalid(format!(
             "{shown} is empty, so there is nothing to merge into; `foldspace materialise` writes all files there"
         ))),
-        _ => Ok(to.to_owned()),
+        Some(_) => Ok(to.to_owned()),
     }
 }

@@ -14,7 +14,9 @@ pub(super) enum EntryDecision {
     Take,
     /// It becomes something of both sides; contents are given when they are new.
     Merge { node: Node, bytes: Option<Bytes> },
-    /// It can't be made, on the child's side or for it.
+    /// It can't be made, so a child without it may never have had it.
+    Unavailable,
+    /// The child's can't be made.
     LeaveOut,
     /// It needs a choice.
     Conflict(ConflictKind),
@@ -68,8 +70,7 @@ pub(super) fn decide<E>(
     let nodes = sides.nodes(path);
     let Nodes { base, ours, theirs } = nodes;
     if theirs.is_none() && base.is_some_and(|base| !can_be_made(base)) {
-        // A child without it may never have had it.
-        return Ok(EntryDecision::LeaveOut);
+        return Ok(EntryDecision::Unavailable);
     }
     if ours == base {
         return Ok(taken(sides, path, nodes));

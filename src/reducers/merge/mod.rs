@@ -92,10 +92,12 @@ pub(crate) fn plan_merge<E>(
             EntryDecision::Merge { node, bytes } => {
                 planning.out.writes.insert(path.clone(), (node, bytes));
             }
-            EntryDecision::LeaveOut => {
+            EntryDecision::Unavailable => {
+                planning.out.unavailable += 1;
                 planning.out.left_out.push(path.clone());
                 planning.out.keep(path, nodes.ours);
             }
+            EntryDecision::LeaveOut => planning.out.left_out.push(path.clone()),
             EntryDecision::Conflict(kind) => planning.conflict(path, kind),
             EntryDecision::Decided { node, bytes } => planning.decided(path, node, bytes),
         }
@@ -125,6 +127,8 @@ struct MergeDecision {
     left_out: Vec<EntryPath>,
     /// Entries of the parent that stay although the child's differ.
     kept: BTreeSet<EntryPath>,
+    /// Count of entries that only seem to be changed: the child could not have them.
+    unavailable: usize,
 }
 
 impl MergeDecision {
@@ -200,7 +204,7 @@ impl Planning<'_> {
 
     /// Orders the steps so that each can be taken.
     fn finish(self) -> MergePlan {
-        let MergeDecision { writes, deletes, conflicts, mut left_out, kept } = self.out;
+        let MergeDecision { writes, deletes, conflicts, mut left_out, kept, unavailable } = self.out;
         let sides = self.sides;
         let keeps_something = |path: &EntryPath| sides::below(&kept, path).next().is_some();
         let going: BTreeSet<EntryPath> = deletes.into_iter().filter(|path| !keeps_something(path)).collect();
@@ -220,7 +224,7 @@ impl Planning<'_> {
             steps.push(MergeStep::Write { path, mode, node, merged });
         }
         left_out.sort();
-        let has_changes = !sides.of_theirs.is_empty();
+        let has_changes = sides.of_theirs.len() > unavailable;
         MergePlan { steps, conflicts: conflicts.into_values().collect(), left_out, has_changes }
     }
 }

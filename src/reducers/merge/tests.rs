@@ -193,10 +193,11 @@ fn merge_leaves_special_files_out() {
     let base = Tree::default().file("a", "a").put("old", fifo());
     let theirs = base.clone().put("pipe", fifo()).put("a", fifo()).without("old");
     let plan = planned(&base, &base, &theirs, &choosing(MergeSide::Ours));
-    // A child that lacks "old" may never have had it.
     assert_eq!(plan.left_out, ["old", "pipe"].map(|name| EntryPath::lookup(name).unwrap()));
     assert_eq!(plan.conflicts.len(), 1);
+    // A child that lacks "old" may never have had it.
     assert_eq!(after(&base, &plan), base.shown());
+    assert!(!planned(&base, &base, &base.clone().without("old"), &MergeChoices::default()).has_changes);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shell_execute::{BESIDE, CommandSurroundings, EnvUse, ShellRun, run, yes};
+use super::shell_execute::{BESIDE, CommandSurroundings, ShellRun, run, yes};
+use crate::backends::EnvMode;
 use crate::engine::event::CommandLine;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -35,7 +36,7 @@ pub struct ExecuteScriptParams {
     env: BTreeMap<String, String>,
     /// Use of the variables that are there.
     #[serde(default)]
-    env_mode: EnvUse,
+    env_mode: EnvMode,
     /// Standard input, at most 48,000 characters.
     #[serde(default)]
     stdin: String,

@@ -40,7 +40,7 @@ pub struct ShellExecuteParams {
     env: BTreeMap<String, String>,
     /// Use of the variables that are there.
     #[serde(default)]
-    env_mode: EnvUse,
+    env_mode: EnvMode,
     /// Standard input, at most 48,000 characters.
     #[serde(default)]
     stdin: String,
@@ -57,22 +57,11 @@ pub struct ShellExecuteParams {
     tty: bool,
 }
 
-/// The use of the variables that commands have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum EnvUse {
-    /// Those in env are added to them.
-    #[default]
-    Extend,
-    /// Only those in env and PATH are there.
-    Replace,
-}
-
 /// Wishes beside the command.
 pub(super) struct CommandSurroundings {
     pub(super) cwd: String,
     pub(super) env: BTreeMap<String, String>,
-    pub(super) env_mode: EnvUse,
+    pub(super) env_mode: EnvMode,
     pub(super) stdin: String,
     pub(super) timeout_seconds: Option<f64>,
     pub(super) capture_output: bool,
@@ -210,10 +199,7 @@ fn command(line: CommandLine, params: CommandSurroundings, cwd: EntryPath) -> Re
     command.stdin = params.stdin.into();
     check_env(&params.env)?;
     command.env = params.env;
-    command.env_mode = match params.env_mode {
-        EnvUse::Extend => EnvMode::Extend,
-        EnvUse::Replace => EnvMode::Replace,
-    };
+    command.env_mode = params.env_mode;
     command.capture_output = params.capture_output;
     command.terminal = params.tty.then(WindowSize::default);
     Ok(command)

@@ -21,6 +21,14 @@ impl Decided {
         Self { decision, by, reason, programs: Vec::new(), everything: false }
     }
 
+    /// Describes the decision about a command that was given with the rules: it is allowed unless it is denied.
+    pub(super) fn beforehand(denied: Option<String>) -> Self {
+        match denied {
+            None => Self::new(PolicyDecision::Allow, DecidedBy::AutoConfirm, String::new()),
+            Some(reason) => Self::new(PolicyDecision::Deny, DecidedBy::Policy, reason),
+        }
+    }
+
     pub(crate) async fn of(
         decision: Decision,
         rules: &ShellRules,

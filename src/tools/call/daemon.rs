@@ -3,10 +3,11 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::approval::Decided;
 use super::error::ToolError;
 use super::shell::ToolShell;
 use crate::backends::{CallerProcess, ShellCommand, name_and_value};
-use crate::tools::policy::{Decision, program_among};
+use crate::tools::policy::{CommandPolicy, Decision, program_among};
 
 /// The clients whose daemon is asked for, and the program that asks.
 const CLIENTS: [(&str, &str); 3] = [("docker", "docker"), ("docker-compose", "docker"), ("podman", "podman")];
@@ -43,9 +44,17 @@ impl ToolShell<'_> {
             return Ok(Some(format!("{absent}; start it with {remedy}")));
         };
         let text = ShellCommand::shell(&*start);
-        if let Decision::Deny { reason } = self.rules().policy.check(&text, &Default::default()) {
+        // Whoever gave it has approved of it; what is denied stays denied.
+        let policy = CommandPolicy { auto_confirm: true, ..self.rules().policy.clone() };
+        let denied = match policy.check(&text, &Default::default()) {
+            Decision::Deny { reason } => Some(reason),
+            _ => None,
+        };
+        self.record_decision(&text, None, Decided::beforehand(denied.clone()))?;
+        if let Some(reason) = denied {
             return Ok(Some(format!("{absent}, and `{start}` may not start it: {reason}")));
         }
+        self.begin().await?;
         tracing::info!(command = &*start, "starts the Docker daemon");
         let ended = match spawn(&start, self.caller()?.as_deref()) {
             Ok(child) => self.wait_for(child, &version).await?,

@@ -133,7 +133,7 @@ impl ToolShell<'_> {
     }
 
     /// Records the decision, and the start of the container, before the command begins.
-    async fn begin(&mut self) -> Result<(), ToolError> {
+    pub(super) async fn begin(&mut self) -> Result<(), ToolError> {
         let mut recorded = self.context.record_so_far()?;
         if let Some(container) = self.context.workspace().container() {
             let started = tokio::task::spawn_blocking(move || container.start()).await;
@@ -215,7 +215,7 @@ impl ToolShell<'_> {
         refusal
     }
 
-    fn record_decision(
+    pub(super) fn record_decision(
         &mut self,
         command: &ShellCommand,
         code: Option<&str>,

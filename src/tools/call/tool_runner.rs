@@ -17,7 +17,7 @@ use super::tool::{Effect, ErasedTool, ToolAnswer};
 use super::tool_call::{ToolCall, ToolOutcome};
 use super::toolset::Tools;
 use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
-use crate::backends::Workspace;
+use crate::backends::{ClosesInput, Workspace};
 use crate::engine::commit::CallLink;
 use crate::engine::event::{CallFinished, CallReason, CallStatus};
 use crate::engine::id::Seq;
@@ -173,6 +173,7 @@ impl ToolRunner {
         begun: impl FnOnce(Seq) + Send,
     ) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
+        let _closes = ClosesInput(call.input.clone());
         let mut open = OpenCall::begin(&self.session, &call, size)?;
         begun(open.call);
         let answer = self.perform(&mut open, call, size).await;

@@ -157,7 +157,6 @@ fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
         Isolation::Full if origin.parent == parent.id() => Ok(began(child)?),
         // An import may contain any position.
         Isolation::Fork if origin.parent == parent.id() => Ok(origin.at.min(child.head()?)),
-
         _ => Ok(common_past(parent, child)?.ok_or_else(stranger)?),
     }
 }
@@ -165,8 +164,7 @@ fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
 /// Returns where a fork began that works in a person's directory: that takes what the session has changed since.
 fn began_for(fork: &Session, session: &Session) -> Option<Seq> {
     let own = fork.origin().filter(|own| own.parent == session.id() && own.isolation == Isolation::Fork)?;
-    let spec = WorkspaceSpec::of_session(fork.started()?).ok()?;
-    spec.given_directory().map(|_| own.at)
+    WorkspaceSpec::directory_of(fork.started()).map(|_| own.at)
 }
 
 /// Returns the end of the past that a session shares with an ancestor; `None` without one. Sessions between may be

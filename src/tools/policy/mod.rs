@@ -135,19 +135,13 @@ impl CommandPolicy {
     /// It considers only the command, its variables, standard input and directory: the same arguments give the same
     /// decision. Code ([`ShellCommand::is_code`]) may be longer than other commands.
     pub fn check(&self, command: &ShellCommand, allowed_in_session: &BTreeSet<String>) -> Decision {
-        self.decide(command, allowed_in_session).unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
+        self.decide(command, allowed_in_session, false).unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
     }
 
     /// Decides the same where everything may be allowed for the session: then what would be asked about is allowed.
     pub(crate) fn check_allowed(&self, command: &ShellCommand, in_session: &Allowances) -> Decision {
-        if !in_session.everything || self.auto_confirm {
-            return self.check(command, &in_session.programs);
-        }
-        let policy = Self { auto_confirm: true, ..self.clone() };
-        match policy.check(command, &in_session.programs) {
-            Decision::Allow { because: AllowedBy::AutoConfirm } => Decision::Allow { because: AllowedBy::Session },
-            other => other,
-        }
+        let decision = self.decide(command, &in_session.programs, in_session.everything);
+        decision.unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
     }
 
     /// Returns the words of its rules that deny what begins with them.
@@ -159,11 +153,11 @@ impl CommandPolicy {
         self.deny.iter().filter_map(words).collect()
     }
 
-    fn decide(&self, command: &ShellCommand, allowed_in_session: &BTreeSet<String>) -> Judged<Decision> {
+    fn decide(&self, command: &ShellCommand, in_session: &BTreeSet<String>, everything: bool) -> Judged<Decision> {
         self.check_text(command)?;
         let mut judge = Judge::new(&self.deny, command);
         judge.look(command)?;
-        self.compare(&judge, &whole(command), allowed_in_session)
+        self.compare(&judge, &whole(command), in_session, everything)
     }
 
     fn check_text(&self, command: &ShellCommand) -> Judged<()> {
@@ -190,7 +184,13 @@ impl CommandPolicy {
         })
     }
 
-    fn compare(&self, judge: &Judge<'_>, whole: &str, in_session: &BTreeSet<String>) -> Judged<Decision> {
+    fn compare(
+        &self,
+        judge: &Judge<'_>,
+        whole: &str,
+        in_session: &BTreeSet<String>,
+        everything: bool,
+    ) -> Judged<Decision> {
         let needed: Vec<&FoundProgram> = judge.found.iter().filter(|found| !is_harmless(found)).collect();
         let listed = |found: &&&FoundProgram| self.allow.iter().any(|entry| covers(entry, found));
         let by_session = |found: &&&FoundProgram| in_session.iter().any(|entry| covers(entry, found));
@@ -204,14 +204,14 @@ impl CommandPolicy {
             false if asked.is_empty() => AllowedBy::Session,
             _ if self.allow.iter().any(is_whole) => AllowedBy::List,
             _ if in_session.iter().any(is_whole) => AllowedBy::Session,
-            _ if self.auto_confirm => {
+            _ if self.auto_confirm || everything => {
                 let danger = judge.raw.danger(&self.deny, judge.evaluates).or_else(|| self.named_in(whole));
                 if let (Some(what), Some(danger)) = (judge.unplain, danger) {
                     let reason =
                         format!("it is not plain ({what}), and names what is denied ({danger}); say it plainly");
                     return Err(Denied(reason));
                 }
-                AllowedBy::AutoConfirm
+                if self.auto_confirm { AllowedBy::AutoConfirm } else { AllowedBy::Session }
             }
             true => return Ok(Decision::Ask { programs: vec![whole.to_owned()] }),
             false => return Ok(Decision::Ask { programs: asked.into_iter().collect() }),

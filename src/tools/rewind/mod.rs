@@ -214,7 +214,7 @@ fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceE
             Change::Added { .. } | Change::Changed { .. } => None,
         })
         .collect();
-    if removed.is_empty() || !is_own_directory(session) {
+    if removed.is_empty() || WorkspaceSpec::directory_of(session.started()).is_none() {
         return Ok(());
     }
     let Some(last) = taken_up(session)? else { return Ok(()) };
@@ -226,11 +226,6 @@ fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceE
     let is_top = |path: &&&EntryPath| path.parent().is_none_or(|parent| !earlier.contains(&parent));
     let paths = earlier.iter().filter(is_top).map(|path| (*path).clone()).collect();
     Err(WorkspaceError::Earlier { count: earlier.len(), paths })
-}
-
-fn is_own_directory(session: &Session) -> bool {
-    let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
-    spec.is_some_and(|spec| spec.given_directory().is_some())
 }
 
 /// Returns the end of the commits that took up what the directory held before the first call.

@@ -244,6 +244,7 @@ fn apply_leaves_what_the_copy_could_not_have() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     program.begin("own", "true", &["--backend", "host", "--dir", &program.mine()]);
     program.printed(&["clone", "own", "--name", "kid"]);
+    assert!(program.run(&["apply", "kid"]).starts_with("nothing to apply"));
     program.sh("kid", "rm -r src; echo new > new");
     let told = program.run(&["apply", "kid"]);
     assert!(told.contains("src/fifo is left out") && told.ends_with("[exit 0]"), "{told}");
@@ -305,6 +306,9 @@ fn dir_that_can_not_be_used_is_refused_with_reason() {
     assert!(run(&["--backend", "memory", "--dir", &above]).contains("--dir is for --backend host or container"));
     assert!(run(&["--backend", "host", "--dir", &above, "--copy-on-write"]).contains("is for --backend container"));
     assert!(run(&["--backend", "podman", "--copy-on-write"]).contains("--dir"));
+    let (mine, mounted) = (program.path("theirs").to_string_lossy().into_owned(), program.file("theirs/a", "x"));
+    let copied = ["--backend", "podman", "--dir", &mine, "--copy-on-write", "--mount", &mounted.replace("/a", "")];
+    assert!(run(&copied).contains("a session with a copied directory takes no mounts"));
     assert_eq!(program.json(&["sessions"]), serde_json::json!([]));
 }
 

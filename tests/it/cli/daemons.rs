@@ -44,6 +44,9 @@ fn docker_daemon_is_started_and_waited_for() {
     let told = told_by(&program, &client, &["--start-docker", &start]);
     assert!(told.contains("did ps") && told.contains("was started by") && told.ends_with("[exit 0]"), "{told}");
     assert_eq!(told_by(&program, &client, &["--start-docker", &start]), "did ps\n[exit 0]");
+    let decided = program.json_lines(&["log", "work"]).into_iter().filter(|event| event["kind"] == "CommandDecided");
+    let shown: Vec<_> = decided.map(|event| event["event"]["command"].to_string()).collect();
+    assert!(shown.len() == 3 && shown[1].contains("sleep 1; touch"), "{shown:?}");
     // It outlives the command that needed it.
     crate::rig::eventually("the start goes on", || std::path::Path::new(&format!("{client}.later")).exists());
 }

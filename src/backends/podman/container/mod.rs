@@ -11,7 +11,7 @@ use state::ContainerState;
 
 use super::container_plan::{ContainerPlan, RUN, WORKSPACE};
 use super::engine::{Engine, EngineError};
-use super::launch::{self, LiveContainer, now};
+use super::launch::{self, LiveContainer};
 use super::paths::{self, Paths};
 use super::warm;
 use crate::backends::command_options::CommandOptions;
@@ -19,7 +19,7 @@ use crate::backends::commands::CommandHost;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::SealError;
 use crate::backends::disk::locked::OnDisk;
-use crate::backends::runner::Runner;
+use crate::backends::runner::{Runner, now};
 use crate::backends::running_commands::RunningCommands;
 use crate::backends::shell::ShellError;
 use crate::backends::{Container, MachineNews, ProgressWatch};
@@ -179,7 +179,7 @@ impl SessionContainer {
     }
 
     fn create(&self, engine: &Engine, name: &str) -> Result<String, EngineError> {
-        let workspace = if self.files.is_attached() { &self.paths.mount } else { &self.paths.files };
+        let workspace = if self.files.lock().is_attached() { &self.paths.mount } else { &self.paths.files };
         let (session, options, paths) = (&self.session.to_string(), &self.options, &self.paths);
         launch::create(engine, &ContainerPlan { name, session, options, paths, workspace })
     }

@@ -81,6 +81,10 @@ impl EngineClient for DockerClient {
         Box::pin(async {
             // Older engines refuse to be asked in a newer version.
             self.docker.clone().negotiate_version().await?;
+            let components = self.docker.version().await?.components.unwrap_or_default();
+            if components.iter().any(|component| component.name == "Podman Engine") {
+                return Err(Refusal::Other("it is Podman's; use the backend podman".to_owned()));
+            }
             let info = self.docker.info().await?;
             let security = info.security_options.unwrap_or_default();
             Ok(EngineFacts {

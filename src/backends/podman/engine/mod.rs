@@ -75,16 +75,19 @@ struct ContainerPlace {
 }
 
 /// The answer of an engine that did not do something, told apart by what can be done about it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum Refusal {
-    /// There is no such container or image.
+    #[error("there is no such container or image")]
     Absent,
-    /// It is so already.
+    #[error("it is so already")]
     Unchanged,
     /// It found no ids for the container's user, which passes.
     #[cfg(feature = "podman")]
+    #[error("{0}")]
     NoMapping(String),
+    #[error("{0}")]
     Connection(String),
+    #[error("{0}")]
     Other(String),
 }
 
@@ -184,13 +187,11 @@ impl Engine {
         Ok(Self { kind, client, runtime, connection, version, rootless, cgroup_version, runtime_name })
     }
 
-    /// Connects to the engine of each kind, at `explicit` or where it is found. One that is found as several kinds is
-    /// asked as the first. Gives also why others are not asked.
+    /// Connects to the engine of each kind, at `explicit` or where it is found. Gives also why others are not asked.
     pub(crate) fn all(explicit: Option<&str>) -> (Vec<Self>, Vec<EngineError>) {
         let (mut engines, mut errors) = (Vec::<Self>::new(), Vec::new());
         for kind in EngineKind::ALL {
             match Self::connect(kind, explicit) {
-                Ok(engine) if engines.iter().any(|other| other.connection.url == engine.connection.url) => {}
                 Ok(engine) => engines.push(engine),
                 Err(error) => errors.push(error),
             }
@@ -330,18 +331,6 @@ async fn unless_done(answer: EngineAnswer<'_, ()>) -> Result<(), Refusal> {
     match answer.await {
         Err(Refusal::Unchanged) => Ok(()),
         answer => answer,
-    }
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Absent => f.write_str("there is no such thing"),
-            Self::Unchanged => f.write_str("it is so already"),
-            #[cfg(feature = "podman")]
-            Self::NoMapping(why) => f.write_str(why),
-            Self::Connection(why) | Self::Other(why) => f.write_str(why),
-        }
     }
 }
 

@@ -16,6 +16,7 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         timeout_ms: 1,
         grace_ms: u32::MAX,
         discard_output: true,
+        merge_output: true,
         terminal: Some(TerminalWindow { rows: 24, columns: 80 }),
         is_fed: true,
         surroundings: CallerSurroundings {
@@ -30,6 +31,7 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         RunnerRequest::Run(RunRequest {
             cwd: b"",
             discard_output: false,
+            merge_output: false,
             terminal: None,
             is_fed: false,
             argv: vec![],

@@ -57,6 +57,7 @@ fn running<'a>(script: &'a [u8]) -> RunnerRequest<'a> {
         timeout_ms: 0,
         grace_ms: 60_000,
         discard_output: false,
+        merge_output: false,
         terminal: None,
         is_fed: true,
         surroundings: CallerSurroundings::default(),

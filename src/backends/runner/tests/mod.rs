@@ -71,6 +71,7 @@ pub(super) fn spec(argv: &[&str]) -> RunSpec {
         timeout: Some(Duration::from_secs(60)),
         grace: Duration::from_secs(5),
         discard_output: false,
+        merge_output: false,
         terminal: None,
         input: None,
         caller: None,

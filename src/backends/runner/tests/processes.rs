@@ -319,6 +319,19 @@ fn command_discarded_output_goes_nowhere() {
 }
 
 #[test]
+fn command_merged_output_comes_in_order() {
+    let world = World::new();
+    let merged = |command| RunSpec { merge_output: true, ..command };
+    let ran = run(&world.runner, &merged(shell("echo 1; echo 2 >&2; echo 3; echo 4 >&2"))).unwrap();
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("1\n2\n3\n4\n", ""));
+    let ran = run(&world.runner, &merged(spec(&["no-such-program"]))).unwrap();
+    assert!(ran.stdout.contains("no-such-program") && ran.stderr.is_empty(), "{ran:?}");
+    assert_eq!(ran.ended.exit_code, Some(127));
+    let ran = run(&world.runner, &RunSpec { discard_output: true, ..merged(shell("echo 1; echo 2 >&2")) }).unwrap();
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+}
+
+#[test]
 fn command_pipe_held_by_stranger_is_not_awaited() {
     let world = World::new();
     // The write end goes to a process that is not the command's: this one.
