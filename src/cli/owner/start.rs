@@ -46,7 +46,12 @@ pub(in crate::cli) async fn begin_in_background(directory: &Path) -> Result<Begu
     if let Some(mut stdout) = child.stdout.take() {
         stdout.read_to_end(&mut said).await.map_err(|error| failed(&error))?;
     }
-    match serde_json::from_slice(&said) {
+    let words = serde_json::from_slice(&said);
+    if !matches!(words, Ok(StartWords::Ready)) {
+        // A start that failed leaves no process behind.
+        child.wait().await.map_err(|error| failed(&error))?;
+    }
+    match words {
         Ok(StartWords::Ready) => Ok(Begun::Ready),
         Ok(StartWords::Failed { exit, message, hint }) => {
             let exit = Exit::of_code(exit);
