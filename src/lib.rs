@@ -279,12 +279,12 @@ pub mod event {
     pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
     pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
     pub use crate::engine::event::{
-        CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError,
-        CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy,
-        DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide,
-        MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-        SessionRewound, SessionStarted, SliceRestored, Special, TerminalRecorded, VariableValue, WorkspaceTouched,
-        WriteFile, WriteMode,
+        Annotated, CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted,
+        CodecError, CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped,
+        DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted,
+        MergeSide, MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, PositionTagged,
+        RecordedOutput, SessionAllow, SessionRewound, SessionStarted, SliceRestored, Special, TerminalRecorded,
+        VariableValue, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

@@ -2,7 +2,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use foldspace::tools::{materialise, write_tar};
-use foldspace::{Session, State};
+use foldspace::{EntryPath, Session, State};
 use serde_json::json;
 
 use super::export::to_stdout;
@@ -55,11 +55,12 @@ impl Materialise {
 
 fn archive(session: &Session, state: &State, file: &Path, out: &mut Out) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::io("write", file.display(), &error);
+    let root = EntryPath::root();
     if files::is_standard(file) {
-        to_stdout(out, "an archive", |pipe: &mut dyn Write| write_tar(session, state, pipe).map_err(failed))?;
+        to_stdout(out, "an archive", |pipe: &mut dyn Write| write_tar(session, state, &root, pipe).map_err(failed))?;
         return Ok(Exit::Ok);
     }
-    files::write(file, |written| write_tar(session, state, std::io::BufWriter::new(written)).map_err(failed))?;
+    files::write(file, |written| write_tar(session, state, &root, std::io::BufWriter::new(written)).map_err(failed))?;
     let shown = text::one_line(&file.display().to_string(), 300);
     let document = json!({ "session": session.id(), "seq": state.seq(), "file": file });
     out.show(&document, |out| out.line(format!("wrote an archive as of position {} to {shown}", state.seq())))?;

@@ -64,7 +64,7 @@ fn before(session: &Session, seq: Seq) -> Result<Seq, Failure> {
     })
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PositionRange {
     /// Before the first call when nothing is said: what was mounted is no change.
     from: Option<Position>,
@@ -89,7 +89,7 @@ impl FromStr for PositionRange {
 impl PositionRange {
     pub(super) fn resolve(&self, session: &Session) -> Result<(Seq, Seq), Failure> {
         let until = self.until.resolve(session)?;
-        let from = match self.from {
+        let from = match &self.from {
             Some(from) => from.resolve(session)?,
             None => first_position(session)?.min(until),
         };

@@ -52,6 +52,9 @@ impl HttpVerb for FileAt {
         let path = EntryPath::lookup(&self.path)?;
         let as_json = head.accepts("application/json");
         let session = face.session(&head.session).await?;
+        if self.at.is_none() {
+            face.hub().refresh(session.id()).await?;
+        }
         let answer = blocking(move || {
             let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
             let Some(entry) = files.get(&path) else {

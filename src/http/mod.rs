@@ -5,6 +5,7 @@ mod calls;
 mod client;
 mod connection;
 pub(crate) mod error_map;
+mod file_changes;
 mod files;
 mod follow;
 mod frames;

@@ -52,6 +52,10 @@ impl Description {
             let content = json!({ "application/json": { "schema": schema } });
             operation["requestBody"] = json!({ "content": content, "required": route.needs_body });
         }
+        if let Some(media) = route.upload {
+            let content = json!({ media: { "schema": { "type": "string", "format": "binary" } } });
+            operation["requestBody"] = json!({ "content": content, "required": true });
+        }
         let text = || json!({ "type": "string" });
         let schema_of =
             |(media, make): &(_, Option<_>)| (*media, make.map_or_else(text, |make| self.schema(make, true)));

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use hyper::upgrade::OnUpgrade;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
 use super::HttpOptions;
 use super::problem::{HttpProblem, ProblemKind};
@@ -31,6 +32,45 @@ pub(super) struct RequestHead {
     pub(super) caller: Option<HostCaller>,
     /// The connection, of a client that may ask for another protocol on it.
     pub(super) upgrade: Option<OnUpgrade>,
+    /// The body, where the route reads none as JSON.
+    pub(super) body: Body,
+}
+
+/// Bytes of a file, or an archive, that a client sends.
+const UPLOAD_MAX: usize = 1 << 30;
+/// Uploads larger than this come one after another: they are in memory.
+const UPLOAD_LARGE: usize = 64 << 20;
+/// Time that a client which uploads may send nothing.
+const UPLOAD_PAUSE: Duration = Duration::from_secs(30);
+
+/// Collects an upload.
+pub(super) async fn upload(body: Body) -> Result<Bytes, HttpProblem> {
+    static LARGE: Semaphore = Semaphore::const_new(1);
+    let too_large = || HttpProblem::new(ProblemKind::TooLarge, format!("an upload has at most {UPLOAD_MAX} bytes"));
+    let announced = body.size_hint().lower();
+    if announced > UPLOAD_MAX as u64 {
+        return Err(too_large());
+    }
+    let (mut body, mut bytes, mut turn) = (body, Vec::new(), None);
+    loop {
+        if turn.is_none() && (bytes.len() > UPLOAD_LARGE || announced > UPLOAD_LARGE as u64) {
+            turn = Some(LARGE.acquire().await);
+        }
+        let Ok(frame) = tokio::time::timeout(UPLOAD_PAUSE, body.frame()).await else {
+            let detail = format!("nothing more of the upload came for {} s", UPLOAD_PAUSE.as_secs());
+            return Err(HttpProblem::new(ProblemKind::TooSlow, detail));
+        };
+        let Some(frame) = frame else { return Ok(bytes.into()) };
+        let frame = frame.map_err(|error| unread(&error))?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        if bytes.len() > UPLOAD_MAX {
+            return Err(too_large());
+        }
+    }
+}
+
+fn unread(error: &dyn std::fmt::Display) -> HttpProblem {
+    HttpProblem::new(ProblemKind::BadRequest, format!("the body can't be read: {error}"))
 }
 
 impl RequestHead {
@@ -60,8 +100,8 @@ pub(super) async fn json(parts: &Parts, body: Body) -> Result<Map<String, Value>
         let detail = format!("the body took more than {} s", options.body_time.as_secs_f32());
         return Err(HttpProblem::new(ProblemKind::TooSlow, detail));
     };
-    let unread = |error| HttpProblem::new(ProblemKind::BadRequest, format!("the body is no JSON object: {error}"));
-    serde_json::from_slice(&arrived?).map_err(unread)
+    let no_object = |error| HttpProblem::new(ProblemKind::BadRequest, format!("the body is no JSON object: {error}"));
+    serde_json::from_slice(&arrived?).map_err(no_object)
 }
 
 async fn arrived(mut body: Body, most: usize) -> Result<Bytes, HttpProblem> {
@@ -70,7 +110,7 @@ async fn arrived(mut body: Body, most: usize) -> Result<Bytes, HttpProblem> {
             Ok(collected) => return Ok(collected.to_bytes()),
             Err(error) if error.is::<LengthLimitError>() => {}
             Err(error) => {
-                return Err(HttpProblem::new(ProblemKind::BadRequest, format!("the body can't be read: {error}")));
+                return Err(unread(&error));
             }
         }
     }

@@ -15,7 +15,7 @@ use super::openapi::describe;
 use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
-use super::{HttpFace, calls, files, follow, health, owner, tar, terminal};
+use super::{HttpFace, calls, file_changes, files, follow, health, owner, tar, terminal};
 use crate::hub::operations::{OperationRoute, operations};
 
 fn routes() -> &'static [HttpRoute] {
@@ -29,6 +29,11 @@ fn routes() -> &'static [HttpRoute] {
             own::<calls::CallRequest>(),
             own::<terminal::OpenTerminal>(),
             own::<files::FileAt>(),
+            own::<file_changes::PutFile>(),
+            own::<file_changes::RemoveEntry>(),
+            own::<file_changes::MoveEntry>(),
+            own::<file_changes::MakeDirectory>(),
+            own::<file_changes::PutTar>(),
             own::<follow::FollowEvents>(),
             own::<tar::TarRequest>(),
         ];
@@ -42,6 +47,7 @@ pub(super) fn router() -> Router<HttpFace> {
         let filter = match route.place.method {
             "POST" => MethodFilter::POST,
             "DELETE" => MethodFilter::DELETE,
+            "PUT" => MethodFilter::PUT,
             _ => MethodFilter::GET,
         };
         let answer = move |State(face): State<HttpFace>, request: Request| route.serve(face, request);

@@ -13,13 +13,15 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::frames::PATIENCE;
-use super::problem::HttpProblem;
+use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
 use super::{HttpFace, blocking};
+use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::hub::operations::{OperationRoute, state_at};
+use crate::reducers::VirtualFileSystem;
 use crate::tools::write_tar;
 use crate::view::Position;
 
@@ -35,6 +37,8 @@ const PIECE: usize = 256 << 10;
 pub(super) struct TarRequest {
     /// The position; the last one by default.
     at: Option<Position>,
+    /// Only what is below this directory, by its paths from there; the root by default.
+    below: Option<String>,
 }
 
 impl HttpVerb for TarRequest {
@@ -46,17 +50,25 @@ impl HttpVerb for TarRequest {
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let session = face.session(&head.session).await?;
         let looked = session.clone();
+        let below = EntryPath::lookup(self.below.as_deref().unwrap_or("/"))?;
+        if self.at.is_none() {
+            face.hub().refresh(session.id()).await?;
+        }
         let state = blocking(move || state_at(&looked, self.at)).await??;
-        Ok(([(header::CONTENT_TYPE, "application/x-tar")], archive(session, state)).into_response())
+        if !VirtualFileSystem::of(&state).is_directory(&below) {
+            let what = format!("there is no directory {} there", below.rooted());
+            return Err(HttpProblem::new(ProblemKind::NotFound, what));
+        }
+        Ok(([(header::CONTENT_TYPE, "application/x-tar")], archive(session, state, below)).into_response())
     }
 }
 
 /// Writes an archive on its way to a client. A stream without tar's end has failed.
-fn archive(session: Session, state: State) -> Body {
+fn archive(session: Session, state: State, below: EntryPath) -> Body {
     let ((sender, receiver), runtime) = (mpsc::channel(WAITING), Handle::current());
     tokio::task::spawn_blocking(move || {
         let mut pieces = Pieces(sender, runtime);
-        let written = write_tar(&session, &state, io::BufWriter::with_capacity(PIECE, &mut pieces));
+        let written = write_tar(&session, &state, &below, io::BufWriter::with_capacity(PIECE, &mut pieces));
         if let Err(error) = written.and_then(|()| pieces.send(Bytes::new())) {
             tracing::debug!(%error, "a tar stream broke off");
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query, Request};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -38,6 +39,8 @@ pub(super) trait HttpVerb: DeserializeOwned + JsonSchema + Send + 'static {
     const GIVES: Media;
     const READS: Headers = &[];
     const NEEDS_BODY: bool = true;
+    /// The media type of a body that is taken as it is.
+    const UPLOAD: Option<&'static str> = None;
 
     fn answer(self, face: HttpFace, head: RequestHead) -> impl Future<Output = Result<Response, HttpProblem>> + Send;
 }
@@ -50,6 +53,7 @@ pub(super) struct HttpRoute {
     pub(super) gives: Vec<(&'static str, Option<MakeSchema>)>,
     pub(super) reads: Headers,
     pub(super) needs_body: bool,
+    pub(super) upload: Option<&'static str>,
     fields: Arc<Map<String, Value>>,
     answer: Box<VerbAnswer>,
 }
@@ -64,6 +68,7 @@ pub(super) fn own<V: HttpVerb>() -> HttpRoute {
         gives: V::GIVES.to_vec(),
         reads: V::READS,
         needs_body: V::NEEDS_BODY,
+        upload: V::UPLOAD,
         fields,
         answer: Box::new(|face, head, params| {
             async move {
@@ -86,6 +91,7 @@ pub(super) fn of_hub(entry: &'static OperationEntry) -> Option<HttpRoute> {
         gives: if matches!(place.status, 202 | 204) { vec![] } else { vec![("application/json", Some(entry.output))] },
         reads: &[],
         needs_body: true,
+        upload: None,
         fields: Arc::clone(&entry.fields),
         answer: Box::new(move |face, head, params| run(face, entry, place, head, params).boxed()),
     })
@@ -107,9 +113,9 @@ impl HttpRoute {
         let (of_session, mut texts): (Vec<_>, Vec<_>) = given.into_iter().partition(|(name, _)| name == "session");
         let takes_body = !self.is_query() && self.fields.len() > texts.len();
         texts.extend(self.query(&parts.uri)?);
-        let mut params = match takes_body && (self.needs_body || body.size_hint().exact() != Some(0)) {
-            true => request::json(&parts, body).await?,
-            false => Map::new(),
+        let (mut params, body) = match takes_body && (self.needs_body || body.size_hint().exact() != Some(0)) {
+            true => (request::json(&parts, body).await?, Body::empty()),
+            false => (Map::new(), body),
         };
         for (name, text) in texts {
             let value = typed(&name, self.fields.get(&name), text)?;
@@ -119,7 +125,7 @@ impl HttpRoute {
         }
         let session = of_session.into_iter().next().map(|(_, name)| name).unwrap_or_default();
         let (caller, upgrade) = (parts.extensions.remove(), parts.extensions.remove());
-        let head = RequestHead { session, headers: parts.headers, caller, upgrade };
+        let head = RequestHead { session, headers: parts.headers, caller, upgrade, body };
         (self.answer)(face, head, params.into()).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Hub, HubError, HubOptions, OpenSession, blocking};
 use crate::backends::{BackendError, HostOptions, WorkspaceSpec};
 use crate::engine::event::{Isolation, SessionStarted};
-use crate::engine::id::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
@@ -25,7 +25,7 @@ impl Hub {
     /// Begins a session as a fork of one that has the directory, which is recorded there and never shown to a command.
     pub(super) async fn create_copy(
         &self,
-        name: Option<String>,
+        (name, id): (Option<String>, Option<SessionId>),
         spec: &WorkspaceSpec,
         directory: &Path,
     ) -> Result<OpenSession, HubError> {
@@ -37,7 +37,7 @@ impl Hub {
         }
         let (home, is_new) = hub.home_session(name.as_deref(), directory).await?;
         let workspace = Some((spec.backend_name().to_owned(), spec.options_with_values()));
-        let new = ForkOptions { name, workspace, ..ForkOptions::new(Isolation::Fork) };
+        let new = ForkOptions { name, workspace, id, ..ForkOptions::new(Isolation::Fork) };
         let begun = self.start_child(home.session().id(), new).await;
         self.tell_missing(home.session())?;
         let id = home.session().id();
@@ -90,7 +90,7 @@ impl Hub {
                 None => {}
             }
         }
-        Ok((self.create_own(name, &spec, &[]).await?, true))
+        Ok((self.create_own((name, None), &spec, &[]).await?, true))
     }
 
     /// Opens the session that works in a directory into which another session's changes can be merged: the nearest above

@@ -1,5 +1,6 @@
 //! The open workspaces of a store's sessions: what a server works through.
 
+pub(crate) mod begin_once;
 mod directories;
 mod error;
 mod figures;
@@ -36,6 +37,7 @@ use crate::tools::{
     hydrate, preview_merge, rewind,
 };
 
+use begin_once::Beginning;
 pub use error::HubError;
 pub use figures::CallFigures;
 use in_flight::InFlight;
@@ -102,6 +104,7 @@ struct HubInner {
     places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<WorkspaceSlot>>>>,
     in_flight: Arc<InFlight>,
     registrations: Arc<Registrations>,
+    beginning: Beginning,
 }
 
 /// The owner of the lock opens and closes the workspace.
@@ -112,7 +115,8 @@ impl Hub {
     pub fn new(sessions: Sessions, mut options: HubOptions) -> Self {
         let (places, in_flight, registrations) = (Mutex::default(), Arc::default(), Arc::<Registrations>::default());
         options.tools = Arc::new(options.tools.and_registered(Arc::clone(&registrations)));
-        let shared = HubInner { sessions, places, in_flight, registrations };
+        let beginning = Beginning::default();
+        let shared = HubInner { sessions, places, in_flight, registrations, beginning };
         Self { shared: Arc::new(shared), options: Arc::new(options) }
     }
 
@@ -175,25 +179,34 @@ impl Hub {
         spec: &WorkspaceSpec,
         mounts: &[MountSpec],
     ) -> Result<OpenSession, HubError> {
+        self.create_as((name, None), spec, mounts).await
+    }
+
+    async fn create_as(
+        &self,
+        named: (Option<String>, Option<SessionId>),
+        spec: &WorkspaceSpec,
+        mounts: &[MountSpec],
+    ) -> Result<OpenSession, HubError> {
         match spec.named_directory().filter(|_| spec.given_directory().is_none()) {
             Some(_) if !mounts.is_empty() => {
                 let reason =
                     "a session with a copied directory takes no mounts; leave out the one or the other".to_owned();
                 Err(BackendError { backend: spec.backend_name(), reason }.into())
             }
-            Some(directory) => self.create_copy(name, spec, directory).await,
-            None => self.create_own(name, spec, mounts).await,
+            Some(directory) => self.create_copy(named, spec, directory).await,
+            None => self.create_own(named, spec, mounts).await,
         }
     }
 
     async fn create_own(
         &self,
-        name: Option<String>,
+        (name, id): (Option<String>, Option<SessionId>),
         spec: &WorkspaceSpec,
         mounts: &[MountSpec],
     ) -> Result<OpenSession, HubError> {
         self.still_going()?;
-        let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
+        let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options(), id };
         let (hub, mounts, spec) = (self.clone(), mounts.to_vec(), spec.clone());
         // A task of its own: it completes also if the caller stops waiting.
         let created = tokio::spawn(async move {
@@ -275,6 +288,16 @@ impl Hub {
             tracing::warn!(%error, "what was changed in a child's workspace from outside is not merged");
         }
         into.merge(&session, choices).await
+    }
+
+    /// Records what has changed outside of calls in a workspace that is open, unless a call is under way.
+    pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
+        let place = lock(&self.shared.places).get(&id).cloned();
+        let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
+        match user {
+            Some(user) => Ok(user.tool_runner().refresh().await?),
+            None => Ok(()),
+        }
     }
 
     /// Takes a session back to an earlier position, files and state. A workspace that is not open is opened for it alone:

@@ -15,7 +15,7 @@ use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
+    FileWork, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
 
 /// A workspace. Each of its users has a clone of its `Arc`, and its slot has one.
@@ -133,6 +133,12 @@ impl OpenSession {
         let outcome = self.tool_runner.call_telling(call, begun).instrument(noted.span()).await?;
         noted.end(&outcome);
         Ok(outcome)
+    }
+
+    /// Makes a change of files as a call of its own, as [`ToolRunner::change_files`].
+    pub async fn change_files(&self, work: FileWork) -> Result<ToolOutcome, HubError> {
+        let (runner, call) = self.tool_runner.for_change(work)?;
+        self.through(runner).call(call).await
     }
 
     /// Takes the session back to an earlier position, files and state.

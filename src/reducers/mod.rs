@@ -1,6 +1,7 @@
 //! The built-in slices and their reducers, all on one screen. Pure: no I/O, no clock, no randomness.
 
 mod allowances;
+mod annotations;
 mod children;
 mod commands;
 mod general;
@@ -14,6 +15,7 @@ mod virtual_file_system;
 
 pub(crate) use crate::engine::path::directories_above;
 pub use allowances::Allowances;
+pub use annotations::{Annotation, Annotations};
 pub use children::{Child, Children, SharedChild};
 pub use commands::{CommandEntry, Commands};
 pub use general::{
@@ -85,7 +87,8 @@ fn standard() -> Result<Registry, ValueError> {
         .with(allowances::register)?
         .with(podman_workspace::register)?
         .with(children::register)?
-        .with(merges::register)
+        .with(merges::register)?
+        .with(annotations::register)
 }
 
 #[cfg(test)]
@@ -106,7 +109,8 @@ mod tests {
                 "Allowances",
                 "PodmanWorkspace",
                 "Children",
-                "Merges"
+                "Merges",
+                "Annotations"
             ]
         );
     }

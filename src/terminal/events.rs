@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use foldspace::event::{
-    CallFinished, CallStarted, CallStatus, ChildStarted, CommandDecided, CommandResult, ContainerStarted,
+    Annotated, CallFinished, CallStarted, CallStatus, ChildStarted, CommandDecided, CommandResult, ContainerStarted,
     ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef, EventsLost, MountHydrated, Node,
-    PolicyDecision, SessionAllow, SessionRewound, SessionStarted, SliceRestored, TerminalRecorded, WorkspaceTouched,
-    WriteFile, WriteMode,
+    PolicyDecision, PositionTagged, SessionAllow, SessionRewound, SessionStarted, SliceRestored, TerminalRecorded,
+    WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -46,7 +46,11 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         CallStarted::KIND | CommandResult::KIND | EvalResult::KIND => Tone::Noted,
         TerminalRecorded::KIND | CallFinished::KIND | WorkspaceTouched::KIND | CommandDecided::KIND => Tone::Dim,
         SessionStarted::KIND | MountHydrated::KIND | DriftFound::KIND | ChildStarted::KIND => Tone::Odd,
-        ContainerStarted::KIND | ContainerStopped::KIND | SessionAllow::KIND => Tone::Odd,
+        ContainerStarted::KIND
+        | ContainerStopped::KIND
+        | SessionAllow::KIND
+        | Annotated::KIND
+        | PositionTagged::KIND => Tone::Odd,
         SessionRewound::KIND | SliceRestored::KIND => Tone::Odd,
         _ => Tone::Plain,
     }
@@ -73,11 +77,22 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         ContainerStarted::KIND => typed(event).map(|e| started(&e)),
         SessionRewound::KIND => typed(event).map(|e| rewound(&e)),
         SliceRestored::KIND => typed(event).map(|e| restored(&e)),
+        Annotated::KIND => typed(event).map(|e: Annotated| annotated(&e)),
+        PositionTagged::KIND => typed(event).map(|e: PositionTagged| match e.at {
+            Some(at) => format!("{} is event {at}", e.name),
+            None => format!("{} is no event any more", e.name),
+        }),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         EventsLost::KIND => typed(event).map(|e: EventsLost| format!("events {} to {} of before", e.first, e.last)),
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
+}
+
+fn annotated(Annotated { name, at, score, note, .. }: &Annotated) -> String {
+    let score = score.map(|score| format!(" {score}")).unwrap_or_default();
+    let note = note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    format!("{name} of event {at}{score}{note}")
 }
 
 /// Returns the tool of a call and what it is about, of so many characters at most.

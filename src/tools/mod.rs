@@ -33,6 +33,7 @@ pub use call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 pub use call::content_params::{lift, lower};
 pub use call::context::ToolContext;
 pub use call::error::ToolError;
+pub use call::file_work::FileWork;
 pub use call::filesystem::Filesystem;
 #[cfg(feature = "http")]
 pub(crate) use call::registrations::Registration;

@@ -13,6 +13,7 @@ use crate::engine::error::ValueError;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::reducers::Annotations;
 
 /// A position in a session, as it was given.
 ///
@@ -22,7 +23,7 @@ use crate::engine::session::error::SessionError;
 /// assert_eq!("1h30m".parse(), Ok(Position::Ago(5_400_000)));
 /// assert!("yesterday".parse::<Position>().is_err());
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
     /// The event with that number; 0 is before the first.
     Seq(Seq),
@@ -32,6 +33,8 @@ pub enum Position {
     Moment(Timestamp),
     /// The last event so many milliseconds ago or earlier.
     Ago(i64),
+    /// The event with that name.
+    Tag(String),
 }
 
 impl FromStr for Position {
@@ -39,6 +42,9 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
+        if let Some(name) = text.strip_prefix("tag:") {
+            return Ok(Self::Tag(name.to_owned()));
+        }
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) {
             true => digits.parse::<u64>().ok(),
             false => None,
@@ -81,41 +87,51 @@ fn milliseconds(text: &str) -> Option<i64> {
 impl Position {
     /// The forms that are understood, in words.
     pub const FORMS: &str = "an event's number (12 or @12), so many events ago (-5), a moment \
-                             (2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m)";
+                             (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)";
 
     /// The event that is meant in a session.
-    pub fn resolve(self, session: &Session) -> Result<Seq, SessionError> {
+    pub fn resolve(&self, session: &Session) -> Result<Seq, SessionError> {
         let head = session.head()?;
-        match self {
+        match *self {
             Self::Seq(seq) if seq > head => Err(SessionError::NoPosition { seq, head }),
             Self::Seq(seq) => Ok(seq),
             Self::Back(count) => head.checked_sub(count).ok_or(SessionError::NothingBack { count, head }),
             Self::Moment(time) => Ok(last_at(session, head, time)?),
             Self::Ago(millis) => Ok(last_at(session, head, ago(session, millis))?),
+            Self::Tag(ref name) => tagged(session, name),
         }
     }
 
     /// Returns the first event for a reader of the log: of a moment the first one at or after it, of a future position the
     /// next one, and of too early a position the first.
-    pub fn first_read(self, session: &Session) -> Result<Seq, SessionError> {
+    pub fn first_read(&self, session: &Session) -> Result<Seq, SessionError> {
         let since = |Timestamp(millis)| {
             let before = Timestamp(millis.saturating_sub(1));
             Ok::<_, SessionError>(last_at(session, session.head()?, before)? + 1)
         };
-        let first = match self {
+        let first = match *self {
             Self::Seq(seq) => seq,
             Self::Back(count) => session.head()?.saturating_sub(count),
             Self::Moment(time) => since(time)?,
             Self::Ago(millis) => since(ago(session, millis))?,
+            Self::Tag(ref name) => tagged(session, name)?,
         };
         Ok(first.max(1))
     }
 }
 
 /// Returns the first event for a reader of the log, who may have read all events so far.
-pub fn first_read(session: &Session, from: Position) -> Result<Seq, SessionError> {
+pub fn first_read(session: &Session, from: &Position) -> Result<Seq, SessionError> {
     let (first, head) = (from.first_read(session)?, session.head()?);
     if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }
+}
+
+fn tagged(session: &Session, name: &str) -> Result<Seq, SessionError> {
+    let state = session.state()?;
+    let tags = state.slice::<Annotations>().map(|annotations| &annotations.tags);
+    let known = || tags.map(|tags| tags.keys().cloned().collect()).unwrap_or_default();
+    let at = tags.and_then(|tags| tags.get(name).copied());
+    at.ok_or_else(|| SessionError::NoTag { name: name.to_owned(), known: known() })
 }
 
 fn ago(session: &Session, millis: i64) -> Timestamp {
@@ -172,6 +188,7 @@ impl fmt::Display for Position {
             Self::Back(count) => write!(f, "-{count}"),
             Self::Moment(time) => write!(f, "{time}"),
             Self::Ago(millis) => write!(f, "{millis}ms"),
+            Self::Tag(name) => write!(f, "tag:{name}"),
         }
     }
 }

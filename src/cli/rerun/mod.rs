@@ -199,7 +199,7 @@ impl RerunTarget {
             return Ok(Self { scratch: Scratch::begin(Registry::standard(), &spec, "rerun")?, store });
         };
         let backend = Some(spec.backend_name().to_owned());
-        let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options() };
+        let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options(), id: None };
         let session = store.opened.sessions.create(new)?;
         spec.keep_values(session.id(), &open::directory(globals)?)?;
         Self::copy(store, &session, spec)

@@ -157,6 +157,7 @@ impl ScriptRun<'_> {
             options: spec.options_with_values().as_object().cloned().unwrap_or_default(),
             mounts: self.mounts.specs.iter().map(NewMount::from).collect(),
             allow_roots,
+            create_id: None,
         };
         let begun: SessionDocument = self.owner.client.work("/v1/sessions", &asked, output::progress).await?;
         Ok(sessions.session(begun.session)?)

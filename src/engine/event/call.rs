@@ -43,6 +43,8 @@ pub enum CallReason {
     OverLimit,
     /// A parameter can't be used.
     Invalid,
+    /// An entry that is named does not exist.
+    NotFound,
     /// The tool or a rule refused.
     Refused,
     /// The store, the workspace or its backend failed.
@@ -62,7 +64,8 @@ impl From<ErrorKind> for CallReason {
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Invalid => Self::Invalid,
-            ErrorKind::NotFound | ErrorKind::Conflict | ErrorKind::Refused => Self::Refused,
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::Conflict | ErrorKind::Refused => Self::Refused,
             ErrorKind::Busy | ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Unavailable => Self::Failed,
             ErrorKind::TimedOut => Self::TimedOut,
             ErrorKind::Cancelled => Self::Cancelled,

@@ -1,5 +1,6 @@
 //! Typed events and their encodings.
 
+mod annotation;
 mod call;
 mod codec;
 mod command;
@@ -10,6 +11,7 @@ mod rewind;
 mod session;
 mod workspace;
 
+pub use annotation::{Annotated, PositionTagged};
 pub use call::{CallFinished, CallReason, CallStarted, CallStatus};
 pub(crate) use call::{FinishedView, finished_view, started_tool};
 pub use command::{
@@ -125,7 +127,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, WorkspaceTouched
+    Annotated, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, PositionTagged, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

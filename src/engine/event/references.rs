@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::call::{finished_result, started_params};
 use super::{
-    CallFinished, CallStarted, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandResult, ContainerStarted,
-    ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event, MergeConflict, MergeConflicted, MountHydrated, Node,
-    SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, WorkspaceTouched, WriteFile, write_view,
+    Annotated, CallFinished, CallStarted, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandResult,
+    ContainerStarted, ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event, MergeConflict, MergeConflicted,
+    MountHydrated, Node, PositionTagged, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded,
+    WorkspaceTouched, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -32,6 +33,8 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         | ChildStarted::KIND
         | MountHydrated::KIND
         | SessionAllow::KIND
+        | Annotated::KIND
+        | PositionTagged::KIND
         | SessionRewound::KIND
         | WorkspaceTouched::KIND
         | DriftFound::KIND

@@ -27,13 +27,15 @@ pub struct ForkOptions {
     /// Backend of its workspace with its options; the parent's by default. Two sessions must not have the same
     /// directory: [`Forker`](crate::tools::Forker) ensures that.
     pub workspace: Option<(String, Value)>,
+    /// Id of the child, which no session may have had; a fresh one by default. A shared child has the parent's.
+    pub id: Option<SessionId>,
 }
 
 impl ForkOptions {
     /// Creates the options of a child with that isolation and defaults.
     pub fn new(isolation: Isolation) -> Self {
         let (limits, agent) = (ChildLimits::default(), String::new());
-        Self { isolation, at: None, name: None, agent, limits, workspace: None }
+        Self { isolation, at: None, name: None, agent, limits, workspace: None, id: None }
     }
 
     /// Creates the options of a fork at a position.
@@ -66,7 +68,8 @@ impl Sessions {
     /// [`SessionError::TooDeep`]: the parent may have no children; [`SessionError::NoAgent`]: a shared child has limits
     /// and no agent.
     pub fn child_of(&self, parent: &Session, new: ForkOptions) -> SessionResult<Session> {
-        self.child_with_id(parent, new, self.fresh_id())
+        let id = new.id.unwrap_or_else(|| self.fresh_id());
+        self.child_with_id(parent, new, id)
     }
 
     pub(crate) fn fresh_id(&self) -> SessionId {

@@ -73,6 +73,14 @@ pub enum SessionError {
         /// Number of events.
         head: Seq,
     },
+    /// No position of the session has that name.
+    #[error("no position of the session is called {name:?}{}", listed(.known))]
+    NoTag {
+        /// Requested name.
+        name: String,
+        /// Names that there are.
+        known: Vec<String>,
+    },
     /// The session has no such position.
     #[error("the session has no position {seq}; its last one is {head}")]
     NoPosition {
@@ -83,13 +91,17 @@ pub enum SessionError {
     },
 }
 
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; there are {}", names.join(", ")) }
+}
+
 impl Diagnostic for SessionError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Store(error) => error.kind(),
             Self::Slice(error) => error.kind(),
             Self::NotFound { .. } | Self::Ambiguous { .. } => ErrorKind::NotFound,
-            Self::NothingBack { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
+            Self::NothingBack { .. } | Self::NoTag { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
             Self::NameTaken { .. } => ErrorKind::Conflict,
             Self::BadName { .. } | Self::NoAgent { .. } => ErrorKind::Invalid,
             Self::TooDeep { .. } => ErrorKind::Refused,

@@ -38,6 +38,8 @@ pub struct NewSession {
     pub backend: Option<String>,
     /// Options of the backend, recorded with the session; null for none.
     pub options: serde_json::Value,
+    /// Its id, which no session may have had; a fresh one by default.
+    pub id: Option<SessionId>,
 }
 
 impl NewSession {
@@ -120,7 +122,7 @@ impl Sessions {
     /// Creates a session; its first event is [`SessionStarted`]. Fails with [`SessionError::NameTaken`] and
     /// [`SessionError::BadName`].
     pub fn create(&self, new: NewSession) -> SessionResult<Session> {
-        let id = self.fresh_id();
+        let id = new.id.unwrap_or_else(|| self.fresh_id());
         let name = new.name.unwrap_or_else(|| id.short());
         check_name(&name)?;
         self.names().take(self.store().as_ref(), &name)?;

@@ -118,8 +118,8 @@ impl Operation for Bisect {
 
 impl Bisect {
     fn by_slice(&self, session: &Session, predicate: &Predicate) -> Result<BisectDocument, OperationError> {
-        let good = position(session, self.good, 0)?;
-        let bad = self.bad.unwrap_or(Position::Back(0)).resolve(session)?;
+        let good = position(session, self.good.clone(), 0)?;
+        let bad = self.bad.as_ref().unwrap_or(&Position::Back(0)).resolve(session)?;
         let found = bisect_slices(session, predicate, good, bad)?;
         Ok(bisected_by_slice(session, predicate, (good, bad), &found)?)
     }

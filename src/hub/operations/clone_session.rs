@@ -81,7 +81,7 @@ impl Operation for CloneSession {
             return Err(OperationError::invalid(format!("there is no tool {unknown:?}; there are {names}")));
         }
         let parent = context.session().await?;
-        let (looked, at, isolation) = (parent.clone(), self.at, self.isolation);
+        let (looked, at, isolation) = (parent.clone(), self.at.take(), self.isolation);
         let at = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
         let new = self.options(at);
         let child = match hub.start_child(parent.id(), new.clone()).await {

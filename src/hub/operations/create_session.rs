@@ -8,7 +8,10 @@ use super::show_session::shown;
 use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading};
 use crate::backends::{HostPath, WorkspaceSpec};
 use crate::engine::path::EntryPath;
+use crate::hub::begin_once::chosen_id;
 use crate::tools::{AllowedRoots, MountSpec};
+
+const CREATE_ID_MAX: usize = 200;
 
 /// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +38,9 @@ pub struct CreateSession {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,
+    /// A text of the client's for this request, of at most 200 bytes. The same again gives the session that has begun by
+    /// it, so that a client whose answer was lost may ask again.
+    pub create_id: Option<String>,
 }
 
 /// A host directory that is to be copied into a workspace.
@@ -68,8 +74,21 @@ impl Operation for CreateSession {
         let (backend, options, roots) = (self.backend, Value::Object(self.options), hub.options().roots.clone());
         let spec = reading(move || spec(backend.as_deref(), options, &roots)).await?;
         let mounts: Result<Vec<MountSpec>, OperationError> = self.mounts.into_iter().map(NewMount::spec).collect();
-        let open = hub.create(self.name, &spec, &mounts?).await?;
+        let open = match self.create_id {
+            None => hub.create(self.name, &spec, &mounts?).await?,
+            Some(request) => {
+                check_create_id(&request)?;
+                hub.create_once(chosen_id(&request, None), self.name, &spec, &mounts?).await?
+            }
+        };
         shown(context.hub, open.session().id()).await
+    }
+}
+
+pub(super) fn check_create_id(request: &str) -> Result<(), OperationError> {
+    match (1..=CREATE_ID_MAX).contains(&request.len()) {
+        true => Ok(()),
+        false => Err(OperationError::invalid(format!("create_id has 1 to {CREATE_ID_MAX} bytes"))),
     }
 }
 

@@ -14,7 +14,7 @@ const LIMIT: usize = 1000;
 const BYTES: usize = 4 << 20;
 
 /// Gives a page of a session's log.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListEvents {
     /// The first position; 1 by default.

@@ -20,6 +20,8 @@ pub struct ListFiles {
     /// Also what is in the directories below it; true by default.
     #[serde(default = "yes")]
     pub recursive: bool,
+    /// Only so many levels below it; 1 is what is in the directory itself.
+    pub depth: Option<u32>,
 }
 
 fn yes() -> bool {
@@ -33,15 +35,19 @@ impl Operation for ListFiles {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<Vec<EntryDocument>, OperationError> {
         let directory = EntryPath::lookup(self.below.as_deref().unwrap_or("/"))?;
-        let session = context.session().await?;
+        let session = context.session_now(self.at.is_none()).await?;
         reading(move || {
             let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
             if !files.is_directory(&directory) {
                 return Err(OperationError::not_found(format!("there is no directory {} there", directory.rooted())));
             }
             let document = |(path, entry): (&EntryPath, &Entry)| view::entry(path, entry);
+            let is_near = |(path, _): &(&EntryPath, &Entry)| {
+                let levels = path.segments().count() - directory.segments().count();
+                self.depth.is_none_or(|depth| levels <= depth as usize)
+            };
             Ok(match self.recursive {
-                true => files.below(&directory).map(document).collect(),
+                true => files.below(&directory).filter(is_near).map(document).collect(),
                 false => files.children(&directory).map(document).collect(),
             })
         })

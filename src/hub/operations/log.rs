@@ -20,7 +20,7 @@ const EVENTS_OF_A_CALL: u64 = 8;
 
 /// Shows what happened in a session, in order: its calls, with who made them, how they ended and what they changed; or all
 /// of its events.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// The first position to look at; by default so far back that the last ones are shown.
@@ -65,7 +65,7 @@ impl Operation for Log {
             return Err(OperationError::invalid(format!("limit is a number from 1 to {COUNT_MAX}")));
         }
         reading(move || {
-            let from = self.from.map(|from| view::first_read(&session, from)).transpose()?;
+            let from = self.from.as_ref().map(|from| view::first_read(&session, from)).transpose()?;
             Ok(match self.events {
                 true => events(&session, from, (limit, bytes_max))?,
                 false => calls(&session, from, (limit, bytes_max))?,

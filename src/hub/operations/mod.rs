@@ -1,5 +1,6 @@
 //! The verbs of the program, one file each: parameters, output, and the work. The faces are made from this table.
 
+mod annotate;
 mod answer_call;
 mod apply;
 mod bisect;
@@ -9,6 +10,7 @@ mod copy_mounts;
 mod create_session;
 mod diff;
 mod error;
+mod fork_session;
 mod list_events;
 mod list_files;
 mod list_sessions;
@@ -22,6 +24,7 @@ mod show_call;
 mod show_session;
 mod show_slice;
 mod show_state;
+mod stat_entry;
 mod verify;
 
 use std::sync::{Arc, LazyLock};
@@ -44,6 +47,7 @@ use crate::engine::session::error::SessionError;
 use crate::tools::{AllowedRoots, Bisection, ShellRules};
 use crate::view::Position;
 
+pub use annotate::{Annotate, ListAnnotations, ListTags, RecordedSeq, RemoveTag, TagPosition};
 pub use answer_call::{AnswerCall, CallAnswer};
 pub use apply::{Apply, ApplyDocument};
 pub use bisect::{
@@ -55,6 +59,7 @@ pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
 pub use diff::{Diff, DiffDocument, file_changes};
 pub use error::OperationError;
+pub use fork_session::{ForkSession, Forks};
 pub use list_events::{EventsPage, ListEvents};
 pub use list_files::ListFiles;
 pub use list_sessions::{ListSessions, SessionDocument, listed};
@@ -70,6 +75,7 @@ pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
 pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state};
 pub(crate) use show_state::{known_slice, state_at};
+pub use stat_entry::StatEntry;
 pub use verify::{Verification, Verify};
 
 /// A verb: its fields are the parameters, its documentation is what the faces say of it.
@@ -229,6 +235,15 @@ impl OperationContext<'_> {
         self.caller.session(self.session.as_deref()).await
     }
 
+    /// Returns the session; with what has changed outside of calls by now, where its workspace is open.
+    pub(crate) async fn session_now(&self, is_fresh: bool) -> Result<Session, OperationError> {
+        let session = self.session().await?;
+        if is_fresh {
+            self.hub.refresh(session.id()).await?;
+        }
+        Ok(session)
+    }
+
     /// Returns the hub with the directories that the caller allows itself, where it names some.
     pub(crate) async fn hub_within(&self, roots: Vec<HostPath>) -> Result<Hub, OperationError> {
         if roots.is_empty() {
@@ -363,12 +378,19 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<Verify>(),
             row::<Bisect>(),
             row::<ListFiles>(),
+            row::<StatEntry>(),
             row::<ListEvents>(),
             row::<Log>(),
             row::<CloneSession>(),
+            row::<ForkSession>(),
             row::<Merge>(),
             row::<Apply>(),
             row::<Rewind>(),
+            row::<Annotate>(),
+            row::<ListAnnotations>(),
+            row::<TagPosition>(),
+            row::<ListTags>(),
+            row::<RemoveTag>(),
         ]
     });
     &TABLE

@@ -15,7 +15,7 @@ use crate::view::Position;
 
 /// Takes a session back to an earlier position, files and state together. Nothing of its history is lost: a rewind to the
 /// position before it undoes it.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "RewindRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Rewind {

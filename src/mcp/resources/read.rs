@@ -45,9 +45,9 @@ pub(in crate::mcp) async fn find(
 
 fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContents, OperationError> {
     match what {
-        What::File { path, at } => file(session, &state_at(session, *at)?, uri, path),
+        What::File { path, at } => file(session, &state_at(session, at.clone())?, uri, path),
         What::Slice { name, at } => {
-            let state = state_at(session, *at)?;
+            let state = state_at(session, at.clone())?;
             let name = known_slice(&state, name)?;
             let slice = view::slice(&state, name)?.to_string();
             let hint = "`foldspace state` prints all of it";
@@ -55,7 +55,7 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
             Ok(ResourceContents::text(slice, uri).with_mime_type("application/json"))
         }
         What::Log { from, limit } => {
-            let from = from.map(|from| view::first_read(session, from)).transpose()?;
+            let from = from.as_ref().map(|from| view::first_read(session, from)).transpose()?;
             let events = events(session, from, (*limit, RESOURCE_MAX))?.events.unwrap_or_default();
             let line = |event: &EventDocument| serde_json::to_string(event).unwrap_or_default() + "\n";
             let lines = events.iter().map(line).collect::<String>();

@@ -85,13 +85,13 @@ impl ResourceUri {
     /// Tells whether its position is in the past for good, so that it never changes.
     pub(in crate::mcp) fn is_settled(&self, now: Timestamp) -> bool {
         let at = match &self.what {
-            What::File { at, .. } | What::Slice { at, .. } => *at,
+            What::File { at, .. } | What::Slice { at, .. } => at.as_ref(),
             What::Log { .. } => None,
         };
         match at {
             Some(Position::Seq(_)) => true,
-            Some(Position::Moment(time)) => time < now,
-            Some(Position::Back(_) | Position::Ago(_)) | None => false,
+            Some(Position::Moment(time)) => *time < now,
+            Some(Position::Back(_) | Position::Ago(_) | Position::Tag(_)) | None => false,
         }
     }
 }
@@ -99,7 +99,7 @@ impl ResourceUri {
 impl fmt::Display for ResourceUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}/", encoded(self.session.as_bytes(), false))?;
-        let at = |at: &Option<Position>| at.map_or(String::new(), |at| format!("?at={at}"));
+        let at = |at: &Option<Position>| at.as_ref().map_or(String::new(), |at| format!("?at={at}"));
         match &self.what {
             What::File { path, at: position } => {
                 write!(f, "files/{}{}", encoded(path.as_bytes(), true), at(position))
@@ -109,7 +109,7 @@ impl fmt::Display for ResourceUri {
             }
             What::Log { from, limit } => {
                 write!(f, "log")?;
-                from.map_or(Ok(()), |from| write!(f, "?from={from}&limit={limit}"))
+                from.as_ref().map_or(Ok(()), |from| write!(f, "?from={from}&limit={limit}"))
             }
         }
     }

@@ -14,6 +14,9 @@ pub enum ToolError {
     /// The request cannot be done.
     #[error("{0}")]
     Refused(String),
+    /// An entry that is named does not exist.
+    #[error("{0}")]
+    Missing(String),
     /// The parameters are too large to be recorded.
     #[error("the parameters have {0} bytes; at most {PARAMS_MAX} are allowed")]
     TooLarge(usize),
@@ -29,6 +32,9 @@ pub enum ToolError {
     /// A command was not run.
     #[error(transparent)]
     Shell(#[from] ShellError),
+    /// The workspace's backend failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
     /// The call took longer than it may.
     #[error("the call was stopped after {} ms, its time limit", .0.as_millis())]
     TimedOut(std::time::Duration),
@@ -41,9 +47,11 @@ impl Diagnostic for ToolError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused(_) | Self::OverLimit(_) => ErrorKind::Refused,
+            Self::Missing(_) => ErrorKind::NotFound,
             Self::TooLarge(_) | Self::Invalid(_) => ErrorKind::Invalid,
             Self::Session(error) => error.kind(),
             Self::Shell(error) => error.kind(),
+            Self::Backend(error) => error.kind(),
             Self::TimedOut(_) => ErrorKind::TimedOut,
             Self::Cancelled => ErrorKind::Cancelled,
         }
@@ -54,6 +62,7 @@ impl Diagnostic for ToolError {
             Self::Invalid(error) => Some(error),
             Self::Session(error) => Some(error),
             Self::Shell(error) => Some(error),
+            Self::Backend(error) => Some(error),
             _ => None,
         }
     }
@@ -76,12 +85,6 @@ impl ToolError {
 
 impl From<CommitError> for ToolError {
     fn from(error: CommitError) -> Self {
-        Self::Refused(error.to_string())
-    }
-}
-
-impl From<BackendError> for ToolError {
-    fn from(error: BackendError) -> Self {
         Self::Refused(error.to_string())
     }
 }

@@ -83,6 +83,11 @@ impl Filesystem {
         Ok(self.tree.get(&self.resolve(path)?))
     }
 
+    /// Tells whether a directory is there, links followed.
+    pub(crate) fn is_directory(&self, path: &EntryPath) -> Result<bool, ToolError> {
+        Ok(self.tree.is_directory(&self.resolve(path)?))
+    }
+
     /// The contents of a file, links followed.
     ///
     /// # Errors
@@ -97,7 +102,7 @@ impl Filesystem {
             }
             Some(_) => Err(ToolError::new(format!("{} is a directory", path.rooted()))),
             None if path.is_root() => Err(ToolError::new("/ is a directory")),
-            None => Err(ToolError::new(format!("{} does not exist", path.rooted()))),
+            None => Err(ToolError::Missing(format!("{} does not exist", path.rooted()))),
         }
     }
 
@@ -175,7 +180,7 @@ impl Filesystem {
         Ok(())
     }
 
-    fn place(&mut self, path: &EntryPath, node: Node) -> Result<(), ToolError> {
+    pub(crate) fn place(&mut self, path: &EntryPath, node: Node) -> Result<(), ToolError> {
         let path = self.vacant(path)?;
         self.stage(WriteFile { path, mode: WriteMode::Create, node });
         Ok(())

@@ -8,6 +8,7 @@ pub(crate) mod content_params;
 pub(crate) mod context;
 mod daemon;
 pub(crate) mod error;
+pub(crate) mod file_work;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;
 pub(crate) mod record_command;

@@ -87,6 +87,7 @@ impl OpenCall {
             result: answer.result,
             text: answer.text,
             micros,
+            reason: None,
         };
         Ok((outcome, pending))
     }
@@ -99,10 +100,11 @@ impl OpenCall {
             _ => CallStatus::Error,
         };
         let finished = CallFinished::without_success(status, error.reason(), message.clone(), micros);
+        let reason = finished.reason;
         let pending = self.record_failure(&finished).inspect_err(|_| self.distrust())?;
         let (call, finished) = (self.call, pending.last());
         self.settle(pending).await?;
-        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros })
+        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason })
     }
 
     pub(crate) async fn settle(&mut self, pending: Pending) -> Result<(), SessionError> {

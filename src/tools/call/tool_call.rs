@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::trace::TraceContext;
 use crate::backends::CommandInput;
-use crate::engine::event::CallStatus;
+use crate::engine::event::{CallReason, CallStatus};
 use crate::engine::id::Seq;
 
 /// A call to be made.
@@ -59,6 +59,11 @@ pub struct ToolOutcome {
     pub text: String,
     /// Duration, in microseconds.
     pub micros: u64,
+    /// The reason for a failure, else null: `invalid`, `not_found`, `refused`, `over_limit`, `too_large`, `timed_out`, `cancelled`; or
+    /// `failed`, when the store, the workspace or its backend failed and not what was asked for.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub reason: Option<CallReason>,
 }
 
 impl ToolOutcome {

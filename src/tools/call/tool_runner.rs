@@ -140,6 +140,16 @@ impl ToolRunner {
         self.machine.record_end(&self.session)
     }
 
+    /// Records what has changed outside of calls, unless a call is under way.
+    pub(crate) async fn refresh(&self) -> Result<(), WorkspaceError> {
+        match self.session.turn_now() {
+            Some(_turn) if self.machine.workspace.capture().is_some() => {
+                Ok(self.machine.record_drift(&self.session, Extent::Due).await?)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the same for another agent. The runner of a child that shares its parent's session stays as it is: the
     /// child's limits are bound to its one name.
     #[must_use]

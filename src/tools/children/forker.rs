@@ -86,7 +86,7 @@ impl Forker {
             None => session.head()?,
         };
         let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new }, &self.home)?;
-        let id = self.sessions.fresh_id();
+        let id = new.id.unwrap_or_else(|| self.sessions.fresh_id());
         let (parent, forker) = (parent.clone(), self.clone());
         let begun = tokio::task::spawn_blocking(move || {
             let (_turn, looking) = (turn, looking);
@@ -100,7 +100,7 @@ impl Forker {
     }
 
     async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
-        let id = self.sessions.fresh_id();
+        let id = new.id.unwrap_or_else(|| self.sessions.fresh_id());
         let (new, spec) = with_workspace(parent.session(), new, &self.home)?;
         let mounts = mounts_of(parent.session())?;
         let (parent, forker) = (parent.clone(), self.clone());

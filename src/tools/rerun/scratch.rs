@@ -33,7 +33,7 @@ impl Scratch {
     pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, WorkspaceError> {
         let spec = spec.forked();
         let backend = Some(spec.backend_name().to_owned());
-        let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options() };
+        let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options(), id: None };
         Self::with(registry, spec, |sessions| Ok(sessions.create(new)?))
     }
 

@@ -66,11 +66,11 @@ fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
 ///
 /// # Errors
 /// Failures of the session and of `out`.
-pub fn write_tar(session: &Session, state: &State, out: impl Write) -> io::Result<()> {
+pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl Write) -> io::Result<()> {
     let tree = VirtualFileSystem::of(state);
     let mut archive = tar::Builder::new(out);
-    for (path, entry) in tree.iter().filter(|(_, entry)| can_be_written(entry)) {
-        let place = Path::new(OsStr::from_bytes(path.as_bytes()));
+    for (path, entry) in tree.below(below).filter(|(_, entry)| can_be_written(entry)) {
+        let place = Path::new(OsStr::from_bytes(path.relative_to(below).unwrap_or_default()));
         let mut header = tar::Header::new_gnu();
         header.set_mtime(u64::try_from(entry.updated_at.0 / 1000).unwrap_or(0));
         let (kind, mode, bytes) = match &entry.node {

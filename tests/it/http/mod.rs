@@ -1,9 +1,11 @@
 //! The HTTP API, through real sockets.
 
+mod annotations;
 mod attacks;
 mod bad_input;
 mod calls;
 mod description;
+mod file_changes;
 mod follow;
 mod guard;
 mod limits;

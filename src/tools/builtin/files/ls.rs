@@ -134,7 +134,7 @@ impl Tool for ListTool {
                 let asked = asked.rooted();
                 return Err(ToolError::new(format!("{asked} is a file, not a directory; read it with read_file")));
             }
-            None => return Err(ToolError::new(format!("{} does not exist", asked.rooted()))),
+            None => return Err(ToolError::Missing(format!("{} does not exist", asked.rooted()))),
         }
         let entries = files.tree().children(&path).map(|(path, entry)| ListedEntry::of(path, entry)).collect();
         Ok(ListResult { path: path.rooted(), entries })

@@ -65,11 +65,11 @@ pub(super) fn check_chars(what: &str, text: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {
+pub(crate) fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {
     let asked = asked.rooted();
     match real.rooted() {
-        real if real == asked => ToolError::new(format!("{asked} does not exist")),
-        real => ToolError::new(format!("{asked} leads to {real}, which does not exist")),
+        real if real == asked => ToolError::Missing(format!("{asked} does not exist")),
+        real => ToolError::Missing(format!("{asked} leads to {real}, which does not exist")),
     }
 }
 

@@ -1,0 +1,182 @@
+//! Scores and notes on a session, and names of its positions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, position, reading};
+use crate::engine::event::{Annotated, Event, PositionTagged};
+use crate::engine::id::Seq;
+use crate::engine::session::Session;
+use crate::reducers::{Annotation, Annotations};
+use crate::view::Position;
+
+const NAME_MAX: usize = 80;
+/// Bytes of a note, and of a value as JSON.
+const TEXT_MAX: usize = 64 << 10;
+
+/// Records a score, a note or a value for a position of a session: at least one of the three.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "NewAnnotation")]
+#[serde(deny_unknown_fields)]
+pub struct Annotate {
+    /// The subject, such as `reward`: 1 to 80 letters, digits, dots, underscores or hyphens.
+    pub name: String,
+    /// The position that it is about; the last one by default.
+    pub at: Option<Position>,
+    /// A number that rates the position.
+    pub score: Option<f64>,
+    /// A text for people, of at most 64 KiB.
+    pub note: Option<String>,
+    /// A value for programs, of at most 64 KiB as JSON.
+    #[serde(default)]
+    pub value: Value,
+    /// The agent, or program, that makes it; none by default.
+    pub agent: Option<String>,
+}
+
+/// The position of an event that was recorded.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct RecordedSeq {
+    /// The position.
+    pub seq: Seq,
+}
+
+impl Operation for Annotate {
+    const NAME: &'static str = "annotate";
+    const ROUTE: Option<OperationRoute> =
+        OperationRoute::post("annotations", "/v1/sessions/{session}/annotations", 200);
+    type Output = RecordedSeq;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<RecordedSeq, OperationError> {
+        check_name(&self.name)?;
+        let agent = self.agent.unwrap_or_default();
+        check_agent(&agent)?;
+        let value = serde_json::to_vec(&self.value).map_or(usize::MAX, |value| value.len());
+        if self.note.as_ref().map_or(0, String::len).max(value) > TEXT_MAX {
+            return Err(OperationError::invalid(format!("a note and a value have at most {TEXT_MAX} bytes each")));
+        }
+        if self.score.is_none() && self.note.is_none() && self.value.is_null() {
+            return Err(OperationError::invalid("give a score, a note or a value"));
+        }
+        let session = context.session().await?.as_agent(agent);
+        let Self { name, at, score, note, value, .. } = self;
+        reading(move || {
+            let at = position(&session, at, session.head()?)?;
+            record(&session, &Annotated { name, at, score, note, value })
+        })
+        .await
+    }
+}
+
+/// Lists the scores and notes of a session, the oldest first.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListAnnotations {
+    /// Only those with this subject.
+    pub name: Option<String>,
+}
+
+impl Operation for ListAnnotations {
+    const NAME: &'static str = "list_annotations";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("annotations", "/v1/sessions/{session}/annotations");
+    type Output = Vec<Annotation>;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<Vec<Annotation>, OperationError> {
+        let known = annotations(context).await?;
+        let wanted = |entry: &Annotation| self.name.as_ref().is_none_or(|name| *name == entry.name);
+        Ok(known.entries.into_iter().filter(wanted).collect())
+    }
+}
+
+/// Gives a position a name: `tag:NAME` is that position from then on, wherever one is asked for. A name that is in use
+/// moves.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "NewTag")]
+#[serde(deny_unknown_fields)]
+pub struct TagPosition {
+    /// The name: 1 to 80 letters, digits, dots, underscores or hyphens.
+    pub name: String,
+    /// The position; the last one by default.
+    pub at: Option<Position>,
+}
+
+impl Operation for TagPosition {
+    const NAME: &'static str = "tag_position";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("annotations", "/v1/sessions/{session}/tags", 200);
+    type Output = RecordedSeq;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<RecordedSeq, OperationError> {
+        check_name(&self.name)?;
+        let session = context.session().await?;
+        reading(move || {
+            let at = position(&session, self.at, session.head()?)?;
+            record(&session, &PositionTagged { name: self.name, at: Some(at) })
+        })
+        .await
+    }
+}
+
+/// Lists the names of a session's positions.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListTags {}
+
+impl Operation for ListTags {
+    const NAME: &'static str = "list_tags";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("annotations", "/v1/sessions/{session}/tags");
+    type Output = BTreeMap<String, Seq>;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<BTreeMap<String, Seq>, OperationError> {
+        Ok(annotations(context).await?.tags)
+    }
+}
+
+/// Takes a name of a position away. What the name meant stays in the history.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveTag {
+    /// The name.
+    pub name: String,
+}
+
+impl Operation for RemoveTag {
+    const NAME: &'static str = "remove_tag";
+    const ROUTE: Option<OperationRoute> =
+        OperationRoute::delete("annotations", "/v1/sessions/{session}/tags/{name}", 204);
+    type Output = ();
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
+        let session = context.session().await?;
+        reading(move || {
+            // It says which names there are.
+            Position::Tag(self.name.clone()).resolve(&session)?;
+            record(&session, &PositionTagged { name: self.name, at: None }).map(drop)
+        })
+        .await
+    }
+}
+
+fn check_name(name: &str) -> Result<(), OperationError> {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    match (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_fit) {
+        true => Ok(()),
+        false => Err(OperationError::invalid(format!(
+            "a name has 1 to {NAME_MAX} letters, digits, dots, underscores or hyphens"
+        ))),
+    }
+}
+
+async fn annotations(context: &OperationContext<'_>) -> Result<Annotations, OperationError> {
+    let session = context.session().await?;
+    reading(move || Ok(session.state()?.slice::<Annotations>().cloned().unwrap_or_default())).await
+}
+
+fn record<E: Event>(session: &Session, event: &E) -> Result<RecordedSeq, OperationError> {
+    session.check_own()?;
+    let mut commit = session.commit();
+    commit.push(event).map_err(crate::engine::session::error::SessionError::from)?;
+    Ok(RecordedSeq { seq: session.record(commit)?.last })
+}

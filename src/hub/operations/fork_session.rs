@@ -1,0 +1,94 @@
+//! Several forks of a session in one call.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::clone_session::{ChildDocument, child};
+use super::create_session::check_create_id;
+use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading};
+use crate::engine::event::{ChildLimits, Isolation};
+use crate::engine::session::Session;
+use crate::engine::session::children::ForkOptions;
+use crate::hub::begin_once::chosen_id;
+use crate::view::Position;
+
+const FORKS_MAX: u32 = 1000;
+
+/// Forks a session several times at one position. All or none begin: of those that did before one could not, nothing is
+/// left.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "ForkRequest")]
+#[serde(deny_unknown_fields)]
+pub struct ForkSession {
+    /// The number of forks, from 1 to 1,000; 1 by default.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub count: u32,
+    /// Forks the session as it was at this position; as it is now by default.
+    pub at: Option<Position>,
+    /// Names the forks: this and a number, from 1 on; by default the session's name and a number that is free.
+    pub name: Option<String>,
+    /// The agent who is to work in them.
+    pub agent: Option<String>,
+    /// Limits of each: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+    #[serde(default)]
+    #[schemars(with = "Map<String, Value>")]
+    pub limits: ChildLimits,
+    /// A text of the client's for this request, of at most 200 bytes. The same again gives the forks that have begun by
+    /// it, so that a client whose answer was lost may ask again.
+    pub create_id: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Forks that have begun.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Forks {
+    /// The forks.
+    pub children: Vec<ChildDocument>,
+}
+
+impl Operation for ForkSession {
+    const NAME: &'static str = "fork_session";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/forks", 200);
+    type Output = Forks;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<Forks, OperationError> {
+        if !(1..=FORKS_MAX).contains(&self.count) {
+            return Err(OperationError::invalid(format!("count is from 1 to {FORKS_MAX}, not {}", self.count)));
+        }
+        check_agent(self.agent.as_deref().unwrap_or_default())?;
+        self.create_id.as_deref().map_or(Ok(()), check_create_id)?;
+        let parent = context.session().await?;
+        let (looked, at) = (parent.clone(), self.at.clone());
+        let asked = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
+        let mut begun: Vec<Session> = Vec::new();
+        for number in 1..=self.count {
+            let new = ForkOptions {
+                // All at the position of the first.
+                at: asked.or_else(|| Some(begun.first()?.origin()?.at)),
+                name: self.name.as_ref().map(|name| format!("{name}-{number}")),
+                agent: self.agent.clone().unwrap_or_default(),
+                limits: self.limits.clone(),
+                id: self.create_id.as_deref().map(|request| chosen_id(request, Some((parent.id(), number)))),
+                ..ForkOptions::new(Isolation::Fork)
+            };
+            match context.hub.fork_once(parent.id(), new).await {
+                Ok(child) => begun.push(child),
+                Err(error) => {
+                    for child in begun {
+                        if let Err(error) = context.hub.remove(child.id()).await {
+                            tracing::warn!(%error, "one of several forks is left although another could not begin");
+                        }
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+        let children = begun.iter().map(|child| self::child(&parent, child, Isolation::Fork, asked)).collect();
+        Ok(Forks { children })
+    }
+}
