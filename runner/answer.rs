@@ -34,9 +34,11 @@ impl Answerer {
                 Ok(())
             }
             // It came after the command had ended.
-            RunnerRequest::Cancel | RunnerRequest::Input(_) | RunnerRequest::EndInput | RunnerRequest::Resize(_) => {
-                Ok(())
-            }
+            RunnerRequest::Cancel
+            | RunnerRequest::Input(_)
+            | RunnerRequest::EndInput
+            | RunnerRequest::Resize(_)
+            | RunnerRequest::Signal(_) => Ok(()),
             RunnerRequest::Hello { .. } | RunnerRequest::Run(_) => {
                 return connection.refuse(RunFailure::Protocol, "the connection has been greeted");
             }

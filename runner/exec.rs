@@ -199,6 +199,12 @@ impl RunnerCommand {
         }
     }
 
+    pub(crate) fn signal(&self, number: u8) {
+        if self.is_led() {
+            kill_group(self.leader, number.into());
+        }
+    }
+
     fn write_input(&mut self, peer: Option<&mut HostConnection>) {
         let Some(feed) = &mut self.feed else { return };
         let written = feed.write();

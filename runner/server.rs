@@ -253,6 +253,7 @@ impl RunnerServer {
             RunnerRequest::Input(_) => connection.refuse(RunFailure::Protocol, "more input than may wait was sent"),
             RunnerRequest::EndInput => command.end_input(connection),
             RunnerRequest::Resize(window) => command.resize(*window),
+            RunnerRequest::Signal(number) => command.signal(*number),
             _ => connection.refuse(RunFailure::Protocol, "the connection's command still runs"),
         }
     }

@@ -9,7 +9,7 @@ mod request;
 pub(crate) use reply::{Ended, OutputStreamKind, RunFailure, RunnerReply};
 pub(crate) use request::{CallerSurroundings, RunRequest, RunnerRequest, TerminalWindow};
 
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
 /// A feature of a runner: it can make no socket but those of AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK.
 pub(crate) const FEW_SOCKETS: u32 = 1;

@@ -12,10 +12,12 @@ pub(crate) enum RunnerRequest<'a> {
     Run(RunRequest<'a>),
     /// Ends the connection's running command; without one it means nothing.
     Cancel,
-    /// Bytes for the running command; without one it means nothing, as the next two do.
+    /// Bytes for the running command; without one it means nothing, as the next three do.
     Input(&'a [u8]),
     EndInput,
     Resize(TerminalWindow),
+    /// Sends a signal to the running command's first process and its group.
+    Signal(u8),
     Which {
         program: &'a [u8],
         path: &'a [u8],
@@ -93,6 +95,7 @@ impl RunnerRequest<'_> {
                 out.push(15);
                 window.encode(out);
             }
+            Self::Signal(number) => out.extend_from_slice(&[16, *number]),
         });
     }
 }
@@ -115,6 +118,7 @@ impl<'a> RunnerRequest<'a> {
             13 => Self::Input(rest.bytes()?),
             14 => Self::EndInput,
             15 => Self::Resize(TerminalWindow::decode(&mut rest)?),
+            16 => Self::Signal(rest.u8()?),
             _ => return Err(Malformed("the request's kind is unknown")),
         };
         rest.end(request)

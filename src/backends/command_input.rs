@@ -13,6 +13,7 @@ use crate::engine::lock::lock;
 
 /// Bytes that wait for a command at most, in this process.
 const WAITING_MAX: usize = 64 << 10;
+const SIGNALS_MAX: usize = 64;
 
 /// The size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +72,7 @@ struct InputState {
     is_closed: bool,
     window: Option<WindowSize>,
     is_resized: bool,
+    signals: Vec<u8>,
 }
 
 /// The part of an input that is passed on next.
@@ -79,6 +81,7 @@ pub(super) struct InputPart {
     pub(super) window: Option<WindowSize>,
     pub(super) bytes: Vec<u8>,
     pub(super) is_end: bool,
+    pub(super) signals: Vec<u8>,
 }
 
 impl CommandInput {
@@ -123,6 +126,17 @@ impl CommandInput {
         self.wake();
     }
 
+    /// Sends a signal to the command's first process and its group. After the command's end it means nothing.
+    pub fn signal(&self, number: u8) {
+        let mut state = lock(&self.0.state);
+        // Nobody sends so many before the first is passed on.
+        if state.signals.len() < SIGNALS_MAX {
+            state.signals.push(number);
+        }
+        drop(state);
+        self.wake();
+    }
+
     /// Returns the size that was set last.
     pub(crate) fn window(&self) -> Option<WindowSize> {
         lock(&self.0.state).window
@@ -142,9 +156,10 @@ impl CommandInput {
         let is_end = state.has_ended && state.waiting.is_empty() && !state.is_end_passed;
         state.is_end_passed |= is_end;
         let window = state.window.filter(|_| std::mem::take(&mut state.is_resized));
+        let signals = std::mem::take(&mut state.signals);
         drop(state);
         self.0.room.notify_waiters();
-        InputPart { window, bytes, is_end }
+        InputPart { window, bytes, is_end, signals }
     }
 
     /// Notes that the command has ended, so that nobody waits for it.

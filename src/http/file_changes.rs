@@ -144,12 +144,16 @@ async fn change(face: HttpFace, session: &str, agent: Option<String>, work: File
         open = open.as_agent(&agent);
     }
     let outcome = open.change_files(work).await?;
+    if outcome.is_ok() { Ok(axum::Json(outcome).into_response()) } else { Err(problem_of(outcome)) }
+}
+
+/// Returns the problem of a call that did not succeed.
+pub(super) fn problem_of(outcome: ToolOutcome) -> HttpProblem {
     let kind = match outcome.reason {
-        None => return Ok(axum::Json(outcome).into_response()),
         Some(CallReason::Invalid | CallReason::TooLarge) => ProblemKind::Unusable,
         Some(CallReason::NotFound) => ProblemKind::NotFound,
         Some(CallReason::Failed) => ProblemKind::Backend,
-        Some(_) => ProblemKind::Refused,
+        _ => ProblemKind::Refused,
     };
-    Err(HttpProblem::new(kind, outcome.text))
+    HttpProblem::new(kind, outcome.text)
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
-use super::problem::{HttpProblem, ProblemKind};
+use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{Headers, HttpVerb, Media};
 use super::{HttpFace, blocking};
@@ -46,9 +46,7 @@ impl HttpVerb for FollowEvents {
     const READS: Headers = &[("Last-Event-ID", "integer", "The last position that was seen")];
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
-        let seen = head.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
-        let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse::<Seq>).transpose();
-        let seen = seen.map_err(|_| HttpProblem::new(ProblemKind::BadRequest, "Last-Event-ID must be a position"))?;
+        let seen = head.last_seen()?;
         let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(self.from);
         let session = face.session(&head.session).await?;
         let looked = session.clone();

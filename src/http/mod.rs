@@ -15,6 +15,7 @@ mod metrics;
 mod openapi;
 mod owner;
 mod problem;
+mod processes;
 mod remote_tools;
 mod request;
 mod routes;
@@ -26,6 +27,7 @@ mod terminal_client;
 mod token;
 mod upgrade;
 mod verb;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

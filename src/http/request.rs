@@ -82,6 +82,13 @@ impl RequestHead {
         TraceContext::read(parent.to_str().ok()?, Some(&states.join(",")))
     }
 
+    /// Returns the `Last-Event-ID` of a client that comes again.
+    pub(super) fn last_seen(&self) -> Result<Option<u64>, HttpProblem> {
+        let seen = self.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
+        let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse).transpose();
+        seen.map_err(|_| HttpProblem::new(ProblemKind::BadRequest, "Last-Event-ID must be a position"))
+    }
+
     /// Tells whether the client prefers a media type to all others.
     pub(super) fn accepts(&self, wanted: &str) -> bool {
         let accepted = self.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());

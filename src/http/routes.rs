@@ -15,7 +15,7 @@ use super::openapi::describe;
 use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
-use super::{HttpFace, calls, file_changes, files, follow, health, owner, tar, terminal};
+use super::{HttpFace, calls, file_changes, files, follow, health, owner, processes, tar, terminal, watch};
 use crate::hub::operations::{OperationRoute, operations};
 
 fn routes() -> &'static [HttpRoute] {
@@ -35,7 +35,10 @@ fn routes() -> &'static [HttpRoute] {
             own::<file_changes::MakeDirectory>(),
             own::<file_changes::PutTar>(),
             own::<follow::FollowEvents>(),
+            own::<processes::StartProcess>(),
+            own::<processes::FollowProcess>(),
             own::<tar::TarRequest>(),
+            own::<watch::WatchFiles>(),
         ];
         operations().iter().filter_map(of_hub).chain(own).collect()
     });

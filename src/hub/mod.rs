@@ -10,6 +10,8 @@ mod open;
 pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
+pub(crate) mod process_output;
+pub(crate) mod processes;
 #[cfg(feature = "http")]
 mod registering;
 mod span;
@@ -43,6 +45,7 @@ pub use figures::CallFigures;
 use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
+use processes::Processes;
 
 /// The options of a [`Hub`].
 #[derive(Clone)]
@@ -105,6 +108,7 @@ struct HubInner {
     in_flight: Arc<InFlight>,
     registrations: Arc<Registrations>,
     beginning: Beginning,
+    processes: Processes,
 }
 
 /// The owner of the lock opens and closes the workspace.
@@ -115,8 +119,8 @@ impl Hub {
     pub fn new(sessions: Sessions, mut options: HubOptions) -> Self {
         let (places, in_flight, registrations) = (Mutex::default(), Arc::default(), Arc::<Registrations>::default());
         options.tools = Arc::new(options.tools.and_registered(Arc::clone(&registrations)));
-        let beginning = Beginning::default();
-        let shared = HubInner { sessions, places, in_flight, registrations, beginning };
+        let (beginning, processes) = (Beginning::default(), Processes::default());
+        let shared = HubInner { sessions, places, in_flight, registrations, beginning, processes };
         Self { shared: Arc::new(shared), options: Arc::new(options) }
     }
 
@@ -335,6 +339,7 @@ impl Hub {
         blocking(move || {
             hub.remove_now(&session, place.take())?;
             lock(&hub.shared.places).remove(&id);
+            hub.shared.processes.forget(id);
             Ok(())
         })
         .await?

@@ -24,6 +24,7 @@ pub use builtin::line_search::LineSearch;
 pub use builtin::path_glob::PathGlob;
 pub use builtin::podman_shell::PodmanShellTool;
 pub use builtin::shell_execute::ShellTool;
+pub(crate) use builtin::shell_execute::TIMED_OUT;
 pub use builtin::shell_facts::{EnvTool, WhichTool};
 pub use call::approval::ASK_THE_PERSON;
 pub(crate) use call::approval::Decided;
@@ -35,6 +36,7 @@ pub use call::context::ToolContext;
 pub use call::error::ToolError;
 pub use call::file_work::FileWork;
 pub use call::filesystem::Filesystem;
+pub(crate) use call::process;
 #[cfg(feature = "http")]
 pub(crate) use call::registrations::Registration;
 pub(crate) use call::registrations::Registrations;

@@ -121,6 +121,9 @@ fn pass_on(connection: &mut RunnerConnection, input: Option<&CommandInput>, room
     if !part.bytes.is_empty() {
         connection.send(&RunnerRequest::Input(&part.bytes))?;
     }
+    for number in part.signals {
+        connection.send(&RunnerRequest::Signal(number))?;
+    }
     if part.is_end {
         connection.send(&RunnerRequest::EndInput)?;
     }

@@ -17,6 +17,7 @@ mod list_sessions;
 mod list_tools;
 mod log;
 mod merge;
+mod processes;
 mod remove_session;
 mod rewind;
 mod section;
@@ -67,6 +68,8 @@ pub use list_tools::ListTools;
 pub(crate) use log::events;
 pub use log::{Log, LogDocument};
 pub use merge::{Merge, MergeDocument, merged};
+pub(crate) use processes::no_process;
+pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
 pub use remove_session::RemoveSession;
 pub use rewind::{Rewind, RewoundDocument, RewoundRange, rewound};
 pub use section::{Section, SectionDocument};
@@ -371,6 +374,11 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<Section>(),
             row::<ShowCall>(),
             row::<CancelCall>(),
+            row::<ListProcesses>(),
+            row::<ShowProcess>(),
+            row::<WaitProcess>(),
+            row::<SendInput>(),
+            row::<SignalProcess>(),
             row::<AnswerCall>(),
             row::<ShowState>(),
             row::<ShowSlice>(),

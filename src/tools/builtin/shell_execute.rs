@@ -58,14 +58,14 @@ pub struct ShellExecuteParams {
 }
 
 /// Wishes beside the command.
-pub(super) struct CommandSurroundings {
-    pub(super) cwd: String,
-    pub(super) env: BTreeMap<String, String>,
-    pub(super) env_mode: EnvMode,
-    pub(super) stdin: String,
-    pub(super) timeout_seconds: Option<f64>,
-    pub(super) capture_output: bool,
-    pub(super) tty: bool,
+pub(crate) struct CommandSurroundings {
+    pub(crate) cwd: String,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) env_mode: EnvMode,
+    pub(crate) stdin: String,
+    pub(crate) timeout_seconds: Option<f64>,
+    pub(crate) capture_output: bool,
+    pub(crate) tty: bool,
 }
 
 /// A text, or a list.
@@ -142,6 +142,27 @@ pub(super) async fn run(
     params: CommandSurroundings,
 ) -> Result<ShellRun, ToolError> {
     let capture_output = params.capture_output;
+    let (command, elsewhere) = prepared(context, line, params)?;
+    context.clock_waits = true;
+    let Some(mut shell) = context.shell() else { return Err(no_shell(context, tool)) };
+    let result = shell.execute(command).await?;
+    if result.cancelled {
+        return Err(ToolError::Cancelled);
+    }
+    let mut run = ShellRun::of(&result, capture_output.then(|| context.command_options().output_bytes));
+    run.note = context.note.take();
+    Ok(match elsewhere {
+        Some(cwd) => ShellRun { cwd, ..run },
+        None => run,
+    })
+}
+
+/// Returns a command, and the directory outside of the workspace in which it begins, if it does.
+pub(crate) fn prepared(
+    context: &mut ToolContext,
+    line: CommandLine,
+    params: CommandSurroundings,
+) -> Result<(ShellCommand, Option<String>), ToolError> {
     let elsewhere = directory_elsewhere(context, &params.cwd)?;
     let cwd = match &elsewhere {
         Some(_) => EntryPath::root(),
@@ -158,18 +179,7 @@ pub(super) async fn run(
     };
     let mut command = command(line, params, cwd)?;
     command.timeout = timeout;
-    context.clock_waits = true;
-    let Some(mut shell) = context.shell() else { return Err(no_shell(context, tool)) };
-    let result = shell.execute(command).await?;
-    if result.cancelled {
-        return Err(ToolError::Cancelled);
-    }
-    let mut run = ShellRun::of(&result, capture_output.then(|| context.command_options().output_bytes));
-    run.note = context.note.take();
-    Ok(match elsewhere {
-        Some(cwd) => ShellRun { cwd, ..run },
-        None => run,
-    })
+    Ok((command, elsewhere))
 }
 
 /// Returns a directory outside of the workspace in which a command can begin.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 
 use super::approval::Decided;
 use super::approver::CommandQuestion;
+use super::command_hooks::CommandHooks;
 use super::context::{RunningCommand, ToolContext};
 use super::error::ToolError;
 use super::record_command::RecordAs;
@@ -98,29 +100,32 @@ impl ToolShell<'_> {
         Ok(self.shell.execute(command, unwatched(), cancel).await?)
     }
 
+    /// Starts a command that the policy allows and that runs on after the call. Its result is not recorded.
+    pub(super) async fn launch(
+        &mut self,
+        mut command: ShellCommand,
+        hooks: CommandHooks,
+    ) -> Result<JoinHandle<Result<ShellResult, ShellError>>, ToolError> {
+        self.context.command_time().bound(&mut command)?;
+        command.check()?;
+        self.decide(&command, None).await?;
+        self.begin().await?;
+        self.context.note = self.see_to_daemon(&command).await?;
+        self.context.check_bytes(true)?;
+        self.surround(&mut command)?;
+        self.context.land()?;
+        let watch = self.watch(Some(hooks.watch));
+        Ok(tokio::spawn(self.shell.execute(command, watch, hooks.cancel)))
+    }
+
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
         // An abandoned one.
         self.context.stop_running().await;
         self.context.check_bytes(true)?;
-        // So that what a script printed before it was ended is there.
-        command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
-        if command.terminal.is_some() {
-            command.env.entry("TERM".to_owned()).or_insert_with(|| TERMINAL.to_owned());
-        }
-        command.caller = self.caller()?;
-        let options = self.context.command_options();
-        command.keep = command.keep.min(options.keep_output_bytes);
-        command.merge_output |= options.merge_output;
+        self.surround(&mut command)?;
         self.context.land()?;
-        let (session, call) = (self.context.session().clone(), self.context.call());
         let hooks = self.context.hooks.clone();
-        let beside = hooks.as_ref().map(|hooks| Arc::clone(&hooks.watch));
-        let watch: OutputWatch = Arc::new(move |stream, bytes| {
-            if let Some(beside) = &beside {
-                beside(stream, bytes);
-            }
-            session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
-        });
+        let watch = self.watch(hooks.as_ref().map(|hooks| Arc::clone(&hooks.watch)));
         let cancel = match hooks {
             Some(hooks) => hooks.cancel.child_token(),
             None => self.context.cancellation().child_token(),
@@ -130,6 +135,31 @@ impl ToolShell<'_> {
         let running = RunningCommand { task, ended: None, cancel, record_as, stopped };
         self.context.running = Some(running);
         self.context.finish_running().await
+    }
+
+    /// Gives a command what all commands of the session have.
+    fn surround(&self, command: &mut ShellCommand) -> Result<(), ToolError> {
+        // So that what a script printed before it was ended is there.
+        command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        if command.terminal.is_some() {
+            command.env.entry("TERM".to_owned()).or_insert_with(|| TERMINAL.to_owned());
+        }
+        command.caller = self.caller()?;
+        let options = self.context.command_options();
+        command.keep = command.keep.min(options.keep_output_bytes);
+        command.merge_output |= options.merge_output;
+        Ok(())
+    }
+
+    /// Shows output to those who watch the call, and to another watch first.
+    fn watch(&self, beside: Option<OutputWatch>) -> OutputWatch {
+        let (session, call) = (self.context.session().clone(), self.context.call());
+        Arc::new(move |stream, bytes| {
+            if let Some(beside) = &beside {
+                beside(stream, bytes);
+            }
+            session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
+        })
     }
 
     /// Records the decision, and the start of the container, before the command begins.

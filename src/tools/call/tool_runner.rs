@@ -13,6 +13,7 @@ use super::content_params::PARAMS_MAX;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::open_call::OpenCall;
+use super::process::END_PROCESS;
 use super::tool::{Effect, ErasedTool, ToolAnswer};
 use super::tool_call::{ToolCall, ToolOutcome};
 use super::toolset::Tools;
@@ -200,7 +201,11 @@ impl ToolRunner {
     }
 
     async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<ToolAnswer, ToolError> {
-        let time_left = self.machine.limits.admit(&self.session, open.call, &call.tool)?;
+        // What a process has done is recorded whatever the limits.
+        let time_left = match &*call.tool {
+            END_PROCESS => None,
+            tool => self.machine.limits.admit(&self.session, open.call, tool)?,
+        };
         if size > PARAMS_MAX {
             return Err(ToolError::TooLarge(size));
         }

@@ -91,8 +91,9 @@ impl Forker {
         let begun = tokio::task::spawn_blocking(move || {
             let (_turn, looking) = (turn, looking);
             let shared = match looking {
-                Some(_) => share(&parent, id, at, &spec, &forker.home),
-                None => None,
+                // A running process would go on writing into the layers that are shared.
+                Some(_) if !parent.has_processes() => share(&parent, id, at, &spec, &forker.home),
+                _ => None,
             };
             forker.begin_with_id(&parent, new, id, &spec, shared)
         });

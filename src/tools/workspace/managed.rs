@@ -37,6 +37,8 @@ pub(crate) struct ManagedWorkspace {
     /// Claim of the session's only container, for a workspace in one.
     claim: Option<Arc<MachineClaim>>,
     pub(crate) limits: Arc<Limits>,
+    /// Counts the processes that run in the background: each holds the inner one.
+    pub(crate) processes: Arc<Arc<()>>,
 }
 
 impl ManagedWorkspace {
@@ -55,7 +57,7 @@ impl ManagedWorkspace {
                 None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
         };
-        let machine = Self { workspace, rules: Arc::new(rules), claim, limits };
+        let machine = Self { workspace, rules: Arc::new(rules), claim, limits, processes: Arc::default() };
         let machine = machine.for_agent(session)?;
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
         if in_container {

@@ -68,7 +68,9 @@ fn imported_session_gets_no_host_access() {
     program.printed(&["run", &script, "--session", "plain", "--backend", "host"]);
     let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
     let options = serde_json::json!({ "connection": "tcp://evil:1", "image": "evil", "pull": true, "network": true });
-    sessions.create(NewSession { name: Some("box".into()), backend: Some("podman".into()), options, id: None }).unwrap();
+    sessions
+        .create(NewSession { name: Some("box".into()), backend: Some("podman".into()), options, id: None })
+        .unwrap();
     sessions.close();
     for name in ["own", "plain", "box"] {
         program.printed(&["export", name, &format!("{name}.fold")]);

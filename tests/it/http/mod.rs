@@ -12,5 +12,6 @@ mod limits;
 mod lists;
 mod materialise;
 mod output;
+mod processes;
 mod states;
 mod terminal;

@@ -140,7 +140,8 @@ impl Rig {
     pub(crate) fn within(spec: &WorkspaceSpec, budget: CaptureBudget, data: tempfile::TempDir) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let sessions = sessions(data.path());
-        let new = NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options(), id: None };
+        let new =
+            NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options(), id: None };
         let id = sessions.create(new).unwrap().id();
         spec.keep_values(id, data.path()).unwrap();
         sessions.close();

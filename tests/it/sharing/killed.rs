@@ -67,7 +67,8 @@ fn files_of_unborn_child_are_removed() {
     drop(Sessions::open(&other, Registry::standard()).unwrap());
     let sessions = Sessions::open(&store, Registry::standard()).unwrap();
     let spec = WorkspaceSpec::Podman(options.clone());
-    let new = NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options(), id: None };
+    let new =
+        NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options(), id: None };
     let known = sessions.create(new).unwrap().id();
     sessions.close();
     drop(spec.open(known, &store).unwrap());

@@ -46,6 +46,7 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         RunnerRequest::Input(b"typed"),
         RunnerRequest::EndInput,
         RunnerRequest::Resize(TerminalWindow { rows: 1, columns: u16::MAX }),
+        RunnerRequest::Signal(15),
     ]
 }
 

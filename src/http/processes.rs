@@ -1,0 +1,185 @@
+//! Commands that run in the background, and what they print.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::HttpFace;
+use super::calls::CallRequest;
+use super::file_changes::problem_of;
+use super::frames::{self, ALIVE, EVENTS, EventFrames, Gone, PIECE, STILL_HERE};
+use super::problem::{HttpProblem, ProblemKind};
+use super::request::RequestHead;
+use super::stream::output_value;
+use super::verb::{Headers, HttpVerb, Media};
+use crate::backends::{CommandInput, WindowSize};
+use crate::engine::event::CommandLine;
+use crate::engine::id::Seq;
+use crate::hub::operations::{OperationRoute, no_process};
+use crate::hub::process_output::{OutputPart, ProcessReader};
+use crate::hub::processes::{Process, ProcessDocument};
+use crate::tools::process::ProcessStart;
+
+/// Time limits that a process may ask for, in seconds.
+const DAY: f64 = 86_400.0;
+
+/// Starts a command that runs on in the background: other calls go on meanwhile. What it changes by then is recorded with
+/// them, and the rest with its end. It ends with the server.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "NewProcess")]
+#[serde(deny_unknown_fields)]
+pub(super) struct StartProcess {
+    /// A text for `/bin/sh -c`, or a list of a program and its arguments: at most 65,536 characters.
+    #[schemars(with = "Value")]
+    command: NewCommand,
+    /// The directory to run it in, as for `shell_execute`.
+    #[serde(default)]
+    cwd: String,
+    /// Variables for it, beside those that are there.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Standard input, at most 48,000 characters; more may come with `input`.
+    #[serde(default)]
+    stdin: String,
+    /// Keeps standard input open for what `send_input` sends. Otherwise it ends after `stdin`.
+    #[serde(default)]
+    input: bool,
+    /// Gives it a terminal of that size; its input stays open.
+    window: Option<WindowSize>,
+    /// Seconds after which it is ended, from 1 to 86,400; none by default.
+    timeout_seconds: Option<f64>,
+    /// The agent that starts it; none by default.
+    agent: Option<String>,
+    /// Programs, or programs with their first words, that it may run without a question.
+    #[serde(default)]
+    allow: Vec<String>,
+    /// Programs, or programs with their first words, that it may not run, whatever allows them.
+    #[serde(default)]
+    deny: Vec<String>,
+    /// Answers every question about it with yes.
+    #[serde(default)]
+    auto_confirm: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "command: a text, or a list of texts")]
+enum NewCommand {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl HttpVerb for StartProcess {
+    const NAME: &'static str = "start_process";
+    const ROUTE: OperationRoute = OperationRoute::at("POST", "processes", "/v1/sessions/{session}/processes", 201);
+    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ProcessDocument>))];
+
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        let face = face.for_client(head.caller.as_ref());
+        let session = head.session.clone();
+        let started = self.start(&face, &head.session).await?.document();
+        let place = format!("/v1/sessions/{session}/processes/{}", started.process);
+        Ok((StatusCode::CREATED, [(header::LOCATION, place)], axum::Json(started)).into_response())
+    }
+}
+
+impl StartProcess {
+    async fn start(self, face: &HttpFace, session: &str) -> Result<Arc<Process>, HttpProblem> {
+        let input = CommandInput::new()
+            .map_err(|error| HttpProblem::new(ProblemKind::Broken, format!("no input can be passed on: {error}")))?;
+        if !self.input && self.window.is_none() {
+            input.end();
+        }
+        let start = ProcessStart {
+            command: match self.command {
+                NewCommand::Text(text) => CommandLine::Shell(text),
+                NewCommand::List(list) => CommandLine::Args(list),
+            },
+            cwd: self.cwd,
+            env: self.env,
+            stdin: self.stdin,
+            input,
+            window: self.window,
+            timeout_seconds: self.timeout_seconds,
+        };
+        let rules = CallRequest {
+            agent: self.agent,
+            allow: self.allow,
+            deny: self.deny,
+            auto_confirm: self.auto_confirm,
+            max_timeout_seconds: Some(DAY),
+            no_time_limit: true,
+            ..CallRequest::default()
+        };
+        rules.clone().call()?;
+        let open = rules.caller(face.open(session).await?, face, None)?;
+        face.hub().start_process(open, start).await?.map_err(problem_of)
+    }
+}
+
+/// Follows what a process prints as server-sent events: first what is kept of it (the last MiB), then what comes.
+/// `output` `{stream, text | base64}` has as `id` the number of bytes with it; `missed` `{bytes}` tells of what is not
+/// kept any more; at last comes `ended`, the process. The process waits up to 30 seconds for a reader that is behind.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FollowProcess {
+    /// Its number.
+    process: Seq,
+    /// The number of bytes to leave out; 0 by default. `Last-Event-ID` goes before it.
+    from: Option<u64>,
+}
+
+impl HttpVerb for FollowProcess {
+    const NAME: &'static str = "follow_process";
+    const ROUTE: OperationRoute =
+        OperationRoute::at("GET", "processes", "/v1/sessions/{session}/processes/{process}/output", 200);
+    const GIVES: Media = &[(EVENTS, None)];
+    const READS: Headers = &[("Last-Event-ID", "integer", "The number of bytes that were seen")];
+
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        let seen = head.last_seen()?;
+        let session = face.session(&head.session).await?;
+        let process = face.hub().process(session.id(), self.process);
+        let process = process.ok_or_else(|| no_process(session.name(), self.process))?;
+        let reader = process.read_from(seen.or(self.from).unwrap_or_default());
+        let (frames, response) = frames::open(head.caller.is_some());
+        // The client may go away.
+        tokio::spawn(async move { follow(&process, reader, &frames).await });
+        Ok(response)
+    }
+}
+
+async fn follow(process: &Process, mut reader: ProcessReader, frames: &EventFrames) -> Result<(), Gone> {
+    loop {
+        let part = tokio::select! {
+            part = reader.next() => part,
+            () = frames.gone() => return Err(Gone),
+            () = tokio::time::sleep(ALIVE) => {
+                frames.send(STILL_HERE).await?;
+                continue;
+            }
+        };
+        match part {
+            Some(OutputPart::Piece(piece)) => {
+                let mut at = piece.at;
+                for bytes in piece.bytes.chunks(PIECE) {
+                    at += bytes.len() as u64;
+                    let mut text = Vec::new();
+                    frames::write(&mut text, Some("output"), Some(at), &output_value(piece.stream, bytes));
+                    frames.send(text).await?;
+                }
+            }
+            Some(OutputPart::Missed(bytes)) => frames.event("missed", &json!({ "bytes": bytes })).await?,
+            None => break,
+        }
+    }
+    tokio::select! {
+        () = process.ended() => {}
+        () = frames.gone() => return Err(Gone),
+    }
+    frames.event("ended", &process.document()).await
+}

@@ -1,0 +1,200 @@
+//! Processes that run in the background of a session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Operation, OperationContext, OperationError, OperationRoute};
+use crate::backends::WindowSize;
+use crate::engine::id::Seq;
+use crate::hub::processes::{Process, ProcessDocument};
+
+const SIGNALS: [(&str, u8); 13] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ABRT", 6),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("CONT", 18),
+    ("STOP", 19),
+    ("WINCH", 28),
+];
+const SIGNAL_MAX: u64 = 64;
+
+async fn process(context: &OperationContext<'_>, number: Seq) -> Result<Arc<Process>, OperationError> {
+    let session = context.session().await?;
+    context.hub.process(session.id(), number).ok_or_else(|| no_process(session.name(), number))
+}
+
+pub(crate) fn no_process(session: &str, number: Seq) -> OperationError {
+    OperationError::not_found(format!(
+        "session {session} has no process {number}; those that ended long ago, or before the server began, are in its log"
+    ))
+}
+
+/// Lists the processes of a session that run in the background, and the last ones that have ended.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListProcesses {}
+
+impl Operation for ListProcesses {
+    const NAME: &'static str = "list_processes";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("processes", "/v1/sessions/{session}/processes");
+    type Output = Vec<ProcessDocument>;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<Vec<ProcessDocument>, OperationError> {
+        let session = context.session().await?;
+        Ok(context.hub.processes(session.id()).iter().map(|process| process.document()).collect())
+    }
+}
+
+/// Tells of a process.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowProcess {
+    /// Its number.
+    pub process: Seq,
+}
+
+impl Operation for ShowProcess {
+    const NAME: &'static str = "show_process";
+    const ROUTE: Option<OperationRoute> =
+        OperationRoute::get("processes", "/v1/sessions/{session}/processes/{process}");
+    type Output = ProcessDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<ProcessDocument, OperationError> {
+        Ok(process(context, self.process).await?.document())
+    }
+}
+
+/// Waits for the end of a process, and tells of it; after `timeout_seconds` as it is then.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "WaitRequest")]
+#[serde(deny_unknown_fields)]
+pub struct WaitProcess {
+    /// Its number.
+    pub process: Seq,
+    /// Seconds to wait, at most 86,400; until its end by default.
+    pub timeout_seconds: Option<f64>,
+}
+
+impl Operation for WaitProcess {
+    const NAME: &'static str = "wait_process";
+    const ROUTE: Option<OperationRoute> =
+        OperationRoute::post("processes", "/v1/sessions/{session}/processes/{process}/wait", 200);
+    type Output = ProcessDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<ProcessDocument, OperationError> {
+        let seconds = self.timeout_seconds.unwrap_or(86_400.0);
+        let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| time.as_secs() <= 86_400);
+        let time =
+            time.ok_or_else(|| OperationError::invalid(format!("timeout_seconds is {seconds}; at most 86400")))?;
+        let process = process(context, self.process).await?;
+        tokio::select! {
+            // Later it is as it is then.
+            _ = tokio::time::timeout(time, process.ended()) => {}
+            () = context.cancel.cancelled() => {}
+        }
+        Ok(process.document())
+    }
+}
+
+/// Sends input to a process: `text` or `base64`, at most 4 MiB. It waits while the process does not read.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "ProcessInput")]
+#[serde(deny_unknown_fields)]
+pub struct SendInput {
+    /// Its number.
+    pub process: Seq,
+    /// Text.
+    pub text: Option<String>,
+    /// Bytes, as base64.
+    pub base64: Option<String>,
+    /// Ends the input after it; at a terminal as Ctrl-D does.
+    #[serde(default)]
+    pub end: bool,
+    /// The size of its terminal from now on.
+    pub window: Option<WindowSize>,
+}
+
+impl Operation for SendInput {
+    const NAME: &'static str = "send_input";
+    const ROUTE: Option<OperationRoute> =
+        OperationRoute::post("processes", "/v1/sessions/{session}/processes/{process}/input", 204);
+    type Output = ();
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
+        let bytes = match (self.text, self.base64) {
+            (Some(_), Some(_)) => return Err(OperationError::invalid("give text or base64, not both")),
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(base64)) => {
+                STANDARD.decode(base64).map_err(|error| OperationError::invalid(format!("base64: {error}")))?
+            }
+            (None, None) => Vec::new(),
+        };
+        let process = process(context, self.process).await?;
+        if let Some(window) = self.window {
+            process.input.resize(window);
+        }
+        let sent = tokio::select! {
+            sent = async { bytes.is_empty() || process.input.send(&bytes).await } => sent,
+            () = context.cancel.cancelled() => false,
+        };
+        if !sent {
+            return Err(OperationError::refused(format!("process {} takes no input any more", self.process)));
+        }
+        if self.end {
+            process.input.end();
+        }
+        Ok(())
+    }
+}
+
+/// Sends a signal to a process and its group. `KILL` ends all that it has started.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "ProcessSignal")]
+#[serde(deny_unknown_fields)]
+pub struct SignalProcess {
+    /// Its number.
+    pub process: Seq,
+    /// The signal: a name such as `TERM`, or a number.
+    pub signal: Value,
+}
+
+impl Operation for SignalProcess {
+    const NAME: &'static str = "signal_process";
+    const ROUTE: Option<OperationRoute> =
+        OperationRoute::post("processes", "/v1/sessions/{session}/processes/{process}/signal", 204);
+    type Output = ();
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
+        let named = |name: &str| {
+            let name = name.strip_prefix("SIG").unwrap_or(name);
+            SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+        };
+        let number = match &self.signal {
+            Value::String(name) => named(name),
+            other => other.as_u64().filter(|number| (1..=SIGNAL_MAX).contains(number)).and_then(|n| n.try_into().ok()),
+        };
+        let names = || SIGNALS.map(|(name, _)| name).join(", ");
+        let number = number.ok_or_else(|| {
+            OperationError::invalid(format!("signal is {}, or a number from 1 to {SIGNAL_MAX}", names()))
+        })?;
+        let process = process(context, self.process).await?;
+        if !process.document().running {
+            return Err(OperationError::refused(format!("process {} has ended", self.process)));
+        }
+        process.input.signal(number);
+        Ok(())
+    }
+}

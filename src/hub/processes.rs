@@ -1,0 +1,235 @@
+//! The processes that run in the background of a store's sessions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::in_flight::Going;
+use super::process_output::{ProcessOutput, ProcessReader};
+use super::{Hub, HubError, OpenSession};
+use crate::backends::{CommandInput, OutputWatch, ShellError, ShellResult};
+use crate::engine::event::CommandLine;
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::lock::lock;
+use crate::tools::process::{ProcessStart, ProcessTask};
+use crate::tools::{TIMED_OUT, ToolOutcome};
+
+/// Ended processes of a session that are still known.
+const ENDED_MAX: usize = 16;
+/// Time that an end is not told because it can't be recorded yet: another call has the workspace.
+const RECORDED_WITHIN: Duration = Duration::from_secs(1);
+
+/// All processes of a hub.
+#[derive(Default)]
+pub(super) struct Processes(Mutex<BTreeMap<(SessionId, Seq), Arc<Process>>>);
+
+/// A process.
+pub(crate) struct Process {
+    call: Seq,
+    command: CommandLine,
+    cwd: String,
+    pub(crate) input: CommandInput,
+    output: Arc<ProcessOutput>,
+    since: Instant,
+    end: watch::Sender<Option<ProcessEnd>>,
+}
+
+/// The end of a process.
+#[derive(Debug, Clone, Default)]
+struct ProcessEnd {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+    cancelled: bool,
+    problem: Option<String>,
+    micros: u64,
+    /// The call that recorded it.
+    recorded: Option<Seq>,
+}
+
+/// A process that runs in the background, or has ended.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Process")]
+pub struct ProcessDocument {
+    /// Its number: the position of the call that started it.
+    pub process: Seq,
+    /// The command: a text, or a list of a program and its arguments.
+    #[schemars(with = "serde_json::Value")]
+    pub command: CommandLine,
+    /// The directory in which it began.
+    pub cwd: String,
+    /// True until it has ended.
+    pub running: bool,
+    /// 0 for success, 124 when it took too long, 127 when there is no such program; null while it runs, and when it could
+    /// not be run.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// True if it was ended because it took too long.
+    pub timed_out: bool,
+    /// True if it was cancelled.
+    pub cancelled: bool,
+    /// The reason that it could not be run, or that its end is not known: no failure of the command's own.
+    pub problem: Option<String>,
+    /// Bytes of standard output so far.
+    pub stdout_bytes: u64,
+    /// Bytes of standard error so far.
+    pub stderr_bytes: u64,
+    /// Its time so far, in microseconds.
+    pub micros: u64,
+    /// The call that recorded its end, with what it had changed by then.
+    pub call: Option<Seq>,
+}
+
+impl Process {
+    /// Describes it as it is now.
+    pub(crate) fn document(&self) -> ProcessDocument {
+        let end = self.end.borrow().clone();
+        let running = end.is_none();
+        let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let end = end.unwrap_or(ProcessEnd { micros, ..ProcessEnd::default() });
+        let [stdout_bytes, stderr_bytes] = self.output.bytes();
+        ProcessDocument {
+            process: self.call,
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
+            running,
+            exit_code: end.exit_code,
+            signal: end.signal,
+            timed_out: end.timed_out,
+            cancelled: end.cancelled,
+            problem: end.problem,
+            stdout_bytes,
+            stderr_bytes,
+            micros: end.micros,
+            call: end.recorded,
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&self) {
+        // The sender is here.
+        let _ = self.end.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Reads what it prints, from some byte on.
+    pub(crate) fn read_from(&self, at: u64) -> ProcessReader {
+        self.output.read_from(at)
+    }
+
+    /// Waits until it has ended, records that, and tells of it.
+    async fn see_to_end(self: Arc<Self>, open: OpenSession, started: ProcessTask, going: Going) {
+        let ProcessTask { task, _running: running } = started;
+        let stopped = |_| ShellError::Unavailable { backend: "process", reason: "its task was stopped".to_owned() };
+        let ended = task.await.map_err(stopped).and_then(|ended| ended);
+        self.output.end();
+        drop(running);
+        let mut end = ProcessEnd::of(&ended);
+        let session = open.session().clone();
+        let mut recording = tokio::spawn({
+            let call = self.call;
+            async move {
+                let recorded = open.tool_runner().end_process(call, ended).await;
+                // The workspace stays open until it is recorded.
+                drop((open, going));
+                recorded
+            }
+        });
+        let recorded = match tokio::time::timeout(RECORDED_WITHIN, &mut recording).await {
+            Ok(recorded) => recorded,
+            Err(_) => {
+                self.end.send_replace(Some(end.clone()));
+                recording.await
+            }
+        };
+        match recorded {
+            Ok(Ok(outcome)) => end.recorded = Some(outcome.call),
+            Ok(Err(error)) => tracing::warn!(%error, session = session.name(), "the end of a process is not recorded"),
+            Err(error) => tracing::warn!(%error, session = session.name(), "the end of a process is not recorded"),
+        }
+        self.end.send_replace(Some(end));
+    }
+}
+
+impl ProcessEnd {
+    fn of(ended: &Result<ShellResult, ShellError>) -> Self {
+        match ended {
+            Ok(result) => Self {
+                exit_code: Some(if result.timed_out { TIMED_OUT } else { result.exit_code }),
+                signal: result.signal,
+                timed_out: result.timed_out,
+                cancelled: result.cancelled,
+                problem: None,
+                micros: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
+                recorded: None,
+            },
+            Err(error) => Self { problem: Some(error.to_string()), ..Self::default() },
+        }
+    }
+}
+
+impl Hub {
+    /// Starts a process in a session. What can't be started is the outcome of its call.
+    pub(crate) async fn start_process(
+        &self,
+        open: OpenSession,
+        start: ProcessStart,
+    ) -> Result<Result<Arc<Process>, ToolOutcome>, HubError> {
+        let (output, cancel) = (Arc::<ProcessOutput>::default(), CancellationToken::new());
+        let (command, cwd, input) = (start.command.clone(), start.cwd.clone(), start.input.clone());
+        let printed = Arc::clone(&output);
+        let watch: OutputWatch = Arc::new(move |stream, bytes| printed.push(stream, bytes));
+        let going = self.shared.in_flight.begin(cancel.clone())?;
+        let (runner, call, tool) = open.tool_runner().for_start(start, watch, cancel)?;
+        let outcome = open.through(runner).call(call).await?;
+        let Some(started) = tool.started().filter(|_| outcome.is_ok()) else { return Ok(Err(outcome)) };
+        going.begun(open.session().id(), outcome.call);
+        let process = Arc::new(Process {
+            call: outcome.call,
+            command,
+            cwd,
+            input,
+            output,
+            since: Instant::now(),
+            end: watch::Sender::new(None),
+        });
+        self.shared.processes.add(open.session().id(), &process);
+        tokio::spawn(Arc::clone(&process).see_to_end(open, started, going));
+        Ok(Ok(process))
+    }
+
+    /// Returns the processes of a session that are known, the oldest first.
+    pub(crate) fn processes(&self, session: SessionId) -> Vec<Arc<Process>> {
+        let all = lock(&self.shared.processes.0);
+        all.range((session, 0)..=(session, Seq::MAX)).map(|(_, process)| Arc::clone(process)).collect()
+    }
+
+    /// Returns a process of a session.
+    pub(crate) fn process(&self, session: SessionId, number: Seq) -> Option<Arc<Process>> {
+        lock(&self.shared.processes.0).get(&(session, number)).cloned()
+    }
+}
+
+impl Processes {
+    fn add(&self, session: SessionId, process: &Arc<Process>) {
+        let mut all = lock(&self.0);
+        all.insert((session, process.call), Arc::clone(process));
+        let of_session = all.range((session, 0)..=(session, Seq::MAX));
+        let ended: Vec<_> =
+            of_session.filter(|(_, process)| process.end.borrow().is_some()).map(|(key, _)| *key).collect();
+        for old in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
+            all.remove(old);
+        }
+    }
+
+    /// Forgets those of a session.
+    pub(super) fn forget(&self, session: SessionId) {
+        lock(&self.0).retain(|(of, _), _| *of != session);
+    }
+}

@@ -1,0 +1,189 @@
+//! Commands that run on while other calls are made.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::command_hooks::CommandHooks;
+use super::context::{RunningCommand, ToolContext};
+use super::error::ToolError;
+use super::record_command::RecordAs;
+use super::tool::{Answering, Effect, ErasedTool, ToolAnswer, ToolDescription};
+use super::tool_call::{ToolCall, ToolOutcome};
+use super::tool_runner::ToolRunner;
+use crate::backends::{CommandInput, EnvMode, OutputWatch, ShellError, ShellResult, WindowSize};
+use crate::engine::event::CommandLine;
+use crate::engine::id::Seq;
+use crate::engine::lock::lock;
+use crate::engine::session::error::SessionError;
+use crate::tools::builtin::shell_execute::{BESIDE, CommandSurroundings, ShellRun, ShellTool, no_shell, prepared};
+use crate::tools::policy::MAX_SCRIPT_CHARS;
+
+const START: &str = "start_process";
+pub(super) const END_PROCESS: &str = "end_process";
+
+/// A command that is to run in the background.
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessStart {
+    /// The command.
+    pub(crate) command: CommandLine,
+    /// The directory to run it in, as for `shell_execute`.
+    pub(crate) cwd: String,
+    /// Variables for it.
+    pub(crate) env: BTreeMap<String, String>,
+    /// The beginning of its standard input.
+    pub(crate) stdin: String,
+    /// The input that comes while it runs; it is not recorded.
+    pub(crate) input: CommandInput,
+    /// The size of its terminal, if it has one.
+    pub(crate) window: Option<WindowSize>,
+    /// Its time limit in seconds; none when nothing is said.
+    pub(crate) timeout_seconds: Option<f64>,
+}
+
+/// A process that has started.
+pub(crate) struct ProcessTask {
+    pub(crate) task: JoinHandle<Result<ShellResult, ShellError>>,
+    /// Counts it as running.
+    pub(crate) _running: Arc<()>,
+}
+
+impl ToolRunner {
+    /// Returns the call that starts a process, who can make it, and who has the process then. What it prints goes to
+    /// `watch`. Other calls go on while it runs, and what it changes by then is recorded with them; the rest is recorded
+    /// with its end, by [`end_process`](Self::end_process).
+    pub(crate) fn for_start(
+        &self,
+        start: ProcessStart,
+        watch: OutputWatch,
+        cancel: CancellationToken,
+    ) -> Result<(Self, ToolCall, Arc<StartTool>), SessionError> {
+        let ProcessStart { command, cwd, env, timeout_seconds, window, .. } = &start;
+        let line = match command {
+            CommandLine::Args(args) => json!(args),
+            CommandLine::Shell(text) => json!(text),
+            CommandLine::Script { interpreter, script } => json!([interpreter, script]),
+        };
+        let params = json!({
+            "command": line, "cwd": cwd, "env": env, "timeout_seconds": timeout_seconds, "window": window,
+        });
+        let tool = Arc::new(StartTool {
+            start: Mutex::new(Some(start)),
+            hooks: CommandHooks { watch, cancel },
+            running: Arc::clone(&*self.machine().processes),
+            started: Mutex::default(),
+        });
+        let runner = self.with_tool(START, Arc::clone(&tool) as Arc<dyn ErasedTool>)?;
+        Ok((runner, ToolCall::new(START, params), tool))
+    }
+
+    /// Records the end of a process as a call of its own, with what it has changed since the last call.
+    pub(crate) async fn end_process(
+        &self,
+        process: Seq,
+        ended: Result<ShellResult, ShellError>,
+    ) -> Result<ToolOutcome, SessionError> {
+        let tool = Arc::new(EndTool(Mutex::new(Some(ended))));
+        self.with_tool(END_PROCESS, tool)?.call(ToolCall::new(END_PROCESS, json!({ "process": process }))).await
+    }
+
+    /// Tells whether processes run in the background.
+    pub(crate) fn has_processes(&self) -> bool {
+        Arc::strong_count(&*self.machine().processes) > 1
+    }
+}
+
+/// A tool that starts one process.
+pub(crate) struct StartTool {
+    start: Mutex<Option<ProcessStart>>,
+    hooks: CommandHooks,
+    running: Arc<()>,
+    started: Mutex<Option<ProcessTask>>,
+}
+
+impl StartTool {
+    /// Returns the process, once the call has succeeded.
+    pub(crate) fn started(&self) -> Option<ProcessTask> {
+        lock(&self.started).take()
+    }
+}
+
+impl ErasedTool for StartTool {
+    fn describe(&self) -> ToolDescription {
+        ToolDescription { name: START.into(), ..ErasedTool::describe(&ShellTool) }
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Destructive
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(BESIDE)
+    }
+
+    fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {
+        Box::pin(async move {
+            let again = || ToolError::new("the process was started already");
+            let ProcessStart { command, cwd, env, stdin, input, window, timeout_seconds } =
+                lock(&self.start).take().ok_or_else(again)?;
+            let chars = command.to_string().chars().count();
+            if chars > MAX_SCRIPT_CHARS {
+                let what = format!("the command has {chars} characters; at most {MAX_SCRIPT_CHARS} are allowed");
+                return Err(ShellError::Invalid(what).into());
+            }
+            let surroundings = CommandSurroundings {
+                cwd,
+                env,
+                env_mode: EnvMode::Extend,
+                stdin,
+                timeout_seconds,
+                capture_output: true,
+                tty: false,
+            };
+            let (mut command, _) = prepared(context, command, surroundings)?;
+            (command.input, command.terminal, command.is_code) = (Some(input), window, true);
+            let Some(mut shell) = context.shell() else { return Err(no_shell(context, START)) };
+            let task = shell.launch(command, self.hooks.clone()).await?;
+            *lock(&self.started) = Some(ProcessTask { task, _running: Arc::clone(&self.running) });
+            let process = context.call();
+            Ok(ToolAnswer { result: json!({ "process": process }), text: format!("process {process} has started") })
+        })
+    }
+}
+
+/// A tool that records the end of one process.
+struct EndTool(Mutex<Option<Result<ShellResult, ShellError>>>);
+
+impl ErasedTool for EndTool {
+    fn describe(&self) -> ToolDescription {
+        ToolDescription { name: END_PROCESS.into(), ..ErasedTool::describe(&ShellTool) }
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Destructive
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(BESIDE)
+    }
+
+    fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {
+        Box::pin(async move {
+            let again = || ToolError::new("the end was recorded already");
+            let ended = lock(&self.0).take().ok_or_else(again)?;
+            let backend = context.workspace().backend_name();
+            let record_as = RecordAs::Command { backend };
+            let task = tokio::spawn(ready(ended));
+            context.running = Some(RunningCommand { task, ended: None, cancel: None, record_as, stopped: None });
+            let result = context.finish_running().await?;
+            let run = ShellRun::of(&result, Some(context.command_options().output_bytes));
+            let answer = serde_json::to_value(&run).map_err(|error| ToolError::new(error.to_string()))?;
+            Ok(ToolAnswer { result: answer, text: run.render() })
+        })
+    }
+}
