@@ -91,6 +91,7 @@ impl Shell for Sums {
                 timed_out,
                 cancelled,
                 signal,
+                lost: false,
                 terminal: None,
             })
         })

@@ -213,21 +213,21 @@ impl<P: CommandHost> CommandRun<'_, P> {
         if !wish.begin() {
             return Ok(never_begun(command.command, command.cwd));
         }
-        let mut ended = match runner.run(&spec, &mut output, wish.cancel()) {
+        let (mut ended, lost) = match runner.run(&spec, &mut output, wish.cancel()) {
             Err(RunnerError::LostUnderCommand(ended)) => {
                 self.place.lost(&runner);
                 let words = format!("\n[{}]\n", self.how_lost(ended.timed_out));
                 output(OutputStreamKind::Stderr, words.as_bytes());
-                ended
+                (ended, true)
             }
-            ended => ended.map_err(|error| self.refused(&error, &runner))?,
+            ended => (ended.map_err(|error| self.refused(&error, &runner))?, false),
         };
         if let Some(reason) = wish.ended_for() {
             stderr.add(format!("\n[{reason}]\n").as_bytes());
             ended.cancelled = false;
         }
         let terminal = cast.map(|cast| cast.finish(now()));
-        Ok(ShellResult { terminal, ..result(command, ended, stdout, stderr) })
+        Ok(ShellResult { terminal, lost, ..result(command, ended, stdout, stderr) })
     }
 
     fn argv(&self, line: &CommandLine) -> Result<(Vec<OsString>, Option<NamedTempFile>), ShellError> {
@@ -313,6 +313,7 @@ fn never_begun(command: CommandLine, cwd: EntryPath) -> ShellResult {
         timed_out: false,
         cancelled: true,
         signal: None,
+        lost: false,
         terminal: None,
     }
 }
@@ -337,6 +338,7 @@ fn result(command: ShellCommand, ended: Ended, stdout: Collector, stderr: Collec
         timed_out: ended.timed_out,
         cancelled: ended.cancelled,
         signal,
+        lost: false,
         terminal: None,
     }
 }

@@ -197,6 +197,7 @@ impl Shell for MockShell {
                 timed_out,
                 cancelled,
                 signal: killed.then_some(SIGKILL),
+                lost: false,
                 terminal: None,
             })
         })

@@ -286,6 +286,8 @@ pub struct ShellResult {
     pub cancelled: bool,
     /// The signal that ended it.
     pub signal: Option<i32>,
+    /// The container, or the process that runs commands, ended under it: no failure of its own.
+    pub lost: bool,
     /// The recording of its terminal, of a command that had one.
     pub terminal: Option<TerminalRecording>,
 }

@@ -100,7 +100,8 @@ Examples:
 A session is named by its name or by the beginning of its id.
 
 Positions: an event's number (12 or @12), so many events ago (-5), a moment
-(2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m). 0 is before the first event.
+(2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before
+the first event. Names are given over HTTP.
 
 Data: --data DIR, else FOLDSPACE_DATA, else XDG_DATA_HOME/foldspace, else
 ~/.local/share/foldspace. FOLDSPACE_PAGER or PAGER is the pager; NO_COLOR turns colour off.

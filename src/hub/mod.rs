@@ -45,7 +45,7 @@ pub use figures::CallFigures;
 use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
-use processes::Processes;
+use processes::ProcessTable;
 
 /// The options of a [`Hub`].
 #[derive(Clone)]
@@ -108,7 +108,7 @@ struct HubInner {
     in_flight: Arc<InFlight>,
     registrations: Arc<Registrations>,
     beginning: Beginning,
-    processes: Processes,
+    processes: ProcessTable,
 }
 
 /// The owner of the lock opens and closes the workspace.
@@ -119,7 +119,7 @@ impl Hub {
     pub fn new(sessions: Sessions, mut options: HubOptions) -> Self {
         let (places, in_flight, registrations) = (Mutex::default(), Arc::default(), Arc::<Registrations>::default());
         options.tools = Arc::new(options.tools.and_registered(Arc::clone(&registrations)));
-        let (beginning, processes) = (Beginning::default(), Processes::default());
+        let (beginning, processes) = (Beginning::default(), ProcessTable::default());
         let shared = HubInner { sessions, places, in_flight, registrations, beginning, processes };
         Self { shared: Arc::new(shared), options: Arc::new(options) }
     }

@@ -25,9 +25,11 @@ const ENDED_MAX: usize = 16;
 /// Time that an end is not told because it can't be recorded yet: another call has the workspace.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
+const LOST: &str = "the container, or the process that runs commands, ended while it ran";
+
 /// All processes of a hub.
 #[derive(Default)]
-pub(super) struct Processes(Mutex<BTreeMap<(SessionId, Seq), Arc<Process>>>);
+pub(super) struct ProcessTable(Mutex<BTreeMap<(SessionId, Seq), Arc<Process>>>);
 
 /// A process.
 pub(crate) struct Process {
@@ -125,7 +127,7 @@ impl Process {
 
     /// Waits until it has ended, records that, and tells of it.
     async fn see_to_end(self: Arc<Self>, open: OpenSession, started: ProcessTask, going: Going) {
-        let ProcessTask { task, _running: running } = started;
+        let ProcessTask { task, running } = started;
         let stopped = |_| ShellError::Unavailable { backend: "process", reason: "its task was stopped".to_owned() };
         let ended = task.await.map_err(stopped).and_then(|ended| ended);
         self.output.end();
@@ -165,7 +167,7 @@ impl ProcessEnd {
                 signal: result.signal,
                 timed_out: result.timed_out,
                 cancelled: result.cancelled,
-                problem: None,
+                problem: result.lost.then(|| LOST.to_owned()),
                 micros: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
                 recorded: None,
             },
@@ -216,7 +218,7 @@ impl Hub {
     }
 }
 
-impl Processes {
+impl ProcessTable {
     fn add(&self, session: SessionId, process: &Arc<Process>) {
         let mut all = lock(&self.0);
         all.insert((session, process.call), Arc::clone(process));

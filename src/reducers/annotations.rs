@@ -12,7 +12,7 @@ use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, ValueError};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Annotations {
     /// Scores and notes, the oldest first.
-    pub entries: im::Vector<Annotation>,
+    pub entries: Vec<Annotation>,
     /// Positions by their names.
     pub tags: BTreeMap<String, Seq>,
 }
@@ -47,7 +47,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.reducer(|mut annotations: Annotations, recorded: &Recorded<Annotated>| {
         let Annotated { name, at, score, note, value } = recorded.event.clone();
         let agent = recorded.agent.to_string();
-        annotations.entries.push_back(Annotation { seq: recorded.seq, agent, name, at, score, note, value });
+        annotations.entries.push(Annotation { seq: recorded.seq, agent, name, at, score, note, value });
         annotations
     })?;
     registry.reducer(|mut annotations: Annotations, tagged: &Recorded<PositionTagged>| {

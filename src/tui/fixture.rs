@@ -108,6 +108,7 @@ pub(crate) fn command(session: &Session, stdout: &str, stderr: &str, exit_code: 
         signal: None,
         timed_out: false,
         cancelled: false,
+        lost: false,
         micros: 1500,
         stdout,
         stderr,

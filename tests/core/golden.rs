@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 
 use foldspace::event::{
-    CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine,
-    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EvalResult,
-    EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-    SessionStarted, Special, TerminalRecorded, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+    Annotated, CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
+    CommandLine, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound,
+    EvalResult, EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, PositionTagged,
+    RecordedOutput, SessionAllow, SessionStarted, Special, TerminalRecorded, VariableValue, WorkspaceTouched,
+    WriteFile, WriteMode,
 };
 use foldspace::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use foldspace::{EntryPath, Event, SessionId};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn check<E: Event + PartialEq>(name: &str, event: &E) {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/events");
@@ -154,12 +155,14 @@ fn command_events_keep_their_bytes() {
         signal: Some(15),
         timed_out: true,
         cancelled: false,
+        lost: false,
         micros: 30_000_123,
         stdout: output(b"part", 10_000_000_000),
         stderr: output(b"", 0),
     };
     check("args", &ran);
     let command = CommandLine::Script { interpreter: text("/bin/bash"), script: text("echo 1\n") };
+    check("lost", &CommandResult { lost: true, ..ran.clone() });
     check("script", &CommandResult { command, signal: None, timed_out: false, exit_code: 0, ..ran });
     let evaluated = EvalResult {
         language: text("python"),
@@ -198,6 +201,17 @@ fn command_events_keep_their_bytes() {
     check("environment", &CommandDecided { environment: Some(Digest::of(b"{}")), ..refused });
     check("everything", &SessionAllow { programs: Vec::new(), everything: true });
     check("programs", &SessionAllow { programs: vec![text("cargo test"), text("git")], everything: false });
+}
+
+#[test]
+fn annotation_events_keep_their_bytes() {
+    let text = |text: &str| text.to_owned();
+    let (score, value) = (Some(0.5), json!({ "passed": 3 }));
+    check("all", &Annotated { name: text("reward"), at: 7, score, note: Some(text("nearly")), value });
+    let value = Value::Null;
+    check("score", &Annotated { name: text("reward"), at: 7, score, note: None, value });
+    check("tag", &PositionTagged { name: text("good"), at: Some(7) });
+    check("untagged", &PositionTagged { name: text("good"), at: None });
 }
 
 #[test]

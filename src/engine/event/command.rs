@@ -27,6 +27,9 @@ pub struct CommandResult {
     /// True if it was cancelled.
     #[serde(default)]
     pub cancelled: bool,
+    /// True if the container, or the process that runs commands, ended under it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
     /// Duration in microseconds.
     pub micros: u64,
     /// Standard output.

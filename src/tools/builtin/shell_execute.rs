@@ -100,6 +100,9 @@ pub struct ShellRun {
     /// The signal that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
+    /// Set when the container, or the process that runs commands, ended under it: no failure of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lost: bool,
     /// Advice beside its output, as when the daemon that it needs does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -249,6 +252,7 @@ impl ShellRun {
             timed_out: result.timed_out,
             truncated: cut_out || cut_err,
             signal: result.signal,
+            lost: result.lost,
             note: None,
         }
     }

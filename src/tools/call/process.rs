@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::ready;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::error::ToolError;
 use super::record_command::RecordAs;
 use super::tool::{Answering, Effect, ErasedTool, ToolAnswer, ToolDescription};
 use super::tool_call::{ToolCall, ToolOutcome};
-use super::tool_runner::ToolRunner;
+use super::tool_runner::{END_PROCESS, ToolRunner};
 use crate::backends::{CommandInput, EnvMode, OutputWatch, ShellError, ShellResult, WindowSize};
 use crate::engine::event::CommandLine;
 use crate::engine::id::Seq;
@@ -25,7 +26,6 @@ use crate::tools::builtin::shell_execute::{BESIDE, CommandSurroundings, ShellRun
 use crate::tools::policy::MAX_SCRIPT_CHARS;
 
 const START: &str = "start_process";
-pub(super) const END_PROCESS: &str = "end_process";
 
 /// A command that is to run in the background.
 #[derive(Debug, Clone)]
@@ -50,7 +50,16 @@ pub(crate) struct ProcessStart {
 pub(crate) struct ProcessTask {
     pub(crate) task: JoinHandle<Result<ShellResult, ShellError>>,
     /// Counts it as running.
-    pub(crate) _running: Arc<()>,
+    pub(crate) running: CountedProcess,
+}
+
+/// Counts a process as running until it is dropped.
+pub(crate) struct CountedProcess(Arc<AtomicUsize>);
+
+impl Drop for CountedProcess {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl ToolRunner {
@@ -75,7 +84,7 @@ impl ToolRunner {
         let tool = Arc::new(StartTool {
             start: Mutex::new(Some(start)),
             hooks: CommandHooks { watch, cancel },
-            running: Arc::clone(&*self.machine().processes),
+            count: Arc::clone(&self.machine().processes),
             started: Mutex::default(),
         });
         let runner = self.with_tool(START, Arc::clone(&tool) as Arc<dyn ErasedTool>)?;
@@ -94,7 +103,7 @@ impl ToolRunner {
 
     /// Tells whether processes run in the background.
     pub(crate) fn has_processes(&self) -> bool {
-        Arc::strong_count(&*self.machine().processes) > 1
+        self.machine().processes.load(Ordering::Acquire) > 0
     }
 }
 
@@ -102,7 +111,7 @@ impl ToolRunner {
 pub(crate) struct StartTool {
     start: Mutex<Option<ProcessStart>>,
     hooks: CommandHooks,
-    running: Arc<()>,
+    count: Arc<AtomicUsize>,
     started: Mutex<Option<ProcessTask>>,
 }
 
@@ -148,8 +157,10 @@ impl ErasedTool for StartTool {
             let (mut command, _) = prepared(context, command, surroundings)?;
             (command.input, command.terminal, command.is_code) = (Some(input), window, true);
             let Some(mut shell) = context.shell() else { return Err(no_shell(context, START)) };
+            self.count.fetch_add(1, Ordering::AcqRel);
+            let running = CountedProcess(Arc::clone(&self.count));
             let task = shell.launch(command, self.hooks.clone()).await?;
-            *lock(&self.started) = Some(ProcessTask { task, _running: Arc::clone(&self.running) });
+            *lock(&self.started) = Some(ProcessTask { task, running });
             let process = context.call();
             Ok(ToolAnswer { result: json!({ "process": process }), text: format!("process {process} has started") })
         })

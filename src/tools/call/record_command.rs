@@ -36,6 +36,7 @@ impl RecordAs {
                 signal: result.signal,
                 timed_out: result.timed_out,
                 cancelled: result.cancelled,
+                lost: result.lost,
                 micros,
                 stdout,
                 stderr,

@@ -13,7 +13,6 @@ use super::content_params::PARAMS_MAX;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::open_call::OpenCall;
-use super::process::END_PROCESS;
 use super::tool::{Effect, ErasedTool, ToolAnswer};
 use super::tool_call::{ToolCall, ToolOutcome};
 use super::toolset::Tools;
@@ -33,6 +32,8 @@ use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// The call that records the end of a process.
+pub(super) const END_PROCESS: &str = "end_process";
 /// A wait for another call that nobody is told of.
 const PATIENCE: Duration = Duration::from_secs(1);
 const WAITS: &[u8] = b"[waits for another call of this session]\n";

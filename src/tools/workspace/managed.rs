@@ -4,6 +4,7 @@ use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use super::capture::{CaptureBudget, Captured, compare};
 use super::intent::Intent;
@@ -37,8 +38,8 @@ pub(crate) struct ManagedWorkspace {
     /// Claim of the session's only container, for a workspace in one.
     claim: Option<Arc<MachineClaim>>,
     pub(crate) limits: Arc<Limits>,
-    /// Counts the processes that run in the background: each holds the inner one.
-    pub(crate) processes: Arc<Arc<()>>,
+    /// The number of processes that run in the background.
+    pub(crate) processes: Arc<AtomicUsize>,
 }
 
 impl ManagedWorkspace {

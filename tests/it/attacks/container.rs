@@ -91,7 +91,7 @@ fn meanwhile(rig: &Rig, seconds: u64, how: &[&str]) -> Step {
 fn ended_alone(rig: &Rig, step: &Step, what: &str) {
     assert!(step.outcome.is_ok(), "{what}: {}", step.outcome.text);
     let (result, is_late) = (&step.of::<CommandResult>()[0], what == "paused");
-    assert_eq!((result.signal, result.timed_out), (Some(9), is_late), "{what}");
+    assert_eq!((result.signal, result.timed_out, result.lost), (Some(9), is_late, true), "{what}");
     assert_eq!(step.exit_code(), if is_late { 124 } else { 137 }, "{what}");
     let words = if is_late { "the container no longer answered" } else { "the container ended while it ran" };
     assert!(step.outcome.text.contains(words), "{what}: {}", step.outcome.text);

@@ -55,7 +55,7 @@ fn command_whose_runner_is_killed_has_a_result() {
     let step = rig.sh("echo printed; echo x > f; sleep 0.5; kill -9 $PPID; sleep 60");
     assert!(step.outcome.is_ok(), "{}", step.outcome.text);
     let result = &step.of::<CommandResult>()[0];
-    assert_eq!((result.signal, result.timed_out, step.exit_code()), (Some(9), false, 137));
+    assert_eq!((result.signal, result.timed_out, result.lost, step.exit_code()), (Some(9), false, true, 137));
     assert!(step.outcome.text.contains("ended while it ran; the next command starts another"), "{}", step.outcome.text);
     assert_eq!((step.stdout(), step.paths().0), ("printed", vec!["f".to_owned()]));
     assert_eq!(rig.ok("cat f").stdout(), "x");

@@ -82,6 +82,7 @@ mod with_evaluator {
             timed_out: false,
             cancelled: false,
             signal: None,
+            lost: false,
             terminal: None,
         };
         let mut answer = EvalAnswer::default();
