@@ -2,6 +2,7 @@
 
 mod files;
 mod killed;
+mod processes;
 pub(crate) mod warm;
 
 use foldspace::backends::{DirtyPath, FileChange, MachineNews, PodmanOptions, Shell, ShellCommand, unwatched};
