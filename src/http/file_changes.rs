@@ -128,7 +128,7 @@ impl HttpVerb for PutTar {
     const NAME: &'static str = "put_tar";
     const ROUTE: OperationRoute = OperationRoute::at("PUT", "files", "/v1/sessions/{session}/tar", 200);
     const GIVES: Media = OUTCOME;
-    const UPLOAD: Option<&'static str> = Some("application/x-tar");
+    const UPLOAD: Option<&'static str> = Some("application/octet-stream");
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let archive = upload(head.body).await?;

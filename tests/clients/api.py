@@ -22,6 +22,8 @@ CHECKS = [
     "response_headers_conformance", "ignored_auth", "unsupported_method",
 ]  # fmt: skip
 STREAM = "/v1/sessions/{session}/events/stream"
+# They would wait for what never comes, or begin a thousand sessions with each request.
+LONG = (STREAM, "/v1/sessions/{session}/watch", "/v1/sessions/{session}/forks")
 # Where names come from: of a field, or of the description's parameter.
 NAMES = {
     "path.session": "sessions", "path.call": "calls", "path.path": "files", "path.slice": "slices",
@@ -114,10 +116,9 @@ def main() -> None:
     with serve(program) as server, directory() as place:
         (place / "schemathesis.toml").write_text(config(fill(server)))
         stream(server)
-        # It would wait for events that never come.
-        single = generate(server, place, "coverage,fuzzing", STREAM)
+        single = generate(server, place, "coverage,fuzzing", *LONG)
         # It would take tools for something of a session's.
-        chained = generate(server, place, "stateful", STREAM, "/v1/tools")
+        chained = generate(server, place, "stateful", *LONG, "/v1/tools")
     print(f"  {single} requests, and {chained} that follow from others: no fault")
 
 

@@ -101,7 +101,7 @@ pub struct ShellRun {
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
     /// Set when the container, or the process that runs commands, ended under it: no failure of its own.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lost: bool,
     /// Advice beside its output, as when the daemon that it needs does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
