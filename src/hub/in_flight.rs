@@ -91,9 +91,12 @@ impl InFlight {
         self.lock().going.values().for_each(|entry| entry.cancel.cancel());
     }
 
-    /// Cancels a call; false if it is not in flight.
-    pub(crate) fn cancel_call(&self, session: SessionId, call: Seq) -> bool {
-        self.lock().call(session, call).map(|entry| entry.cancel.cancel()).is_some()
+    /// Cancels a call of a session, or all of them; returns those that are in flight.
+    pub(crate) fn cancel_calls(&self, session: SessionId, wanted: Option<Seq>) -> Vec<Seq> {
+        let work = self.lock();
+        let is_meant = |(of, call): (SessionId, Seq)| of == session && wanted.is_none_or(|wanted| wanted == call);
+        let meant = work.going.values().filter(|entry| entry.call.is_some_and(is_meant));
+        meant.inspect(|entry| entry.cancel.cancel()).filter_map(|entry| Some(entry.call?.1)).collect()
     }
 
     pub(crate) fn ask(&self, session: SessionId, call: Seq) -> oneshot::Receiver<ApprovalAnswer> {

@@ -31,9 +31,9 @@ pub(super) async fn whole(State(shared): State<Arc<ServerState>>, request: Reque
         Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Err(refusal) => refusal.into_response(),
     };
-    // The connection has ended by then; some clients take 202 for a failure.
+    // The connection has ended by then; some clients take any other status for a failure.
     if is_end && response.status() == StatusCode::ACCEPTED {
-        response = StatusCode::NO_CONTENT.into_response();
+        response = StatusCode::OK.into_response();
     }
     response
 }

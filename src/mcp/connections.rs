@@ -1,14 +1,16 @@
 //! Connections of clients over HTTP: the order of their calls, and the end of cancelled ones.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResult, ClientJsonRpcMessage, ClientRequest, ErrorData, GetExtensions, JsonRpcMessage, JsonRpcRequest,
-    ServerJsonRpcMessage, ServerResult,
+    CallToolResult, CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
+    ClientRequest, ErrorData, GetExtensions, JsonRpcMessage, JsonRpcRequest, RequestId, ServerJsonRpcMessage,
+    ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -19,6 +21,10 @@ use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use super::client::ServerState;
 use super::requests::{Awaited, ConnectionRequests};
 use super::{UNUSED_MAX, calls};
+use crate::engine::lock::lock;
+
+/// Time in which a client whose connection broke may come again.
+const GRACE: Duration = Duration::from_secs(5);
 
 type LocalTransport = <LocalSessionManager as SessionManager>::Transport;
 
@@ -27,8 +33,10 @@ type LocalTransport = <LocalSessionManager as SessionManager>::Transport;
 /// Calls of one connection begin in order of arrival, on whichever TCP connections they arrive. A cancelled request is
 /// answered, so that its client does not resume the stream.
 pub(super) struct Connections {
-    local: LocalSessionManager,
+    local: Arc<LocalSessionManager>,
     shared: Arc<ServerState>,
+    /// Clients that have come again, with the number of times.
+    resumed: Arc<Mutex<BTreeMap<SessionId, u64>>>,
 }
 
 impl Connections {
@@ -37,7 +45,7 @@ impl Connections {
         local.session_config.keep_alive = Some(UNUSED_MAX);
         // Only streams of cancelled requests are kept, and they are not replayed.
         local.session_config.completed_cache_ttl = Duration::ZERO;
-        Self { local, shared: Arc::clone(shared) }
+        Self { local: Arc::new(local), shared: Arc::clone(shared), resumed: Arc::default() }
     }
 }
 
@@ -63,6 +71,7 @@ impl SessionManager for Connections {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        lock(&self.resumed).remove(id);
         self.local.close_session(id).await
     }
 
@@ -72,16 +81,25 @@ impl SessionManager for Connections {
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let is_answered = Arc::new(AtomicBool::new(false));
-        let mut last = None;
+        let (mut last, mut left) = (None, None);
         if let JsonRpcMessage::Request(request) = &mut message {
             request.request.extensions_mut().insert(Awaited(Arc::downgrade(&is_answered)));
             last = Some(cancelled(request));
+            left = Some(LeftRequest {
+                local: Arc::clone(&self.local),
+                resumed: Arc::clone(&self.resumed),
+                client: id.clone(),
+                request: request.id.clone(),
+                is_answered: Arc::clone(&is_answered),
+            });
         }
         let seen = Arc::clone(&is_answered);
         let told = self.local.create_stream(id, message).await?.inspect(move |told| {
             let is_answer =
                 matches!(told.message.as_deref(), Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
             seen.fetch_or(is_answer, Ordering::Relaxed);
+            // It goes with the stream.
+            let _ = &left;
         });
         // A cancellation ends the stream without an answer.
         let last = std::iter::once_with(move || last.filter(|_| !is_answered.load(Ordering::Relaxed))).flatten();
@@ -104,7 +122,45 @@ impl SessionManager for Connections {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        *lock(&self.resumed).entry(id.clone()).or_default() += 1;
         self.local.resume(id, last_event_id).await
+    }
+}
+
+/// Cancels a request whose client has gone away without its answer, and does not come again.
+struct LeftRequest {
+    local: Arc<LocalSessionManager>,
+    resumed: Arc<Mutex<BTreeMap<SessionId, u64>>>,
+    client: SessionId,
+    request: RequestId,
+    is_answered: Arc<AtomicBool>,
+}
+
+impl LeftRequest {
+    fn times_resumed(&self) -> u64 {
+        lock(&self.resumed).get(&self.client).copied().unwrap_or_default()
+    }
+}
+
+impl Drop for LeftRequest {
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.is_answered.load(Ordering::Relaxed) {
+            return;
+        }
+        let (local, resumed, before) = (Arc::clone(&self.local), Arc::clone(&self.resumed), self.times_resumed());
+        let (client, request) = (self.client.clone(), self.request.clone());
+        runtime.spawn(async move {
+            tokio::time::sleep(GRACE).await;
+            let times = lock(&resumed).get(&client).copied().unwrap_or_default();
+            if times != before {
+                return;
+            }
+            let params = CancelledNotificationParam::new(Some(request), Some("its client is gone".to_owned()));
+            let cancelled = ClientNotification::CancelledNotification(CancelledNotification::new(params));
+            // A client that has ended has no calls.
+            let _ = local.accept_message(&client, ClientJsonRpcMessage::notification(cancelled)).await;
+        });
     }
 }
 

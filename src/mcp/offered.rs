@@ -109,7 +109,10 @@ fn described(
     output: Schema,
     hints: ToolAnnotations,
 ) -> Tool {
-    Tool::new(name, description, object(params)).with_raw_output_schema(object(output)).with_annotations(hints)
+    let mut params = object(params);
+    // Some clients expect it also of a tool without parameters.
+    Arc::make_mut(&mut params).entry("properties").or_insert_with(|| json!({}));
+    Tool::new(name, description, params).with_raw_output_schema(object(output)).with_annotations(hints)
 }
 
 fn object(mut schema: Schema) -> Arc<JsonObject> {

@@ -5,6 +5,9 @@ use rmcp::model::ClientRequest;
 use super::client::ServerState;
 use super::tool_list;
 
+/// The tool that cancels calls.
+const CANCEL: &str = "session_cancel";
+
 /// The requests that a request may run beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -23,6 +26,8 @@ impl Order {
     pub(super) fn of(shared: &ServerState, request: &ClientRequest) -> Self {
         match request {
             ClientRequest::CallToolRequest(call) if call.params.request_state.is_some() => Self::Resumes,
+            // What it cancels may be in its way.
+            ClientRequest::CallToolRequest(call) if call.params.name == CANCEL => Self::Free,
             ClientRequest::CallToolRequest(call) => match tool_list::only_reads(shared, &call.params.name) {
                 None => Self::Free,
                 Some(true) => Self::Reads,

@@ -52,6 +52,18 @@ pub(super) enum McpClientKind {
     Zed,
     /// opencode
     Opencode,
+    /// LangGraph and LangChain (langchain-mcp-adapters)
+    Langgraph,
+    /// OpenAI Agents SDK
+    OpenaiAgents,
+    /// Pydantic AI
+    PydanticAi,
+    /// smolagents
+    Smolagents,
+    /// FastMCP's client
+    Fastmcp,
+    /// Vercel AI SDK
+    Vercel,
 }
 
 impl McpClientKind {
@@ -65,13 +77,76 @@ impl McpClientKind {
             Self::Windsurf => "~/.codeium/windsurf/mcp_config.json",
             Self::Zed => "settings.json of Zed",
             Self::Opencode => "opencode.json of a project, or ~/.config/opencode/opencode.json",
+            Self::Langgraph => "a Python program that uses LangGraph or LangChain, with langchain-mcp-adapters",
+            Self::OpenaiAgents => "a Python program that uses openai-agents",
+            Self::PydanticAi => "a Python program that uses pydantic-ai",
+            Self::Smolagents => "a Python program that uses smolagents, with its extra mcp",
+            Self::Fastmcp => "a Python program that uses fastmcp",
+            Self::Vercel => "a TypeScript program that uses ai and @ai-sdk/mcp",
         }
+    }
+
+    /// Connects for each call, so that only a sticky session is one.
+    fn connects_often(self) -> bool {
+        self == Self::Langgraph
+    }
+
+    /// Returns the lines of a program that start the server; none for a client with a file of settings.
+    fn program(self, server: &Value) -> Option<String> {
+        let (command, args) = (&server["command"], &server["args"]);
+        let env = server.get("env").cloned().unwrap_or_else(|| json!({}));
+        Some(match self {
+            Self::Langgraph => format!(
+                "# It connects for each call; --sticky continues one session. A server with several users passes\n\
+                 # --sticky-key with a key for each.\n\
+                 from langchain_mcp_adapters.client import MultiServerMCPClient\n\n\
+                 client = MultiServerMCPClient({{\n    \"{NAME}\": {{\n        \"transport\": \"stdio\",\n        \
+                 \"command\": {command},\n        \"args\": {args},\n        \"env\": {env},\n    }},\n}})\n\
+                 tools = await client.get_tools()"
+            ),
+            Self::OpenaiAgents => format!(
+                "from agents.mcp import MCPServerStdio\n\n\
+                 # A call has 5 seconds by default, which is less than most commands take.\n\
+                 server = MCPServerStdio(\n    params={{\"command\": {command}, \"args\": {args}, \"env\": {env}}},\n    \
+                 client_session_timeout_seconds=None,\n)\n\
+                 # async with server: Agent(..., mcp_servers=[server])"
+            ),
+            Self::PydanticAi => format!(
+                "from fastmcp.client.transports import StdioTransport\n\
+                 from pydantic_ai.mcp import MCPToolset\n\n\
+                 toolset = MCPToolset(StdioTransport({command}, {args}, env={env}))\n\
+                 # Agent(..., toolsets=[toolset])"
+            ),
+            Self::Smolagents => format!(
+                "from mcp import StdioServerParameters\n\
+                 from smolagents import ToolCollection\n\n\
+                 server = StdioServerParameters(command={command}, args={args}, env={env})\n\
+                 with ToolCollection.from_mcp(server, trust_remote_code=True) as collection:\n    \
+                 tools = collection.tools"
+            ),
+            Self::Fastmcp => format!(
+                "from fastmcp import Client\n\n\
+                 client = Client({{\"mcpServers\": {{\"{NAME}\": {server}}}}})\n\
+                 # async with client: await client.call_tool(...)"
+            ),
+            Self::Vercel => format!(
+                "import {{ createMCPClient }} from '@ai-sdk/mcp';\n\
+                 import {{ Experimental_StdioMCPTransport }} from '@ai-sdk/mcp/mcp-stdio';\n\n\
+                 const client = await createMCPClient({{\n  transport: new Experimental_StdioMCPTransport({{\n    \
+                 command: {command},\n    args: {args},\n    env: {env},\n  }}),\n}});\n\
+                 const tools = await client.tools();"
+            ),
+            _ => return None,
+        })
     }
 
     fn snippet(self, start: &ServerCommand) -> String {
         let mut server = json!({ "command": start.program, "args": start.args });
         if !start.env.is_empty() {
             server["env"] = json!(start.env);
+        }
+        if let Some(program) = self.program(&server) {
+            return program;
         }
         let document = match self {
             Self::Codex => return start.as_toml(),
@@ -92,6 +167,8 @@ impl McpClientKind {
                 }
                 json!({ "mcp": { NAME: server } })
             }
+            // They are programs.
+            _ => Value::Null,
         };
         serde_json::to_string_pretty(&document).unwrap_or_default()
     }
@@ -128,6 +205,9 @@ pub(super) fn print(client: McpClientKind, globals: &Globals, out: &mut Out) -> 
     let mut args = arguments(std::env::args_os().skip(1))?;
     if globals.data.is_none() {
         args.extend(["--data".to_owned(), told(open::directory(globals)?.into_os_string())?]);
+    }
+    if client.connects_often() && !args.iter().any(|arg| arg == "--sticky" || arg.starts_with("--session")) {
+        args.push("--sticky".to_owned());
     }
     let mut env = Map::new();
     for name in PASSED_ON {
@@ -210,10 +290,14 @@ mod tests {
     #[test]
     fn mcp_config_covers_every_client() {
         for client in McpClientKind::value_variants().iter().filter(|client| **client != McpClientKind::Codex) {
+            assert!(!client.place().is_empty());
+            if client.program(&json!({})).is_some() {
+                assert!(client.snippet(&start()).contains("\"/opt/foldspace\""), "{client:?}");
+                continue;
+            }
             let document: Value = serde_json::from_str(&client.snippet(&start())).unwrap();
             let servers = document.as_object().unwrap().values().next().unwrap();
             assert!(servers[NAME].to_string().contains("/opt/foldspace"), "{document}");
-            assert!(!client.place().is_empty());
         }
     }
 }

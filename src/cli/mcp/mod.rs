@@ -1,4 +1,5 @@
 mod config;
+mod sticky;
 
 use std::io;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::run::mounts::MountArgs;
 use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, WorkspaceArgs, workspace};
 use config::McpClientKind;
+use sticky::StickyArgs;
 
 /// Serves a workspace's tools to an MCP client, on standard input and output
 ///
@@ -39,6 +41,8 @@ pub(super) struct Mcp {
     print_config: Option<McpClientKind>,
     #[command(flatten)]
     mounts: MountArgs,
+    #[command(flatten)]
+    sticky: StickyArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -70,10 +74,18 @@ impl Mcp {
         let mounts = self.mounts.chosen()?;
         let here = std::env::current_dir().ok();
         let usual_name = here.and_then(|here| Some(here.file_name()?.to_string_lossy().into_owned()));
-        let options = McpOptions { usual_name, ..self.offer.options(mounts.specs)? };
+        let mut options = McpOptions { usual_name, ..self.offer.options(mounts.specs)? };
         // What would not start is not printed either.
         if let Some(client) = self.print_config {
             return config::print(client, globals, out);
+        }
+        let parent = sticky::Parent::of_this(self.sticky.sticky_key.as_deref());
+        if self.sticky.sticky {
+            options.session = Some(parent?.session());
+        } else if options.session.is_none()
+            && let Ok(parent) = parent
+        {
+            parent.tell_of_another(globals);
         }
         let asked = AttachRequest::of(&options, &mounts.roots);
         super::block_on(async {

@@ -1,30 +1,47 @@
-//! Cancellation of a call in flight.
+//! Cancellation of calls in flight.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Operation, OperationContext, OperationError, OperationRoute};
+use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 
-/// Cancels a call in flight: what it runs is killed, and it is recorded as interrupted.
+/// Cancels calls in flight, processes in the background among them: what they run is killed, and they are recorded as
+/// interrupted.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelCall {
-    /// The position of its intent.
-    pub call: Seq,
+    /// The call, by the position of its intent; by default all calls of the session.
+    pub call: Option<Seq>,
+}
+
+/// Calls that were cancelled.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct CancelledCalls {
+    /// The positions of their intents.
+    pub calls: Vec<Seq>,
 }
 
 impl Operation for CancelCall {
     const NAME: &'static str = "cancel_call";
     const ROUTE: Option<OperationRoute> = OperationRoute::delete("calls", "/v1/sessions/{session}/calls/{call}", 202);
-    type Output = ();
+    const TOOL: Option<OperationTool> =
+        Some(OperationTool::new("session_cancel", OperationEffect::Runs, TooLong::Cut("session_log shows the calls")));
+    type Output = CancelledCalls;
 
-    async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
-        match context.hub.in_flight().cancel_call(context.session().await?.id(), self.call) {
-            true => Ok(()),
-            false => Err(not_in_flight(self.call)),
+    async fn run(self, context: &OperationContext<'_>) -> Result<CancelledCalls, OperationError> {
+        let calls = context.hub.in_flight().cancel_calls(context.session().await?.id(), self.call);
+        match (calls.is_empty(), self.call) {
+            (true, Some(call)) => Err(not_in_flight(call)),
+            (true, None) => Err(OperationError::not_found("no call of the session is in flight")),
+            (false, _) => Ok(CancelledCalls { calls }),
         }
+    }
+
+    fn text(cancelled: &CancelledCalls) -> String {
+        let calls: Vec<String> = cancelled.calls.iter().map(ToString::to_string).collect();
+        format!("cancelled {}", calls.join(", "))
     }
 }
 

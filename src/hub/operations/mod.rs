@@ -54,7 +54,7 @@ pub use apply::{Apply, ApplyDocument};
 pub use bisect::{
     BadChange, Bisect, BisectDocument, BisectEnds, ProbeCommand, ProbeDocument, SliceLook, bisected, bisected_by_slice,
 };
-pub use cancel_call::CancelCall;
+pub use cancel_call::{CancelCall, CancelledCalls};
 pub use clone_session::{ChildDocument, CloneSession, child};
 pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};

@@ -57,3 +57,48 @@ fn print_config_passes_engine_address() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["mcpServers"]["foldspace"]["env"]["XDG_RUNTIME_DIR"], "/run/user/7");
 }
+
+#[test]
+fn print_config_of_a_kit_is_a_program() {
+    let program = Program::with_files();
+    let langgraph = printed(&program, "langgraph", &["--backend", "host"]);
+    assert!(langgraph.contains("MultiServerMCPClient") && langgraph.contains("\"--sticky\"]"), "{langgraph}");
+    let named = printed(&program, "langgraph", &["--session", "mine"]);
+    assert!(!named.contains("\"--sticky\""), "a named session is one already: {named}");
+    let agents = printed(&program, "openai-agents", &[]);
+    assert!(agents.contains("client_session_timeout_seconds=None") && !agents.contains("--sticky"), "{agents}");
+    for kit in ["pydantic-ai", "smolagents", "fastmcp", "vercel"] {
+        assert!(printed(&program, kit, &[]).contains(env!("CARGO_BIN_EXE_foldspace")), "{kit}");
+    }
+}
+
+/// The clients of one test are children of this process, and so of one parent.
+#[test]
+fn sticky_clients_of_one_parent_share_a_session() {
+    let program = Program::with_files();
+    for (round, arguments) in
+        [&["--sticky"][..], &["--sticky"], &["--sticky", "--sticky-key", "b"]].into_iter().enumerate()
+    {
+        let mut client = program.client(arguments);
+        client.done("write_file", super::write(&format!("{round}.txt"), "x"));
+        let listed = client.done("ls", serde_json::json!({}));
+        let expected = [1, 2, 1][round];
+        assert_eq!(listed["entries"].as_array().unwrap().len(), expected, "{round}: {listed}");
+        client.leave();
+    }
+    assert_eq!(program.sessions().len(), 2);
+    let wrong = program.run(&["mcp", "--sticky", "--session", "s"]);
+    assert!(wrong.contains("cannot be used with") && wrong.ends_with("[exit 2]"), "{wrong}");
+}
+
+#[test]
+fn second_client_of_one_parent_is_told_of_sticky() {
+    let program = Program::with_files();
+    let told = || {
+        let output = program.command(&["mcp"]).stdin(Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).contains("--sticky")
+    };
+    assert_eq!([told(), told()], [false, true]);
+    let named = program.command(&["mcp", "--session", "s"]).stdin(Stdio::null()).output().unwrap();
+    assert!(!String::from_utf8_lossy(&named.stderr).contains("--sticky"));
+}

@@ -169,3 +169,19 @@ fn orchestrator_works_in_its_clones() {
     assert!(refused.contains("unknown field `session`"), "only who has the tools for sessions: {refused}");
     client.leave();
 }
+
+#[test]
+fn session_cancel_passes_the_call_that_it_ends() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&["--tools", "all", "--yes", "--session", "s"]);
+    let missing = client.failed("session_cancel", json!({}));
+    assert!(missing.contains("no call of the session is in flight"), "{missing}");
+    let arguments = json!({ "command": "touch begun; sleep 1000" });
+    let command = client.request("tools/call", json!({ "name": "shell_execute", "arguments": arguments }));
+    crate::rig::eventually("it has begun", || program.files().join("begun").exists());
+    let cancelled = client.done("session_cancel", json!({}));
+    assert_eq!(cancelled["calls"].as_array().unwrap().len(), 1, "{cancelled}");
+    assert_eq!(client.answer(command)["result"]["isError"], true);
+    client.leave();
+    assert_eq!(program.json_lines(&["log", "s", "--calls"])[0]["status"], "interrupted");
+}

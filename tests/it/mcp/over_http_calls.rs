@@ -137,12 +137,12 @@ async fn connection_cancelled_call_is_answered_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_delete_answers_204() {
+async fn connection_delete_answers_200() {
     let (_directory, _, server) = server(McpOptions::default());
     let served = McpServed::begin(&server).await;
     let (client, _) = Connected::new(&served, "/mcp").await;
     let session = [("mcp-session-id", client.id.as_str())];
-    assert_eq!(bare(&served, "DELETE", "/mcp", &session).await.status, 204);
+    assert_eq!(bare(&served, "DELETE", "/mcp", &session).await.status, 200);
     let gone = served.post("/mcp", &call(1, "ls", json!({})), &session).await;
     assert_eq!(gone.status, 404, "{gone:?}");
 }
@@ -181,4 +181,20 @@ async fn connection_query_is_obeyed_or_refused() {
     let calls = state.slice::<ToolCalls>().unwrap().iter().map(|call| (call.agent.to_string(), call.tool.to_string()));
     let wrote = |name: &str| (name.to_owned(), "write_file".to_owned());
     assert_eq!(calls.collect::<BTreeMap<_, _>>(), BTreeMap::from([wrote("bob"), wrote("carol")]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_left_without_an_answer_cancels_its_call() {
+    let files = tempfile::tempdir().unwrap();
+    let (_directory, hub, server) = server(McpOptions { session: Some("left".to_owned()), ..allowed(files.path()) });
+    let served = McpServed::begin(&server).await;
+    let (client, _) = Connected::new(&served, "/mcp").await;
+    let session = [("mcp-session-id", client.id.as_str())];
+    let command = json!({ "command": "touch begun; exec tail -f begun" });
+    let stream = served.posted("/mcp", &call(1, "shell_execute", command), &session).await;
+    eventually_async("the command runs", async || files.path().join("begun").exists()).await;
+    drop(stream);
+    eventually_status(&hub, "left", Some(foldspace::event::CallStatus::Interrupted)).await;
+    let next = client.call("ls", json!({})).await;
+    assert_eq!(next["isError"], false, "it may go on: {next}");
 }

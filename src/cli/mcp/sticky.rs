@@ -1,0 +1,110 @@
+//! One session for a kit that connects anew for each call.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use foldspace::event::Digest;
+
+use crate::cli::{Failure, Globals, open, output};
+
+/// Time within which another connection of the same parent is told of.
+const SOON: Duration = Duration::from_secs(60);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StickyArgs {
+    /// Continues the session of this directory and parent process: for kits that connect for each call
+    #[arg(long, conflicts_with = "session")]
+    pub(super) sticky: bool,
+    /// Has a session for each KEY, such as a thread or a user of the parent
+    #[arg(long, value_name = "KEY", requires = "sticky")]
+    pub(super) sticky_key: Option<String>,
+}
+
+/// The process that started this one, in a directory, under a key of its own.
+pub(super) struct Parent {
+    directory: PathBuf,
+    digest: Digest,
+}
+
+impl Parent {
+    pub(super) fn of_this(key: Option<&str>) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::io("find", "the process that started this one", &error);
+        let directory = std::env::current_dir().map_err(failed)?;
+        let process = std::os::unix::process::parent_id();
+        let started = started_at(process).map_err(failed)?;
+        let mut told = directory.as_os_str().as_bytes().to_vec();
+        told.extend(format!("\0{process}\0{started}\0{}", key.unwrap_or_default()).bytes());
+        Ok(Self { directory, digest: Digest::of(&told) })
+    }
+
+    /// Returns the name of its session: the directory's, as far as a name may have its characters, and a part of a digest.
+    pub(super) fn session(&self) -> String {
+        let name = self.directory.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+        let is_fit = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let name: String = name.chars().filter(is_fit).skip_while(|c| !c.is_ascii_alphanumeric()).take(60).collect();
+        let name = if name.is_empty() { "sticky" } else { &name };
+        format!("{name}-{}", self.id())
+    }
+
+    fn id(&self) -> String {
+        self.digest.to_string().chars().take(8).collect()
+    }
+
+    /// Tells on standard error when the same parent has connected a moment ago: each connection begins a session.
+    #[expect(clippy::disallowed_methods, reason = "a note of processes is no part of the store")]
+    pub(super) fn tell_of_another(&self, globals: &Globals) {
+        let Ok(data) = open::directory(globals) else { return };
+        let notes = data.join("mcp-parents");
+        let note = notes.join(self.id());
+        let is_recent = |path: &Path| {
+            let age = path.metadata().and_then(|known| known.modified()).map(|at| at.elapsed().unwrap_or_default());
+            age.is_ok_and(|age| age < SOON)
+        };
+        if is_recent(&note) {
+            output::note(
+                "this process has connected a moment ago, and each connection begins a session of its own; --sticky \
+                 continues one",
+            );
+        }
+        // Without the note there is only no hint.
+        let _ = std::fs::create_dir_all(&notes).and_then(|()| std::fs::write(&note, ""));
+        for old in std::fs::read_dir(&notes).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if !is_recent(&old) {
+                let _ = std::fs::remove_file(old);
+            }
+        }
+    }
+}
+
+/// Returns the start of a process in the kernel's ticks: with its number it names the process for good.
+#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+fn started_at(process: u32) -> std::io::Result<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name in parentheses may hold anything.
+    let after = stat.rsplit_once(')').map(|(_, after)| after).unwrap_or_default();
+    let started = after.split_whitespace().nth(19);
+    started.map(str::to_owned).ok_or_else(|| std::io::Error::other("the kernel does not say when it started"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent(directory: &str) -> Parent {
+        Parent { directory: directory.into(), digest: Digest::of(directory.as_bytes()) }
+    }
+
+    #[test]
+    fn sticky_session_is_named_after_its_directory() {
+        let name = parent("/home/me/my project").session();
+        assert!(name.starts_with("myproject-") && name.len() == "myproject-".len() + 8, "{name}");
+        for odd in ["/", "/\u{e4}", "/-x", "/..."] {
+            assert!(foldspace::NewSession::named(parent(odd).session()).check().is_ok(), "{odd}");
+        }
+        let (one, other) = (Parent::of_this(Some("a")).unwrap(), Parent::of_this(Some("b")).unwrap());
+        assert_ne!(one.session(), other.session());
+        assert_eq!(one.session(), Parent::of_this(Some("a")).unwrap().session());
+    }
+}
