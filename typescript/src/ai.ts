@@ -1,0 +1,30 @@
+/** The tools of a session for the AI SDK of Vercel. */
+
+import { dynamicTool, jsonSchema, type ToolSet } from "ai";
+import { FoldspaceError } from "./errors.js";
+import type { Session } from "./session.js";
+
+/**
+ * Returns the tools of a session for `generateText`, `streamText` and agents; `only` names those that a model gets. A
+ * call that fails tells the model why, and a failure of the infrastructure throws.
+ */
+export async function foldspaceTools(session: Session, { only }: { only?: string[] } = {}): Promise<ToolSet> {
+  const tools = (await session.tools()).filter((tool) => !only || only.includes(tool.name));
+  return Object.fromEntries(
+    tools.map((tool) => [
+      tool.name,
+      dynamicTool({
+        description: tool.description,
+        inputSchema: jsonSchema(tool.params as Parameters<typeof jsonSchema>[0]),
+        execute: async (input, { abortSignal }) => {
+          try {
+            return (await session.call(tool.name, input as object, { signal: abortSignal })).text;
+          } catch (error) {
+            if (error instanceof FoldspaceError && error.outcome && !error.isInfrastructure) return `error: ${error.detail}`;
+            throw error;
+          }
+        },
+      }),
+    ]),
+  );
+}

@@ -1,0 +1,167 @@
+/** Requests to the server: documents, bytes and streams, with its problems as errors. */
+
+import { request, type IncomingMessage } from "node:http";
+import { join } from "node:path";
+import type { Socket } from "node:net";
+import { Readable } from "node:stream";
+import { FoldspaceError, ofProblem, type Problem } from "./errors.js";
+import { attend, dataDirectory } from "./owner.js";
+
+/** The contents of a file or an archive. */
+export type Data = string | Uint8Array | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
+
+/** The parts of a request. */
+export interface Asked {
+  query?: Record<string, unknown>;
+  body?: unknown;
+  content?: Data;
+  stream?: boolean;
+  lastEventId?: string;
+  signal?: AbortSignal;
+}
+
+/** An event of a stream. */
+export interface StreamEvent {
+  name: string;
+  id: string;
+  // The description of the API says what is in it.
+  data: any;
+}
+
+/** The way to the server of a data directory, or to one over TCP with its token. */
+export interface Place {
+  data?: string;
+  url?: string;
+  token?: string;
+}
+
+/** Connections to a server. */
+export class Connection {
+  readonly directory: string;
+  #attended: Socket | undefined;
+
+  constructor(private readonly place: Place = {}) {
+    this.directory = dataDirectory(place.data);
+  }
+
+  /** Connects, or connects again where the server has ended since. */
+  async attend(): Promise<void> {
+    if (this.place.url || (this.#attended && !this.#attended.destroyed && !this.#attended.readableEnded)) return;
+    this.close();
+    this.#attended = await attend(this.directory);
+  }
+
+  /** Lets the server end when it wants. */
+  close(): void {
+    this.#attended?.destroy();
+    this.#attended = undefined;
+  }
+
+  /** Makes a request and returns its document. */
+  async document<T = any>(method: string, path: string, asked: Asked = {}): Promise<T> {
+    const read = await bytesOf(await this.response(method, path, asked));
+    return (read.length ? JSON.parse(read.toString("utf8")) : undefined) as T;
+  }
+
+  /** Makes a request and gives its response, of which nothing is read yet. */
+  async response(method: string, path: string, asked: Asked = {}): Promise<IncomingMessage> {
+    await this.attend();
+    const response = await this.#send(method, path, asked);
+    if ((response.statusCode ?? 500) < 400) return response;
+    let problem: Partial<Problem> = {};
+    try {
+      problem = JSON.parse((await bytesOf(response)).toString("utf8")) as Problem;
+    } catch {
+      // The status tells.
+    }
+    throw ofProblem(problem, response.statusCode);
+  }
+
+  /** Gives the events of a stream. */
+  async *events(method: string, path: string, asked: Asked = {}): AsyncGenerator<StreamEvent> {
+    const response = await this.response(method, path, { ...asked, stream: true });
+    try {
+      yield* eventsOf(response);
+    } catch (error) {
+      throw lost(error, asked.signal);
+    } finally {
+      response.destroy();
+    }
+  }
+
+  /** Gives the events of a stream that resumes where it broke off; `last` names the event that ends it. */
+  async *resumed(path: string, asked: Asked, last: string): AsyncGenerator<StreamEvent> {
+    let lastEventId: string | undefined;
+    for (let failures = 0; ; ) {
+      try {
+        for await (const event of this.events("GET", path, { ...asked, lastEventId })) {
+          failures = 0;
+          lastEventId = event.id || lastEventId;
+          yield event;
+          if (event.name === last || event.name === "problem") return;
+        }
+      } catch (error) {
+        const isLost = error instanceof FoldspaceError && ["connection", "ending"].includes(error.kind);
+        if (!isLost || ++failures > 5) throw error;
+      }
+      asked.signal?.throwIfAborted();
+      await new Promise((done) => setTimeout(done, 100));
+    }
+  }
+
+  #send(method: string, path: string, asked: Asked): Promise<IncomingMessage> {
+    const { query = {}, body, content, signal } = asked;
+    const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
+    const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+    const headers: Record<string, string> = { host: "localhost" };
+    if (body !== undefined) headers["content-type"] = "application/json";
+    if (content !== undefined) headers["content-type"] = "application/octet-stream";
+    if (asked.stream) headers.accept = "text/event-stream";
+    if (asked.lastEventId) headers["last-event-id"] = asked.lastEventId;
+    if (this.place.token) headers.authorization = `Bearer ${this.place.token}`;
+    const base = this.place.url ? new URL(this.place.url) : undefined;
+    const to = base ? { host: base.hostname, port: base.port } : { socketPath: join(this.directory, "http.sock") };
+    if (base) headers.host = base.host;
+    return new Promise((done, failed) => {
+      const sent = request({ ...to, method, path: search ? `${path}?${search}` : path, headers, signal });
+      sent.on("response", done);
+      sent.on("error", (error) => failed(lost(error, signal)));
+      if (content === undefined) sent.end(body === undefined ? undefined : JSON.stringify(body));
+      else if (typeof content === "string" || content instanceof Uint8Array) sent.end(content);
+      else Readable.from(content as AsyncIterable<Uint8Array>).on("error", failed).pipe(sent);
+    });
+  }
+}
+
+function lost(error: unknown, signal?: AbortSignal): unknown {
+  if (signal?.aborted) return signal.reason;
+  if (error instanceof FoldspaceError) return error;
+  return new FoldspaceError("connection", `the server hung up: ${(error as Error).message}`);
+}
+
+/** Returns all bytes of a response. */
+export async function bytesOf(response: IncomingMessage): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  for await (const piece of response) pieces.push(piece as Buffer);
+  return Buffer.concat(pieces);
+}
+
+async function* eventsOf(response: IncomingMessage): AsyncGenerator<StreamEvent> {
+  let rest = "";
+  for await (const piece of response.setEncoding("utf8")) {
+    rest += piece as string;
+    for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
+      const lines = rest.slice(0, end).split("\n");
+      rest = rest.slice(end + 2);
+      const field = (name: string) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+      const data = field("data");
+      // A comment keeps the connection alive.
+      if (data !== undefined) yield { name: field("event") ?? "message", id: field("id") ?? "", data: JSON.parse(data) };
+    }
+  }
+}
+
+/** Writes a path with its slashes, for an address. */
+export function encoded(path: string): string {
+  return path.replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
+}

@@ -1,0 +1,114 @@
+/** The files of a session, now or at a position. */
+
+import { Readable } from "node:stream";
+import type { components } from "./api.js";
+import { bytesOf, encoded, type Connection, type Data } from "./connection.js";
+import { FoldspaceError, succeeded, type CallOutcome } from "./errors.js";
+
+/** An entry of a workspace. */
+export type Entry = components["schemas"]["EntryAtPath"];
+/** A position: an event's number, or text such as `-5`, `10m` or `tag:NAME`. */
+export type Position = number | string;
+/** A change below a directory. */
+export interface Change {
+  path: string;
+  kind: "create" | "write" | "remove";
+  seq: number;
+}
+
+/** Files that are only read. */
+export class ReadFiles {
+  constructor(
+    protected readonly connection: Connection,
+    protected readonly session: string,
+    private readonly at?: Position,
+  ) {}
+
+  /** Returns the contents of a file. */
+  async read(path: string): Promise<Uint8Array> {
+    const response = await this.connection.response("GET", `${this.session}/files/${encoded(path)}`, { query: { at: this.at } });
+    return new Uint8Array(await bytesOf(response));
+  }
+
+  /** Returns the contents of a file as text. */
+  async readText(path: string): Promise<string> {
+    return new TextDecoder().decode(await this.read(path));
+  }
+
+  /** Gives the contents of a file piece by piece. */
+  async stream(path: string): Promise<ReadableStream<Uint8Array>> {
+    const response = await this.connection.response("GET", `${this.session}/files/${encoded(path)}`, { query: { at: this.at } });
+    return Readable.toWeb(response) as ReadableStream<Uint8Array>;
+  }
+
+  /** Lists the entries of a directory; more levels of it with `depth`. */
+  list(path = "", { depth = 1 }: { depth?: number } = {}): Promise<Entry[]> {
+    const query = { at: this.at, below: path.replace(/^\/+/, "") || undefined, depth };
+    return this.connection.document("GET", `${this.session}/files`, { query });
+  }
+
+  /** Tells of an entry; a link itself. */
+  stat(path: string): Promise<Entry> {
+    return this.connection.document("GET", `${this.session}/stat/${encoded(path)}`, { query: { at: this.at } });
+  }
+
+  /** Tells whether an entry is there. */
+  async exists(path: string): Promise<boolean> {
+    try {
+      await this.stat(path);
+      return true;
+    } catch (error) {
+      if (error instanceof FoldspaceError && error.kind === "not_found") return false;
+      throw error;
+    }
+  }
+
+  /** Gives a directory as a tar archive. */
+  async tar(below?: string): Promise<ReadableStream<Uint8Array>> {
+    const response = await this.connection.response("POST", `${this.session}/materialise`, { body: { at: this.at, below } });
+    return Readable.toWeb(response) as ReadableStream<Uint8Array>;
+  }
+}
+
+/** Files as they are now. Each change is a recorded call. */
+export class Files extends ReadFiles {
+  constructor(connection: Connection, session: string, private readonly agent?: string) {
+    super(connection, session);
+  }
+
+  /** Writes a file, at most 1 GiB; `create` fails where something is. */
+  async write(path: string, data: Data, options: { executable?: boolean; create?: boolean } = {}): Promise<CallOutcome> {
+    const asked = { query: { ...options, agent: this.agent }, content: data };
+    return succeeded(await this.connection.document("PUT", `${this.session}/files/${encoded(path)}`, asked));
+  }
+
+  /** Removes an entry; a directory that is not empty with `recursive`. */
+  async remove(path: string, { recursive }: { recursive?: boolean } = {}): Promise<CallOutcome> {
+    const asked = { query: { recursive, agent: this.agent } };
+    return succeeded(await this.connection.document("DELETE", `${this.session}/files/${encoded(path)}`, asked));
+  }
+
+  /** Moves an entry, with what is below it. */
+  async move(from: string, to: string, { replace }: { replace?: boolean } = {}): Promise<CallOutcome> {
+    return succeeded(await this.connection.document("POST", `${this.session}/move`, { body: { from, to, replace, agent: this.agent } }));
+  }
+
+  /** Makes a directory; one that is there stays. */
+  async mkdir(path: string): Promise<CallOutcome> {
+    return succeeded(await this.connection.document("POST", `${this.session}/directories`, { body: { path, agent: this.agent } }));
+  }
+
+  /** Unpacks a tar archive below a directory. */
+  async untar(archive: Data, below?: string): Promise<CallOutcome> {
+    const asked = { query: { below, agent: this.agent }, content: archive };
+    return succeeded(await this.connection.document("PUT", `${this.session}/tar`, asked));
+  }
+
+  /** Tells of changes below a directory as they come. */
+  async *watch(below?: string, options: { recursive?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<Change> {
+    const { recursive, signal } = options;
+    for await (const event of this.connection.resumed(`${this.session}/watch`, { query: { below, recursive }, signal }, "end")) {
+      if (event.name === "change") yield event.data as Change;
+    }
+  }
+}

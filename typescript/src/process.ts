@@ -1,0 +1,135 @@
+/** Processes that run in the background of a session. */
+
+import type { components } from "./api.js";
+import type { Connection } from "./connection.js";
+import { FoldspaceError } from "./errors.js";
+
+/** A process as the server tells of it. */
+export type ProcessStatus = components["schemas"]["Process"];
+/** Takes a piece of output. */
+export type OnOutput = (stream: "stdout" | "stderr", bytes: Uint8Array) => void;
+
+/** The end of a command. */
+export class CommandResult {
+  constructor(
+    readonly stdoutBytes: Uint8Array,
+    readonly stderrBytes: Uint8Array,
+    readonly exitCode: number,
+    readonly timedOut: boolean,
+    readonly signal: number | null,
+    /** The position of the call that ran it. */
+    readonly call: number,
+    /** The position of the record of its end. */
+    readonly finished: number,
+    readonly seconds: number,
+  ) {}
+
+  /** Standard output as text. */
+  get stdout(): string {
+    return new TextDecoder().decode(this.stdoutBytes);
+  }
+
+  /** Standard error as text. */
+  get stderr(): string {
+    return new TextDecoder().decode(this.stderrBytes);
+  }
+
+  /** Tells whether it ended with 0. */
+  get ok(): boolean {
+    return this.exitCode === 0 && !this.timedOut;
+  }
+}
+
+/** Collects output by streams. */
+export class Collected {
+  readonly #pieces: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
+
+  constructor(private readonly onOutput?: OnOutput) {}
+
+  take(event: { stream: "stdout" | "stderr"; text?: string; base64?: string }): void {
+    const bytes = event.base64 === undefined ? Buffer.from(event.text ?? "") : Buffer.from(event.base64, "base64");
+    this.#pieces[event.stream].push(bytes);
+    this.onOutput?.(event.stream, bytes);
+  }
+
+  bytes(stream: "stdout" | "stderr"): Uint8Array {
+    return new Uint8Array(Buffer.concat(this.#pieces[stream]));
+  }
+}
+
+/** A process that runs in the background, or has ended. */
+export class Process {
+  constructor(
+    private readonly connection: Connection,
+    private readonly session: string,
+    /** As it was when it was asked for last. */
+    public status: ProcessStatus,
+  ) {}
+
+  /** Its number: the position of the call that started it. */
+  get number(): number {
+    return this.status.process;
+  }
+
+  get #path(): string {
+    return `${this.session}/processes/${this.number}`;
+  }
+
+  /** Tells of it as it is now. */
+  async show(): Promise<ProcessStatus> {
+    return (this.status = await this.connection.document("GET", this.#path));
+  }
+
+  /** Waits for its end, or for so many seconds, and tells of it. */
+  async wait(timeout?: number, signal?: AbortSignal): Promise<ProcessStatus> {
+    const asked = { body: { timeout_seconds: timeout }, signal };
+    return (this.status = await this.connection.document("POST", `${this.#path}/wait`, asked));
+  }
+
+  /** Sends standard input, and ends it with `end`. */
+  async send(data: string | Uint8Array, { end = false }: { end?: boolean } = {}): Promise<void> {
+    const base64 = Buffer.from(data as Uint8Array).toString("base64");
+    await this.connection.document("POST", `${this.#path}/input`, { body: { base64, end } });
+  }
+
+  /** Sets the size of its terminal. */
+  async resize(rows: number, columns: number): Promise<void> {
+    await this.connection.document("POST", `${this.#path}/input`, { body: { window: { rows, columns } } });
+  }
+
+  /** Sends a signal to it and its group. */
+  async signal(signal: string | number = "TERM"): Promise<void> {
+    await this.connection.document("POST", `${this.#path}/signal`, { body: { signal } });
+  }
+
+  /** Kills it. */
+  async kill(): Promise<void> {
+    await this.signal("KILL");
+  }
+
+  /** Gives what it prints: what is kept of it, then what comes, until it ends. */
+  async *output(options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<{ stream: "stdout" | "stderr"; bytes: Uint8Array }> {
+    const asked = { query: { from: options.from }, signal: options.signal };
+    for await (const event of this.connection.resumed(`${this.#path}/output`, asked, "ended")) {
+      if (event.name === "output") {
+        const { stream, text, base64 } = event.data;
+        yield { stream, bytes: base64 === undefined ? Buffer.from(text) : Buffer.from(base64, "base64") };
+      } else if (event.name === "ended") this.status = event.data;
+    }
+  }
+
+  /** Waits for its end, and returns what it printed. */
+  async collect(options: { onOutput?: OnOutput; signal?: AbortSignal } = {}): Promise<CommandResult> {
+    const collected = new Collected(options.onOutput);
+    for await (const { stream, bytes } of this.output({ signal: options.signal })) {
+      collected.take({ stream, base64: Buffer.from(bytes).toString("base64") });
+    }
+    const end = await this.wait(undefined, options.signal);
+    if (end.problem) throw new FoldspaceError("failed", end.problem);
+    const code = end.exit_code ?? 128 + (end.signal ?? 0);
+    return new CommandResult(
+      collected.bytes("stdout"), collected.bytes("stderr"), code, end.timed_out, end.signal ?? null,
+      end.process, end.call ?? 0, end.micros / 1e6,
+    );
+  }
+}

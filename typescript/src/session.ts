@@ -1,0 +1,302 @@
+/** A session: a workspace with its history. */
+
+import { resolve } from "node:path";
+import type { components } from "./api.js";
+import type { Connection } from "./connection.js";
+import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
+import { Files, ReadFiles, type Position } from "./files.js";
+import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
+
+type Schemas = components["schemas"];
+/** An event of a session. */
+export type Event = Schemas["Event"];
+/** A session as the server tells of it. */
+export type SessionStatus = Schemas["Session"];
+/** A text for `/bin/sh -c`, or a program with its arguments. */
+export type Command = string | string[];
+
+/** The rules of a client for its commands. */
+export interface Rules {
+  /** Programs, or programs with their first words, that may run without a question. */
+  allow?: string[];
+  /** Programs, or programs with their first words, that may not run. */
+  deny?: string[];
+  /** Answers every question with yes. */
+  autoConfirm?: boolean;
+  /** Answers the question about a command. */
+  onQuestion?: (question: { command: Command; programs: string[]; call: number }) => Answer | Promise<Answer>;
+  /** The agent in whose name it works. */
+  agent?: string;
+}
+
+/** An answer to the question whether a command may run. */
+export type Answer = "once" | "session" | "everything" | "refuse";
+
+/** The wishes of a command. */
+export interface RunOptions {
+  cwd?: string;
+  env?: Record<string, string>;
+  stdin?: string;
+  /** Seconds; no limit by default. */
+  timeout?: number;
+  /** Throws when it fails. */
+  check?: boolean;
+  onOutput?: OnOutput;
+  /** Cancels it. */
+  signal?: AbortSignal;
+}
+
+/** A session as it was at a position. */
+export class Snapshot {
+  constructor(private readonly connection: Connection, private readonly path: string, private readonly at: Position) {}
+
+  /** The files as they were. */
+  get files(): ReadFiles {
+    return new ReadFiles(this.connection, this.path, this.at);
+  }
+
+  /** The state as it was: its slices, or one of them. */
+  state(slice?: string, pointer?: string): Promise<any> {
+    return this.connection.document("GET", `${this.path}/state`, { query: { slice, pointer, at: this.at } });
+  }
+}
+
+/** A session: a workspace with its history. */
+export class Session implements AsyncDisposable {
+  constructor(
+    private readonly connection: Connection,
+    /** As it was when it was asked for last. */
+    public status: SessionStatus,
+    private readonly rules: Rules = {},
+    private readonly disposes = false,
+  ) {}
+
+  /** Its identity: 32 hexadecimal digits. */
+  get id(): string {
+    return this.status.session;
+  }
+
+  /** Its name. */
+  get name(): string {
+    return this.status.name;
+  }
+
+  get #path(): string {
+    return `/v1/sessions/${this.id}`;
+  }
+
+  get #rules(): Record<string, unknown> {
+    const { allow = [], deny = [], autoConfirm = false, agent } = this.rules;
+    return { allow, deny, auto_confirm: autoConfirm, agent };
+  }
+
+  #post<T = any>(path: string, body: unknown): Promise<T> {
+    return this.connection.document("POST", `${this.#path}/${path}`, { body });
+  }
+
+  /** Its files as they are now. */
+  get files(): Files {
+    return new Files(this.connection, this.#path, this.rules.agent);
+  }
+
+  /** The session as it was at a position. */
+  at(position: Position): Snapshot {
+    return new Snapshot(this.connection, this.#path, position);
+  }
+
+  /** Tells of it as it is now. */
+  async show(): Promise<SessionStatus> {
+    return (this.status = await this.connection.document("GET", this.#path));
+  }
+
+  /**
+   * Runs a command to its end. One that fails has a result; a failure that is not its own throws, with
+   * `isInfrastructure`. `signal` cancels it.
+   */
+  async run(command: Command, options: RunOptions = {}): Promise<CommandResult> {
+    const { cwd = "", env = {}, stdin = "", timeout, check, onOutput, signal } = options;
+    const chars = typeof command === "string" ? command.length : command.join(" ").length;
+    if (chars > 4096) {
+      // A process takes more.
+      const started = await this.start(command, { cwd, env, stdin, timeout });
+      return this.#checked(await started.collect({ onOutput, signal }), check);
+    }
+    const collected = new Collected(onOutput);
+    const params = { command, cwd, env, stdin, ...(timeout === undefined ? {} : { timeout_seconds: Math.max(1, timeout) }) };
+    const limits = { no_time_limit: timeout === undefined, timeout_seconds: 86_400, max_timeout_seconds: 86_400 };
+    const outcome = succeeded(await this.#call({ tool: "shell_execute", params, ...limits }, collected, signal));
+    const ran = outcome.result as { exit_code: number; timed_out: boolean; signal?: number; duration_seconds: number; lost?: boolean };
+    if (ran.lost) throw new FoldspaceError("failed", "the container ended while the command ran", undefined, outcome);
+    const result = new CommandResult(
+      collected.bytes("stdout"), collected.bytes("stderr"), ran.exit_code, ran.timed_out, ran.signal ?? null,
+      outcome.call, outcome.finished, ran.duration_seconds,
+    );
+    return this.#checked(result, check);
+  }
+
+  #checked(result: CommandResult, check = false): CommandResult {
+    if (check && !result.ok) throw new CommandFailedError(result);
+    return result;
+  }
+
+  /** Makes a tool call, and throws when it fails. */
+  async call(tool: string, params: object = {}, options: { onOutput?: OnOutput; signal?: AbortSignal } = {}): Promise<CallOutcome> {
+    return succeeded(await this.#call({ tool, params }, new Collected(options.onOutput), options.signal));
+  }
+
+  async #call(asked: object, collected: Collected, signal?: AbortSignal): Promise<CallOutcome> {
+    const body = { ...this.#rules, ...asked, all_output: true };
+    for await (const { name, data } of this.connection.events("POST", `${this.#path}/calls`, { body, signal })) {
+      if (name === "output") collected.take(data);
+      else if (name === "question") await this.#answer(data);
+      else if (name === "outcome") return data as CallOutcome;
+      else if (name === "problem") throw ofProblem(data);
+    }
+    throw new FoldspaceError("connection", "the server hung up before the outcome");
+  }
+
+  async #answer(question: { command: Command; programs: string[]; call: number }): Promise<void> {
+    const reason = "the client asks nobody: give allow, autoConfirm or onQuestion";
+    const answer = (await this.rules.onQuestion?.(question)) ?? "refuse";
+    await this.#post(`calls/${question.call}/answer`, answer === "refuse" ? { answer, reason } : { answer });
+  }
+
+  /** Starts a command that runs on in the background. */
+  async start(
+    command: Command,
+    options: { cwd?: string; env?: Record<string, string>; stdin?: string; input?: boolean; window?: { rows: number; columns: number }; timeout?: number } = {},
+  ): Promise<Process> {
+    const { timeout, ...rest } = options;
+    const status = await this.#post<ProcessStatus>("processes", { ...this.#rules, command, ...rest, timeout_seconds: timeout });
+    return new Process(this.connection, this.#path, status);
+  }
+
+  /** Lists the processes in the background, and those that ended lately. */
+  async processes(): Promise<Process[]> {
+    const all = await this.connection.document<ProcessStatus[]>("GET", `${this.#path}/processes`);
+    return all.map((status) => new Process(this.connection, this.#path, status));
+  }
+
+  /** Lists the tools that it has. */
+  tools(): Promise<Schemas["Tool"][]> {
+    return this.connection.document("GET", "/v1/tools", { query: { session: this.id } });
+  }
+
+  /** Cancels a call in flight. */
+  async cancel(call: number): Promise<void> {
+    await this.connection.document("DELETE", `${this.#path}/calls/${call}`);
+  }
+
+  /** Forks it `count` times, as it is now or was at a position: all or none begin. */
+  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; createId?: string } = {}): Promise<Session[]> {
+    const { createId, ...rest } = options;
+    const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId });
+    return children.map((child) => {
+      const { session, name, backend } = child;
+      const status = { ...this.status, session, name, backend, events: child.at ?? 0 };
+      return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
+    });
+  }
+
+  /** Merges what a child changed; `theirs` and `ours` decide conflicts by globs of paths. */
+  merge(child: Session | string, options: { theirs?: string[]; ours?: string[]; dryRun?: boolean } = {}): Promise<Schemas["Merge"]> {
+    const { dryRun, ...rest } = options;
+    return this.#post("merge", { child: typeof child === "string" ? child : child.id, ...rest, dry_run: dryRun, agent: this.rules.agent });
+  }
+
+  /** Takes log and files back to a position. The rewind is an event, and can be undone. */
+  rewind(to: Position, options: { force?: boolean; dryRun?: boolean } = {}): Promise<Schemas["Rewind"]> {
+    return this.#post("rewind", { to, force: options.force, dry_run: options.dryRun });
+  }
+
+  /** Finds the first change after which a command fails, or a predicate over slices holds. */
+  bisect(options: { command?: Command; slice?: string; good?: Position; bad?: Position; timeout?: number }): Promise<Schemas["Bisect"]> {
+    const { timeout, ...rest } = options;
+    const { allow, auto_confirm } = this.#rules;
+    return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm });
+  }
+
+  /** Shows what changed between two positions: by default from the beginning to now. */
+  diff(options: { from?: Position; to?: Position; path?: string } = {}): Promise<Schemas["Diff"]> {
+    return this.connection.document("GET", `${this.#path}/diff`, { query: options });
+  }
+
+  /** Returns its events from a position on. */
+  async log(from: Position = 1): Promise<Event[]> {
+    const events: Event[] = [];
+    for (let at: Position | null | undefined = from; at !== null && at !== undefined; ) {
+      const page: Schemas["Page"] = await this.connection.document("GET", `${this.#path}/events`, { query: { from: at, limit: 1000 } });
+      events.push(...page.events);
+      at = page.next;
+    }
+    return events;
+  }
+
+  /** Gives its events from a position on, and those that come, until it is removed. It reconnects. */
+  async *events(options: { from?: Position; signal?: AbortSignal } = {}): AsyncGenerator<Event> {
+    const asked = { query: { from: options.from }, signal: options.signal };
+    for await (const event of this.connection.resumed(`${this.#path}/events/stream`, asked, "end")) {
+      if (event.name === "message") yield event.data as Event;
+      else if (event.name === "problem") throw ofProblem(event.data);
+    }
+  }
+
+  /** Its state: its slices, or one of them, or a part of one. */
+  state(slice?: string, pointer?: string): Promise<any> {
+    return this.connection.document("GET", `${this.#path}/state`, { query: { slice, pointer } });
+  }
+
+  /** Records a score, a note or a value for a position, and returns the position of that. */
+  async annotate(name: string, what: { score?: number; note?: string; value?: unknown; at?: Position }): Promise<number> {
+    return (await this.#post("annotations", { name, ...what, agent: this.rules.agent })).seq;
+  }
+
+  /** Lists the annotations. */
+  annotations(name?: string): Promise<Schemas["Annotation"][]> {
+    return this.connection.document("GET", `${this.#path}/annotations`, { query: { name } });
+  }
+
+  /** Names a position; `tag:NAME` is a position from then on. */
+  async tag(name: string, at?: Position): Promise<number> {
+    return (await this.#post("tags", { name, at })).seq;
+  }
+
+  /** Removes it, with its history. */
+  async remove(): Promise<void> {
+    await this.connection.document("DELETE", this.#path);
+  }
+
+  /** Lets the server end when nobody else uses it, where this session came with a connection of its own. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.disposes) this.connection.close();
+  }
+}
+
+/** The wishes of a new session. */
+export interface NewSession extends Rules {
+  name?: string;
+  /** `memory` (the default, where nothing can run), `host`, `podman`, `docker`, `mock` or `container`. */
+  backend?: string;
+  /** A directory of this machine that is copied into it. */
+  mount?: string;
+  /** A directory of this machine in which it works itself. */
+  directory?: string;
+  image?: string;
+  env?: Record<string, string>;
+  workdir?: string;
+  /** Other options of the backend. */
+  options?: Record<string, unknown>;
+  /** The same again gives the session that has begun by it. */
+  createId?: string;
+}
+
+/** Begins a session. */
+export async function create(connection: Connection, wishes: NewSession, disposes: boolean): Promise<Session> {
+  const { name, backend, mount, directory, image, env, workdir, options = {}, createId, ...rules } = wishes;
+  const roots = [mount, directory].filter((each) => each !== undefined).map((each) => resolve(each));
+  const own = { ...options, image, environment: env, workdir, directory: directory && resolve(directory) };
+  const given = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined));
+  const mounts = mount === undefined ? [] : [{ host_path: resolve(mount) }];
+  const body = { name, backend, options: given, mounts, allow_roots: roots, create_id: createId };
+  return new Session(connection, await connection.document("POST", "/v1/sessions", { body }), rules, disposes);
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Tests the client against a program: typescript/test.sh PROGRAM
+#
+# Its types are those of docs/openapi.json, and the packed packages work in an empty folder.
+set -euo pipefail
+
+program=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd -P)
+cd "$here"
+if made=$(../tests/clients/ready.sh); then
+    export PATH=$made/venv/bin:$PATH
+else
+    echo "note: no Node; the TypeScript client is not tested" >&2
+    [ -z "${CI:-}" ] || exit 1
+    exit 0
+fi
+export FOLDSPACE_BIN=$program
+scratch=$(mktemp -d)
+ended() {
+    "$program" --data "$scratch/data" stop >/dev/null 2>&1 || true
+    rm -rf "$scratch"
+}
+trap ended EXIT
+
+npm ci --silent
+npx --no-install openapi-typescript ../docs/openapi.json --output "$scratch/api.ts" >/dev/null
+cmp "$scratch/api.ts" src/api.ts || { echo "src/api.ts is not what docs/openapi.json says: npm run generate" >&2; exit 1; }
+npm run --silent build
+node --test --test-timeout=120000 test/*.test.js
+
+# As a user has it: only the packed packages, and the lines of README.md.
+./pack.sh "$program" "$scratch/packed" >/dev/null
+mkdir "$scratch/empty"
+cd "$scratch/empty"
+npm init --yes >/dev/null
+npm install --silent --no-save "$scratch"/packed/*.tgz
+unset FOLDSPACE_BIN
+export FOLDSPACE_DATA=$scratch/data
+sed -n '/^```js$/,/^```$/p' "$here/README.md" | sed '/^```$/q' | sed '/^```/d' >lines.mjs
+node lines.mjs | tee printed
+grep -q merged printed
+npx --no-install foldspace --version
+echo "the packed packages work in an empty folder"
