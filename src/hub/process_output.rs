@@ -33,7 +33,7 @@ struct OutputState {
     end: u64,
     by_stream: [u64; 2],
     is_over: bool,
-    /// The place of each reader.
+    /// The place of each reader that is waited for.
     readers: BTreeMap<u64, u64>,
     last_reader: u64,
 }
@@ -53,6 +53,7 @@ pub(crate) struct OutputPiece {
 pub(crate) struct ProcessReader {
     output: Arc<ProcessOutput>,
     number: u64,
+    at: u64,
 }
 
 /// A part of a process's output.
@@ -76,7 +77,8 @@ impl ProcessOutput {
             let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = back;
             if timeout.timed_out() {
-                state.drop_first();
+                // Until they read again.
+                state.readers.retain(|_, at| *at >= first);
             }
         }
         let at = state.end;
@@ -108,7 +110,7 @@ impl ProcessOutput {
         let at = at.min(state.end);
         state.readers.insert(number, at);
         drop(state);
-        ProcessReader { output: Arc::clone(self), number }
+        ProcessReader { output: Arc::clone(self), number, at }
     }
 }
 
@@ -142,10 +144,10 @@ impl ProcessReader {
         }
     }
 
-    fn part(&self, state: &mut MutexGuard<'_, OutputState>) -> Option<OutputPart> {
-        let at = state.readers.get(&self.number).copied().unwrap_or_default();
-        let first = state.pieces.front().map_or(state.end, |piece| piece.at);
+    fn part(&mut self, state: &mut MutexGuard<'_, OutputState>) -> Option<OutputPart> {
+        let (at, first) = (self.at, state.pieces.front().map_or(state.end, |piece| piece.at));
         if at < first {
+            self.at = first;
             state.readers.insert(self.number, first);
             return Some(OutputPart::Missed(first - at));
         }
@@ -153,7 +155,8 @@ impl ProcessReader {
         let piece = state.pieces.get(index)?;
         let skip = usize::try_from(at - piece.at).unwrap_or_default();
         let piece = OutputPiece { at, stream: piece.stream, bytes: piece.bytes.slice(skip..) };
-        state.readers.insert(self.number, at + piece.bytes.len() as u64);
+        self.at = at + piece.bytes.len() as u64;
+        state.readers.insert(self.number, self.at);
         Some(OutputPart::Piece(piece))
     }
 }

@@ -89,6 +89,8 @@ pub(super) struct Serve {
     otlp: Option<String>,
 }
 
+/// Threads for work that blocks: each running command has one that follows it.
+const THREADS_MAX: usize = 8192;
 /// Time between two looks whether workspaces, or the server, are unused.
 const LOOK: Duration = Duration::from_secs(1);
 /// The same for a server that ends when nobody uses it any more.
@@ -119,7 +121,8 @@ impl Serve {
             usual_idle()?;
         }
         let directory = open::directory(globals)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().max_blocking_threads(THREADS_MAX).enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
         if let Some(starter) = starter {
             starter.log_to(&directory);

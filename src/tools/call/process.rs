@@ -25,6 +25,8 @@ use crate::engine::session::error::SessionError;
 use crate::tools::builtin::shell_execute::{BESIDE, CommandSurroundings, ShellRun, ShellTool, no_shell, prepared};
 use crate::tools::policy::MAX_SCRIPT_CHARS;
 
+/// Processes of a session that run at once: the runner has connections for these and some calls.
+const RUNNING_MAX: usize = 48;
 const START: &str = "start_process";
 
 /// A command that is to run in the background.
@@ -157,7 +159,11 @@ impl ErasedTool for StartTool {
             let (mut command, _) = prepared(context, command, surroundings)?;
             (command.input, command.terminal, command.is_code) = (Some(input), window, true);
             let Some(mut shell) = context.shell() else { return Err(no_shell(context, START)) };
-            self.count.fetch_add(1, Ordering::AcqRel);
+            if self.count.fetch_add(1, Ordering::AcqRel) >= RUNNING_MAX {
+                self.count.fetch_sub(1, Ordering::AcqRel);
+                let what = format!("{RUNNING_MAX} processes of the session run already; end one of them first");
+                return Err(ToolError::OverLimit(what));
+            }
             let running = CountedProcess(Arc::clone(&self.count));
             let task = shell.launch(command, self.hooks.clone()).await?;
             *lock(&self.started) = Some(ProcessTask { task, running });

@@ -187,3 +187,25 @@ async fn watch_tells_of_changes_below_a_directory() {
     assert_eq!(resumed.next().await.unwrap().2["path"], "src/near");
     ask(&server, "POST", &format!("processes/{process}/signal"), json!({ "signal": "KILL" })).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_of_a_session_are_limited() {
+    let server = Server::begin().await;
+    begun(&server).await;
+    for _ in 0..48 {
+        start(&server, json!({}), "exec sleep 1000").await;
+    }
+    let more = json!({ "command": "true", "auto_confirm": true });
+    let (status, refused) = ask(&server, "POST", "processes", more.clone()).await;
+    assert_eq!((status, refused["detail"].as_str().unwrap().contains("48 processes")), (409, true), "{refused}");
+    let call = json!({ "tool": "shell_execute", "params": { "command": "echo beside" }, "auto_confirm": true });
+    assert_eq!(ask(&server, "POST", "calls", call).await.1["result"]["stdout"], "beside\n");
+    let (_, all) = ask(&server, "GET", "processes", Value::Null).await;
+    let first = all[0]["process"].as_u64().unwrap();
+    ask(&server, "POST", &format!("processes/{first}/signal"), json!({ "signal": "KILL" })).await;
+    ended(&server, first).await;
+    assert_eq!(ask(&server, "POST", "processes", more).await.0, 201);
+    for process in all.as_array().unwrap() {
+        ask(&server, "POST", &format!("processes/{}/signal", process["process"]), json!({ "signal": "KILL" })).await;
+    }
+}
