@@ -114,7 +114,7 @@ from foldspace import _client, _files, _models, _process, _session
 from foldspace._background import LOOP
 from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
-from foldspace.types import Ask, Command, Data, Output, PositionLike
+from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
 '''
 
 

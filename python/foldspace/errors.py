@@ -166,6 +166,12 @@ class OverLimitError(RefusedError):
     kind = "over_limit"
 
 
+class IsDirectoryError(UnusableError):
+    """A directory is where a file is expected."""
+
+    kind = "is_directory"
+
+
 class CallTimedOutError(FoldspaceError):
     """The call took longer than it may."""
 

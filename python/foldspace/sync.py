@@ -15,7 +15,7 @@ from foldspace import _client, _files, _models, _process, _session
 from foldspace._background import LOOP
 from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
-from foldspace.types import Ask, Command, Data, Output, PositionLike
+from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
 
 
 class Snapshot:
@@ -59,6 +59,11 @@ class Session:
     def files(self) -> Files:
         """Returns its files as they are now."""
         return Files(self._core.files)
+
+    @property
+    def absolute(self) -> AbsoluteFiles:
+        """Returns files by the absolute paths that commands know, also outside of the workspace."""
+        return AbsoluteFiles(self._core.absolute)
 
     def show(self) -> _models.Session:
         """Describes it as it is now."""
@@ -117,7 +122,7 @@ and columns, gives it a terminal."""
         """Clones it: a ``fork``, its mounts afresh (``full``), or itself for another agent (``shared``)."""
         return Session(LOOP.wait(self._core.clone(isolation=isolation, at=at, name=name, agent=agent)))
 
-    def merge(self, child: str | Session, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), dry_run: bool=False) -> Merge:
+    def merge(self, child: str | Identified, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), dry_run: bool=False) -> Merge:
         """Merges what a child changed. Conflicts are decided by globs of paths whose side is taken; undecided ones
 leave the session as it is, with ``outcome`` ``conflicted``."""
         return LOOP.wait(self._core.merge(child, theirs=theirs, ours=ours, dry_run=dry_run))
@@ -187,6 +192,34 @@ leave the session as it is, with ``outcome`` ``conflicted``."""
 
     def _repr_html_(self) -> str:
         return self._core._repr_html_()
+
+
+class AbsoluteFiles:
+    """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
+are read and written by commands."""
+
+    def __init__(self, core: _session.AbsoluteFiles) -> None:
+        self._core: _session.AbsoluteFiles = core
+
+    def root(self) -> str:
+        """Returns the absolute path of the workspace."""
+        return LOOP.wait(self._core.root())
+
+    def inside(self, path: str) -> str | None:
+        """Returns the path in the workspace: empty for its root, nothing for one outside."""
+        return LOOP.wait(self._core.inside(path))
+
+    def resolved(self, path: str) -> str:
+        """Returns the path without symbolic links."""
+        return LOOP.wait(self._core.resolved(path))
+
+    def read(self, path: str) -> bytes:
+        """Returns the contents of a file; links are followed."""
+        return LOOP.wait(self._core.read(path))
+
+    def write(self, path: str, data: bytes, *, executable: bool | None=None) -> None:
+        """Writes a file, with the directories above it; links are followed."""
+        LOOP.wait(self._core.write(path, data, executable=executable))
 
 
 class ReadFiles:

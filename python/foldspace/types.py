@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Sequence
-from typing import Any, BinaryIO, Literal, NamedTuple, Union
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, Union
 
 PositionLike = Union[int, str]
 """A position: an event's number, -5 for five events ago, "10m" for ten minutes ago, or "tag:NAME"."""
@@ -30,3 +30,12 @@ class Question(NamedTuple):
 Answer = Literal["once", "session", "everything", "refuse"]
 Ask = Callable[[Question], Answer]
 """Answers a question."""
+
+
+class Identified(Protocol):
+    """A session, of either client."""
+
+    @property
+    def id(self) -> str:
+        """Returns its identity."""
+        ...
