@@ -134,7 +134,19 @@ def synchronous() -> str:
                 out.append(one_class(module, node, classes))
             elif isinstance(node, ast.AsyncFunctionDef) and public(node.name) and node.decorator_list:
                 out.append(one_context(module, node, classes))
+    out.append(OPEN)
     return "\n\n".join(out).rstrip() + "\n"
+
+
+OPEN = '''def open_client(data: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> Client:
+    """Returns a client of the server that has the data, which is started where none runs."""
+
+    async def make() -> _client.Client:
+        # It belongs to the loop on which it is made.
+        return await _client.Client(data, progress=progress).__aenter__()
+
+    return Client(LOOP.wait(make()))
+'''
 
 
 def public(name: str) -> bool:

@@ -414,3 +414,13 @@ def attach(session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), aut
     """Opens a session that is there, by its name or the beginning of its id."""
     with LOOP.enter(_client.attach(session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress)) as core:
         yield Session(core)
+
+
+def open_client(data: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> Client:
+    """Returns a client of the server that has the data, which is started where none runs."""
+
+    async def make() -> _client.Client:
+        # It belongs to the loop on which it is made.
+        return await _client.Client(data, progress=progress).__aenter__()
+
+    return Client(LOOP.wait(make()))
