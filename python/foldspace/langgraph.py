@@ -8,6 +8,7 @@ import builtins
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -27,6 +28,10 @@ from langgraph.checkpoint.base import (
 import foldspace.sync
 from foldspace import NotFoundError
 from foldspace._packing import quoted, tar, unquoted, untar
+
+# The position at the end of a step. LangGraph keeps a checkpoint in the background, while the next step runs, in a copy
+# of the context in which it asked for the versions of the step's channels.
+_step_end: ContextVar[tuple[str, int] | None] = ContextVar("foldspace_step_end", default=None)
 
 POSITION = "foldspace"
 """The field of a checkpoint's metadata: ``{"session": id, "position": seq}``."""
@@ -113,6 +118,12 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
                     limit = limit - 1 if limit is not None else None
                     yield found
 
+    def get_next_version(self, current: int | None, channel: None) -> int:
+        """Returns a channel's next version; it is asked for when a step has ended and before the next one begins."""
+        if self.session is not None:
+            _step_end.set((self.session.id, self.session.head()))
+        return super().get_next_version(current, channel)
+
     def put(
         self,
         config: RunnableConfig,
@@ -126,7 +137,9 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         thread, ns = given["thread_id"], given.get("checkpoint_ns", "")
         kept: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         if self.session is not None:
-            kept[POSITION] = {"session": self.session.id, "position": self.session.head()}
+            known = _step_end.get()
+            position = known[1] if known and known[0] == self.session.id else self.session.head()
+            kept[POSITION] = {"session": self.session.id, "position": position}
         files = {
             "checkpoint": self._packed(checkpoint),
             "metadata": self._packed(kept),

@@ -15,10 +15,11 @@ from pydantic_ai.workspaces import CommandResult, FileEntry, Workspace, Workspac
 from pydantic_ai.workspaces.protocol import WorkspaceTimeoutError, WorkspaceUnavailableError, validate_timeout
 
 import foldspace
-from foldspace import FoldspaceError, NotFoundError
+from foldspace import FoldspaceError, NotFoundError, RefusedError
 from foldspace._packing import quoted, tar, untar
 
 PROVIDER = "foldspace"
+_TRIES = 100
 
 
 class FoldspaceBackend:
@@ -45,6 +46,7 @@ class FoldspaceBackend:
         self._rules: dict[str, Any] = {"allow": allow, "agent": "pydantic-ai"}
         self._rules["auto_confirm"] = backend != "host" if auto_confirm is None else auto_confirm
         self._options: dict[str, Any] = {"backend": backend, "create_id": f"pydantic-ai:{uuid.uuid4()}"} | options
+        self._destroyed = False
         self._opening: asyncio.Task[foldspace.Session] | None = None
         self._shell = Workspace(_Commands(self))
 
@@ -73,6 +75,21 @@ class FoldspaceBackend:
     async def close(self) -> None:
         """Closes the connection. The session stays."""
         await self._client.close()
+
+    async def destroy(self) -> None:
+        """Removes the session, with its history. What runs in it is killed, and fails as unavailable."""
+        session = await self.session()
+        self._destroyed = True
+        for _ in range(_TRIES):
+            for process in await session.processes():
+                if (await process.show())["running"]:
+                    await process.kill()
+            try:
+                return await session.remove()
+            except RefusedError:
+                # A process, or a call, is about to end.
+                await asyncio.sleep(0.05)
+        await session.remove()
 
     async def working_dir(self) -> str:
         """Returns the directory of the workspace."""
@@ -111,6 +128,8 @@ class FoldspaceBackend:
             raise
         except FoldspaceError as error:
             raise await self._gone(session, error) from error
+        if self._destroyed:
+            raise WorkspaceUnavailableError(f"the session {session.id} was removed")
         return CommandResult(exit_code=ran.exit_code, stdout=ran.stdout, stderr=ran.stderr)
 
     async def _gone(self, session: foldspace.Session, error: FoldspaceError) -> Exception:

@@ -8,11 +8,14 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import foldspace
 import foldspace.sync
+from checked import check_answer, check_request
+from foldspace._http import Connection
 
 CONTAINERS = bool(os.environ.get("CONTAINER_HOST") and os.environ.get("FOLDSPACE_IMAGE"))
 BACKENDS = ["host", pytest.param("podman", marks=pytest.mark.skipif(not CONTAINERS, reason="no CONTAINER_HOST and FOLDSPACE_IMAGE"))]
@@ -39,6 +42,24 @@ def is_there(process: int) -> bool:
         return os.waitpid(process, os.WNOHANG) == (0, 0)
     except ChildProcessError:
         return Path(f"/proc/{process}").exists()
+
+
+@pytest.fixture(autouse=True)
+def checked_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks all requests of the tests against the API's description."""
+    document, response = Connection.document, Connection.response
+
+    async def checked_document(self: Connection, method: str, template: str, **given: Any) -> Any:
+        answer = await document(self, method, template, **given)
+        check_answer(method, template, answer)
+        return answer
+
+    def checked_response(self: Connection, method: str, template: str, **given: Any) -> Any:
+        check_request(method, template, given.get("query"), given.get("body"))
+        return response(self, method, template, **given)
+
+    monkeypatch.setattr(Connection, "document", checked_document)
+    monkeypatch.setattr(Connection, "response", checked_response)
 
 
 @pytest.fixture
