@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -31,6 +32,8 @@ _SESSION = "/v1/sessions/{session}"
 # What a call of `shell_execute` takes; a process takes more.
 _COMMAND_CHARS = 4096
 _STDIN_CHARS = 48_000
+# What a process takes, counted with care.
+_PROCESS_CHARS = 60_000
 _DAY = 86_400.0
 
 
@@ -147,6 +150,8 @@ class Session:
         text = _as_text(data)
         chars = len(command) if isinstance(command, str) else sum(len(each) + 1 for each in command)
         if text is None or chars > _COMMAND_CHARS:
+            if chars > _PROCESS_CHARS:
+                command, data = _by_input(command, data)
             process = await self.start(command, cwd=cwd, env=env, timeout=timeout, input=True)
             result = await process.feed_and_collect(data, on_output)
         else:
@@ -474,6 +479,13 @@ class AbsoluteFiles:
         ran = await self._session.run(["realpath", "-m", "--", path], check=True)
         return ran.stdout.removesuffix("\n")
 
+    async def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
+        """Returns the directory and the command for ``run``, so that it begins in any directory."""
+        inside = await self.inside(directory)
+        if inside is not None:
+            return inside, list(command)
+        return "", ["/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", directory, *command]
+
     async def read(self, path: str) -> bytes:
         """Returns the contents of a file; links are followed."""
         inside = await self.inside(path)
@@ -548,6 +560,14 @@ def _as_text(data: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if len(text) <= _STDIN_CHARS else None
+
+
+def _by_input(command: Command, data: bytes) -> tuple[Command, bytes]:
+    """Returns a command that reads the given one, and then what that reads, from standard input."""
+    text = (command if isinstance(command, str) else f"exec {shlex.join(command)}").encode()
+    # Bytes are read one by one, so that none of those behind are taken.
+    script = f'c=$(dd bs=1 count={len(text)} 2>/dev/null; echo x); eval "${{c%x}}"'
+    return ["/bin/sh", "-c", script], text + data
 
 
 def _merged(command: Command) -> Command:

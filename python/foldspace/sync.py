@@ -213,6 +213,10 @@ are read and written by commands."""
         """Returns the path without symbolic links."""
         return LOOP.wait(self._core.resolved(path))
 
+    def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
+        """Returns the directory and the command for ``run``, so that it begins in any directory."""
+        return LOOP.wait(self._core.command_in(directory, command))
+
     def read(self, path: str) -> bytes:
         """Returns the contents of a file; links are followed."""
         return LOOP.wait(self._core.read(path))
