@@ -37,7 +37,7 @@ class Connection:
         self.directory: Path = _owner.data_directory(data)
         self.progress = progress
         self._attendance: _owner.Attendance | None = None
-        transport = httpx.AsyncHTTPTransport(uds=str(self.directory / "http.sock"), limits=httpx.Limits(max_connections=None))
+        transport = httpx.AsyncHTTPTransport(uds=_owner.socket_of(self.directory), limits=httpx.Limits(max_connections=None))
         self._http = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=_NO_LIMIT, trust_env=False)
 
     async def attend(self) -> None:

@@ -32,6 +32,22 @@ def data_directory(data: str | os.PathLike[str] | None = None) -> Path:
     return Path(base) / "foldspace"
 
 
+_opened: dict[Path, int] = {}
+# Of the 108 that the kernel takes.
+_SOCKET_BYTES = 100
+
+
+def socket_of(directory: Path) -> str:
+    """Returns the path of the server's socket; of one that is too long for the kernel, a shorter one to it."""
+    socket = directory / "http.sock"
+    if len(os.fsencode(socket)) <= _SOCKET_BYTES:
+        return str(socket)
+    if directory not in _opened:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _opened[directory] = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return f"/proc/self/fd/{_opened[directory]}/http.sock"
+
+
 class Attendance:
     """A connection that keeps the server from ending for want of clients."""
 
@@ -52,7 +68,7 @@ async def attend(directory: Path) -> Attendance:
     """Connects to the server of the data, which is started where none runs."""
     until = time.monotonic() + _PATIENCE
     while True:
-        attendance = await _greet(directory / "http.sock")
+        attendance = await _greet(socket_of(directory))
         if attendance is not None:
             return attendance
         await _start(directory, until)
@@ -61,9 +77,9 @@ async def attend(directory: Path) -> Attendance:
         await asyncio.sleep(_PAUSE)
 
 
-async def _greet(socket: Path) -> Attendance | None:
+async def _greet(socket: str) -> Attendance | None:
     try:
-        reader, writer = await asyncio.open_unix_connection(str(socket))
+        reader, writer = await asyncio.open_unix_connection(socket)
     except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
         return None
     try:

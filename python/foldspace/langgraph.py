@@ -19,11 +19,11 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    SerializerProtocol,
     get_checkpoint_id,
     get_checkpoint_metadata,
     writes_sort_key,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 import foldspace.sync
 from foldspace import NotFoundError
@@ -87,7 +87,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Returns a checkpoint: the one that the config names, else the latest."""
-        given = config["configurable"]
+        given = _given(config)
         thread, ns = given["thread_id"], given.get("checkpoint_ns", "")
         wanted = get_checkpoint_id(config) or max(self._ids(thread, ns), default=None)
         return self._load(thread, ns, wanted) if wanted else None
@@ -101,7 +101,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Lists checkpoints, the latest of each thread first."""
-        given = config["configurable"] if config else {}
+        given = _given(config) if config else {}
         threads = [given["thread_id"]] if config else self._names("")
         only, until = (get_checkpoint_id(config) if config else None), (get_checkpoint_id(before) if before else None)
         for thread in threads:
@@ -133,7 +133,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         """Keeps a checkpoint, with the position of the agent's session."""
         del new_versions
-        given = config["configurable"]
+        given = _given(config)
         thread, ns = given["thread_id"], given.get("checkpoint_ns", "")
         kept: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         if self.session is not None:
@@ -152,7 +152,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Keeps what a task wrote."""
-        given = config["configurable"]
+        given = _given(config)
         place = _place(given["thread_id"], given.get("checkpoint_ns", ""), given["checkpoint_id"], "writes", task_id)
         with self._lock:
             known = {entry["path"].rsplit("/", 1)[-1] for entry in self._entries(place)}
@@ -173,7 +173,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         """Removes the checkpoints of runs."""
         for found in builtins.list(self.list(None)):
             if found.metadata.get("run_id") in set(run_ids):
-                given = found.config["configurable"]
+                given = _given(found.config)
                 self._remove(_place(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"]))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -295,6 +295,10 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
             self._store.files.remove(place, recursive=True)
         except NotFoundError:
             pass
+
+
+def _given(config: RunnableConfig) -> dict[str, Any]:
+    return config.get("configurable", {})
 
 
 def _config(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import foldspace
 import pytest
+import tiktoken
 from foldspace.inspect_ai import FoldspaceSandboxConfig, FoldspaceSandboxEnvironment
 from inspect_ai import Task, eval_async
 from inspect_ai.dataset import Sample
@@ -26,6 +27,11 @@ KNOWN = {
 }
 
 
+class Bytes:
+    def encode(self, text: str, **given) -> list[int]:
+        return list(text.encode())
+
+
 @pytest.fixture
 async def sandbox_env(
     data: Path, backend_name: str, request: pytest.FixtureRequest
@@ -40,8 +46,10 @@ async def sandbox_env(
 
 async def test_evaluation_runs_in_a_session(data: Path, backend_name: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("INSPECT_DISPLAY", "none")
+    # Its token counts need a download.
+    monkeypatch.setattr(tiktoken, "get_encoding", lambda name: Bytes())
     outputs = [
-        ModelOutput.for_tool_call("mockllm/model", "bash", {"cmd": "cat given.txt; echo made > note.txt"}),
+        ModelOutput.for_tool_call("mockllm/model", "bash", {"command": "cat given.txt; echo made > note.txt"}),
         ModelOutput.from_content("mockllm/model", "the secret is 42"),
     ]
     config = FoldspaceSandboxConfig(backend=backend_name, data=str(data), auto_confirm=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import foldspace
 import pytest
-from conftest import until
+from conftest import stop, until
 from foldspace import Client, Session
 
 
@@ -378,3 +378,11 @@ async def test_tasks_run_at_once(session: Session) -> None:
     forks = await session.fork(count=4)
     ran = await asyncio.gather(*(fork.run(f"echo {number}") for number, fork in enumerate(forks)))
     assert [each.stdout for each in ran] == ["0\n", "1\n", "2\n", "3\n"]
+
+
+async def test_data_may_be_deep(data: Path) -> None:
+    deep = data.parent / ("d" * 60) / ("e" * 60)
+    async with Client(deep) as client:
+        assert (await client.health())["status"] == "ok"
+        assert (await client.create("x")).name == "x"
+    stop(deep)

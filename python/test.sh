@@ -1,0 +1,34 @@
+#!/bin/sh
+# Tests the Python package against a binary: python/test.sh path/to/foldspace [options of pytest]
+# On Podman, too, where CONTAINER_HOST and FOLDSPACE_IMAGE are set.
+set -eu
+[ $# -ge 1 ] || { echo "usage: $0 BINARY [OPTION...]" >&2; exit 2; }
+FOLDSPACE_BIN=$(realpath "$1")
+shift
+cd "$(dirname "$0")"
+export FOLDSPACE_BIN PYTHONPATH="$PWD"
+
+# environment DIR PYTHON FILE: makes a virtual environment, again when what it needs has changed
+environment() {
+    cmp -s "$3" "$1/installed" && return
+    rm -rf "$1"
+    "$2" -m venv "$1"
+    "$1/bin/pip" install -q uv
+    "$1/bin/uv" pip install -q --python "$1/bin/python" -r "$3"
+    cp "$3" "$1/installed"
+}
+
+environment .venv python3 tests/requirements.txt
+.venv/bin/pyright --pythonpath .venv/bin/python
+.venv/bin/pytest -q -n "${JOBS:-3}" --ignore tests/test_harbor.py "$@"
+
+newer=
+for each in python3.12 python3.13 python3.14 "$HOME"/.pyenv/versions/3.12.*/bin/python; do
+    if "$each" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then newer=$each; break; fi
+done
+if [ -f tests/test_harbor.py ] && [ -n "$newer" ]; then
+    environment .venv-harbor "$newer" tests/requirements-harbor.txt
+    .venv-harbor/bin/python -m pytest -q tests/test_harbor.py "$@"
+else
+    echo "left out: Harbor, which needs Python 3.12"
+fi
