@@ -20,15 +20,4 @@ environment() {
 
 environment .venv python3 tests/requirements.txt
 .venv/bin/pyright --pythonpath .venv/bin/python
-.venv/bin/pytest -q -n "${JOBS:-3}" --ignore tests/test_harbor.py "$@"
-
-newer=
-for each in python3.12 python3.13 python3.14 "$HOME"/.pyenv/versions/3.12.*/bin/python; do
-    if "$each" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then newer=$each; break; fi
-done
-if [ -f tests/test_harbor.py ] && [ -n "$newer" ]; then
-    environment .venv-harbor "$newer" tests/requirements-harbor.txt
-    .venv-harbor/bin/python -m pytest -q tests/test_harbor.py "$@"
-else
-    echo "left out: Harbor, which needs Python 3.12"
-fi
+.venv/bin/pytest -q -n "${JOBS:-3}" "$@"
