@@ -33,7 +33,9 @@ fn build() -> Result<(), String> {
     compiler.args(["--crate-type", "bin", "--edition", "2024", "--target", &target]);
     compiler.args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static"]);
     compiler.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
-    if let Ok(linker) = env::var("RUSTC_LINKER") {
+    println!("cargo::rerun-if-env-changed=FOLDSPACE_RUNNER_LINKER");
+    // zig, which links a wheel's program against an old glibc, has no static one.
+    if let Ok(linker) = env::var("FOLDSPACE_RUNNER_LINKER").or_else(|_| env::var("RUSTC_LINKER")) {
         compiler.arg("-C").arg(format!("linker={linker}"));
     }
     let output = compiler.output().map_err(|error| format!("rustc could not be started: {error}"))?;

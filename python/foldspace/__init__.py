@@ -1,0 +1,60 @@
+"""Record, replay and fork everything that an AI agent does in its workspace.
+
+    async with foldspace.session(backend="podman", mount=".") as s:
+        result = await s.run("pytest -q")
+
+``foldspace.sync`` is the same without asyncio.
+"""
+
+from foldspace._binary import find_foldspace_bin
+from foldspace._client import Client, attach, session
+from foldspace.errors import (
+    BackendError,
+    CallCancelledError,
+    CallTimedOutError,
+    CommandFailedError,
+    ConflictError,
+    ConnectionLostError,
+    FoldspaceError,
+    ForbiddenError,
+    InfrastructureError,
+    NotFoundError,
+    RefusedError,
+    StartError,
+    UnusableError,
+)
+from foldspace._files import Files, ReadFiles
+from foldspace._process import Process
+from foldspace.results import CommandResult, Diff, Log, Tree
+from foldspace._session import Session, Snapshot
+from foldspace.types import Question
+
+__all__ = [
+    "BackendError",
+    "CallCancelledError",
+    "CallTimedOutError",
+    "Client",
+    "CommandFailedError",
+    "CommandResult",
+    "ConflictError",
+    "ConnectionLostError",
+    "Diff",
+    "Files",
+    "FoldspaceError",
+    "ForbiddenError",
+    "InfrastructureError",
+    "Log",
+    "NotFoundError",
+    "Process",
+    "Question",
+    "ReadFiles",
+    "RefusedError",
+    "Session",
+    "Snapshot",
+    "StartError",
+    "Tree",
+    "UnusableError",
+    "attach",
+    "find_foldspace_bin",
+    "session",
+]

@@ -1,0 +1,85 @@
+"""Runs the asyncio client for programs without asyncio: one event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop in a thread, which is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # Threads do not survive a fork of the process.
+            if self._loop is None or self._process != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._process = os.getpid()
+                threading.Thread(target=self._loop.run_forever, name="foldspace", daemon=True).start()
+            return self._loop
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for the work. An interruption, as by Ctrl-C, cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Gives the items as they come."""
+
+        async def following() -> tuple[bool, Any]:
+            try:
+                return True, await items.__anext__()
+            except StopAsyncIteration:
+                return False, None
+
+        async def close() -> None:
+            closing: Any = getattr(items, "aclose", None)
+            if closing is not None:
+                await closing()
+
+        try:
+            while True:
+                more, item = self.wait(following())
+                if not more:
+                    return
+                yield item
+        finally:
+            self.wait(close())
+
+    @contextmanager
+    def enter(self, context: AbstractAsyncContextManager[T]) -> Generator[T, None, None]:
+        """Enters a context, and leaves it."""
+
+        async def leave(error: BaseException | None) -> bool | None:
+            return await context.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+        async def enter() -> T:
+            return await context.__aenter__()
+
+        inside = self.wait(enter())
+        try:
+            yield inside
+        except BaseException as error:
+            if not self.wait(leave(error)):
+                raise
+        else:
+            self.wait(leave(None))
+
+
+LOOP = Loop()
+"""The loop of this process."""

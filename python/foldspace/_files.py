@@ -1,0 +1,181 @@
+"""The files of a session, now or at a position."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from foldspace._http import Connection, events_of
+from foldspace._models import CallOutcome, EntryAtPath
+from foldspace.errors import ConnectionLostError, FoldspaceError, NotFoundError, of_outcome
+from foldspace.results import Entries, Tree
+from foldspace.types import Data, PositionLike
+
+_PIECE = 1 << 18
+_TAR = {"content-type": "application/x-tar"}
+
+
+def succeeded(outcome: CallOutcome) -> CallOutcome:
+    """Returns the outcome of a success, and raises that of a failure."""
+    if outcome["status"] != "ok":
+        raise of_outcome(outcome)
+    return outcome
+
+
+def relative(path: str) -> str:
+    """Returns a path from the workspace root."""
+    return path.lstrip("/")
+
+
+class ReadFiles:
+    """Files that are only read."""
+
+    def __init__(self, connection: Connection, session: str, at: PositionLike | None = None) -> None:
+        self._connection = connection
+        self._session = session
+        self._at = at
+
+    async def read(self, path: str) -> bytes:
+        """Returns the contents of a file."""
+        pieces = [piece async for piece in self.stream(path)]
+        return b"".join(pieces)
+
+    async def read_text(self, path: str, encoding: str = "utf-8") -> str:
+        """Returns the contents of a file as text."""
+        return (await self.read(path)).decode(encoding)
+
+    async def stream(self, path: str) -> AsyncIterator[bytes]:
+        """Gives the contents of a file piece by piece."""
+        template = "/v1/sessions/{session}/files/{path}"
+        query = {"at": self._at}
+        async with self._connection.response("GET", template, query=query, session=self._session, path=relative(path)) as response:
+            async for piece in response.aiter_bytes():
+                yield piece
+
+    async def list(self, path: str = "", *, depth: int = 1) -> Entries:
+        """Lists the entries of a directory; more levels of it with ``depth``."""
+        query = {"at": self._at, "below": relative(path) or None, "depth": depth}
+        return await self._connection.document("GET", "/v1/sessions/{session}/files", query=query, session=self._session)
+
+    async def tree(self, path: str = "") -> Tree:
+        """Lists all entries below a directory."""
+        query = {"at": self._at, "below": relative(path) or None}
+        return Tree(await self._connection.document("GET", "/v1/sessions/{session}/files", query=query, session=self._session))
+
+    async def stat(self, path: str) -> EntryAtPath:
+        """Describes an entry."""
+        template = "/v1/sessions/{session}/stat/{path}"
+        query = {"at": self._at}
+        return await self._connection.document("GET", template, query=query, session=self._session, path=relative(path))
+
+    async def exists(self, path: str) -> bool:
+        """Tells whether there is an entry."""
+        try:
+            await self.stat(path)
+        except NotFoundError:
+            return False
+        return True
+
+    async def download(self, path: str = "") -> bytes:
+        """Returns a directory as a tar archive."""
+        template = "/v1/sessions/{session}/materialise"
+        body = {"at": self._at, "below": relative(path) or None}
+        async with self._connection.response("POST", template, body=body, session=self._session) as response:
+            return await response.aread()
+
+
+class Files(ReadFiles):
+    """Files of a session as they are now. Each change is a call of its log."""
+
+    def __init__(self, connection: Connection, session: str, agent: str | None = None) -> None:
+        super().__init__(connection, session)
+        self._agent = agent
+
+    async def write(self, path: str, data: Data, *, executable: bool | None = None, create: bool = False) -> CallOutcome:
+        """Writes a file, with the directories above it. With ``create`` it must not be there yet."""
+        template = "/v1/sessions/{session}/files/{path}"
+        query = {"executable": executable, "create": create or None, "agent": self._agent}
+        outcome = await self._connection.document(
+            "PUT", template, query=query, content=_content(data), session=self._session, path=relative(path)
+        )
+        return succeeded(outcome)
+
+    async def remove(self, path: str, *, recursive: bool = False) -> CallOutcome:
+        """Removes a file, a link or a directory; one that is not empty with ``recursive``."""
+        template = "/v1/sessions/{session}/files/{path}"
+        query = {"recursive": recursive or None, "agent": self._agent}
+        return succeeded(
+            await self._connection.document("DELETE", template, query=query, session=self._session, path=relative(path))
+        )
+
+    async def move(self, source: str, target: str, *, replace: bool = False) -> CallOutcome:
+        """Moves an entry."""
+        body = {"from": relative(source), "to": relative(target), "replace": replace, "agent": self._agent}
+        return succeeded(await self._connection.document("POST", "/v1/sessions/{session}/move", body=body, session=self._session))
+
+    async def mkdir(self, path: str) -> CallOutcome:
+        """Makes a directory, with those above it; one that is there is fine."""
+        body = {"path": relative(path), "agent": self._agent}
+        return succeeded(
+            await self._connection.document("POST", "/v1/sessions/{session}/directories", body=body, session=self._session)
+        )
+
+    async def upload(self, data: Data, path: str = "") -> CallOutcome:
+        """Unpacks a tar archive in a directory, as one call."""
+        query = {"below": relative(path) or None, "agent": self._agent}
+        return succeeded(
+            await self._connection.document(
+                "PUT", "/v1/sessions/{session}/tar", query=query, content=_content(data), headers=_TAR, session=self._session
+            )
+        )
+
+    async def watch(self, path: str = "", *, recursive: bool = True) -> AsyncIterator[dict[str, Any]]:
+        """Gives the changes below a directory as they come: ``path``, ``kind`` and ``seq``."""
+        query = {"below": relative(path) or None, "recursive": recursive}
+        template = "/v1/sessions/{session}/watch"
+        async for _, event in resumed(self._connection, template, query, session=self._session):
+            yield event
+
+
+async def resumed(
+    connection: Connection, template: str, query: dict[str, Any], last: str = "", **path: str | int
+) -> AsyncIterator[tuple[str, Any]]:
+    """Gives the events of a stream; one that breaks goes on after the last event that was seen."""
+    failures = 0
+    while True:
+        headers = {"accept": "text/event-stream"} | ({"last-event-id": last} if last else {})
+        try:
+            async with connection.response("GET", template, query=query, headers=headers, **path) as response:
+                async for event in events_of(response):
+                    last = event.id or last
+                    failures = 0
+                    if event.name == "problem":
+                        raise FoldspaceError(json.dumps(event.data))
+                    yield event.name, event.data
+                    if event.name in ("end", "ended"):
+                        return
+        except ConnectionLostError:
+            pass
+        failures += 1
+        if failures > _RECONNECTS:
+            raise ConnectionLostError("the server hung up, again and again")
+
+
+_RECONNECTS = 5
+
+
+def _content(data: Data) -> Any:
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    if isinstance(data, bytes):
+        return data
+    read: Any = getattr(data, "read", None)
+    return _pieces(read) if read is not None else data
+
+
+async def _pieces(read: Any) -> AsyncIterator[bytes]:
+    while piece := read(_PIECE):
+        yield piece

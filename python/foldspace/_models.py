@@ -1,0 +1,636 @@
+"""The documents of the API. Made by generate.py from docs/openapi.json."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict, Union
+
+from typing_extensions import NotRequired
+
+
+class Annotation(TypedDict):
+    """A score, a note or a value for a position."""
+
+    seq: int
+    agent: str
+    name: str
+    at: int
+    score: float | None
+    note: str | None
+    value: Any
+
+
+class Applied(TypedDict):
+    """The outcome of bringing changes into a directory."""
+
+    child: str
+    child_name: str
+    base: int
+    child_at: int
+    outcome: str
+    seq: int | None
+    merged: list[dict[str, Any]]
+    conflicts: list[dict[str, Any]]
+    left_out: list[str]
+    unused: list[str]
+    into: str
+    into_name: str
+    dry_run: bool
+    directory: str
+
+
+class ApplyRequest(TypedDict):
+    """Merges what a session changed into the directory that it began from: three-way, against what the directory has become."""
+
+    to: NotRequired[str | None]
+    take: NotRequired[list[str]]
+    keep: NotRequired[list[str]]
+    dry_run: NotRequired[bool]
+    agent: NotRequired[str | None]
+    allow_roots: NotRequired[list[str]]
+
+
+class BadChange(TypedDict):
+    """A change after which something is bad."""
+
+    seq: int
+    agent: str
+    time: str
+    call: Any
+    changes: list[Change]
+
+
+class Bisect(TypedDict):
+    """The result of a bisection."""
+
+    good: int
+    first_bad: int | None
+    bad: list[BadChange]
+    ends: BisectEnds
+    between: NotRequired[int | None]
+    checks: NotRequired[list[Probe] | None]
+    probes: NotRequired[list[Probe] | None]
+    several: NotRequired[bool | None]
+    left_out: NotRequired[list[str] | None]
+    looks: NotRequired[list[SliceLook] | None]
+    predicate: NotRequired[str | None]
+
+
+class BisectEnds(TypedDict):
+    """Between which positions was searched."""
+
+    good: int
+    bad: int
+
+
+class BisectRequest(TypedDict):
+    """Finds the first change in a session's history after which a command fails, by running it in throw-away copies of the workspace as it was; or after which a predicate over slices holds."""
+
+    command: NotRequired[ProbeCommand | None]
+    slice: NotRequired[str | None]
+    good: NotRequired[Position | None]
+    bad: NotRequired[Position | None]
+    jobs: NotRequired[int]
+    timeout_seconds: NotRequired[float | None]
+    allow: NotRequired[list[str]]
+    auto_confirm: NotRequired[bool]
+
+
+class CallInFlight(TypedDict):
+    """A call in flight."""
+
+    session: str
+    name: str
+    call: int
+    seconds: int
+
+
+class CallOutcome(TypedDict):
+    """Outcome of a call."""
+
+    call: int
+    finished: int
+    status: str
+    result: Any
+    text: str
+    micros: int
+    reason: str | None
+
+
+class CallRequest(TypedDict):
+    """Makes a tool call and waits for its outcome."""
+
+    tool: str
+    params: NotRequired[dict[str, Any]]
+    agent: NotRequired[str | None]
+    timeout_seconds: NotRequired[float | None]
+    allow: NotRequired[list[str]]
+    deny: NotRequired[list[str]]
+    max_timeout_seconds: NotRequired[float | None]
+    no_time_limit: NotRequired[bool]
+    auto_confirm: NotRequired[bool]
+    start_docker: NotRequired[str | None]
+    python: NotRequired[PythonPlace | None]
+    python_chars: NotRequired[int | None]
+    keep_file_bytes: NotRequired[int | None]
+    keep_step_bytes: NotRequired[int | None]
+    all_output: NotRequired[bool]
+    no_output: NotRequired[bool]
+
+
+class Change(TypedDict):
+    """A change of the files with its patch."""
+
+    change: str
+    path: str
+    before: NotRequired[Entry | None]
+    after: NotRequired[Entry | None]
+    binary: bool
+    lines_added: int
+    lines_removed: int
+    patch: str
+
+
+class Child(TypedDict):
+    """A child that has begun."""
+
+    session: str
+    name: str
+    isolation: str
+    at: int | None
+    asked: int | None
+    parent: str
+    parent_name: str
+    agent: str
+    backend: str
+    limits: Any
+
+
+class ChildRequest(TypedDict):
+    """Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings back what it changed."""
+
+    isolation: NotRequired[Literal['fork', 'full', 'shared']]
+    at: NotRequired[Position | None]
+    name: NotRequired[str | None]
+    agent: NotRequired[str | None]
+    limits: NotRequired[dict[str, Any]]
+    max_calls: NotRequired[int | None]
+    max_seconds: NotRequired[int | None]
+    max_bytes: NotRequired[int | None]
+    depth: NotRequired[int | None]
+    tools: NotRequired[list[str] | None]
+    deny: NotRequired[list[str]]
+    allow_roots: NotRequired[list[str]]
+
+
+class ClientStatus(TypedDict):
+    """A client that stays connected."""
+
+    process: int
+    command: str
+    seconds: int
+
+
+class CopiedMounts(TypedDict):
+    """The mounts that were copied."""
+
+    copied: list[Any]
+
+
+class CopyMounts(TypedDict):
+    """Copies host directories into a session's workspace, if that is still empty."""
+
+    mounts: list[NewMount]
+    allow_roots: NotRequired[list[str]]
+
+
+Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 'int', 'changes': 'list[Change]'})
+"""The difference in the files between two positions."""
+
+
+class Entry(TypedDict):
+    """The form of an entry."""
+
+    node: str
+    content: NotRequired[str | None]
+    size: NotRequired[int | None]
+    executable: NotRequired[bool | None]
+    text: NotRequired[bool | None]
+    incomplete: NotRequired[bool | None]
+    target: NotRequired[str | None]
+    special: NotRequired[str | None]
+    version: int
+    created_at: str
+    updated_at: str
+
+
+class EntryAtPath(TypedDict):
+    """An entry with its path."""
+
+    path: str
+    node: str
+    content: NotRequired[str | None]
+    size: NotRequired[int | None]
+    executable: NotRequired[bool | None]
+    text: NotRequired[bool | None]
+    incomplete: NotRequired[bool | None]
+    target: NotRequired[str | None]
+    special: NotRequired[str | None]
+    version: int
+    created_at: str
+    updated_at: str
+
+
+class Event(TypedDict):
+    """An event: where, when and by whom it was recorded, and what it says."""
+
+    session: str
+    seq: int
+    time: str
+    call: int | None
+    agent: str
+    kind: str
+    version: int
+    event: Any
+
+
+class ForkRequest(TypedDict):
+    """Forks a session several times at one position."""
+
+    count: NotRequired[int]
+    at: NotRequired[Position | None]
+    name: NotRequired[str | None]
+    agent: NotRequired[str | None]
+    limits: NotRequired[dict[str, Any]]
+    create_id: NotRequired[str | None]
+
+
+class Forks(TypedDict):
+    """Forks that have begun."""
+
+    children: list[Child]
+
+
+class Health(TypedDict):
+    """That the server answers."""
+
+    status: str
+    version: str
+
+
+class MakeDirectory(TypedDict):
+    """Makes a directory, and those above it."""
+
+    path: str
+    agent: NotRequired[str | None]
+
+
+class MaterialiseRequest(TypedDict):
+    """Gives the files of a session as they were at a position, as a tar stream."""
+
+    at: NotRequired[Position | None]
+    below: NotRequired[str | None]
+
+
+class Merge(TypedDict):
+    """The outcome of a merge, done or not."""
+
+    child: str
+    child_name: str
+    base: int
+    child_at: int
+    outcome: str
+    seq: int | None
+    merged: list[dict[str, Any]]
+    conflicts: list[dict[str, Any]]
+    left_out: list[str]
+    unused: list[str]
+    into: str
+    into_name: str
+    dry_run: bool
+
+
+class MergeRequest(TypedDict):
+    """Merges what a clone changed since it began, or since it was merged last, into the session that it comes from: files by paths, texts by lines."""
+
+    child: str
+    theirs: NotRequired[list[str]]
+    ours: NotRequired[list[str]]
+    dry_run: NotRequired[bool]
+    agent: NotRequired[str | None]
+
+
+MoveEntry = TypedDict('MoveEntry', {'from': 'str', 'to': 'str', 'replace': 'NotRequired[bool]', 'agent': 'NotRequired[str | None]'})
+"""Moves an entry, with what is below it."""
+
+
+class NewAnnotation(TypedDict):
+    """Records a score, a note or a value for a position of a session: at least one of the three."""
+
+    name: str
+    at: NotRequired[Position | None]
+    score: NotRequired[float | None]
+    note: NotRequired[str | None]
+    value: NotRequired[Any]
+    agent: NotRequired[str | None]
+
+
+class NewAnswer(TypedDict):
+    """Answers the question that a call waits for."""
+
+    answer: Choice
+    reason: NotRequired[str | None]
+
+
+class NewMount(TypedDict):
+    """A host directory that is to be copied into a workspace."""
+
+    host_path: str
+    mount_path: NotRequired[str | None]
+    include_glob: NotRequired[list[str]]
+    exclude_glob: NotRequired[list[str]]
+    max_bytes: NotRequired[int | None]
+    follow_symlinks: NotRequired[bool]
+
+
+class NewProcess(TypedDict):
+    """Starts a command that runs on in the background: other calls go on meanwhile."""
+
+    command: Any
+    cwd: NotRequired[str]
+    env: NotRequired[dict[str, str]]
+    stdin: NotRequired[str]
+    input: NotRequired[bool]
+    window: NotRequired[WindowSize | None]
+    timeout_seconds: NotRequired[float | None]
+    agent: NotRequired[str | None]
+    allow: NotRequired[list[str]]
+    deny: NotRequired[list[str]]
+    auto_confirm: NotRequired[bool]
+
+
+class NewSession(TypedDict):
+    """Begins a session, and copies its mounts."""
+
+    name: NotRequired[str | None]
+    backend: NotRequired[str | None]
+    options: NotRequired[dict[str, Any]]
+    mounts: NotRequired[list[NewMount]]
+    allow_roots: NotRequired[list[str]]
+    create_id: NotRequired[str | None]
+
+
+class NewTag(TypedDict):
+    """Gives a position a name: `tag:NAME` is that position from then on, wherever one is asked for."""
+
+    name: str
+    at: NotRequired[Position | None]
+
+
+class Page(TypedDict):
+    """A page of the log."""
+
+    events: list[Event]
+    next: int | None
+    head: int
+
+
+class PositionRange(TypedDict):
+    """From one position to another, both included."""
+
+    first: int
+    last: int
+
+
+class Probe(TypedDict):
+    """A command's run at a position."""
+
+    seq: int
+    verdict: str
+    exit_code: int
+    timed_out: bool
+    micros: int
+    stdout: str
+    stderr: str
+
+
+class Problem(TypedDict):
+    """A problem with a request (RFC 9457)."""
+
+    type: str
+    kind: str
+    title: str
+    status: int
+    detail: str
+    hint: NotRequired[str | None]
+    command_hint: NotRequired[str | None]
+    rewind: NotRequired[RewindRefusal | None]
+
+
+class Process(TypedDict):
+    """A process that runs in the background, or has ended."""
+
+    process: int
+    command: Any
+    cwd: str
+    running: bool
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    cancelled: bool
+    problem: str | None
+    stdout_bytes: int
+    stderr_bytes: int
+    micros: int
+    call: int | None
+
+
+class ProcessInput(TypedDict):
+    """Sends input to a process: `text` or `base64`, at most 4 MiB."""
+
+    text: NotRequired[str | None]
+    base64: NotRequired[str | None]
+    end: NotRequired[bool]
+    window: NotRequired[WindowSize | None]
+
+
+class ProcessSignal(TypedDict):
+    """Sends a signal to a process and its group."""
+
+    signal: Any
+
+
+class RecordedSeq(TypedDict):
+    """The position of an event that was recorded."""
+
+    seq: int
+
+
+Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]'})
+"""The changes of a rewind, done or not."""
+
+
+class RewindRefusal(TypedDict):
+    """The reason and the entries for which a rewind is refused."""
+
+    refused: str
+    entries: list[str]
+    count: int
+
+
+class RewindRequest(TypedDict):
+    """Takes a session back to an earlier position, files and state together."""
+
+    to: Position
+    force: NotRequired[bool]
+    keep_earlier: NotRequired[bool]
+    dry_run: NotRequired[bool]
+
+
+class SectionDocument(TypedDict):
+    """The words of a prompt about a session's workspace."""
+
+    text: str
+    root: str | None
+
+
+class ServerStatus(TypedDict):
+    """The clients of a server, and its work."""
+
+    process: int
+    version: str
+    seconds: int
+    memory_bytes: int | None
+    clients: list[ClientStatus]
+    calls: list[CallInFlight]
+    workspaces: list[WorkspaceStatus]
+
+
+class Session(TypedDict):
+    """A session in a list."""
+
+    session: str
+    name: str
+    backend: str
+    events: int
+    calls: int | None
+    created: str
+    updated: str
+
+
+class SliceLook(TypedDict):
+    """A look at a predicate."""
+
+    seq: int
+    holds: bool
+
+
+class SliceSummary(TypedDict):
+    """The summary of one slice."""
+
+    slice: str
+    version: int
+    on_rewind: str
+    json_bytes: int
+    digest: str
+
+
+class State(TypedDict):
+    """A state, and of one slice what it says."""
+
+    session: str
+    name: str
+    seq: int
+    time: str | None
+    unreadable: int
+    slices: list[SliceSummary]
+    value: NotRequired[Any]
+
+
+class Tool(TypedDict):
+    """Description of a tool."""
+
+    name: str
+    description: str
+    effect: str
+    params: dict[str, Any]
+    output: dict[str, Any]
+
+
+class Verification(TypedDict):
+    """The outcome of a verification."""
+
+    sessions: int
+    events: int
+    snapshots: int
+    contents: int
+    unreadable: int
+    lost: int
+    differences: list[dict[str, Any]]
+
+
+class WaitRequest(TypedDict):
+    """Waits for the end of a process, and tells of it; after `timeout_seconds` as it is then."""
+
+    timeout_seconds: NotRequired[float | None]
+
+
+class WholeCall(TypedDict):
+    """A call with all that belongs to it."""
+
+    call: int
+    tool: str
+    agent: str
+    started_at: str
+    status: str
+    exit_code: Any
+    timed_out: Any
+    finished: int | None
+    micros: int | None
+    message: str
+    params: Any
+    events: list[int]
+    paths: list[str]
+    result: Any
+    recorded: dict[str, Event]
+
+
+class WholeEntry(TypedDict):
+    """An entry with its contents."""
+
+    path: str
+    node: str
+    content: NotRequired[str | None]
+    size: NotRequired[int | None]
+    executable: NotRequired[bool | None]
+    text: NotRequired[bool | None]
+    incomplete: NotRequired[bool | None]
+    target: NotRequired[str | None]
+    special: NotRequired[str | None]
+    version: int
+    created_at: str
+    updated_at: str
+    contents_text: str | None
+    contents_base64: str | None
+
+
+class WindowSize(TypedDict):
+    """The size of a terminal, in characters."""
+
+    rows: int
+    columns: int
+
+
+class WorkspaceStatus(TypedDict):
+    """An open workspace."""
+
+    session: str
+    name: str
+    backend: str
+    unused_seconds: int | None
+
+
+Choice = Union[Literal['once'], Literal['session'], Literal['everything'], Literal['refuse']]
+Position = Union[int, str]
+ProbeCommand = Union[str, 'list[str]']
+PythonPlace = Union[Literal['in-process'], Literal['container']]

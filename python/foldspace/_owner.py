@@ -1,0 +1,146 @@
+"""Finds the server of a data directory, or starts it, and stays connected to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from foldspace._binary import find_foldspace_bin
+from foldspace.errors import StartError
+
+_PATIENCE = 30.0
+_PAUSE = 0.05
+_ATTEND = (
+    b"POST /v1/attend HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: foldspace-attend\r\n"
+    b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+)
+_started: list[subprocess.Popen[bytes]] = []
+
+
+def data_directory(data: str | os.PathLike[str] | None = None) -> Path:
+    """Returns the directory of the data, as the command line chooses it."""
+    if data is not None:
+        return Path(data).absolute()
+    if named := os.environ.get("FOLDSPACE_DATA"):
+        return Path(named).absolute()
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "foldspace"
+
+
+_opened: dict[Path, int] = {}
+# Of the 108 that the kernel takes.
+_SOCKET_BYTES = 100
+
+
+def socket_of(directory: Path) -> str:
+    """Returns the path of the server's socket; of one that is too long for the kernel, a shorter one to it."""
+    socket = directory / "http.sock"
+    if len(os.fsencode(socket)) <= _SOCKET_BYTES:
+        return str(socket)
+    if directory not in _opened:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _opened[directory] = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return f"/proc/self/fd/{_opened[directory]}/http.sock"
+
+
+class Attendance:
+    """A connection that keeps the server from ending for want of clients."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def is_over(self) -> bool:
+        """Tells whether the server has hung up."""
+        return self._reader.at_eof() or self._writer.is_closing()
+
+    def close(self) -> None:
+        """Leaves the server."""
+        self._writer.close()
+
+
+async def attend(directory: Path) -> Attendance:
+    """Connects to the server of the data, which is started where none runs."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        attendance = await _greet(socket_of(directory))
+        if attendance is not None:
+            return attendance
+        await _start(directory, until)
+        if time.monotonic() >= until:
+            raise StartError("the server ends as soon as it is ready", hint=f"see {directory / 'owner.log'}")
+        await asyncio.sleep(_PAUSE)
+
+
+async def _greet(socket: str) -> Attendance | None:
+    try:
+        reader, writer = await asyncio.open_unix_connection(socket)
+    except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
+        return None
+    try:
+        writer.write(_ATTEND)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        # It ended at this moment.
+        writer.close()
+        return None
+    except BaseException:
+        writer.close()
+        raise
+    status = head.split(None, 2)[1]
+    if status == b"101":
+        return Attendance(reader, writer)
+    writer.close()
+    if status == b"503":
+        return None
+    raise StartError(f"the server refused to be attended: {head.splitlines()[0].decode(errors='replace')}")
+
+
+async def _start(directory: Path, until: float) -> None:
+    """Starts a server, and waits until it serves. Another process may have been quicker."""
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    command = [find_foldspace_bin(), "--data", str(directory), "serve", "--background"]
+    try:
+        server = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/", env=environment
+        )
+    except OSError as error:
+        raise StartError(f"{command[0]} could not be started: {error}", hint="FOLDSPACE_BIN names the program") from error
+    assert server.stdout is not None
+    said = await asyncio.to_thread(_read_and_close, server)
+    words: Any = json.loads(said) if said else None
+    if words == "ready":
+        _remember(server)
+        return
+    await asyncio.to_thread(server.wait)
+    if words is None:
+        raise StartError("the server ended before it was ready", hint=f"see {directory / 'owner.log'}")
+    failed = words["failed"]
+    if failed["exit"] == _TAKEN and time.monotonic() < until:
+        # It may be about to serve, or to end.
+        await asyncio.sleep(_PAUSE)
+        return
+    raise StartError(failed["message"], hint=failed.get("hint"))
+
+
+_TAKEN = 4
+# Rules come with each call, and the server has other clients too.
+_NOT_INHERITED = ("FOLDSPACE_AUTO_CONFIRM", "FOLDSPACE_MAX_TIMEOUT")
+
+
+def _read_and_close(server: subprocess.Popen[bytes]) -> bytes:
+    assert server.stdout is not None
+    with server.stdout as words:
+        return words.read()
+
+
+def _remember(server: subprocess.Popen[bytes]) -> None:
+    # It goes on after this process; while this one runs, an ended one is waited for at the next start.
+    _started[:] = [each for each in _started if each.poll() is None]
+    _started.append(server)
+

@@ -1,0 +1,580 @@
+"""A session: a workspace with its history."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from foldspace import _models
+from foldspace._http import Connection, events_of
+from foldspace._progress import Progress
+from foldspace._models import Annotation, Bisect, CallOutcome, Event, Merge, Rewind
+from foldspace.errors import (
+    CommandFailedError,
+    ConnectionLostError,
+    FoldspaceError,
+    ForbiddenError,
+    IsDirectoryError,
+    NotFoundError,
+    UnusableError,
+    of_outcome,
+    of_problem,
+)
+from foldspace._files import Files, ReadFiles, resumed, succeeded
+from foldspace._process import Process, decoded
+from foldspace.results import CommandResult, Diff, Log
+from foldspace.types import Ask, Command, Identified, Output, PositionLike, Question
+
+_SESSION = "/v1/sessions/{session}"
+# What a call of `shell_execute` takes; a process takes more.
+_COMMAND_CHARS = 4096
+_STDIN_CHARS = 48_000
+# What a process takes, counted with care.
+_PROCESS_CHARS = 60_000
+_DAY = 86_400.0
+
+
+class Rules:
+    """Rules for the commands of a session's client."""
+
+    def __init__(
+        self,
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        auto_confirm: bool = False,
+        on_question: Ask | None = None,
+        agent: str | None = None,
+    ) -> None:
+        self.allow = list(allow)
+        self.deny = list(deny)
+        self.auto_confirm = auto_confirm
+        self.on_question = on_question
+        self.agent = agent
+
+    def document(self) -> dict[str, Any]:
+        """Returns the fields of a request."""
+        return {"allow": self.allow, "deny": self.deny, "auto_confirm": self.auto_confirm, "agent": self.agent}
+
+
+class Snapshot:
+    """A session as it was at a position."""
+
+    def __init__(self, connection: Connection, session: str, at: PositionLike) -> None:
+        self._connection = connection
+        self._session = session
+        self._at = at
+
+    @property
+    def files(self) -> ReadFiles:
+        """Returns the files as they were."""
+        return ReadFiles(self._connection, self._session, self._at)
+
+    async def state(self, slice: str | None = None, *, pointer: str | None = None) -> Any:
+        """Returns the state as it was: its slices, or one of them, or a part of one."""
+        return await _state(self._connection, self._session, slice, pointer, self._at)
+
+
+class Session:
+    """A session: a workspace with its history."""
+
+    def __init__(self, connection: Connection, document: _models.Session, rules: Rules) -> None:
+        self._connection = connection
+        self._document = document
+        self._rules = rules
+        self._absolute: AbsoluteFiles | None = None
+
+    @property
+    def id(self) -> str:
+        """Returns its identity: 32 hexadecimal digits."""
+        return self._document["session"]
+
+    @property
+    def name(self) -> str:
+        """Returns its name."""
+        return self._document["name"]
+
+    @property
+    def backend(self) -> str:
+        """Returns the backend of its workspace."""
+        return self._document["backend"]
+
+    @property
+    def files(self) -> Files:
+        """Returns its files as they are now."""
+        return Files(self._connection, self.id, self._rules.agent)
+
+    @property
+    def absolute(self) -> AbsoluteFiles:
+        """Returns files by the absolute paths that commands know, also outside of the workspace."""
+        if self._absolute is None:
+            self._absolute = AbsoluteFiles(self)
+        return self._absolute
+
+    async def show(self) -> _models.Session:
+        """Describes it as it is now."""
+        self._document = await self._connection.document("GET", _SESSION, session=self.id)
+        return self._document
+
+    async def head(self) -> int:
+        """Returns the position of its last event."""
+        return (await self.show())["events"]
+
+    def at(self, position: PositionLike) -> Snapshot:
+        """Returns the session as it was at a position."""
+        return Snapshot(self._connection, self.id, position)
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes = b"",
+        timeout: float | None = None,
+        check: bool = False,
+        on_output: Output | None = None,
+        merge_output: bool = False,
+    ) -> CommandResult:
+        """Runs a command to its end. It has no time limit unless ``timeout`` gives one in seconds.
+
+        A command that fails has a result, with ``check`` it raises ``CommandFailedError``. A failure that is not the
+        command's own raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` puts standard error
+        in standard output. Who cancels the task cancels the command.
+        """
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        if merge_output:
+            command = _merged(command)
+        text = _as_text(data)
+        chars = len(command) if isinstance(command, str) else sum(len(each) + 1 for each in command)
+        if text is None or chars > _COMMAND_CHARS:
+            if chars > _PROCESS_CHARS:
+                command, data = _by_input(command, data)
+            process = await self.start(command, cwd=cwd, env=env, timeout=timeout, input=True)
+            result = await process.feed_and_collect(data, on_output)
+        else:
+            params: dict[str, Any] = {"command": command if isinstance(command, str) else list(command), "cwd": cwd}
+            params |= {"env": dict(env or {}), "stdin": text}
+            result = await self._shell(params, timeout, on_output)
+        if check and not result.ok:
+            raise CommandFailedError(result)
+        return result
+
+    async def _shell(self, params: dict[str, Any], timeout: float | None, on_output: Output | None) -> CommandResult:
+        if timeout is not None:
+            params["timeout_seconds"] = max(1.0, timeout)
+        streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+
+        def take(stream: str, data: bytes) -> None:
+            streams[stream].append(data)
+            if on_output:
+                on_output(stream, data)
+
+        body = {"tool": "shell_execute", "params": params, "all_output": True, "max_timeout_seconds": _DAY}
+        outcome = await self._stream(body | {"no_time_limit": timeout is None, "timeout_seconds": _DAY}, take, "run")
+        if outcome["status"] != "ok":
+            raise of_outcome(outcome)
+        ran: dict[str, Any] = outcome["result"]
+        return CommandResult(
+            stdout_bytes=b"".join(streams["stdout"]),
+            stderr_bytes=b"".join(streams["stderr"]),
+            exit_code=ran["exit_code"],
+            timed_out=ran["timed_out"],
+            signal=ran.get("signal"),
+            call=outcome["call"],
+            finished=outcome["finished"],
+            seconds=ran["duration_seconds"],
+            note=ran.get("note"),
+        )
+
+    async def _stream(self, body: dict[str, Any], take: Output, what: str) -> CallOutcome:
+        """Makes a call, answers its questions, and passes on its output."""
+        line = Progress(what, self._connection.progress)
+        headers = {"accept": "text/event-stream"}
+        body = self._rules.document() | body
+        try:
+            async with self._connection.response(
+                "POST", _SESSION + "/calls", body=body, headers=headers, session=self.id
+            ) as response:
+                async for event in events_of(response):
+                    if event.name == "output":
+                        line.close()
+                        take(event.data["stream"], decoded(event.data))
+                    elif event.name == "progress":
+                        line.say(str(event.data.get("text", "")))
+                    elif event.name == "question":
+                        await self._answer(event.data)
+                    elif event.name == "outcome":
+                        return event.data
+                    elif event.name == "problem":
+                        raise of_problem(event.data)
+        finally:
+            line.close()
+        raise ConnectionLostError("the server hung up before the outcome")
+
+    async def _answer(self, asked: dict[str, Any]) -> None:
+        ask = self._rules.on_question
+        body = {"answer": "refuse", "reason": "the client asks nobody: pass allow=[...], auto_confirm=True or on_question"}
+        if ask:
+            question = Question(asked["command"], asked["programs"], asked["call"], asked)
+            body = {"answer": ask(question)}
+        template = _SESSION + "/calls/{call}/answer"
+        await self._connection.document("POST", template, body=body, session=self.id, call=asked["call"])
+
+    async def start(
+        self,
+        command: Command,
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        input: bool = False,
+        window: tuple[int, int] | None = None,
+        timeout: float | None = None,
+    ) -> Process:
+        """Starts a command that runs on in the background. ``input`` keeps its standard input open; ``window``, rows
+        and columns, gives it a terminal."""
+        body: dict[str, Any] = {"command": command if isinstance(command, str) else list(command), "cwd": cwd}
+        body |= {"env": dict(env or {}), "stdin": stdin, "input": input, "timeout_seconds": timeout}
+        if window is not None:
+            body["window"] = {"rows": window[0], "columns": window[1]}
+        document = await self._connection.document(
+            "POST", _SESSION + "/processes", body=self._rules.document() | body, session=self.id
+        )
+        return Process(self._connection, self.id, document)
+
+    async def processes(self) -> list[Process]:
+        """Lists the processes in the background, and those that ended lately."""
+        documents = await self._connection.document("GET", _SESSION + "/processes", session=self.id)
+        return [Process(self._connection, self.id, document) for document in documents]
+
+    async def process(self, number: int) -> Process:
+        """Returns a process by its number."""
+        template = _SESSION + "/processes/{process}"
+        document = await self._connection.document("GET", template, session=self.id, process=number)
+        return Process(self._connection, self.id, document)
+
+    async def call(
+        self, tool: str, params: Mapping[str, Any] | None = None, *, on_output: Output | None = None, timeout: float | None = None
+    ) -> CallOutcome:
+        """Makes a tool call, and raises when it fails."""
+        body: dict[str, Any] = {"tool": tool, "params": dict(params or {}), "timeout_seconds": timeout, "all_output": True}
+        return succeeded(await self._stream(body, on_output or _ignore, tool))
+
+    async def tools(self) -> list[_models.Tool]:
+        """Lists the tools that it has."""
+        return await self._connection.document("GET", "/v1/tools", query={"session": self.id})
+
+    async def show_call(self, call: int) -> _models.WholeCall:
+        """Describes a call, with its result."""
+        return await self._connection.document("GET", _SESSION + "/calls/{call}", session=self.id, call=call)
+
+    async def cancel(self, call: int) -> None:
+        """Cancels a call in flight."""
+        await self._connection.document("DELETE", _SESSION + "/calls/{call}", session=self.id, call=call)
+
+    async def fork(
+        self,
+        *,
+        count: int = 1,
+        at: PositionLike | None = None,
+        name: str | None = None,
+        agent: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> list[Session]:
+        """Forks it ``count`` times, as it is now or was at a position: all or none begin."""
+        body = {"count": count, "at": at, "name": name, "agent": agent, "limits": dict(limits or {})}
+        forks: _models.Forks = await self._connection.document(
+            "POST", _SESSION + "/forks", body=body, what="fork", session=self.id
+        )
+        return [await self._child(child) for child in forks["children"]]
+
+    async def clone(
+        self, *, isolation: str = "fork", at: PositionLike | None = None, name: str | None = None, agent: str | None = None
+    ) -> Session:
+        """Clones it: a ``fork``, its mounts afresh (``full``), or itself for another agent (``shared``)."""
+        body = {"isolation": isolation, "at": at, "name": name, "agent": agent}
+        child = await self._connection.document("POST", _SESSION + "/children", body=body, what="clone", session=self.id)
+        return await self._child(child)
+
+    async def _child(self, child: _models.Child) -> Session:
+        rules = self._rules
+        own = Rules(rules.allow, rules.deny, rules.auto_confirm, rules.on_question, child["agent"] or rules.agent)
+        head = child["at"] or 0
+        document: _models.Session = {
+            "session": child["session"],
+            "name": child["name"],
+            "backend": child["backend"],
+            "events": head,
+            "calls": None,
+            "created": "",
+            "updated": "",
+        }
+        return Session(self._connection, document, own)
+
+    async def merge(
+        self,
+        child: str | Identified,
+        *,
+        theirs: Sequence[str] = (),
+        ours: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> Merge:
+        """Merges what a child changed. Conflicts are decided by globs of paths whose side is taken; undecided ones
+        leave the session as it is, with ``outcome`` ``conflicted``."""
+        name = child if isinstance(child, str) else child.id
+        body = {"child": name, "theirs": list(theirs), "ours": list(ours), "dry_run": dry_run, "agent": self._rules.agent}
+        return await self._connection.document("POST", _SESSION + "/merge", body=body, what="merge", session=self.id)
+
+    async def apply(
+        self,
+        to: str | None = None,
+        *,
+        take: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> _models.Applied:
+        """Merges what it changed into a directory of this machine: by default the one that it began from."""
+        body: dict[str, Any] = {"to": to, "take": list(take), "keep": list(keep), "dry_run": dry_run}
+        if to is not None:
+            body["allow_roots"] = [to]
+        return await self._connection.document("POST", _SESSION + "/apply", body=body, what="apply", session=self.id)
+
+    async def rewind(
+        self, to: PositionLike, *, force: bool = False, keep_earlier: bool = False, dry_run: bool = False
+    ) -> Rewind:
+        """Takes log and files back to a position. The rewind is an event, and can be undone."""
+        body = {"to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run}
+        return await self._connection.document("POST", _SESSION + "/rewind", body=body, what="rewind", session=self.id)
+
+    async def bisect(
+        self,
+        command: Command | None = None,
+        *,
+        slice: str | None = None,
+        good: PositionLike | None = None,
+        bad: PositionLike | None = None,
+        jobs: int = 1,
+        timeout: float | None = None,
+    ) -> Bisect:
+        """Finds the first change after which a command fails, or a predicate over slices holds."""
+        probe = command if command is None or isinstance(command, str) else list(command)
+        body: dict[str, Any] = {"command": probe, "slice": slice, "good": good, "bad": bad, "jobs": jobs}
+        body |= {"timeout_seconds": timeout, "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
+        return await self._connection.document("POST", _SESSION + "/bisect", body=body, what="bisect", session=self.id)
+
+    async def diff(self, start: PositionLike | None = None, end: PositionLike | None = None, *, path: str | None = None) -> Diff:
+        """Shows what changed between two positions: by default from the beginning to now."""
+        query = {"from": start, "to": end, "path": path}
+        found: Any = await self._connection.document("GET", _SESSION + "/diff", query=query, session=self.id)
+        return Diff(found["changes"], found["from"], found["to"])
+
+    async def log(self, start: int = 1, *, limit: int | None = None) -> Log:
+        """Returns its events from a position on."""
+        log = Log()
+        at: int | None = start
+        while at is not None and (limit is None or len(log) < limit):
+            query = {"from": at, "limit": _PAGE if limit is None else min(_PAGE, limit - len(log))}
+            page: _models.Page = await self._connection.document(
+                "GET", _SESSION + "/events", query=query, session=self.id
+            )
+            log += page["events"]
+            at = page["next"]
+        return log
+
+    async def events(self, start: int | None = None) -> AsyncIterator[Event]:
+        """Gives its events from a position on, and those that come, until it is removed. It reconnects."""
+        async for name, event in resumed(self._connection, _SESSION + "/events/stream", {"from": start}, session=self.id):
+            if name != "end":
+                yield event
+
+    async def state(self, slice: str | None = None, *, pointer: str | None = None) -> Any:
+        """Returns its state: its slices, or one of them, or a part of one."""
+        return await _state(self._connection, self.id, slice, pointer, None)
+
+    async def annotate(
+        self,
+        name: str,
+        *,
+        score: float | None = None,
+        note: str | None = None,
+        value: Any = None,
+        at: PositionLike | None = None,
+    ) -> int:
+        """Records a score, a note or a value for a position, and returns the position of that."""
+        body = {"name": name, "score": score, "note": note, "value": value, "at": at, "agent": self._rules.agent}
+        recorded = await self._connection.document("POST", _SESSION + "/annotations", body=body, session=self.id)
+        return recorded["seq"]
+
+    async def annotations(self, name: str | None = None) -> list[Annotation]:
+        """Lists the annotations."""
+        return await self._connection.document("GET", _SESSION + "/annotations", query={"name": name}, session=self.id)
+
+    async def tag(self, name: str, at: PositionLike | None = None) -> int:
+        """Names a position; ``"tag:NAME"`` is a position from then on."""
+        body = {"name": name, "at": at}
+        return (await self._connection.document("POST", _SESSION + "/tags", body=body, session=self.id))["seq"]
+
+    async def tags(self) -> dict[str, int]:
+        """Lists the names of positions."""
+        return await self._connection.document("GET", _SESSION + "/tags", session=self.id)
+
+    async def untag(self, name: str) -> None:
+        """Removes the name of a position."""
+        await self._connection.document("DELETE", _SESSION + "/tags/{name}", session=self.id, name=name)
+
+    async def mount(self, host_path: str, mount_path: str | None = None, *, exclude: Sequence[str] = ()) -> Any:
+        """Copies a directory of this machine into the workspace."""
+        body = {"mounts": [mount_of(host_path, mount_path, exclude)], "allow_roots": [host_path]}
+        return await self._connection.document("POST", _SESSION + "/mounts", body=body, what="mount", session=self.id)
+
+    async def verify(self) -> _models.Verification:
+        """Folds its history again, and compares."""
+        return await self._connection.document("POST", _SESSION + "/verify", what="verify", session=self.id)
+
+    async def remove(self) -> None:
+        """Removes it, with its history."""
+        await self._connection.document("DELETE", _SESSION, session=self.id)
+
+    def __repr__(self) -> str:
+        return f"<foldspace session {self.name} ({self.backend}) {self.id[:12]}>"
+
+    def _repr_html_(self) -> str:
+        shown = self._document
+        return (
+            f"<p><b>{escape(shown['name'])}</b> <code>{escape(shown['session'][:12])}</code> "
+            f"{escape(shown['backend'])}, {shown['events']} events when last asked</p>"
+        )
+
+
+class AbsoluteFiles:
+    """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
+    are read and written by commands."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._root: str | None = None
+
+    async def root(self) -> str:
+        """Returns the absolute path of the workspace."""
+        if self._root is None:
+            # A session can have another directory to begin in.
+            ran = await self._session.run(["pwd", "-P"], cwd="/", check=True)
+            self._root = ran.stdout.removesuffix("\n")
+        return self._root
+
+    async def inside(self, path: str) -> str | None:
+        """Returns the path in the workspace: empty for its root, nothing for one outside."""
+        if not path.startswith("/"):
+            return posixpath.normpath(path) if path not in ("", ".") else ""
+        path, root = posixpath.normpath(path), await self.root()
+        if path == root:
+            return ""
+        return path[len(root) + 1 :] if path.startswith(root.rstrip("/") + "/") else None
+
+    async def resolved(self, path: str) -> str:
+        """Returns the path without symbolic links."""
+        ran = await self._session.run(["realpath", "-m", "--", path], check=True)
+        return ran.stdout.removesuffix("\n")
+
+    async def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
+        """Returns the directory and the command for ``run``, so that it begins in any directory."""
+        inside = await self.inside(directory)
+        if inside is not None:
+            return inside, list(command)
+        return "", ["/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", directory, *command]
+
+    async def read(self, path: str) -> bytes:
+        """Returns the contents of a file; links are followed."""
+        inside = await self.inside(path)
+        if inside:
+            try:
+                if (await self._session.files.stat(inside))["node"] == "file":
+                    return await self._session.files.read(inside)
+            except NotFoundError:
+                # It may be behind a link.
+                pass
+        ran = await self._session.run(["cat", "--", path])
+        if not ran.ok:
+            raise _file_error(path, ran.stderr)
+        return ran.stdout_bytes
+
+    async def write(self, path: str, data: bytes, *, executable: bool | None = None) -> None:
+        """Writes a file, with the directories above it; links are followed."""
+        inside = await self.inside(path)
+        if inside:
+            try:
+                node = (await self._session.files.stat(inside))["node"]
+            except NotFoundError:
+                # A directory above it may be a link.
+                inside = await self.inside(await self.resolved(path))
+                node = "file"
+            if inside and node == "file":
+                await self._session.files.write(inside, data, executable=executable)
+                return
+        ran = await self._session.run(["sh", "-c", _WRITE, "sh", path], stdin=data)
+        if not ran.ok:
+            raise _file_error(path, ran.stderr)
+        if executable:
+            await self._session.run(["chmod", "+x", "--", path], check=True)
+
+
+_WRITE = 'mkdir -p -- "$(dirname -- "$1")" && cat > "$1"'
+
+
+def _file_error(path: str, said: str) -> FoldspaceError:
+    kinds = {
+        "No such file": NotFoundError,
+        "Is a directory": IsDirectoryError,
+        "Directory nonexistent": NotFoundError,
+        "Permission denied": ForbiddenError,
+        "Not a directory": UnusableError,
+    }
+    for words, kind in kinds.items():
+        if words in said:
+            return kind(f"{path}: {words}")
+    return FoldspaceError(said.strip() or f"{path} can't be used")
+
+
+_PAGE = 1000
+
+
+def mount_of(host_path: str, mount_path: str | None, exclude: Sequence[str]) -> dict[str, Any]:
+    """Returns the document of a mount."""
+    return {"host_path": host_path, "mount_path": mount_path, "exclude_glob": list(exclude)}
+
+
+async def _state(
+    connection: Connection, session: str, slice: str | None, pointer: str | None, at: PositionLike | None
+) -> Any:
+    query = {"slice": slice, "pointer": pointer, "at": at}
+    found = await connection.document("GET", _SESSION + "/state", query=query, session=session)
+    return found if slice is None else found["value"]
+
+
+def _as_text(data: bytes) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if len(text) <= _STDIN_CHARS else None
+
+
+def _by_input(command: Command, data: bytes) -> tuple[Command, bytes]:
+    """Returns a command that reads the given one, and then what that reads, from standard input."""
+    text = (command if isinstance(command, str) else f"exec {shlex.join(command)}").encode()
+    # Bytes are read one by one, so that none of those behind are taken.
+    script = f'c=$(dd bs=1 count={len(text)} 2>/dev/null; echo x); eval "${{c%x}}"'
+    return ["/bin/sh", "-c", script], text + data
+
+
+def _merged(command: Command) -> Command:
+    if isinstance(command, str):
+        return f"exec 2>&1\n{command}"
+    return ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", *command]
+
+
+def _ignore(stream: str, data: bytes) -> None:
+    del stream, data

@@ -1,0 +1,222 @@
+"""Errors: a class for each kind of problem, with the advice of the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foldspace._models import CallOutcome, Problem
+    from foldspace.results import CommandResult
+
+
+class FoldspaceError(Exception):
+    """An error of foldspace. ``hint`` says what to do, where something is known."""
+
+    kind = "error"
+
+    def __init__(self, detail: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{detail} ({hint})" if hint else detail)
+        self.detail = detail
+        self.hint = hint
+        self.problem: Problem | None = None
+        self.outcome: CallOutcome | None = None
+
+
+class InfrastructureError(FoldspaceError):
+    """A failure of the store, the workspace or its backend, and not of what was asked for."""
+
+    kind = "failed"
+
+
+class StartError(InfrastructureError):
+    """The server could not be started."""
+
+    kind = "start"
+
+
+class ConnectionLostError(InfrastructureError):
+    """The server ended, or hung up, before it answered."""
+
+    kind = "connection"
+
+
+class BackendError(InfrastructureError):
+    """The workspace's backend refused."""
+
+    kind = "backend"
+
+
+class StoreError(InfrastructureError):
+    """The store failed."""
+
+    kind = "broken"
+
+
+class DiskFullError(InfrastructureError):
+    """The disk is full."""
+
+    kind = "full"
+
+
+class EndingError(InfrastructureError):
+    """The server is ending."""
+
+    kind = "ending"
+
+
+class TooSlowError(InfrastructureError):
+    """The request took too long to arrive."""
+
+    kind = "too_slow"
+
+
+class BadRequestError(FoldspaceError):
+    """The request can't be read."""
+
+    kind = "bad_request"
+
+
+class UnauthorizedError(FoldspaceError):
+    """A token is needed."""
+
+    kind = "unauthorized"
+
+
+class ForbiddenError(FoldspaceError):
+    """It is not allowed."""
+
+    kind = "forbidden"
+
+
+class NotFoundError(FoldspaceError):
+    """There is no such session, path, event or tool."""
+
+    kind = "not_found"
+
+
+class NoRouteError(FoldspaceError):
+    """The server does not know the path: it is another version."""
+
+    kind = "no_route"
+
+
+class MethodError(FoldspaceError):
+    """The path does not take this method: the server is another version."""
+
+    kind = "method"
+
+
+class ConflictError(FoldspaceError):
+    """It is otherwise than the request expects, such as a name that is taken."""
+
+    kind = "conflict"
+
+
+class OtherVersionError(FoldspaceError):
+    """Another version of foldspace has the store."""
+
+    kind = "other_version"
+
+
+class UnreadableError(FoldspaceError):
+    """A newer foldspace has begun the session."""
+
+    kind = "unreadable"
+
+
+class RefusedError(FoldspaceError):
+    """It can't be done as things are: a policy, a person or a limit is against it."""
+
+    kind = "refused"
+
+
+class TooLargeError(FoldspaceError):
+    """It is too large."""
+
+    kind = "too_large"
+
+
+class HeadTooLargeError(TooLargeError):
+    """The request's head is too large."""
+
+    kind = "head_too_large"
+
+
+class MediaTypeError(FoldspaceError):
+    """The body has another type than the server takes."""
+
+    kind = "media_type"
+
+
+class UnusableError(FoldspaceError):
+    """A value in the request can't be used."""
+
+    kind = "unusable"
+
+
+class InvalidCallError(UnusableError):
+    """The parameters of a call can't be used."""
+
+    kind = "invalid"
+
+
+class OverLimitError(RefusedError):
+    """The call is beyond a limit of the session."""
+
+    kind = "over_limit"
+
+
+class IsDirectoryError(UnusableError):
+    """A directory is where a file is expected."""
+
+    kind = "is_directory"
+
+
+class CallTimedOutError(FoldspaceError):
+    """The call took longer than it may."""
+
+    kind = "timed_out"
+
+
+class CallCancelledError(FoldspaceError):
+    """The call was cancelled by another client."""
+
+    kind = "cancelled"
+
+
+class CommandFailedError(FoldspaceError):
+    """A command ended with another status than 0, and ``check`` was asked for."""
+
+    kind = "command"
+
+    def __init__(self, result: CommandResult) -> None:
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        said = f": {lines[-1][:200]}" if lines else ""
+        super().__init__(f"the command ended with {result.exit_code}{said}")
+        self.result = result
+
+
+def _kinds(of: type[FoldspaceError]) -> dict[str, type[FoldspaceError]]:
+    found = {of.kind: of}
+    for below in of.__subclasses__():
+        found |= _kinds(below)
+    return found
+
+
+BY_KIND = _kinds(FoldspaceError)
+"""The class of each kind of problem, and of each reason for a call's failure."""
+
+
+def of_problem(problem: Problem) -> FoldspaceError:
+    """Returns the error of a problem document."""
+    error = BY_KIND.get(problem["kind"], FoldspaceError)(problem["detail"], hint=problem.get("hint"))
+    error.problem = problem
+    return error
+
+
+def of_outcome(outcome: CallOutcome) -> FoldspaceError:
+    """Returns the error of a call that did not succeed."""
+    reason: Any = outcome.get("reason")
+    error = BY_KIND.get(reason or "error", FoldspaceError)(outcome["text"])
+    error.outcome = outcome
+    return error

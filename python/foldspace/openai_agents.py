@@ -1,0 +1,218 @@
+"""A sandbox client and a session of openai-agents.
+
+``RunConfig(sandbox=SandboxRunConfig(client=FoldspaceSandboxClient()))``.
+"""
+
+# pyright: basic
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from agents.items import TResponseInputItem
+from agents.memory.session_settings import SessionSettings
+from agents.sandbox.errors import ExecTimeoutError, ExecTransportError, WorkspaceReadNotFoundError
+from agents.sandbox.manifest import Manifest
+from agents.sandbox.session.base_sandbox_session import BaseSandboxSession
+from agents.sandbox.session.sandbox_client import BaseSandboxClient, BaseSandboxClientOptions
+from agents.sandbox.session.sandbox_session import SandboxSession
+from agents.sandbox.session.sandbox_session_state import SandboxSessionState
+from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
+from agents.sandbox.types import ExecResult
+
+import foldspace
+from foldspace import FoldspaceError, NotFoundError
+from foldspace._packing import quoted
+
+
+class FoldspaceSandboxClientOptions(BaseSandboxClientOptions):
+    """The options of a new sandbox."""
+
+    type: Literal["foldspace"] = "foldspace"
+    backend: str = "container"
+    image: str | None = None
+    name: str | None = None
+    auto_confirm: bool | None = None
+    """Allows commands without a question; by default in containers only."""
+
+
+class FoldspaceSandboxSessionState(SandboxSessionState):
+    """What a sandbox is found by again."""
+
+    type: Literal["foldspace"] = "foldspace"
+    foldspace_session: str
+    auto_confirm: bool = False
+
+
+class FoldspaceSandboxSession(BaseSandboxSession):
+    """A session as a sandbox: commands and files are calls of its log."""
+
+    state: FoldspaceSandboxSessionState
+
+    def __init__(self, state: FoldspaceSandboxSessionState, session: foldspace.Session) -> None:
+        self.state = state
+        self.session = session
+
+    async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
+        env = await self.state.manifest.environment.resolve()
+        argv = [str(each) for each in command]
+        try:
+            ran = await self.session.run(argv, cwd="/", env=env, timeout=timeout)
+        except FoldspaceError as error:
+            raise ExecTransportError(command=command, cause=error) from error
+        if ran.timed_out:
+            raise ExecTimeoutError(command=command, timeout_s=timeout)
+        return ExecResult(stdout=ran.stdout_bytes, stderr=ran.stderr_bytes, exit_code=ran.exit_code)
+
+    async def read(self, path: Path, *, user: Any = None) -> io.IOBase:
+        """Reads a file."""
+        del user
+        place = await self._validate_path_access(path)
+        try:
+            return io.BytesIO(await self.session.absolute.read(str(place)))
+        except NotFoundError as error:
+            raise WorkspaceReadNotFoundError(path=Path(path), cause=error) from error
+
+    async def write(self, path: Path, data: io.IOBase, *, user: Any = None) -> None:
+        """Writes a file."""
+        del user
+        place = await self._validate_path_access(path, for_write=True)
+        contents = data.read()
+        await self.session.absolute.write(str(place), contents.encode() if isinstance(contents, str) else contents)
+
+    async def running(self) -> bool:
+        """Tells whether the session is there."""
+        try:
+            await self.session.show()
+        except FoldspaceError:
+            return False
+        return True
+
+    async def persist_workspace(self) -> io.IOBase:
+        """Returns the workspace as a tar archive."""
+        return io.BytesIO(await self.session.files.download())
+
+    async def hydrate_workspace(self, data: io.IOBase) -> None:
+        """Unpacks a tar archive in the workspace."""
+        await self.session.files.upload(data.read())
+
+
+class FoldspaceSandboxClient(BaseSandboxClient[FoldspaceSandboxClientOptions | None]):
+    """Makes sandboxes of sessions. ``delete`` removes a session, with its history, only where ``remove`` is set."""
+
+    backend_id = "foldspace"
+    supports_default_options = True
+
+    def __init__(self, data: str | None = None, *, remove: bool = False) -> None:
+        self._client = foldspace.Client(data, progress=False)
+        self._remove = remove
+
+    async def create(
+        self,
+        *,
+        snapshot: SnapshotSpec | SnapshotBase | None = None,
+        manifest: Manifest | None = None,
+        options: FoldspaceSandboxClientOptions | None = None,
+    ) -> SandboxSession:
+        """Begins a session."""
+        chosen = options or FoldspaceSandboxClientOptions()
+        manifest = self._validate_manifest_for_create(manifest or Manifest())
+        confirm = chosen.backend != "host" if chosen.auto_confirm is None else chosen.auto_confirm
+        session = await self._client.create(
+            chosen.name, backend=chosen.backend, image=chosen.image, auto_confirm=confirm, agent="openai-agents"
+        )
+        # Its directory is where the backend has it.
+        manifest = manifest.model_copy(update={"root": await session.absolute.root()}, deep=True)
+        state = FoldspaceSandboxSessionState(
+            snapshot=resolve_snapshot(snapshot, session.id),
+            manifest=manifest,
+            foldspace_session=session.id,
+            auto_confirm=confirm,
+        )
+        return self._wrap_session(FoldspaceSandboxSession(state, session))
+
+    async def resume(self, state: SandboxSessionState) -> SandboxSession:
+        """Opens the session of a state."""
+        if not isinstance(state, FoldspaceSandboxSessionState):
+            raise TypeError("the state is of another sandbox client")
+        session = await self._client.open(
+            state.foldspace_session, auto_confirm=state.auto_confirm, agent="openai-agents"
+        )
+        return self._wrap_session(FoldspaceSandboxSession(state, session))
+
+    async def delete(self, session: SandboxSession) -> SandboxSession:
+        """Lets go of a session; it stays to be looked at, unless ``remove`` is set."""
+        inner = session._inner
+        if not isinstance(inner, FoldspaceSandboxSession):
+            raise TypeError("the session is of another sandbox client")
+        if self._remove:
+            await inner.session.remove()
+        return session
+
+    def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
+        """Returns a state from its document."""
+        return self._deserialize_session_state_payload(payload, FoldspaceSandboxSessionState)
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._client.close()
+
+
+class FoldspaceSession:
+    """A conversation, kept in a session: each change is a call of its log, so older states can be looked at."""
+
+    session_settings: SessionSettings | None = None
+
+    def __init__(
+        self, session_id: str, client: foldspace.Client, *, name: str = "openai-agents-conversations"
+    ) -> None:
+        self.session_id = session_id
+        self._client = client
+        self._name = name
+        self._path = f"{quoted(session_id)}.jsonl"
+        self._lock = asyncio.Lock()
+
+    async def _files(self) -> foldspace.Files:
+        kept = await self._client.create(self._name, backend="memory", create_id=f"openai-agents:{self._name}")
+        return kept.files
+
+    async def _read(self) -> list[TResponseInputItem]:
+        try:
+            text = await (await self._files()).read_text(self._path)
+        except NotFoundError:
+            return []
+        # Other separators of lines may stand in the texts.
+        return [json.loads(line) for line in text.split("\n") if line]
+
+    async def _write(self, items: list[TResponseInputItem]) -> None:
+        text = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
+        await (await self._files()).write(self._path, text)
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Returns the items; the latest ones with ``limit``."""
+        limit = limit if limit is not None or self.session_settings is None else self.session_settings.limit
+        items = await self._read()
+        return items if limit is None else items[len(items) - min(max(limit, 0), len(items)) :]
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Adds items."""
+        if items:
+            async with self._lock:
+                await self._write([*await self._read(), *items])
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Removes the latest item, and returns it."""
+        async with self._lock:
+            items = await self._read()
+            if not items:
+                return None
+            await self._write(items[:-1])
+            return items[-1]
+
+    async def clear_session(self) -> None:
+        """Removes all items."""
+        async with self._lock:
+            await self._write([])

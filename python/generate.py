@@ -1,0 +1,241 @@
+"""Writes foldspace/_models.py from the API's description, and foldspace/sync.py from the asyncio client.
+
+    python generate.py            writes both
+    python generate.py --check    fails when one of them is not what would be written
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import keyword
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PACKAGE = HERE / "foldspace"
+OPENAPI = HERE.parent / "docs" / "openapi.json"
+
+# -- models
+
+
+def type_of(schema: Any) -> str:
+    """Returns the Python type of a JSON schema."""
+    if not isinstance(schema, dict) or not schema:
+        return "Any"
+    if "$ref" in schema:
+        return schema["$ref"].rsplit("/", 1)[-1]
+    for word in ("anyOf", "oneOf"):
+        if word in schema:
+            return union(type_of(each) for each in schema[word])
+    if "const" in schema:
+        return f"Literal[{schema['const']!r}]"
+    kind = schema.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    return union(type_of_kind(each, schema) for each in kinds)
+
+
+def type_of_kind(kind: str | None, schema: dict[str, Any]) -> str:
+    if kind == "string" and "enum" in schema:
+        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+    if kind == "array":
+        return f"list[{type_of(schema.get('items'))}]"
+    if kind == "object":
+        values = schema.get("additionalProperties")
+        return f"dict[str, {type_of(values)}]"
+    plain = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+    return plain.get(kind or "", "Any")
+
+
+def union(types: Any) -> str:
+    unique = dict.fromkeys(types)
+    if "Any" in unique:
+        return "Any"
+    return " | ".join(sorted(unique, key=lambda each: each == "None"))
+
+
+def models() -> str:
+    """Returns the text of the models: a TypedDict for each schema."""
+    schemas = json.loads(OPENAPI.read_text())["components"]["schemas"]
+    out = ['"""The documents of the API. Made by generate.py from docs/openapi.json."""', ""]
+    out += ["# ruff: noqa: E501", "from __future__ import annotations", "", "from typing import Any, Literal, TypedDict, Union", ""]
+    out += ["from typing_extensions import NotRequired", ""]
+    aliases: list[str] = []
+    for name, schema in schemas.items():
+        properties = schema.get("properties")
+        if not properties:
+            # Names stand in quotation marks: what they name may come later.
+            parts = type_of(schema).split(" | ")
+            aliases.append(f"{name} = Union[{', '.join(quoted(part) for part in parts)}]")
+            continue
+        fields = {}
+        for field, of in properties.items():
+            kind = type_of(of)
+            fields[field] = kind if field in schema.get("required", []) else f"NotRequired[{kind}]"
+        doc = first_sentence(schema.get("description", ""))
+        out.append("")
+        if any(keyword.iskeyword(field) for field in fields):
+            body = ", ".join(f"{field!r}: {kind!r}" for field, kind in fields.items())
+            out += [f"{name} = TypedDict({name!r}, {{{body}}})", f'"""{doc}"""', ""]
+        else:
+            out += [f"class {name}(TypedDict):", f'    """{doc}"""', ""]
+            out += [f"    {field}: {kind}" for field, kind in fields.items()] + [""]
+    out += [""] + aliases
+    return "\n".join(out).rstrip() + "\n"
+
+
+def quoted(part: str) -> str:
+    return part if part in ("str", "int", "float", "bool", "None", "Any") or part.startswith("Literal") else repr(part)
+
+
+def first_sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return (text.split(". ")[0].rstrip(".") + ".").replace("\\", "") if text else "A document."
+
+
+# -- the synchronous client
+
+SOURCES = ("_session", "_files", "_process", "_client")
+HEAD = '''"""The same client without asyncio. Made by generate.py from the asyncio client, which has the logic."""
+
+# ruff: noqa: E501
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from foldspace import _client, _files, _models, _process, _session
+from foldspace._background import LOOP
+from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rewind
+from foldspace.results import CommandResult, Diff, Entries, Log, Tree
+from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
+'''
+
+
+def synchronous() -> str:
+    """Returns the text of the synchronous client."""
+    trees = {name: ast.parse((PACKAGE / f"{name}.py").read_text()) for name in SOURCES}
+    classes = {
+        node.name: module
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and public(node.name) and node.name != "Rules"
+    }
+    out = [HEAD]
+    for module, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and node.name in classes:
+                out.append(one_class(module, node, classes))
+            elif isinstance(node, ast.AsyncFunctionDef) and public(node.name) and node.decorator_list:
+                out.append(one_context(module, node, classes))
+    out.append(OPEN)
+    return "\n\n".join(out).rstrip() + "\n"
+
+
+OPEN = '''def open_client(data: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> Client:
+    """Returns a client of the server that has the data, which is started where none runs."""
+
+    async def make() -> _client.Client:
+        # It belongs to the loop on which it is made.
+        return await _client.Client(data, progress=progress).__aenter__()
+
+    return Client(LOOP.wait(make()))
+'''
+
+
+def public(name: str) -> bool:
+    return not name.startswith("_")
+
+
+def one_class(module: str, node: ast.ClassDef, classes: dict[str, str]) -> str:
+    bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+    own = f"{module}.{node.name}"
+    core = "_own" if bases else "_core"
+    out = [f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"]
+    out += [f'    """{ast.get_docstring(node)}"""', ""]
+    out += [f"    def __init__(self, core: {own}) -> None:"]
+    out += ["        super().__init__(core)"] if bases else []
+    out += [f"        self.{core}: {own} = core", ""]
+    for item in node.body:
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if public(item.name) or item.name in ("__repr__", "_repr_html_", "__aenter__", "__aexit__"):
+                out.append(one_method(item, classes, f"self.{core}"))
+    return "\n".join(out).rstrip() + "\n"
+
+
+def arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    args = node.args
+    own = args.args[1:] if args.args and args.args[0].arg == "self" else args.args
+    given = [arg.arg for arg in args.posonlyargs + own]
+    if args.vararg:
+        given.append(f"*{args.vararg.arg}")
+    given += [f"{arg.arg}={arg.arg}" for arg in args.kwonlyargs]
+    if args.kwarg:
+        given.append(f"**{args.kwarg.arg}")
+    return ", ".join(given)
+
+
+def plain(text: str) -> str:
+    return text.replace("AsyncIterator[", "Iterator[").replace("AsyncGenerator[", "Generator[")
+
+
+def one_method(node: ast.FunctionDef | ast.AsyncFunctionDef, classes: dict[str, str], core: str) -> str:
+    returns = plain(ast.unparse(node.returns)) if node.returns else "None"
+    name = {"__aenter__": "__enter__", "__aexit__": "__exit__"}.get(node.name, node.name)
+    is_property = any(isinstance(each, ast.Name) and each.id == "property" for each in node.decorator_list)
+    call = f"{core}.{node.name}" if is_property else f"{core}.{node.name}({arguments(node)})"
+    if returns.startswith("Iterator["):
+        call = f"LOOP.iterate({call})"
+    elif isinstance(node, ast.AsyncFunctionDef):
+        call = f"LOOP.wait({call})"
+    lines = ["    @property"] if is_property else []
+    lines.append(f"    def {name}({plain(ast.unparse(node.args))}) -> {returns}:")
+    if doc := ast.get_docstring(node):
+        lines.append(f'        """{doc}"""')
+    if name == "__enter__":
+        lines += [f"        {call}", "        return self"]
+    else:
+        lines.append(f"        return {wrapped(call, returns, classes)}" if returns != "None" else f"        {call}")
+    return "\n".join(lines) + "\n"
+
+
+def wrapped(call: str, returns: str, classes: dict[str, str]) -> str:
+    if returns in classes:
+        return f"{returns}({call})"
+    if returns.startswith("list[") and returns[5:-1] in classes:
+        return f"[{returns[5:-1]}(each) for each in {call}]"
+    return call
+
+
+def one_context(module: str, node: ast.AsyncFunctionDef, classes: dict[str, str]) -> str:
+    returns = plain(ast.unparse(node.returns)) if node.returns else "None"
+    inner = returns.removeprefix("Generator[").removesuffix(", None]")
+    lines = ["@contextmanager"]
+    lines.append(f"def {node.name}({plain(ast.unparse(node.args))}) -> Generator[{inner}, None, None]:")
+    lines.append(f'    """{ast.get_docstring(node)}"""')
+    lines.append(f"    with LOOP.enter({module}.{node.name}({arguments(node)})) as core:")
+    lines.append(f"        yield {wrapped('core', inner, classes)}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Writes the files, or checks them."""
+    wrong = 0
+    for path, make in ((PACKAGE / "_models.py", models), (PACKAGE / "sync.py", synchronous)):
+        text = make()
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif path.read_text() != text:
+            print(f"{path.name} is not what generate.py writes; run it", file=sys.stderr)
+            wrong = 1
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
