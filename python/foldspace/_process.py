@@ -82,9 +82,11 @@ class Process:
             streams[stream].append(data)
             if on_output:
                 on_output(stream, data)
-        ended = await self.wait()
-        if ended["problem"]:
-            raise BackendError(ended["problem"])
+        # The stream has ended with it.
+        ended = self._document
+        problem = ended["problem"]
+        if problem:
+            raise BackendError(problem)
         stdout, stderr = (b"".join(streams[each]) for each in ("stdout", "stderr"))
         missing = len(stdout) + len(stderr) < ended["stdout_bytes"] + ended["stderr_bytes"]
         code, signal = ended["exit_code"], ended["signal"]

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from foldspace import _models
+from foldspace._absolute import AbsoluteFiles
 from foldspace._http import Connection, events_of
 from foldspace._progress import Progress
 from foldspace._models import Annotation, Bisect, CallOutcome, Event, Merge, Rewind
-from foldspace.errors import (
-    CommandFailedError,
-    ConnectionLostError,
-    FoldspaceError,
-    ForbiddenError,
-    IsDirectoryError,
-    NotFoundError,
-    UnusableError,
-    of_outcome,
-    of_problem,
-)
+from foldspace.errors import CommandFailedError, ConnectionLostError, of_outcome, of_problem
 from foldspace._files import Files, ReadFiles, resumed, succeeded
 from foldspace._process import Process, decoded
 from foldspace.results import CommandResult, Diff, Log
@@ -447,95 +437,6 @@ class Session:
             f"<p><b>{escape(shown['name'])}</b> <code>{escape(shown['session'][:12])}</code> "
             f"{escape(shown['backend'])}, {shown['events']} events when last asked</p>"
         )
-
-
-class AbsoluteFiles:
-    """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
-    are read and written by commands."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._root: str | None = None
-
-    async def root(self) -> str:
-        """Returns the absolute path of the workspace."""
-        if self._root is None:
-            # A session can have another directory to begin in.
-            ran = await self._session.run(["pwd", "-P"], cwd="/", check=True)
-            self._root = ran.stdout.removesuffix("\n")
-        return self._root
-
-    async def inside(self, path: str) -> str | None:
-        """Returns the path in the workspace: empty for its root, nothing for one outside."""
-        if not path.startswith("/"):
-            return posixpath.normpath(path) if path not in ("", ".") else ""
-        path, root = posixpath.normpath(path), await self.root()
-        if path == root:
-            return ""
-        return path[len(root) + 1 :] if path.startswith(root.rstrip("/") + "/") else None
-
-    async def resolved(self, path: str) -> str:
-        """Returns the path without symbolic links."""
-        ran = await self._session.run(["realpath", "-m", "--", path], check=True)
-        return ran.stdout.removesuffix("\n")
-
-    async def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
-        """Returns the directory and the command for ``run``, so that it begins in any directory."""
-        inside = await self.inside(directory)
-        if inside is not None:
-            return inside, list(command)
-        return "", ["/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", directory, *command]
-
-    async def read(self, path: str) -> bytes:
-        """Returns the contents of a file; links are followed."""
-        inside = await self.inside(path)
-        if inside:
-            try:
-                if (await self._session.files.stat(inside))["node"] == "file":
-                    return await self._session.files.read(inside)
-            except NotFoundError:
-                # It may be behind a link.
-                pass
-        ran = await self._session.run(["cat", "--", path])
-        if not ran.ok:
-            raise _file_error(path, ran.stderr)
-        return ran.stdout_bytes
-
-    async def write(self, path: str, data: bytes, *, executable: bool | None = None) -> None:
-        """Writes a file, with the directories above it; links are followed."""
-        inside = await self.inside(path)
-        if inside:
-            try:
-                node = (await self._session.files.stat(inside))["node"]
-            except NotFoundError:
-                # A directory above it may be a link.
-                inside = await self.inside(await self.resolved(path))
-                node = "file"
-            if inside and node == "file":
-                await self._session.files.write(inside, data, executable=executable)
-                return
-        ran = await self._session.run(["sh", "-c", _WRITE, "sh", path], stdin=data)
-        if not ran.ok:
-            raise _file_error(path, ran.stderr)
-        if executable:
-            await self._session.run(["chmod", "+x", "--", path], check=True)
-
-
-_WRITE = 'mkdir -p -- "$(dirname -- "$1")" && cat > "$1"'
-
-
-def _file_error(path: str, said: str) -> FoldspaceError:
-    kinds = {
-        "No such file": NotFoundError,
-        "Is a directory": IsDirectoryError,
-        "Directory nonexistent": NotFoundError,
-        "Permission denied": ForbiddenError,
-        "Not a directory": UnusableError,
-    }
-    for words, kind in kinds.items():
-        if words in said:
-            return kind(f"{path}: {words}")
-    return FoldspaceError(said.strip() or f"{path} can't be used")
 
 
 _PAGE = 1000

@@ -112,6 +112,7 @@ class FoldspaceBackend:
         if isinstance(command, str) != shell:
             raise TypeError("a text needs shell=True, a list of arguments shell=False")
         session = await self.session()
+        # A process and no call: other operations of the workspace go on meanwhile.
         process: foldspace.Process | None = None
         try:
             process = await session.start(command if shell else list(command), cwd="/", env=env)

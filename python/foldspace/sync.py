@@ -11,11 +11,43 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foldspace import _client, _files, _models, _process, _session
+from foldspace import _absolute, _client, _files, _models, _process, _session
 from foldspace._background import LOOP
 from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
 from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
+
+
+class AbsoluteFiles:
+    """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
+are read and written by commands."""
+
+    def __init__(self, core: _absolute.AbsoluteFiles) -> None:
+        self._core: _absolute.AbsoluteFiles = core
+
+    def root(self) -> str:
+        """Returns the absolute path of the workspace."""
+        return LOOP.wait(self._core.root())
+
+    def inside(self, path: str) -> str | None:
+        """Returns the path in the workspace: empty for its root, nothing for one outside."""
+        return LOOP.wait(self._core.inside(path))
+
+    def resolved(self, path: str) -> str:
+        """Returns the path without symbolic links."""
+        return LOOP.wait(self._core.resolved(path))
+
+    def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
+        """Returns the directory and the command for ``run``, so that it begins in any directory."""
+        return LOOP.wait(self._core.command_in(directory, command))
+
+    def read(self, path: str) -> bytes:
+        """Returns the contents of a file; links are followed."""
+        return LOOP.wait(self._core.read(path))
+
+    def write(self, path: str, data: bytes, *, executable: bool | None=None) -> None:
+        """Writes a file, with the directories above it; links are followed."""
+        LOOP.wait(self._core.write(path, data, executable=executable))
 
 
 class Snapshot:
@@ -192,38 +224,6 @@ leave the session as it is, with ``outcome`` ``conflicted``."""
 
     def _repr_html_(self) -> str:
         return self._core._repr_html_()
-
-
-class AbsoluteFiles:
-    """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
-are read and written by commands."""
-
-    def __init__(self, core: _session.AbsoluteFiles) -> None:
-        self._core: _session.AbsoluteFiles = core
-
-    def root(self) -> str:
-        """Returns the absolute path of the workspace."""
-        return LOOP.wait(self._core.root())
-
-    def inside(self, path: str) -> str | None:
-        """Returns the path in the workspace: empty for its root, nothing for one outside."""
-        return LOOP.wait(self._core.inside(path))
-
-    def resolved(self, path: str) -> str:
-        """Returns the path without symbolic links."""
-        return LOOP.wait(self._core.resolved(path))
-
-    def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
-        """Returns the directory and the command for ``run``, so that it begins in any directory."""
-        return LOOP.wait(self._core.command_in(directory, command))
-
-    def read(self, path: str) -> bytes:
-        """Returns the contents of a file; links are followed."""
-        return LOOP.wait(self._core.read(path))
-
-    def write(self, path: str, data: bytes, *, executable: bool | None=None) -> None:
-        """Writes a file, with the directories above it; links are followed."""
-        LOOP.wait(self._core.write(path, data, executable=executable))
 
 
 class ReadFiles:
