@@ -15,9 +15,9 @@ export function world(t) {
     try {
       for (const { session } of await client.sessions()) await (await client.open(session)).remove().catch(() => {});
     } finally {
-      client.close();
-      // It waits until the server has ended.
+      // It waits until the server has ended, which one without clients begins to do by itself.
       spawnSync(findFoldspaceBin(), ["--data", data, "stop"]);
+      client.close();
       rmSync(data, { recursive: true, force: true });
     }
   });
