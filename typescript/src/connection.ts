@@ -128,7 +128,8 @@ export class Connection {
     const to = base ? { host: base.hostname, port: base.port } : { socketPath: join(this.directory, "http.sock") };
     if (base) headers.host = base.host;
     return new Promise((done, failed) => {
-      const sent = request({ ...to, method, path: search ? `${path}?${search}` : path, headers, signal });
+      // A kept connection may be gone by its next use, and a request that changes something is not sent twice.
+      const sent = request({ ...to, agent: false, method, path: search ? `${path}?${search}` : path, headers, signal });
       sent.on("response", done);
       sent.on("error", (error) => failed(lost(error, signal)));
       if (content === undefined) sent.end(body === undefined ? undefined : JSON.stringify(body));
