@@ -26,6 +26,7 @@ npm ci --silent
 npx --no-install openapi-typescript ../docs/openapi.json --output "$scratch/api.ts" >/dev/null
 cmp "$scratch/api.ts" src/api.ts || { echo "src/api.ts is not what docs/openapi.json says: npm run generate" >&2; exit 1; }
 npm run --silent build
+npx --no-install tsc --project test
 node --test --test-timeout=120000 test/*.test.js
 
 # As a user has it: only the packed packages, and the lines of README.md.
@@ -36,8 +37,17 @@ npm init --yes >/dev/null
 npm install --silent --no-save "$scratch"/packed/*.tgz
 unset FOLDSPACE_BIN
 export FOLDSPACE_DATA=$scratch/data
-sed -n '/^```js$/,/^```$/p' "$here/README.md" | sed '/^```$/q' | sed '/^```/d' >lines.mjs
-node lines.mjs | tee printed
-grep -q merged printed
+sed -n '/^```js$/,/^```$/p' "$here/README.md" | sed '/^```$/q' | sed '/^```/d' >host.mjs
+backends=host
+if [ -n "${CONTAINER_HOST:-}" ] && [ -n "${FOLDSPACE_IMAGE:-}" ]; then
+    backends="host podman"
+    sed 's/backend: "host"/backend: "podman"/' host.mjs >podman.mjs
+else
+    echo "note: no CONTAINER_HOST and FOLDSPACE_IMAGE; the TypeScript client is not tested on Podman" >&2
+fi
+for backend in $backends; do
+    node "$backend.mjs" | tee printed
+    grep -q '^merged$' printed
+done
 npx --no-install foldspace --version
 echo "the packed packages work in an empty folder"

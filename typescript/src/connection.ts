@@ -28,6 +28,11 @@ export interface StreamEvent {
   data: any;
 }
 
+/** What cancels a request, on the server too. */
+export interface Cancel {
+  signal?: AbortSignal;
+}
+
 /** The way to the server of a data directory, or to one over TCP with its token. */
 export interface Place {
   data?: string;
@@ -59,7 +64,7 @@ export class Connection {
 
   /** Makes a request and returns its document. */
   async document<T = any>(method: string, path: string, asked: Asked = {}): Promise<T> {
-    const read = await bytesOf(await this.response(method, path, asked));
+    const read = await bytesOf(await this.response(method, path, asked), asked.signal);
     return (read.length ? JSON.parse(read.toString("utf8")) : undefined) as T;
   }
 
@@ -123,7 +128,8 @@ export class Connection {
     const to = base ? { host: base.hostname, port: base.port } : { socketPath: join(this.directory, "http.sock") };
     if (base) headers.host = base.host;
     return new Promise((done, failed) => {
-      const sent = request({ ...to, method, path: search ? `${path}?${search}` : path, headers, signal });
+      // A kept connection may be gone by its next use, and a request that changes something is not sent twice.
+      const sent = request({ ...to, agent: false, method, path: search ? `${path}?${search}` : path, headers, signal });
       sent.on("response", done);
       sent.on("error", (error) => failed(lost(error, signal)));
       if (content === undefined) sent.end(body === undefined ? undefined : JSON.stringify(body));
@@ -140,9 +146,13 @@ function lost(error: unknown, signal?: AbortSignal): unknown {
 }
 
 /** Returns all bytes of a response. */
-export async function bytesOf(response: IncomingMessage): Promise<Buffer> {
+export async function bytesOf(response: IncomingMessage, signal?: AbortSignal): Promise<Buffer> {
   const pieces: Buffer[] = [];
-  for await (const piece of response) pieces.push(piece as Buffer);
+  try {
+    for await (const piece of response) pieces.push(piece as Buffer);
+  } catch (error) {
+    throw lost(error, signal);
+  }
   return Buffer.concat(pieces);
 }
 

@@ -2,7 +2,7 @@
 
 import { Readable } from "node:stream";
 import type { components } from "./api.js";
-import { bytesOf, encoded, type Connection, type Data } from "./connection.js";
+import { bytesOf, encoded, type Cancel, type Connection, type Data } from "./connection.js";
 import { FoldspaceError, succeeded, type CallOutcome } from "./errors.js";
 
 /** An entry of a workspace. */
@@ -25,26 +25,30 @@ export class ReadFiles {
   ) {}
 
   /** Returns the contents of a file. */
-  async read(path: string): Promise<Uint8Array> {
-    const response = await this.connection.response("GET", `${this.session}/files/${encoded(path)}`, { query: { at: this.at } });
-    return new Uint8Array(await bytesOf(response));
+  async read(path: string, { signal }: Cancel = {}): Promise<Uint8Array> {
+    const response = await this.connection.response("GET", this.#file(path), { query: { at: this.at }, signal });
+    return new Uint8Array(await bytesOf(response, signal));
   }
 
   /** Returns the contents of a file as text. */
-  async readText(path: string): Promise<string> {
-    return new TextDecoder().decode(await this.read(path));
+  async readText(path: string, options: Cancel = {}): Promise<string> {
+    return new TextDecoder().decode(await this.read(path, options));
+  }
+
+  #file(path: string): string {
+    return `${this.session}/files/${encoded(path)}`;
   }
 
   /** Gives the contents of a file piece by piece. */
-  async stream(path: string): Promise<ReadableStream<Uint8Array>> {
-    const response = await this.connection.response("GET", `${this.session}/files/${encoded(path)}`, { query: { at: this.at } });
+  async stream(path: string, { signal }: Cancel = {}): Promise<ReadableStream<Uint8Array>> {
+    const response = await this.connection.response("GET", this.#file(path), { query: { at: this.at }, signal });
     return Readable.toWeb(response) as ReadableStream<Uint8Array>;
   }
 
   /** Lists the entries of a directory; more levels of it with `depth`. */
-  list(path = "", { depth = 1 }: { depth?: number } = {}): Promise<Entry[]> {
+  list(path = "", { depth = 1, signal }: { depth?: number } & Cancel = {}): Promise<Entry[]> {
     const query = { at: this.at, below: path.replace(/^\/+/, "") || undefined, depth };
-    return this.connection.document("GET", `${this.session}/files`, { query });
+    return this.connection.document("GET", `${this.session}/files`, { query, signal });
   }
 
   /** Tells of an entry; a link itself. */
@@ -64,8 +68,9 @@ export class ReadFiles {
   }
 
   /** Gives a directory as a tar archive. */
-  async tar(below?: string): Promise<ReadableStream<Uint8Array>> {
-    const response = await this.connection.response("POST", `${this.session}/materialise`, { body: { at: this.at, below } });
+  async tar(below?: string, { signal }: Cancel = {}): Promise<ReadableStream<Uint8Array>> {
+    const asked = { body: { at: this.at, below }, signal };
+    const response = await this.connection.response("POST", `${this.session}/materialise`, asked);
     return Readable.toWeb(response) as ReadableStream<Uint8Array>;
   }
 }
@@ -77,8 +82,9 @@ export class Files extends ReadFiles {
   }
 
   /** Writes a file, at most 1 GiB; `create` fails where something is. */
-  async write(path: string, data: Data, options: { executable?: boolean; create?: boolean } = {}): Promise<CallOutcome> {
-    const asked = { query: { ...options, agent: this.agent }, content: data };
+  async write(path: string, data: Data, options: { executable?: boolean; create?: boolean } & Cancel = {}): Promise<CallOutcome> {
+    const { signal, ...rest } = options;
+    const asked = { query: { ...rest, agent: this.agent }, content: data, signal };
     return succeeded(await this.connection.document("PUT", `${this.session}/files/${encoded(path)}`, asked));
   }
 
@@ -99,8 +105,8 @@ export class Files extends ReadFiles {
   }
 
   /** Unpacks a tar archive below a directory. */
-  async untar(archive: Data, below?: string): Promise<CallOutcome> {
-    const asked = { query: { below, agent: this.agent }, content: archive };
+  async untar(archive: Data, below?: string, { signal }: Cancel = {}): Promise<CallOutcome> {
+    const asked = { query: { below, agent: this.agent }, content: archive, signal };
     return succeeded(await this.connection.document("PUT", `${this.session}/tar`, asked));
   }
 

@@ -5,11 +5,11 @@
  */
 
 import { Connection, type Place } from "./connection.js";
-import { create, Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
+import { create, open, type Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
 
 export type { components } from "./api.js";
 export { findFoldspaceBin } from "./binary.js";
-export type { Data, Place } from "./connection.js";
+export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
 export { Files, ReadFiles, type Change, type Entry, type Position } from "./files.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
@@ -30,9 +30,8 @@ export class Client implements Disposable {
   }
 
   /** Returns a session that is there, by its name or the beginning of its id. */
-  async open(session: string, rules: Rules = {}): Promise<Session> {
-    const path = `/v1/sessions/${encodeURIComponent(session)}`;
-    return new Session(this.#connection, await this.#connection.document("GET", path), rules);
+  open(session: string, rules: Rules = {}): Promise<Session> {
+    return open(this.#connection, session, rules, false);
   }
 
   /** Lists all sessions, the oldest first. */
@@ -66,4 +65,10 @@ export class Client implements Disposable {
 export async function session(wishes: NewSession & Place = {}): Promise<Session> {
   const { data, url, token, ...rest } = wishes;
   return create(new Connection({ data, url, token }), rest, true);
+}
+
+/** Opens a session that is there, by its name or the beginning of its id, with a connection of its own. */
+export async function attach(session: string, wishes: Rules & Place = {}): Promise<Session> {
+  const { data, url, token, ...rules } = wishes;
+  return open(new Connection({ data, url, token }), session, rules, true);
 }

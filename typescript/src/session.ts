@@ -2,7 +2,7 @@
 
 import { resolve } from "node:path";
 import type { components } from "./api.js";
-import type { Connection } from "./connection.js";
+import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
 import { Files, ReadFiles, type Position } from "./files.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
@@ -41,9 +41,19 @@ export interface RunOptions {
   timeout?: number;
   /** Throws when it fails. */
   check?: boolean;
+  /** Takes output as it comes, of both streams or of one. */
   onOutput?: OnOutput;
+  onStdout?: (bytes: Uint8Array) => void;
+  onStderr?: (bytes: Uint8Array) => void;
   /** Cancels it. */
   signal?: AbortSignal;
+}
+
+function outputOf({ onOutput, onStdout, onStderr }: RunOptions): OnOutput {
+  return (stream, bytes) => {
+    onOutput?.(stream, bytes);
+    (stream === "stdout" ? onStdout : onStderr)?.(bytes);
+  };
 }
 
 /** A session as it was at a position. */
@@ -90,8 +100,8 @@ export class Session implements AsyncDisposable {
     return { allow, deny, auto_confirm: autoConfirm, agent };
   }
 
-  #post<T = any>(path: string, body: unknown): Promise<T> {
-    return this.connection.document("POST", `${this.#path}/${path}`, { body });
+  #post<T = any>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+    return this.connection.document("POST", `${this.#path}/${path}`, { body, signal });
   }
 
   /** Its files as they are now. */
@@ -114,12 +124,18 @@ export class Session implements AsyncDisposable {
    * `isInfrastructure`. `signal` cancels it.
    */
   async run(command: Command, options: RunOptions = {}): Promise<CommandResult> {
-    const { cwd = "", env = {}, stdin = "", timeout, check, onOutput, signal } = options;
+    const { cwd = "", env = {}, stdin = "", timeout, check, signal } = options;
+    const onOutput = outputOf(options);
     const chars = typeof command === "string" ? command.length : command.join(" ").length;
     if (chars > 4096) {
-      // A process takes more.
-      const started = await this.start(command, { cwd, env, stdin, timeout });
-      return this.#checked(await started.collect({ onOutput, signal }), check);
+      // A process takes more. It does not end with its reader.
+      const started = await this.start(command, { cwd, env, stdin, timeout, signal });
+      try {
+        return this.#checked(await started.collect({ onOutput, signal }), check);
+      } catch (error) {
+        if (signal?.aborted) await started.kill().catch(() => {});
+        throw error;
+      }
     }
     const collected = new Collected(onOutput);
     const params = { command, cwd, env, stdin, ...(timeout === undefined ? {} : { timeout_seconds: Math.max(1, timeout) }) };
@@ -164,10 +180,10 @@ export class Session implements AsyncDisposable {
   /** Starts a command that runs on in the background. */
   async start(
     command: Command,
-    options: { cwd?: string; env?: Record<string, string>; stdin?: string; input?: boolean; window?: { rows: number; columns: number }; timeout?: number } = {},
+    options: { cwd?: string; env?: Record<string, string>; stdin?: string; input?: boolean; window?: { rows: number; columns: number }; timeout?: number } & Cancel = {},
   ): Promise<Process> {
-    const { timeout, ...rest } = options;
-    const status = await this.#post<ProcessStatus>("processes", { ...this.#rules, command, ...rest, timeout_seconds: timeout });
+    const { timeout, signal, ...rest } = options;
+    const status = await this.#post<ProcessStatus>("processes", { ...this.#rules, command, ...rest, timeout_seconds: timeout }, signal);
     return new Process(this.connection, this.#path, status);
   }
 
@@ -188,9 +204,9 @@ export class Session implements AsyncDisposable {
   }
 
   /** Forks it `count` times, as it is now or was at a position: all or none begin. */
-  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; createId?: string } = {}): Promise<Session[]> {
-    const { createId, ...rest } = options;
-    const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId });
+  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; createId?: string } & Cancel = {}): Promise<Session[]> {
+    const { createId, signal, ...rest } = options;
+    const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId }, signal);
     return children.map((child) => {
       const { session, name, backend } = child;
       const status = { ...this.status, session, name, backend, events: child.at ?? 0 };
@@ -199,21 +215,22 @@ export class Session implements AsyncDisposable {
   }
 
   /** Merges what a child changed; `theirs` and `ours` decide conflicts by globs of paths. */
-  merge(child: Session | string, options: { theirs?: string[]; ours?: string[]; dryRun?: boolean } = {}): Promise<Schemas["Merge"]> {
-    const { dryRun, ...rest } = options;
-    return this.#post("merge", { child: typeof child === "string" ? child : child.id, ...rest, dry_run: dryRun, agent: this.rules.agent });
+  merge(child: Session | string, options: { theirs?: string[]; ours?: string[]; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Merge"]> {
+    const { dryRun, signal, ...rest } = options;
+    const id = typeof child === "string" ? child : child.id;
+    return this.#post("merge", { child: id, ...rest, dry_run: dryRun, agent: this.rules.agent }, signal);
   }
 
   /** Takes log and files back to a position. The rewind is an event, and can be undone. */
-  rewind(to: Position, options: { force?: boolean; dryRun?: boolean } = {}): Promise<Schemas["Rewind"]> {
-    return this.#post("rewind", { to, force: options.force, dry_run: options.dryRun });
+  rewind(to: Position, options: { force?: boolean; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Rewind"]> {
+    return this.#post("rewind", { to, force: options.force, dry_run: options.dryRun }, options.signal);
   }
 
   /** Finds the first change after which a command fails, or a predicate over slices holds. */
-  bisect(options: { command?: Command; slice?: string; good?: Position; bad?: Position; timeout?: number }): Promise<Schemas["Bisect"]> {
-    const { timeout, ...rest } = options;
+  bisect(options: { command?: Command; slice?: string; good?: Position; bad?: Position; timeout?: number } & Cancel): Promise<Schemas["Bisect"]> {
+    const { timeout, signal, ...rest } = options;
     const { allow, auto_confirm } = this.#rules;
-    return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm });
+    return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm }, signal);
   }
 
   /** Shows what changed between two positions: by default from the beginning to now. */
@@ -261,6 +278,16 @@ export class Session implements AsyncDisposable {
     return (await this.#post("tags", { name, at })).seq;
   }
 
+  /** Returns the named positions. */
+  tags(): Promise<Record<string, number>> {
+    return this.connection.document("GET", `${this.#path}/tags`);
+  }
+
+  /** Removes a name of a position. */
+  async untag(name: string): Promise<void> {
+    await this.connection.document("DELETE", `${this.#path}/tags/${encodeURIComponent(name)}`);
+  }
+
   /** Removes it, with its history. */
   async remove(): Promise<void> {
     await this.connection.document("DELETE", this.#path);
@@ -299,4 +326,10 @@ export async function create(connection: Connection, wishes: NewSession, dispose
   const mounts = mount === undefined ? [] : [{ host_path: resolve(mount) }];
   const body = { name, backend, options: given, mounts, allow_roots: roots, create_id: createId };
   return new Session(connection, await connection.document("POST", "/v1/sessions", { body }), rules, disposes);
+}
+
+/** Opens a session that is there. */
+export async function open(connection: Connection, session: string, rules: Rules, disposes: boolean): Promise<Session> {
+  const status = await connection.document<SessionStatus>("GET", `/v1/sessions/${encodeURIComponent(session)}`);
+  return new Session(connection, status, rules, disposes);
 }
