@@ -21,26 +21,3 @@ environment() {
 environment .venv python3 tests/requirements.txt
 .venv/bin/pyright --pythonpath .venv/bin/python
 .venv/bin/pytest -q -n "${JOBS:-3}" "$@"
-
-# As a user has it: the wheel in an environment of its own, and the lines of README.md. Its program is the one of the
-# tests' profile; build.sh makes the one that is published.
-scratch=$(mktemp -d)
-trap '"$FOLDSPACE_BIN" --data "$scratch/data" stop >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
-.venv/bin/uv pip install -q --python .venv/bin/python maturin==1.16.0
-.venv/bin/maturin build --quiet --profile dev --target-dir ../target --compatibility linux --out "$scratch"
-python3 -m venv "$scratch/venv"
-"$scratch/venv/bin/pip" install -q "$scratch"/*.whl
-sed -n '/^```python$/,/^```$/p' README.md | sed '/^```$/q' | sed '/^```/d' >"$scratch/lines.py"
-(
-    unset FOLDSPACE_BIN PYTHONPATH
-    export FOLDSPACE_DATA="$scratch/data"
-    cd "$scratch"
-    "$scratch/venv/bin/python" lines.py | tee printed
-    grep -q merged printed
-    if [ -n "${CONTAINER_HOST:-}" ] && [ -n "${FOLDSPACE_IMAGE:-}" ]; then
-        sed 's/backend="host"/backend="podman"/' lines.py >contained.py
-        "$scratch/venv/bin/python" contained.py | grep -q merged
-    fi
-    "$scratch/venv/bin/python" -m foldspace --version
-)
-echo "the wheel works in an environment of its own"
