@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,23 @@ def check(holds: bool, what: str) -> None:
     """Ends the test when something does not hold."""
     if not holds:
         raise Wrong(what)
+
+
+def raises(kind: type | tuple, work: Callable[[], object]) -> Exception:
+    """The error of that kind that some work ends with."""
+    try:
+        gave = work()
+    except kind as error:
+        return error
+    raise Wrong(f"no {kind} was raised, but it gave {gave!r}")
+
+
+def eventually(holds: Callable[[], object], what: str) -> None:
+    """Waits until something holds."""
+    until = time.monotonic() + PATIENCE
+    while not holds():
+        check(time.monotonic() < until, f"it does not hold within {PATIENCE} s: {what}")
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager

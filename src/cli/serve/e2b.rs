@@ -18,7 +18,7 @@ pub(super) struct E2bArgs {
     /// Serves E2B's wire API on this address [default: 127.0.0.1:3000]; its sandboxes are sessions of the backend that
     /// the options below name, else of containers
     #[arg(
-        long, id = "e2b", value_name = "ADDR:PORT", group = "tcp",
+        long = "e2b", id = "e2b", value_name = "ADDR:PORT", group = "tcp",
         num_args = 0..=1, default_missing_value = "127.0.0.1:3000"
     )]
     address: Option<SocketAddr>,
