@@ -90,7 +90,7 @@ pub(super) struct FileWatch {
 
 /// A change below a watched directory.
 #[derive(Serialize)]
-pub(super) struct FileChange {
+pub(super) struct WatchedChange {
     pub(super) path: EntryPath,
     /// `create`, `write` or `remove`.
     pub(super) kind: &'static str,
@@ -116,7 +116,7 @@ impl FileWatch {
     }
 
     /// Returns the changes since the last time, and itself for the next.
-    pub(super) async fn changes(mut self, face: &HttpFace) -> Result<(Self, Vec<FileChange>), HttpProblem> {
+    pub(super) async fn changes(mut self, face: &HttpFace) -> Result<(Self, Vec<WatchedChange>), HttpProblem> {
         face.hub().refresh(self.open.session().id()).await?;
         let look = move || {
             let mut found = Vec::new();
@@ -138,11 +138,11 @@ impl FileWatch {
     }
 }
 
-fn change(event: &Recorded) -> Option<FileChange> {
+fn change(event: &Recorded) -> Option<WatchedChange> {
     let (path, kind) = if let Some(Ok(written)) = event.typed::<WriteFile>() {
         (written.event.path, if written.event.mode == WriteMode::Create { "create" } else { "write" })
     } else {
         (event.typed::<DeleteEntry>()?.ok()?.event.path, "remove")
     };
-    Some(FileChange { path, kind, seq: event.seq })
+    Some(WatchedChange { path, kind, seq: event.seq })
 }

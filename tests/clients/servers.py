@@ -78,10 +78,10 @@ def environment(data: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serve(program: str, *options: str) -> Iterator[Server]:
+def serve(program: str, *options: str, listen: str = "--http") -> Iterator[Server]:
     """`foldspace serve` on a port that the system chose."""
     with directory() as data:
-        command = [program, "serve", "--http", "127.0.0.1:0", *options]
+        command = [program, "serve", listen, "127.0.0.1:0", *options]
         process = subprocess.Popen(
             command, env=environment(data), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",

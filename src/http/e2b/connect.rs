@@ -16,7 +16,7 @@ use crate::http::problem::HttpProblem;
 
 pub(super) const STREAM: &str = "application/connect+json";
 const UNARY: &str = "application/json";
-/// Bytes of a message. Input of 4 MiB is more than that in base64.
+/// Bytes of a message. EnvdInput of 4 MiB is more than that in base64.
 const MESSAGE_MAX: usize = 8 << 20;
 /// Time that a client may take to send one.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::connect::{Wrong, collected, parsed};
-use super::guard::{decoded, query};
+use super::query::{decoded, query};
 use super::sandbox::{Sandbox, SandboxState};
 use super::sandboxes::{BASE, NewSandbox};
-use super::{Answer, Api};
+use super::{Api, E2bAnswer};
 use crate::engine::clock::Timestamp;
 
 /// Seconds that a sandbox has by default, and at most.
@@ -63,7 +63,7 @@ struct AutoResume {
     enabled: bool,
 }
 
-pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> Answer {
+pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> E2bAnswer {
     let asked: Create = json(body).await?;
     for name in ["mcp", "iam", "network", "volumeMounts"] {
         if asked.others.get(name).is_some_and(|value| !value.is_null()) {
@@ -97,7 +97,7 @@ pub(super) struct List {
     next_token: Option<String>,
 }
 
-pub(super) async fn list(State(api): Api, Query(asked): Query<List>) -> Answer {
+pub(super) async fn list(State(api): Api, Query(asked): Query<List>) -> E2bAnswer {
     // The SDKs encode names and values twice.
     let wanted: Vec<(String, String)> = query(asked.metadata.as_deref())
         .map(|(name, value)| (decoded(&name).into_owned(), decoded(&value).into_owned()))
@@ -149,11 +149,11 @@ fn paged(page: Vec<Value>, next: Option<String>) -> Response {
     response
 }
 
-pub(super) async fn show(State(api): Api, Path(id): Path<String>) -> Answer {
+pub(super) async fn show(State(api): Api, Path(id): Path<String>) -> E2bAnswer {
     Ok(axum::Json(api.shown(&api.sandbox(&id)?)).into_response())
 }
 
-pub(super) async fn kill(State(api): Api, Path(id): Path<String>) -> Answer {
+pub(super) async fn kill(State(api): Api, Path(id): Path<String>) -> E2bAnswer {
     api.end(api.sandbox(&id)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -165,7 +165,7 @@ pub(super) struct Timeout {
 }
 
 /// Connects to a sandbox, which is resumed if it is paused; one that runs gets no less time than it has.
-pub(super) async fn connect(State(api): Api, Path(id): Path<String>, body: Body) -> Answer {
+pub(super) async fn connect(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
     let asked: Timeout = json(body).await?;
     let (sandbox, seconds) = (api.sandbox(&id)?, seconds(asked.timeout)?);
     if sandbox.record.state == SandboxState::Paused {
@@ -185,7 +185,7 @@ async fn lengthen(api: &super::E2bApi, mut sandbox: Sandbox, seconds: u64) -> Re
     api.keep(sandbox).await
 }
 
-pub(super) async fn set_timeout(State(api): Api, Path(id): Path<String>, body: Body) -> Answer {
+pub(super) async fn set_timeout(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
     let asked: Timeout = json(body).await?;
     let mut sandbox = api.sandbox(&id)?;
     sandbox.record.ends = api.in_seconds(seconds(asked.timeout)?);
@@ -193,13 +193,13 @@ pub(super) async fn set_timeout(State(api): Api, Path(id): Path<String>, body: B
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-pub(super) async fn refresh(State(api): Api, Path(id): Path<String>, body: Body) -> Answer {
+pub(super) async fn refresh(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
     let asked: Timeout = json(body).await?;
     lengthen(&api, api.sandbox(&id)?, seconds(asked.duration)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-pub(super) async fn pause(State(api): Api, Path(id): Path<String>) -> Answer {
+pub(super) async fn pause(State(api): Api, Path(id): Path<String>) -> E2bAnswer {
     let sandbox = api.sandbox(&id)?;
     if sandbox.record.state == SandboxState::Paused {
         return Err(Wrong::new(StatusCode::CONFLICT, format!("the sandbox {id:.100} is paused already")));
@@ -209,25 +209,25 @@ pub(super) async fn pause(State(api): Api, Path(id): Path<String>) -> Answer {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Fork {
+pub(super) struct ForkBody {
     count: Option<u32>,
     timeout: Option<u64>,
 }
 
-pub(super) async fn fork(State(api): Api, Path(id): Path<String>, body: Body) -> Answer {
-    let asked: Fork = json(body).await?;
+pub(super) async fn fork(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
+    let asked: ForkBody = json(body).await?;
     let forks = api.fork(&api.sandbox(&id)?, asked.count.unwrap_or(1), seconds(asked.timeout)?).await?;
     let forks: Vec<Value> = forks.iter().map(|fork| json!({ "sandbox": api.created(fork) })).collect();
     Ok((StatusCode::CREATED, axum::Json(forks)).into_response())
 }
 
 #[derive(Deserialize)]
-pub(super) struct Snapshot {
+pub(super) struct SnapshotBody {
     name: Option<String>,
 }
 
-pub(super) async fn create_snapshot(State(api): Api, Path(id): Path<String>, body: Body) -> Answer {
-    let asked: Snapshot = json(body).await?;
+pub(super) async fn create_snapshot(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
+    let asked: SnapshotBody = json(body).await?;
     let taken = api.take_snapshot(&api.sandbox(&id)?, asked.name.filter(|name| !name.is_empty())).await?;
     let shown = json!({ "snapshotID": taken.snapshot, "names": Vec::from_iter(taken.name) });
     Ok((StatusCode::CREATED, axum::Json(shown)).into_response())
@@ -243,7 +243,7 @@ pub(super) struct Snapshots {
     next_token: Option<String>,
 }
 
-pub(super) async fn list_snapshots(State(api): Api, Query(asked): Query<Snapshots>) -> Answer {
+pub(super) async fn list_snapshots(State(api): Api, Query(asked): Query<Snapshots>) -> E2bAnswer {
     let mut all = api.snapshots();
     all.retain(|known| {
         asked.sandbox.as_ref().is_none_or(|of| *of == known.of) && (asked.name.is_none() || asked.name == known.name)
@@ -253,7 +253,7 @@ pub(super) async fn list_snapshots(State(api): Api, Query(asked): Query<Snapshot
     Ok(paged(page.iter().map(shown).collect(), next))
 }
 
-pub(super) async fn delete_snapshot(State(api): Api, Path(id): Path<String>) -> Answer {
+pub(super) async fn delete_snapshot(State(api): Api, Path(id): Path<String>) -> E2bAnswer {
     api.remove_snapshot(&id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -5,18 +5,14 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::connect::Wrong;
 use super::filesystem::done;
-use super::guard::query;
-use super::place::Place;
-use super::sandbox::Sandbox;
+use super::place::SandboxPlace;
+use super::query::parameter;
 use super::upload::{Upload, boundary, parts};
-use super::{Answer, Api, E2bApi, Within};
+use super::{Api, E2bAnswer, Within};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -28,32 +24,9 @@ use crate::tools::FileWork;
 /// Links that are followed, one after another.
 const LINKS_MAX: usize = 40;
 
-fn parameter(text: Option<&str>, name: &str) -> Option<String> {
-    query(text).find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
-}
-
-/// Tells whether a URL is signed for a file of this sandbox: by its token, as the SDKs do it themselves.
-pub(super) fn is_signed(api: &E2bApi, sandbox: &Sandbox, text: Option<&str>, is_read: bool) -> bool {
-    let shown = parameter(text, "signature").unwrap_or_default();
-    let path = parameter(text, "path").unwrap_or_default();
-    let user = parameter(text, "username").unwrap_or_default();
-    let what = if is_read { "read" } else { "write" };
-    let mut signed = format!("{path}:{what}:{user}:{}", api.token_of(sandbox.name()));
-    if let Some(until) = parameter(text, "signature_expiration") {
-        let now = api.now().0 / 1000;
-        if until.parse::<i64>().map_or(true, |until| until < now) {
-            return false;
-        }
-        signed = format!("{signed}:{until}");
-    }
-    let expected = format!("v1_{}", STANDARD_NO_PAD.encode(Sha256::digest(signed.as_bytes())));
-    // By their digests, in constant time.
-    blake3::hash(expected.as_bytes()) == blake3::hash(shown.as_bytes())
-}
-
-pub(super) async fn download(State(api): Api, Extension(sandbox): Within, RawQuery(text): RawQuery) -> Answer {
+pub(super) async fn download(State(api): Api, Extension(sandbox): Within, RawQuery(text): RawQuery) -> E2bAnswer {
     let asked = parameter(text.as_deref(), "path").unwrap_or_default();
-    let place = Place::of(&asked)?;
+    let place = SandboxPlace::of(&asked)?;
     let session = api.face.session(sandbox.name()).await?;
     api.face.hub().refresh(session.id()).await?;
     let bytes = blocking(move || contents(&session, place.path, &asked)).await??;
@@ -80,7 +53,7 @@ fn contents(session: &Session, path: EntryPath, asked: &str) -> Result<bytes::By
                 let above = path.parent().unwrap_or_else(EntryPath::root);
                 let full = if target.starts_with('/') { target } else { format!("{}/{target}", above.rooted()) };
                 let full = if full.starts_with("/workspace") { full } else { format!("/workspace{full}") };
-                path = Place::of(&full)?.path;
+                path = SandboxPlace::of(&full)?.path;
             }
             Some(Node::Directory) => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
             Some(Node::Special { .. }) => return Err(Wrong::invalid(format!("{asked:.200} is no regular file"))),
@@ -97,7 +70,7 @@ pub(super) async fn upload(
     RawQuery(text): RawQuery,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
+) -> E2bAnswer {
     let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !matches!(said(header::CONTENT_ENCODING), "" | "identity") {
         return Err(Wrong::missing("uploads that are compressed"));
@@ -124,7 +97,7 @@ pub(super) async fn upload(
     let mut written: Vec<Value> = Vec::new();
     let open = api.face.open(sandbox.name()).await?;
     for Upload { path, bytes } in uploads {
-        let place = Place::of(&path)?;
+        let place = SandboxPlace::of(&path)?;
         let work = FileWork::Write { path: place.rooted(), bytes, executable: None, create: false };
         done(open.change_files(work).await?)?;
         let full = place.name_of(&place.path);

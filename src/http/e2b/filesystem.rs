@@ -13,15 +13,15 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::connect::{self, Wrong, answered, streamed, unary};
-use super::place::Place;
+use super::place::SandboxPlace;
 use super::sandbox::Sandbox;
-use super::{Answer, Api, E2bApi, Watcher, Within};
+use super::{Api, DirectoryWatcher, E2bAnswer, E2bApi, Within};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CallReason, Node};
 use crate::engine::lock::lock;
 use crate::http::file_changes::problem_of;
 use crate::http::frames::{self, ALIVE, EventFrames};
-use crate::http::watch::{FileChange, FileWatch};
+use crate::http::watch::{FileWatch, WatchedChange};
 use crate::hub::operations::{ListFiles, Operation, StatEntry};
 use crate::tools::{FileWork, ToolOutcome};
 use crate::view::EntryDocument;
@@ -41,7 +41,7 @@ pub(super) async fn serve(
     if method == "WatchDir" {
         return call.watch(&headers, body).await.unwrap_or_else(|wrong| wrong.streamed());
     }
-    let answer = match unary::<Asked>(&headers, body).await {
+    let answer = match unary::<FileMessage>(&headers, body).await {
         Err(wrong) => Err(wrong),
         Ok(asked) => match method.as_str() {
             "Stat" => call.stat(asked).await,
@@ -61,7 +61,7 @@ pub(super) async fn serve(
 /// The fields of all messages.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Asked {
+struct FileMessage {
     path: String,
     source: String,
     destination: String,
@@ -77,7 +77,7 @@ struct FileCall {
 }
 
 impl FileCall {
-    async fn entry(&self, place: &Place) -> Result<Value, Wrong> {
+    async fn entry(&self, place: &SandboxPlace) -> Result<Value, Wrong> {
         // The root is no entry.
         if place.path.is_root() {
             let begun = self.sandbox.record.started;
@@ -88,12 +88,12 @@ impl FileCall {
         Ok(shown(place, &found.path, &found.entry.node, found.entry.updated_at))
     }
 
-    async fn stat(&self, asked: Asked) -> Answer {
-        answered(json!({ "entry": self.entry(&Place::of(&asked.path)?).await? }))
+    async fn stat(&self, asked: FileMessage) -> E2bAnswer {
+        answered(json!({ "entry": self.entry(&SandboxPlace::of(&asked.path)?).await? }))
     }
 
-    async fn list(&self, asked: Asked) -> Answer {
-        let place = Place::of(&asked.path)?;
+    async fn list(&self, asked: FileMessage) -> E2bAnswer {
+        let place = SandboxPlace::of(&asked.path)?;
         let entry = self.entry(&place).await?;
         if entry["type"] != DIRECTORY {
             return Err(Wrong::invalid(format!("path is not a directory: {:.200}", asked.path)));
@@ -109,8 +109,8 @@ impl FileCall {
         Ok(self.api.face.open(self.sandbox.name()).await?.change_files(work).await?)
     }
 
-    async fn make(&self, asked: Asked) -> Answer {
-        let place = Place::of(&asked.path)?;
+    async fn make(&self, asked: FileMessage) -> E2bAnswer {
+        let place = SandboxPlace::of(&asked.path)?;
         let made = done(self.change(FileWork::MakeDirectory { path: place.rooted() }).await?)?;
         if made.result["created"] != true {
             return Err(Wrong::new(StatusCode::CONFLICT, format!("directory already exists: {:.200}", asked.path)));
@@ -118,15 +118,15 @@ impl FileCall {
         answered(json!({ "entry": self.entry(&place).await? }))
     }
 
-    async fn rename(&self, asked: Asked) -> Answer {
-        let (from, to) = (Place::of(&asked.source)?, Place::of(&asked.destination)?);
+    async fn rename(&self, asked: FileMessage) -> E2bAnswer {
+        let (from, to) = (SandboxPlace::of(&asked.source)?, SandboxPlace::of(&asked.destination)?);
         done(self.change(FileWork::Move { from: from.rooted(), to: to.rooted(), replace: true }).await?)?;
         answered(json!({ "entry": self.entry(&to).await? }))
     }
 
     /// Removes an entry with all below it. One that is not there is gone, as with `envd`.
-    async fn remove(&self, asked: Asked) -> Answer {
-        let place = Place::of(&asked.path)?;
+    async fn remove(&self, asked: FileMessage) -> E2bAnswer {
+        let place = SandboxPlace::of(&asked.path)?;
         let outcome = self.change(FileWork::Remove { path: place.rooted(), recursive: true }).await?;
         if outcome.reason != Some(CallReason::NotFound) {
             done(outcome)?;
@@ -134,11 +134,11 @@ impl FileCall {
         answered(json!({}))
     }
 
-    async fn begin_watch(&self, asked: &Asked) -> Result<(Place, FileWatch), Wrong> {
+    async fn begin_watch(&self, asked: &FileMessage) -> Result<(SandboxPlace, FileWatch), Wrong> {
         if asked.include_entry {
             return Err(Wrong::missing("entries in the events of a watched directory"));
         }
-        let place = Place::of(&asked.path)?;
+        let place = SandboxPlace::of(&asked.path)?;
         if self.entry(&place).await?["type"] != DIRECTORY {
             return Err(Wrong::invalid(format!("path is not a directory: {:.200}", asked.path)));
         }
@@ -147,8 +147,8 @@ impl FileCall {
         Ok((place, watch))
     }
 
-    async fn watch(self, headers: &HeaderMap, body: Body) -> Answer {
-        let asked: Asked = streamed(headers, body).await?;
+    async fn watch(self, headers: &HeaderMap, body: Body) -> E2bAnswer {
+        let asked: FileMessage = streamed(headers, body).await?;
         let (place, watch) = self.begin_watch(&asked).await?;
         let (frames, response) = frames::open_as(connect::STREAM, false);
         let (limit, keepalive) = (connect::time_limit(headers), connect::keepalive(headers, ALIVE));
@@ -174,7 +174,7 @@ impl FileCall {
         Ok(response)
     }
 
-    async fn create_watcher(&self, asked: Asked) -> Answer {
+    async fn create_watcher(&self, asked: FileMessage) -> E2bAnswer {
         let (place, watch) = self.begin_watch(&asked).await?;
         let id = E2bApi::fresh_name("watch-")?;
         let watch = Arc::new(AsyncMutex::new(Some(watch)));
@@ -182,15 +182,15 @@ impl FileCall {
         if watchers.len() >= WATCHERS_MAX {
             return Err(Wrong::new(StatusCode::TOO_MANY_REQUESTS, "too many directories are watched; stop some"));
         }
-        watchers.insert(id.clone(), Watcher { sandbox: self.sandbox.name().to_owned(), place, watch });
+        watchers.insert(id.clone(), DirectoryWatcher { sandbox: self.sandbox.name().to_owned(), place, watch });
         answered(json!({ "watcherId": id }))
     }
 
-    fn no_watcher(asked: &Asked) -> Wrong {
+    fn no_watcher(asked: &FileMessage) -> Wrong {
         Wrong::not_found(format!("watcher with id {:.100} not found", asked.watcher_id))
     }
 
-    async fn watcher_events(&self, asked: Asked) -> Answer {
+    async fn watcher_events(&self, asked: FileMessage) -> E2bAnswer {
         let found = lock(&self.api.watchers)
             .get(&asked.watcher_id)
             .filter(|watcher| watcher.sandbox == self.sandbox.name())
@@ -203,7 +203,7 @@ impl FileCall {
         answered(json!({ "events": changes.iter().map(|change| event(&place, change)).collect::<Vec<_>>() }))
     }
 
-    fn remove_watcher(&self, asked: &Asked) -> Answer {
+    fn remove_watcher(&self, asked: &FileMessage) -> E2bAnswer {
         let mut watchers = lock(&self.api.watchers);
         match watchers.get(&asked.watcher_id) {
             Some(watcher) if watcher.sandbox == self.sandbox.name() => drop(watchers.remove(&asked.watcher_id)),
@@ -225,7 +225,7 @@ pub(super) fn done(outcome: ToolOutcome) -> Result<ToolOutcome, Wrong> {
 
 async fn stream(
     api: &E2bApi,
-    (place, mut watch): (&Place, FileWatch),
+    (place, mut watch): (&SandboxPlace, FileWatch),
     frames: &EventFrames,
     keepalive: std::time::Duration,
 ) -> Wrong {
@@ -253,7 +253,7 @@ async fn stream(
     wrong
 }
 
-fn event(place: &Place, change: &FileChange) -> Value {
+fn event(place: &SandboxPlace, change: &WatchedChange) -> Value {
     let kind = match change.kind {
         "create" => "EVENT_TYPE_CREATE",
         "write" => "EVENT_TYPE_WRITE",
@@ -266,7 +266,7 @@ fn event(place: &Place, change: &FileChange) -> Value {
 
 const DIRECTORY: &str = "FILE_TYPE_DIRECTORY";
 
-fn shown(place: &Place, path: &crate::engine::path::EntryPath, node: &Node, changed: Timestamp) -> Value {
+fn shown(place: &SandboxPlace, path: &crate::engine::path::EntryPath, node: &Node, changed: Timestamp) -> Value {
     let (kind, mode, letters) = match node {
         Node::Directory => (DIRECTORY, 0o755, "drwxr-xr-x"),
         Node::File { executable: true, .. } => ("FILE_TYPE_FILE", 0o755, "-rwxr-xr-x"),

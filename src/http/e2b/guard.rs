@@ -1,6 +1,5 @@
 //! The guard of E2B's API: the API key of the control plane, and the token of a sandbox.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -11,9 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::connect::{Wrong, is_rpc};
-use super::files::is_signed;
 use super::sandbox::Sandbox;
-use super::{Answer, DEBUG_SANDBOX, E2bApi};
+use super::signature::is_signed;
+use super::{DEBUG_SANDBOX, E2bAnswer, E2bApi};
 use crate::http::HttpOptions;
 use crate::http::guard::{check_head, check_host, note_known, run, seal};
 
@@ -99,25 +98,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Tells that a sandbox runs; without one, that the server does.
-pub(super) async fn health(_: Option<Extension<Sandbox>>) -> Answer {
+pub(super) async fn health(_: Option<Extension<Sandbox>>) -> E2bAnswer {
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// Returns the parameters of a query, decoded.
-pub(super) fn query(query: Option<&str>) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name), decoded(value))
-    })
-}
-
-pub(super) fn decoded(text: &str) -> Cow<'_, str> {
-    match text.contains(['+', '%']) {
-        false => Cow::Borrowed(text),
-        true => {
-            let spaced = text.replace('+', " ");
-            Cow::Owned(percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
-        }
-    }
 }

@@ -7,8 +7,10 @@ mod filesystem;
 mod guard;
 mod place;
 mod process;
+mod query;
 mod sandbox;
 mod sandboxes;
+mod signature;
 mod snapshots;
 mod upload;
 
@@ -73,13 +75,13 @@ pub struct E2bApi {
     face: HttpFace,
     options: Arc<E2bOptions>,
     table: Arc<Table>,
-    watchers: Arc<Mutex<BTreeMap<String, Watcher>>>,
+    watchers: Arc<Mutex<BTreeMap<String, DirectoryWatcher>>>,
 }
 
 /// A directory that a client watches by asking now and then.
-struct Watcher {
+struct DirectoryWatcher {
     sandbox: String,
-    place: place::Place,
+    place: place::SandboxPlace,
     watch: Arc<AsyncMutex<Option<FileWatch>>>,
 }
 
@@ -157,4 +159,4 @@ impl std::fmt::Debug for E2bApi {
 type Api = State<E2bApi>;
 /// The sandbox of a request to `envd`, as the guard found it.
 type Within = Extension<Sandbox>;
-type Answer = Result<Response, Wrong>;
+type E2bAnswer = Result<Response, Wrong>;

@@ -9,13 +9,13 @@ const WORKSPACE: &str = "/workspace";
 
 /// An entry of a workspace, and how a client names it.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct SandboxPlace {
     pub(super) path: EntryPath,
     /// The name of the workspace by which the client came.
     base: &'static str,
 }
 
-impl Place {
+impl SandboxPlace {
     /// Finds the place of a path: below `/workspace` or `/home/user`, or from there on. `.` and `..` are resolved.
     pub(super) fn of(text: &str) -> Result<Self, Wrong> {
         let text = match text.strip_prefix('~') {
@@ -72,12 +72,12 @@ mod tests {
             ("a/../b", "/b", "/workspace/b"),
             ("/etc/../workspace/x", "/x", "/workspace/x"),
         ] {
-            let place = Place::of(given).unwrap();
+            let place = SandboxPlace::of(given).unwrap();
             assert_eq!((place.rooted().as_str(), place.name_of(&place.path).as_str()), (path, named), "{given:?}");
         }
         for outside in ["/", "/etc/passwd", "/tmp/x", "..", "/workspace/../etc", "/home/other", "/workspaces/a", "a\0b"]
         {
-            assert_eq!(Place::of(outside).unwrap_err().status.as_u16(), 400, "{outside:?}");
+            assert_eq!(SandboxPlace::of(outside).unwrap_err().status.as_u16(), 400, "{outside:?}");
         }
     }
 }

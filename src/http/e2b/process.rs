@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -17,15 +17,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::connect::{self, Messages, Wrong, answered, streamed, unary};
-use super::place::Place;
+use super::place::SandboxPlace;
 use super::sandbox::Sandbox;
-use super::{Answer, Api, E2bApi, Within};
+use super::{Api, E2bAnswer, E2bApi, Within};
 use crate::backends::{CommandInput, WindowSize};
 use crate::engine::event::CommandLine;
 use crate::engine::session::output_stream::OutputStream;
 use crate::http::calls::CallRequest;
 use crate::http::frames::{self, ALIVE, EventFrames, Gone};
 use crate::http::processes::launch;
+use crate::hub::operations::{Operation, StatEntry};
 use crate::hub::process_output::{OutputPart, ProcessReader};
 use crate::hub::processes::{Process, ProcessDocument};
 use crate::tools::process::ProcessStart;
@@ -64,7 +65,7 @@ struct ProcessCall {
 }
 
 #[derive(Deserialize)]
-struct Start {
+struct StartMessage {
     process: Config,
     pty: Option<Pty>,
     /// Clients of long ago do not say it, and mean yes.
@@ -99,7 +100,7 @@ struct Size {
 struct Selected {
     process: Selector,
     #[serde(default)]
-    input: Input,
+    input: EnvdInput,
     #[serde(default)]
     signal: Value,
     pty: Option<Pty>,
@@ -111,7 +112,7 @@ struct Selector {
 }
 
 #[derive(Deserialize, Default)]
-struct Input {
+struct EnvdInput {
     stdin: Option<String>,
     pty: Option<String>,
 }
@@ -131,7 +132,7 @@ struct InputStart {
 #[derive(Deserialize)]
 struct InputData {
     #[serde(default)]
-    input: Input,
+    input: EnvdInput,
 }
 
 impl Pty {
@@ -142,7 +143,7 @@ impl Pty {
     }
 }
 
-impl Input {
+impl EnvdInput {
     fn bytes(self) -> Result<Vec<u8>, Wrong> {
         let text = self.stdin.or(self.pty).unwrap_or_default();
         STANDARD.decode(text).map_err(|error| Wrong::invalid(format!("the input is no base64: {error}")))
@@ -150,19 +151,20 @@ impl Input {
 }
 
 impl ProcessCall {
-    async fn start(self, body: Body) -> Answer {
-        let asked: Start = streamed(&self.headers, body).await?;
+    async fn start(self, body: Body) -> E2bAnswer {
+        let asked: StartMessage = streamed(&self.headers, body).await?;
         let input = CommandInput::new().map_err(|error| {
-            Wrong::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, format!("no input can be passed on: {error}"))
+            Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no input can be passed on: {error}"))
         })?;
         if asked.pty.is_none() && asked.stdin == Some(false) {
             input.end();
         }
-        let cwd = Place::of(asked.process.cwd.as_deref().unwrap_or_default())?;
+        let (cwd, words) = begun_in(asked.process.cwd.unwrap_or_default(), asked.process.cmd, asked.process.args)?;
+        self.check_there(&cwd).await?;
         let mut env = self.sandbox.envs.clone();
         env.extend(asked.process.envs);
         let start = ProcessStart {
-            command: CommandLine::Args([vec![asked.process.cmd], asked.process.args].concat()),
+            command: CommandLine::Args(words),
             cwd: if cwd.path.is_root() { String::new() } else { cwd.rooted() },
             env,
             stdin: String::new(),
@@ -186,8 +188,21 @@ impl ProcessCall {
         Ok(self.follow(process, reader, asked.pty.is_some()))
     }
 
+    async fn check_there(&self, cwd: &SandboxPlace) -> Result<(), Wrong> {
+        if cwd.path.is_root() {
+            return Ok(());
+        }
+        let asked = StatEntry { path: cwd.rooted(), at: None };
+        match asked.run(&self.api.context(self.sandbox.name())).await.map_err(Wrong::from) {
+            Err(wrong) if wrong.status == StatusCode::NOT_FOUND => {
+                Err(Wrong::invalid(format!("cwd '{:.200}' does not exist", cwd.name_of(&cwd.path))))
+            }
+            other => other.map(drop),
+        }
+    }
+
     /// Follows what a process prints from now on.
-    async fn connect(self, body: Body) -> Answer {
+    async fn connect(self, body: Body) -> E2bAnswer {
         let asked: Selected = streamed(&self.headers, body).await?;
         let process = self.process(&asked.process)?;
         let (reader, has_terminal) = (process.read_from(u64::MAX), process.input.window().is_some());
@@ -222,7 +237,7 @@ impl ProcessCall {
         running.ok_or_else(|| Wrong::not_found(format!("process with pid {pid} not found")))
     }
 
-    async fn list(self, body: Body) -> Answer {
+    async fn list(self, body: Body) -> E2bAnswer {
         let _: Value = unary(&self.headers, body).await?;
         let all = self.api.face.hub().processes(self.sandbox.session);
         let running = all.iter().map(|process| process.document()).filter(|process| process.running);
@@ -241,7 +256,7 @@ impl ProcessCall {
         answered(json!({ "processes": shown }))
     }
 
-    async fn send_input(self, body: Body) -> Answer {
+    async fn send_input(self, body: Body) -> E2bAnswer {
         let asked: Selected = unary(&self.headers, body).await?;
         let process = self.process(&asked.process)?;
         send(&process, &asked.input.bytes()?).await?;
@@ -249,7 +264,7 @@ impl ProcessCall {
     }
 
     /// Passes on input in the order in which it comes.
-    async fn stream_input(self, body: Body) -> Answer {
+    async fn stream_input(self, body: Body) -> E2bAnswer {
         let mut messages = Messages::of(&self.headers, body)?;
         let mut process = None;
         while let Some(message) = messages.next(INPUT_PAUSE).await? {
@@ -263,11 +278,11 @@ impl ProcessCall {
             }
         }
         let text = [connect::message(&json!({})), connect::end_of_stream()].concat();
-        let media = [(axum::http::header::CONTENT_TYPE, connect::STREAM)];
-        Ok(axum::response::IntoResponse::into_response((media, text)))
+        let media = [(header::CONTENT_TYPE, connect::STREAM)];
+        Ok((media, text).into_response())
     }
 
-    async fn send_signal(self, body: Body) -> Answer {
+    async fn send_signal(self, body: Body) -> E2bAnswer {
         let asked: Selected = unary(&self.headers, body).await?;
         let process = self.process(&asked.process)?;
         let number = match (asked.signal.as_str(), asked.signal.as_u64()) {
@@ -279,13 +294,13 @@ impl ProcessCall {
         answered(json!({}))
     }
 
-    async fn close_stdin(self, body: Body) -> Answer {
+    async fn close_stdin(self, body: Body) -> E2bAnswer {
         let asked: Selected = unary(&self.headers, body).await?;
         self.process(&asked.process)?.input.end();
         answered(json!({}))
     }
 
-    async fn update(self, body: Body) -> Answer {
+    async fn update(self, body: Body) -> E2bAnswer {
         let asked: Selected = unary(&self.headers, body).await?;
         let process = self.process(&asked.process)?;
         if let Some(pty) = asked.pty {
@@ -293,6 +308,19 @@ impl ProcessCall {
         }
         answered(json!({}))
     }
+}
+
+/// Returns the directory of a command, and its words. One outside of the workspace is for the shell to go to.
+fn begun_in(cwd: String, cmd: String, mut args: Vec<String>) -> Result<(SandboxPlace, Vec<String>), Wrong> {
+    let place = match (SandboxPlace::of(&cwd), args.as_mut_slice()) {
+        (Err(_), [.., option, text]) if cwd.starts_with('/') && option == "-c" => {
+            *text = format!("cd -- '{}' || exit 1\n{text}", cwd.replace('\'', r"'\''"));
+            SandboxPlace::of("")?
+        }
+        (place, _) => place?,
+    };
+    args.insert(0, cmd);
+    Ok((place, args))
 }
 
 async fn send(process: &Process, bytes: &[u8]) -> Result<(), Wrong> {
@@ -351,7 +379,7 @@ fn event(event: Value) -> Bytes {
 /// Returns the end of a process in the words of `envd`. What could not be run has none.
 fn ended(process: ProcessDocument) -> Result<Value, Wrong> {
     if let Some(problem) = process.problem {
-        return Err(Wrong::new(axum::http::StatusCode::FAILED_DEPENDENCY, problem));
+        return Err(Wrong::new(StatusCode::FAILED_DEPENDENCY, problem));
     }
     let status = match (process.signal, process.exit_code) {
         (Some(KILLED), _) => "signal: killed".to_owned(),
