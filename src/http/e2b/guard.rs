@@ -63,7 +63,8 @@ async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
         }
         let signed = signed(api, request.uri(), request.method() == axum::http::Method::GET)?;
         note_known(request);
-        request.extensions_mut().insert(signed);
+        let sandbox = api.running(signed.name()).await?;
+        request.extensions_mut().insert(sandbox);
         return Ok(());
     };
     let is_debug = api.options.debug && name == DEBUG_SANDBOX;
