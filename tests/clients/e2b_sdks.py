@@ -1,4 +1,4 @@
-"""The SDKs of E2B, and what builds on them, against `serve --e2b`: e2b.py PROGRAM MODULES
+"""The SDKs of E2B, and what builds on them, against `serve --e2b`: e2b_sdks.py PROGRAM MODULES
 
 On the host, and in containers where CONTAINER_HOST and FOLDSPACE_IMAGE name an engine and an image.
 """
