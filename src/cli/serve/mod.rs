@@ -28,7 +28,10 @@ use super::mcp::{OfferArgs, attach_route};
 use super::owner::{Starter, all_tools, end_calls};
 use super::run::mounts::allowed_roots;
 use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
+#[cfg(feature = "e2b")]
 use e2b::E2bArgs;
+#[cfg(not(feature = "e2b"))]
+use e2b::NoE2bArgs as E2bArgs;
 use notify::Notify;
 use server_socket::ServerSocket;
 

@@ -6,9 +6,9 @@ use foldspace::http::{HttpFace, HttpServer, Token};
 use crate::cli::{Failure, Out};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct E2bArgs {}
+pub(super) struct NoE2bArgs {}
 
-impl E2bArgs {
+impl NoE2bArgs {
     pub(super) fn is_given(&self) -> bool {
         false
     }

@@ -52,7 +52,7 @@ pub(super) struct Create {
     auto_resume: Option<AutoResume>,
     #[serde(rename = "allow_internet_access")]
     network: Option<bool>,
-    /// What there is not.
+    /// All else, such as what there is not.
     #[serde(flatten)]
     others: Map<String, Value>,
 }

@@ -11,7 +11,7 @@ use crate::backends::WorkspaceSpec;
 use crate::engine::clock::Timestamp;
 use crate::engine::id::SessionId;
 
-/// What is recorded of a sandbox, as an annotation of its session: the last one counts.
+/// The record of a sandbox, as an annotation of its session: the last one counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SandboxRecord {
     /// The name of the session; a fork has its parent's annotations, too.

@@ -14,7 +14,7 @@ use crate::engine::session::children::ForkOptions;
 pub(super) const SNAPSHOT: &str = "e2b-snapshot";
 const NAME_MAX: usize = 200;
 
-/// What is recorded of a snapshot, as an annotation of its session.
+/// The record of a snapshot, as an annotation of its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SnapshotRecord {
     /// The name of the session.
