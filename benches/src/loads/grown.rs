@@ -55,6 +55,7 @@ impl Grown {
             name: Some("grown".to_owned()),
             backend: Some(spec.backend_name().to_owned()),
             options: spec.options(),
+            id: None,
         };
         let session = sessions.create(new)?.as_agent("agent-1");
         let workspace = spec.open(session.id(), &home)?;
