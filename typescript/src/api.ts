@@ -205,7 +205,7 @@ export interface paths {
         get: operations["show_call"];
         put?: never;
         post?: never;
-        /** Cancels a call in flight: what it runs is killed, and it is recorded as interrupted. */
+        /** Cancels calls in flight, processes in the background among them: what they run is killed, and they are recorded as interrupted. */
         delete: operations["cancel_call"];
         options?: never;
         head?: never;
@@ -2593,7 +2593,7 @@ export interface operations {
             path: {
                 /** @description The session, by name or by the beginning of its id */
                 session: string;
-                /** @description The position of its intent. */
+                /** @description The call, by the position of its intent; by default all calls of the session. */
                 call: number;
             };
             cookie?: never;
