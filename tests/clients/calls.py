@@ -43,6 +43,7 @@ CALLS = [
     Call("session_diff", {"path": "notes"}),
     Call("session_bisect", {"command": "! grep delta notes/list.txt"}),
     Call("session_bisect", {"slice": "count(VirtualFileSystem) > 0"}),
+    Call("session_cancel", {}),
     Call("session_clone", {"name": "clone"}, {"name": "clone"}),
     Call("session_merge", {"child": "clone"}),
     Call("rm", {"path": "notes"}),

@@ -34,12 +34,14 @@ impl Operation for CancelCall {
         let calls = context.hub.in_flight().cancel_calls(context.session().await?.id(), self.call);
         match (calls.is_empty(), self.call) {
             (true, Some(call)) => Err(not_in_flight(call)),
-            (true, None) => Err(OperationError::not_found("no call of the session is in flight")),
-            (false, _) => Ok(CancelledCalls { calls }),
+            _ => Ok(CancelledCalls { calls }),
         }
     }
 
     fn text(cancelled: &CancelledCalls) -> String {
+        if cancelled.calls.is_empty() {
+            return "no call was in flight".to_owned();
+        }
         let calls: Vec<String> = cancelled.calls.iter().map(ToString::to_string).collect();
         format!("cancelled {}", calls.join(", "))
     }

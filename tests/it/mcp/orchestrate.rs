@@ -174,8 +174,9 @@ fn orchestrator_works_in_its_clones() {
 fn session_cancel_passes_the_call_that_it_ends() {
     let program = Program::with_files();
     let mut client = program.on_host(&["--tools", "all", "--yes", "--session", "s"]);
-    let missing = client.failed("session_cancel", json!({}));
-    assert!(missing.contains("no call of the session is in flight"), "{missing}");
+    assert_eq!(client.done("session_cancel", json!({}))["calls"], json!([]), "nothing is in flight");
+    let missing = client.failed("session_cancel", json!({ "call": 99 }));
+    assert!(missing.contains("no call 99 is in flight"), "{missing}");
     let arguments = json!({ "command": "touch begun; sleep 1000" });
     let command = client.request("tools/call", json!({ "name": "shell_execute", "arguments": arguments }));
     crate::rig::eventually("it has begun", || program.files().join("begun").exists());
