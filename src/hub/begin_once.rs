@@ -62,16 +62,16 @@ impl Hub {
         joined(begun.await)?
     }
 
-    /// Begins a fork, or returns the one that has begun, if it has a chosen id.
-    pub(crate) async fn fork_once(&self, parent: SessionId, new: ForkOptions) -> Result<Session, HubError> {
-        let Some(id) = new.id else { return Ok(self.start_child(parent, new).await?.session().clone()) };
+    /// Begins a fork, or returns the one that has begun, if it has a chosen id. Tells whether it is new.
+    pub(crate) async fn fork_once(&self, parent: SessionId, new: ForkOptions) -> Result<(Session, bool), HubError> {
+        let Some(id) = new.id else { return Ok((self.start_child(parent, new).await?.session().clone(), true)) };
         let hub = self.clone();
         let begun = tokio::spawn(async move {
             let alone = hub.shared.beginning.of(id);
             let _alone = alone.lock().await;
             match hub.known(id).await? {
-                Some(known) => Ok(known),
-                None => Ok(hub.start_child(parent, new).await?.session().clone()),
+                Some(known) => Ok((known, false)),
+                None => Ok((hub.start_child(parent, new).await?.session().clone(), true)),
             }
         });
         joined(begun.await)?

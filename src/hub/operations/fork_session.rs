@@ -65,11 +65,11 @@ impl Operation for ForkSession {
         let parent = context.session().await?;
         let (looked, at) = (parent.clone(), self.at.clone());
         let asked = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
-        let mut begun: Vec<Session> = Vec::new();
+        let mut begun: Vec<(Session, bool)> = Vec::new();
         for number in 1..=self.count {
             let new = ForkOptions {
                 // All at the position of the first.
-                at: asked.or_else(|| Some(begun.first()?.origin()?.at)),
+                at: asked.or_else(|| Some(begun.first()?.0.origin()?.at)),
                 name: self.name.as_ref().map(|name| format!("{name}-{number}")),
                 agent: self.agent.clone().unwrap_or_default(),
                 limits: self.limits.clone(),
@@ -79,7 +79,8 @@ impl Operation for ForkSession {
             match context.hub.fork_once(parent.id(), new).await {
                 Ok(child) => begun.push(child),
                 Err(error) => {
-                    for child in begun {
+                    // What an earlier request has begun stays.
+                    for (child, _) in begun.into_iter().filter(|(_, is_new)| *is_new) {
                         if let Err(error) = context.hub.remove(child.id()).await {
                             tracing::warn!(%error, "one of several forks is left although another could not begin");
                         }
@@ -88,7 +89,7 @@ impl Operation for ForkSession {
                 }
             }
         }
-        let children = begun.iter().map(|child| self::child(&parent, child, Isolation::Fork, asked)).collect();
+        let children = begun.iter().map(|(child, _)| self::child(&parent, child, Isolation::Fork, asked)).collect();
         Ok(Forks { children })
     }
 }
