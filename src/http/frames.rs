@@ -34,10 +34,15 @@ pub(super) struct Gone;
 
 /// Opens a stream to a client, which is on the unix socket or not.
 pub(super) fn open(is_local: bool) -> (EventFrames, Response) {
+    open_as(EVENTS, is_local)
+}
+
+/// Opens a stream of another media type.
+pub(super) fn open_as(media: &'static str, is_local: bool) -> (EventFrames, Response) {
     let (sender, mut receiver) = mpsc::channel(WAITING);
     let body = Body::from_stream(futures_util::stream::poll_fn(move |context| receiver.poll_recv(context)));
     let headers = [
-        (header::CONTENT_TYPE, EVENTS),
+        (header::CONTENT_TYPE, media),
         (header::CACHE_CONTROL, "no-store"),
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];

@@ -42,10 +42,7 @@ pub(super) struct Guard {
 impl Guard {
     fn check(&self, request: &Request) -> Result<(), HttpProblem> {
         let (uri, headers) = (request.uri(), request.headers());
-        if head_bytes(request) > HEAD_MAX {
-            let detail = format!("the request's head has more than {HEAD_MAX} bytes");
-            return Err(HttpProblem::new(ProblemKind::HeadTooLarge, detail));
-        }
+        check_head(request)?;
         let Access::Token { token, names } = &self.options.access else {
             // Any version may look at the server and end it.
             let is_about_server = matches!(uri.path(), "/v1/server" | "/v1/server/stop");
@@ -60,9 +57,7 @@ impl Guard {
         let shown = shown.and_then(|value| value.split_once(' '));
         match shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
             Some((_, shown)) if token.is(shown.trim()) => {
-                if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
-                    admission.note_known();
-                }
+                note_known(request);
                 Ok(())
             }
             Some(_) => {
@@ -70,6 +65,23 @@ impl Guard {
             }
             None => Err(HttpProblem::new(ProblemKind::Unauthorized, "no token was shown").with_hint(TOKEN)),
         }
+    }
+}
+
+/// Counts the client no longer among the strangers.
+pub(super) fn note_known(request: &Request) {
+    if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
+        admission.note_known();
+    }
+}
+
+pub(super) fn check_head(request: &Request) -> Result<(), HttpProblem> {
+    match head_bytes(request) > HEAD_MAX {
+        true => {
+            let detail = format!("the request's head has more than {HEAD_MAX} bytes");
+            Err(HttpProblem::new(ProblemKind::HeadTooLarge, detail))
+        }
+        false => Ok(()),
     }
 }
 
@@ -87,7 +99,7 @@ fn head_bytes(request: &Request) -> usize {
 const TOKEN: &str = "send `Authorization: Bearer TOKEN`; `foldspace serve` says where its token is";
 
 /// Refuses pages in browsers: DNS rebinding shows in the host, and other sites show in the origin.
-fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), HttpProblem> {
+pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), HttpProblem> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(HttpProblem::new(ProblemKind::BadRequest, "there must be one Host header"));
@@ -142,15 +154,23 @@ pub(super) async fn pass(State(guard): State<Guard>, mut request: Request, next:
         Err(problem) => problem.into_response(),
         Ok(()) => {
             request.extensions_mut().insert(Arc::clone(&guard.options));
-            let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-            answered.unwrap_or_else(|_| {
-                HttpProblem::new(ProblemKind::Broken, "the request's handler panicked").into_response()
-            })
+            run(request, next).await
         }
     };
-    guard.face.metrics().answered(response.status());
-    response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    seal(&guard.face, &mut response);
     response
+}
+
+/// Runs a request's handler. One that panics is a problem, too.
+pub(super) async fn run(request: Request, next: Next) -> Response {
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    answered.unwrap_or_else(|_| HttpProblem::new(ProblemKind::Broken, "the request's handler panicked").into_response())
+}
+
+/// Counts an answer, and lets no browser guess what it is.
+pub(super) fn seal(face: &HttpFace, response: &mut Response) {
+    face.metrics().answered(response.status());
+    response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
 }
 
 #[cfg(test)]

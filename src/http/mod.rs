@@ -4,6 +4,8 @@ mod admission;
 mod calls;
 mod client;
 mod connection;
+#[cfg(feature = "e2b")]
+mod e2b;
 pub(crate) mod error_map;
 mod file_changes;
 mod files;
@@ -58,6 +60,8 @@ use problem::ProblemKind;
 
 pub use calls::CallRequest;
 pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, exchange};
+#[cfg(feature = "e2b")]
+pub use e2b::{E2bApi, E2bOptions};
 pub use guard::Access;
 pub use owner::{CallInFlight, ClientStatus, ServerStatus, WorkspaceStatus};
 pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};

@@ -111,14 +111,23 @@ impl StartProcess {
             allow: self.allow,
             deny: self.deny,
             auto_confirm: self.auto_confirm,
-            max_timeout_seconds: Some(DAY),
-            no_time_limit: true,
             ..CallRequest::default()
         };
-        rules.clone().call()?;
-        let open = rules.caller(face.open(session).await?, face, None)?;
-        face.hub().start_process(open, start).await?.map_err(problem_of)
+        launch(face, session, start, rules).await
     }
+}
+
+/// Starts a process under the rules of a request.
+pub(super) async fn launch(
+    face: &HttpFace,
+    session: &str,
+    start: ProcessStart,
+    rules: CallRequest,
+) -> Result<Arc<Process>, HttpProblem> {
+    rules.clone().call()?;
+    let rules = CallRequest { max_timeout_seconds: Some(DAY), no_time_limit: true, ..rules };
+    let open = rules.caller(face.open(session).await?, face, None)?;
+    face.hub().start_process(open, start).await?.map_err(problem_of)
 }
 
 /// Follows what a process prints as server-sent events: first what is kept of it (the last MiB), then what comes.

@@ -28,6 +28,12 @@ impl Token {
     pub(super) fn is(&self, shown: &str) -> bool {
         blake3::hash(shown.as_bytes()) == self.0
     }
+
+    /// Returns a secret for one purpose, from which the token can't be told.
+    #[cfg(feature = "e2b")]
+    pub(super) fn derived(&self, purpose: &str) -> blake3::Hash {
+        blake3::keyed_hash(self.0.as_bytes(), purpose.as_bytes())
+    }
 }
 
 impl std::fmt::Debug for Token {

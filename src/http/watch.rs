@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::frames::{self, ALIVE, EVENTS, EventFrames, STILL_HERE};
@@ -14,10 +13,11 @@ use super::request::RequestHead;
 use super::verb::{Headers, HttpVerb, Media};
 use super::{HttpFace, blocking};
 use crate::engine::event::{DeleteEntry, WriteFile, WriteMode};
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Recorded;
-use crate::engine::session::Session;
 use crate::engine::subscription::{Filter, Subscription};
+use crate::hub::OpenSession;
 use crate::hub::operations::OperationRoute;
 
 /// Time between looks for what was changed outside of calls.
@@ -48,78 +48,101 @@ impl HttpVerb for WatchFiles {
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let below = EntryPath::lookup(self.below.as_deref().unwrap_or("/"))?;
-        let seen = head.last_seen()?;
-        let open = face.open(&head.session).await?;
-        face.hub().refresh(open.session().id()).await?;
-        let session = open.session().clone();
-        let from = match seen {
-            Some(seen) => seen.saturating_add(1),
-            None => session.head().map_err(HttpProblem::from)? + 1,
-        };
-        let changes = session.subscribe(from, Filter::of::<WriteFile>().or::<DeleteEntry>());
+        let watch = FileWatch::begin(&face, &head.session, (below, self.recursive), head.last_seen()?).await?;
         let (frames, response) = frames::open(head.caller.is_some());
-        let watch = FileWatch { below, recursive: self.recursive, session, changes };
-        let ending = face.shared.ending.clone();
         tokio::spawn(async move {
             tokio::select! {
-                _ = watch.run(&face, &frames) => {}
+                _ = stream(watch, &face, &frames) => {}
                 () = frames.gone() => {}
-                () = ending.cancelled() => {}
+                () = face.shared.ending.cancelled() => {}
             }
-            // It keeps the workspace open.
-            drop(open);
         });
         Ok(response)
     }
 }
 
-struct FileWatch {
+async fn stream(mut watch: FileWatch, face: &HttpFace, frames: &EventFrames) -> Result<(), HttpProblem> {
+    let gone = |_| HttpProblem::new(super::problem::ProblemKind::Ending, "the client is gone");
+    let mut spoken = Instant::now();
+    loop {
+        let mut text = Vec::new();
+        let (next, changes) = watch.changes(face).await?;
+        watch = next;
+        for change in changes {
+            frames::write(&mut text, Some("change"), Some(change.seq), &change);
+        }
+        if !text.is_empty() || spoken.elapsed() > ALIVE {
+            spoken = Instant::now();
+            let piece = if text.is_empty() { STILL_HERE.to_vec() } else { text };
+            frames.send(piece).await.map_err(gone)?;
+        }
+        watch.more().await;
+    }
+}
+
+/// A watched directory. It keeps the workspace open.
+pub(super) struct FileWatch {
     below: EntryPath,
     recursive: bool,
-    session: Session,
+    open: OpenSession,
     changes: Subscription,
 }
 
+/// A change below a watched directory.
+#[derive(Serialize)]
+pub(super) struct WatchedChange {
+    pub(super) path: EntryPath,
+    /// `create`, `write` or `remove`.
+    pub(super) kind: &'static str,
+    pub(super) seq: Seq,
+}
+
 impl FileWatch {
-    async fn run(mut self, face: &HttpFace, frames: &EventFrames) -> Result<(), HttpProblem> {
-        let gone = |_| HttpProblem::new(super::problem::ProblemKind::Ending, "the client is gone");
-        let mut spoken = Instant::now();
-        loop {
-            face.hub().refresh(self.session.id()).await?;
-            let next = move |mut changes: Subscription| {
-                let next = changes.next_within(Duration::ZERO);
-                next.map(|next| (changes, next))
-            };
-            let mut text = Vec::new();
-            loop {
-                let changes = self.changes;
-                let (changes, event) = blocking(move || next(changes)).await??;
-                self.changes = changes;
-                let Some(event) = event else { break };
-                self.write(&mut text, &event);
-            }
-            if !text.is_empty() || spoken.elapsed() > ALIVE {
-                spoken = Instant::now();
-                let piece = if text.is_empty() { STILL_HERE.to_vec() } else { text };
-                frames.send(piece).await.map_err(gone)?;
-            }
-            self.changes.announced(LOOK).await;
-        }
+    /// Watches a directory, with those below it or without, from behind a position on, or from now on.
+    pub(super) async fn begin(
+        face: &HttpFace,
+        session: &str,
+        (below, recursive): (EntryPath, bool),
+        seen: Option<Seq>,
+    ) -> Result<Self, HttpProblem> {
+        let open = face.open(session).await?;
+        face.hub().refresh(open.session().id()).await?;
+        let from = match seen {
+            Some(seen) => seen.saturating_add(1),
+            None => open.session().head().map_err(HttpProblem::from)? + 1,
+        };
+        let changes = open.session().subscribe(from, Filter::of::<WriteFile>().or::<DeleteEntry>());
+        Ok(Self { below, recursive, open, changes })
     }
 
-    fn write(&self, text: &mut Vec<u8>, event: &Recorded) {
-        let (path, kind) = if let Some(Ok(written)) = event.typed::<WriteFile>() {
-            let kind = if written.event.mode == WriteMode::Create { "create" } else { "write" };
-            (written.event.path, kind)
-        } else if let Some(Ok(removed)) = event.typed::<DeleteEntry>() {
-            (removed.event.path, "remove")
-        } else {
-            return;
+    /// Returns the changes since the last time, and itself for the next.
+    pub(super) async fn changes(mut self, face: &HttpFace) -> Result<(Self, Vec<WatchedChange>), HttpProblem> {
+        face.hub().refresh(self.open.session().id()).await?;
+        let look = move || {
+            let mut found = Vec::new();
+            while let Some(event) = self.changes.next_within(Duration::ZERO)? {
+                found.extend(change(&event).filter(|change| self.is_watched(&change.path)));
+            }
+            Ok::<_, HttpProblem>((self, found))
         };
-        let is_near = self.recursive || path.parent().as_ref() == Some(&self.below);
-        if path.is_below(&self.below) && is_near {
-            let change = json!({ "path": path, "kind": kind, "seq": event.seq });
-            frames::write(text, Some("change"), Some(event.seq), &change);
-        }
+        blocking(look).await?
     }
+
+    fn is_watched(&self, path: &EntryPath) -> bool {
+        path.is_below(&self.below) && (self.recursive || path.parent().as_ref() == Some(&self.below))
+    }
+
+    /// Waits until something is recorded, or it is time to look again.
+    pub(super) async fn more(&mut self) {
+        self.changes.announced(LOOK).await;
+    }
+}
+
+fn change(event: &Recorded) -> Option<WatchedChange> {
+    let (path, kind) = if let Some(Ok(written)) = event.typed::<WriteFile>() {
+        (written.event.path, if written.event.mode == WriteMode::Create { "create" } else { "write" })
+    } else {
+        (event.typed::<DeleteEntry>()?.ok()?.event.path, "remove")
+    };
+    Some(WatchedChange { path, kind, seq: event.seq })
 }

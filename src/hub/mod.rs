@@ -14,6 +14,8 @@ pub(crate) mod process_output;
 pub(crate) mod processes;
 #[cfg(feature = "http")]
 mod registering;
+#[cfg(feature = "e2b")]
+mod release;
 mod span;
 
 use std::collections::BTreeMap;

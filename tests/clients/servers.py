@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,23 @@ def check(holds: bool, what: str) -> None:
         raise Wrong(what)
 
 
+def raises(kind: type | tuple, work: Callable[[], object]) -> Exception:
+    """The error of that kind that some work ends with."""
+    try:
+        gave = work()
+    except kind as error:
+        return error
+    raise Wrong(f"no {kind} was raised, but it gave {gave!r}")
+
+
+def eventually(holds: Callable[[], object], what: str) -> None:
+    """Waits until something holds."""
+    until = time.monotonic() + PATIENCE
+    while not holds():
+        check(time.monotonic() < until, f"it does not hold within {PATIENCE} s: {what}")
+        time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
     """An empty directory for as long as it is needed."""
@@ -60,10 +78,10 @@ def environment(data: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serve(program: str, *options: str) -> Iterator[Server]:
+def serve(program: str, *options: str, listen: str = "--http") -> Iterator[Server]:
     """`foldspace serve` on a port that the system chose."""
     with directory() as data:
-        command = [program, "serve", "--http", "127.0.0.1:0", *options]
+        command = [program, "serve", listen, "127.0.0.1:0", *options]
         process = subprocess.Popen(
             command, env=environment(data), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",

@@ -101,7 +101,7 @@ impl WorkspaceSpec {
         }
     }
 
-    fn commands_mut(&mut self) -> Option<&mut CommandOptions> {
+    pub(crate) fn commands_mut(&mut self) -> Option<&mut CommandOptions> {
         match self {
             Self::Memory => None,
             Self::Host(options) => Some(&mut options.commands),

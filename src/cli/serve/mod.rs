@@ -1,3 +1,5 @@
+#[cfg_attr(not(feature = "e2b"), path = "no_e2b.rs")]
+mod e2b;
 mod notify;
 mod server_socket;
 mod token;
@@ -9,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::Router;
-use foldspace::Hub;
 use foldspace::event::{Clock, SystemClock};
 use foldspace::http::{Access, HttpFace, HttpOptions, HttpServer, ServerLimits};
 use foldspace::hub::HubOptions;
 use foldspace::mcp::McpServer;
 use foldspace::store::{Durability, StoreServer};
 use foldspace::tools::{AllowedRoots, ShellRules};
+use foldspace::{Hub, WorkspaceSpec};
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -26,6 +28,10 @@ use super::mcp::{OfferArgs, attach_route};
 use super::owner::{Starter, all_tools, end_calls};
 use super::run::mounts::allowed_roots;
 use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
+#[cfg(feature = "e2b")]
+use e2b::E2bArgs;
+#[cfg(not(feature = "e2b"))]
+use e2b::NoE2bArgs as E2bArgs;
 use notify::Notify;
 use server_socket::ServerSocket;
 
@@ -38,30 +44,34 @@ type Starting = Option<Starter>;
 /// SIGTERM: calls in flight get some time, then they are cancelled and recorded as interrupted. A second Ctrl-C does
 /// not wait.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("tcp").multiple(true)))]
 #[command(after_help = "\
 Examples:
   foldspace serve
   foldspace serve --http 127.0.0.1:7300 --token-file ~/.foldspace-token
+  foldspace serve --e2b --token-file ~/.foldspace-token
   curl --unix-socket DATA/http.sock http://localhost/v1/sessions
 
 The API is described in docs/openapi.json, and at /openapi.json. On TCP a token has to be shown: that of --token-file,
 else of FOLDSPACE_TOKEN, else a random one, which is written to http.token in the data directory.")]
 pub(super) struct Serve {
     /// Serves on this address, too
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", group = "tcp")]
     http: Option<SocketAddr>,
     /// Allows an address that other machines can reach; the token goes over the network as it is, so put TLS before it
-    #[arg(long, requires = "http")]
+    #[arg(long, requires = "tcp")]
     allow_remote: bool,
     /// A name of this machine under which clients come, beside localhost and its addresses; may be given several times
-    #[arg(long, value_name = "NAME", requires = "http")]
+    #[arg(long, value_name = "NAME", requires = "tcp")]
     host_name: Vec<String>,
     /// Takes the token from the first line of FILE
-    #[arg(long, value_name = "FILE", requires = "http")]
+    #[arg(long, value_name = "FILE", requires = "tcp")]
     token_file: Option<PathBuf>,
     /// Allows mounts, and directories of the host backend, below DIR; may be given several times
     #[arg(long = "allow-root", value_name = "DIR")]
     roots: Vec<PathBuf>,
+    #[command(flatten)]
+    e2b: E2bArgs,
     #[command(flatten)]
     offer: OfferArgs,
     /// Closes workspaces, with their containers, after SECS without use [default: 300]; their files stay
@@ -72,7 +82,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "SECS")]
     idle: Option<u64>,
     /// Leaves the process that starts it
-    #[arg(long, hide = true, conflicts_with = "http")]
+    #[arg(long, hide = true, conflicts_with = "tcp")]
     background: bool,
     /// Waits SECS for calls in flight when the server ends
     #[arg(long, value_name = "SECS", default_value_t = 10)]
@@ -152,13 +162,8 @@ impl Serve {
             let what = "the machine's clock shows a time before 1970, of which a server can't tell";
             return Err(Failure::new(Exit::Io, what).with_hint("set the clock; --in-process works without a server"));
         }
-        match self.http {
-            Some(address) if !address.ip().is_loopback() && !self.allow_remote => {
-                Err(Failure::usage(format!("other machines can reach {address}"))
-                    .with_hint("serve on 127.0.0.1 with TLS before it, or say --allow-remote"))
-            }
-            _ => Ok(()),
-        }
+        check_reach(self.http, self.allow_remote)?;
+        self.e2b.check(self.allow_remote)
     }
 
     async fn serve(
@@ -186,11 +191,9 @@ impl Serve {
             Some(starter) => starter.ready(),
             None => out.line(format!("serving on {}", text::one_line(&socket.path().display().to_string(), 300)))?,
         }
-        if let Some(address) = self.http {
-            let mcp = McpServer::new(hub.clone(), offer).streamable_http(ending);
-            let others = Router::new().route_service("/mcp", mcp);
-            self.serve_tcp(&server, (&face, others), address, directory, out).await?;
-        }
+        let workspace = offer.workspace.clone();
+        let others = || Router::new().route_service("/mcp", McpServer::new(hub, offer).streamable_http(ending));
+        self.serve_tcp(&server, (&face, others), workspace, directory, out).await?;
         let notify = Notify::from_environment();
         notify.tell("READY=1");
         let alive = tokio::spawn(async move { keep_alive(&notify).await });
@@ -252,24 +255,25 @@ impl Serve {
     async fn serve_tcp(
         &self,
         server: &HttpServer,
-        (face, others): (&HttpFace, Router),
-        address: SocketAddr,
+        (face, others): (&HttpFace, impl FnOnce() -> Router),
+        workspace: Option<WorkspaceSpec>,
         directory: &Path,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let (token, told) = token::chosen(self.token_file.as_deref(), directory)?;
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| Failure::io("listen on", address, &error))?;
-        let bound = listener.local_addr().map_err(|error| Failure::io("listen on", address, &error))?;
-        out.line(format!("serving on http://{bound}"))?;
-        if let Some(told) = told {
-            out.line(told)?;
+        if self.http.is_none() && !self.e2b.is_given() {
+            return Ok(());
         }
-        let access = Access::Token { token, names: self.host_name.clone() };
-        let router = face.router_with(HttpOptions { access, ..HttpOptions::default() }, others);
-        let server = server.clone();
-        tokio::spawn(async move { server.serve_tcp(listener, router).await });
-        Ok(())
+        let (token, told) = token::chosen(self.token_file.as_deref(), directory)?;
+        if let Some(address) = self.http {
+            let (listener, place) = bound(address).await?;
+            out.line(format!("serving on http://{place}"))?;
+            let access = Access::Token { token: token.clone(), names: self.host_name.clone() };
+            let router = face.router_with(HttpOptions { access, ..HttpOptions::default() }, others());
+            let server = server.clone();
+            tokio::spawn(async move { server.serve_tcp(listener, router).await });
+        }
+        self.e2b.serve(server, face, (workspace, token, &self.host_name), out).await?;
+        told.map_or(Ok(()), |told| out.line(told))
     }
 
     /// Waits for calls in flight, then cancels them. A second signal skips the wait, a third ends at once.
@@ -296,6 +300,23 @@ impl Serve {
             _ = signals.next() => output::note("ended at once; calls in flight are recorded at the next start"),
         }
     }
+}
+
+fn check_reach(address: Option<SocketAddr>, allow_remote: bool) -> Result<(), Failure> {
+    match address {
+        Some(address) if !address.ip().is_loopback() && !allow_remote => {
+            Err(Failure::usage(format!("other machines can reach {address}"))
+                .with_hint("serve on 127.0.0.1 with TLS before it, or say --allow-remote"))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn bound(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let failed = |error| Failure::io("listen on", address, &error);
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let place = listener.local_addr().map_err(failed)?;
+    Ok((listener, place))
 }
 
 async fn keep_alive(notify: &Notify) {

@@ -72,5 +72,12 @@ async fn create_that_is_asked_for_twice_begins_once() {
         ask(&server, "POST", &format!("{parent}/forks"), Some(json!({ "count": 4, "name": "more" }))).await;
     assert_eq!((status, refused["kind"].as_str()), (409, Some("conflict")), "{refused}");
     assert_eq!(ask(&server, "GET", "", None).await.1.as_array().unwrap().len(), 8);
+    // A longer repetition that fails leaves what the first request has begun.
+    ask(&server, "POST", "", Some(json!({ "name": "try-7" }))).await;
+    let longer = json!({ "count": 7, "name": "try", "create_id": "batch" });
+    assert_eq!(ask(&server, "POST", &format!("{parent}/forks"), Some(longer)).await.0, 409);
+    let (_, left) = ask(&server, "GET", "", None).await;
+    let left: Vec<_> = left.as_array().unwrap().iter().filter_map(|session| session["name"].as_str()).collect();
+    assert!(["try-1", "try-5", "try-7"].iter().all(|name| left.contains(name)) && !left.contains(&"try-6"), "{left:?}");
     assert_eq!(ask(&server, "POST", &format!("{parent}/forks"), Some(json!({ "count": 0 }))).await.0, 422);
 }

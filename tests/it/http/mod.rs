@@ -5,6 +5,7 @@ mod attacks;
 mod bad_input;
 mod calls;
 mod description;
+mod e2b;
 mod file_changes;
 mod follow;
 mod guard;

@@ -1,0 +1,104 @@
+//! The guard of E2B's API: the API key of the control plane, and the token of a sandbox.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::connect::{Wrong, is_rpc};
+use super::sandbox::Sandbox;
+use super::signature::is_signed;
+use super::{DEBUG_SANDBOX, E2bAnswer, E2bApi};
+use crate::http::HttpOptions;
+use crate::http::guard::{check_head, check_host, note_known, run, seal};
+
+const KEY: &str = "give foldspace's token as E2B_API_KEY; `foldspace serve` says where it is";
+
+/// Header with the API key.
+const API_KEY: &str = "x-api-key";
+/// Header with the sandbox of a request to `envd`, and with the token of that sandbox.
+const SANDBOX: &str = "e2b-sandbox-id";
+const SANDBOX_TOKEN: &str = "x-access-token";
+
+pub(super) async fn pass(State(api): State<E2bApi>, mut request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let mut response = match check(&api, &mut request).await {
+        Ok(()) => {
+            request.extensions_mut().insert(Arc::new(HttpOptions::default()));
+            run(request, next).await
+        }
+        Err(wrong) => wrong.answer(&path),
+    };
+    seal(&api.face, &mut response);
+    response
+}
+
+/// Answers requests for what is not there.
+pub(super) fn unknown(path: &str) -> Response {
+    Wrong::missing(format_args!("{path:.200}")).answer(path)
+}
+
+async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
+    check_head(request)?;
+    check_host(request.uri(), request.headers(), &api.options.names)?;
+    let path = request.uri().path();
+    if !is_rpc(path) && !matches!(path, "/files" | "/health") {
+        let shown = text(request.headers(), API_KEY).or_else(|| bearer(request.headers()));
+        let Some(shown) = shown else { return Err(unauthorized("no API key was given", KEY)) };
+        // The SDKs of some releases take no key that begins otherwise.
+        let bare = shown.strip_prefix("e2b_").unwrap_or(shown);
+        if !api.options.token.is(bare) && !api.options.token.is(shown) {
+            return Err(unauthorized("the API key is not the server's token", KEY));
+        }
+        note_known(request);
+        return Ok(());
+    }
+    let Some(name) = text(request.headers(), SANDBOX).map(str::to_owned) else {
+        if path == "/health" {
+            return Ok(());
+        }
+        let signed = signed(api, request.uri(), request.method() == axum::http::Method::GET)?;
+        note_known(request);
+        let sandbox = api.running(signed.name()).await?;
+        request.extensions_mut().insert(sandbox);
+        return Ok(());
+    };
+    let is_debug = api.options.debug && name == DEBUG_SANDBOX;
+    let shown = text(request.headers(), SANDBOX_TOKEN).unwrap_or_default();
+    if !is_debug && !api.is_token_of(&name, shown) {
+        let hint = "connect to the sandbox again, with an API key, for a new one";
+        return Err(unauthorized("the token is not this sandbox's", hint));
+    }
+    note_known(request);
+    let sandbox = if is_debug { api.debug_sandbox().await? } else { api.running(&name).await? };
+    request.extensions_mut().insert(sandbox);
+    Ok(())
+}
+
+/// Finds the sandbox for whose file a URL is signed: the URL does not name it.
+fn signed(api: &E2bApi, uri: &Uri, is_read: bool) -> Result<Sandbox, Wrong> {
+    let found = api.table.all().into_iter().find(|sandbox| is_signed(api, sandbox, uri.query(), is_read));
+    found.ok_or_else(|| unauthorized("no sandbox and no valid signature was given", "ask for a URL again"))
+}
+
+fn unauthorized(what: &str, hint: &str) -> Wrong {
+    Wrong::new(StatusCode::UNAUTHORIZED, format!("{what}; {hint}"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, shown) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim())
+}
+
+/// Tells that a sandbox runs; without one, that the server does.
+pub(super) async fn health(_: Option<Extension<Sandbox>>) -> E2bAnswer {
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,162 @@
+//! E2B's wire API over a hub: the control plane, and `envd` in its sandboxes, on one address. Sandboxes are sessions.
+
+mod connect;
+mod control;
+mod files;
+mod filesystem;
+mod guard;
+mod place;
+mod process;
+mod query;
+mod sandbox;
+mod sandboxes;
+mod signature;
+mod snapshots;
+mod upload;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use super::watch::FileWatch;
+use super::{HttpFace, Token};
+use crate::backends::WorkspaceSpec;
+use crate::hub::HubError;
+use crate::hub::operations::OperationContext;
+
+use connect::Wrong;
+use sandbox::Sandbox;
+use sandboxes::Table;
+
+/// The version of `envd` whose features there are: no attributes of files, no entries in events.
+const ENVD_VERSION: &str = "0.6.1";
+/// The sandbox of clients with `E2B_DEBUG`.
+const DEBUG_SANDBOX: &str = "debug_sandbox_id";
+
+/// The options of E2B's wire API.
+#[derive(Debug, Clone)]
+pub struct E2bOptions {
+    /// The token that clients show as their API key; `e2b_` may stand before it.
+    pub token: Token,
+    /// Names of this machine under which clients come, beside `localhost` and its addresses.
+    pub names: Vec<String>,
+    /// The workspace of a sandbox. A template other than `base` takes the place of its image.
+    pub workspace: WorkspaceSpec,
+    /// Removes the session of a sandbox when that ends; by default its history stays.
+    pub remove_ended: bool,
+    /// Lets clients with `E2B_DEBUG`, which show no token to `envd`, work in one sandbox.
+    pub debug: bool,
+}
+
+/// E2B's wire API: what the public SDKs of E2B need to work with sessions.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// use foldspace::http::{E2bApi, E2bOptions, HttpFace, Token};
+/// use foldspace::{Hub, Registry, Sessions, WorkspaceSpec, hub::HubOptions};
+/// let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));
+/// let (token, workspace) = (Token::new("0123456789abcdef")?, WorkspaceSpec::Memory);
+/// let options = E2bOptions { token, names: Vec::new(), workspace, remove_ended: false, debug: false };
+/// let _router = E2bApi::open(&HttpFace::new(hub), options).await?.router();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct E2bApi {
+    face: HttpFace,
+    options: Arc<E2bOptions>,
+    table: Arc<Table>,
+    watchers: Arc<Mutex<BTreeMap<String, DirectoryWatcher>>>,
+}
+
+/// A directory that a client watches by asking now and then.
+struct DirectoryWatcher {
+    sandbox: String,
+    place: place::SandboxPlace,
+    watch: Arc<AsyncMutex<Option<FileWatch>>>,
+}
+
+impl E2bApi {
+    /// Opens the API with the sandboxes that are there, and ends them in time from now on. It needs a runtime.
+    ///
+    /// # Errors
+    /// The sessions can't be read.
+    pub async fn open(face: &HttpFace, options: E2bOptions) -> Result<Self, HubError> {
+        let table = Arc::new(Table::read(face.hub()).await?);
+        let api = Self { face: face.clone(), options: Arc::new(options), table, watchers: Arc::default() };
+        let clocked = api.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = clocked.end_in_time() => {}
+                () = clocked.face.shared.ending.cancelled() => {}
+            }
+        });
+        Ok(api)
+    }
+
+    /// Returns the routes, behind a guard of their own.
+    pub fn router(&self) -> Router {
+        let control = Router::new()
+            .route("/sandboxes", post(control::create))
+            .route("/v2/sandboxes", get(control::list).post(control::create))
+            .route("/sandboxes/{id}", get(control::show).delete(control::kill))
+            .route("/sandboxes/{id}/connect", post(control::connect))
+            .route("/v2/sandboxes/{id}/connect", post(control::connect))
+            .route("/sandboxes/{id}/resume", post(control::connect))
+            .route("/sandboxes/{id}/timeout", post(control::set_timeout))
+            .route("/sandboxes/{id}/refreshes", post(control::refresh))
+            .route("/sandboxes/{id}/pause", post(control::pause))
+            .route("/sandboxes/{id}/fork", post(control::fork))
+            .route("/sandboxes/{id}/snapshots", post(control::create_snapshot))
+            .route("/snapshots", get(control::list_snapshots))
+            .route("/templates/{id}", axum::routing::delete(control::delete_snapshot));
+        let envd = Router::new()
+            .route("/health", get(guard::health))
+            .route("/files", get(files::download).post(files::upload))
+            .route("/process.Process/{method}", post(process::serve))
+            .route("/filesystem.Filesystem/{method}", post(filesystem::serve));
+        let unknown = async |request: Request| guard::unknown(request.uri().path());
+        control
+            .merge(envd)
+            .fallback(unknown)
+            .method_not_allowed_fallback(unknown)
+            .with_state(self.clone())
+            .layer(axum::middleware::from_fn_with_state(self.clone(), guard::pass))
+    }
+
+    fn context<'a>(&'a self, sandbox: &str) -> OperationContext<'a> {
+        OperationContext {
+            hub: self.face.hub(),
+            session: Some(sandbox.to_owned()),
+            caller: &self.face,
+            cancel: CancellationToken::new(),
+            progress: None,
+            bytes_max: usize::MAX,
+        }
+    }
+
+    fn sandbox(&self, name: &str) -> Result<Sandbox, Wrong> {
+        self.table.get(name).ok_or_else(|| Wrong::not_found(format!("the sandbox {name:.100} was not found")))
+    }
+}
+
+impl std::fmt::Debug for E2bApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("E2bApi").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// The state of all handlers.
+type Api = State<E2bApi>;
+/// The sandbox of a request to `envd`, as the guard found it.
+type Within = Extension<Sandbox>;
+type E2bAnswer = Result<Response, Wrong>;

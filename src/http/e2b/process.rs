@@ -1,0 +1,397 @@
+//! The service `process.Process` of `envd`: commands and terminals.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::connect::{self, Messages, Wrong, answered, streamed, unary};
+use super::place::SandboxPlace;
+use super::sandbox::Sandbox;
+use super::{Api, E2bAnswer, E2bApi, Within};
+use crate::backends::{CommandInput, WindowSize};
+use crate::engine::event::CommandLine;
+use crate::engine::session::output_stream::OutputStream;
+use crate::http::calls::CallRequest;
+use crate::http::frames::{self, ALIVE, EventFrames, Gone};
+use crate::http::processes::launch;
+use crate::hub::operations::{Operation, StatEntry};
+use crate::hub::process_output::{OutputPart, ProcessReader};
+use crate::hub::processes::{Process, ProcessDocument};
+use crate::tools::process::ProcessStart;
+
+const KILL: u8 = 9;
+/// Time that the messages of a stream of input may be apart; the SDKs send one every 50 s.
+const INPUT_PAUSE: Duration = Duration::from_secs(180);
+
+pub(super) async fn serve(
+    State(api): Api,
+    Extension(sandbox): Within,
+    Path(method): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let call = ProcessCall { api, sandbox, headers };
+    let path = format!("/process.Process/{method}");
+    let answer = match method.as_str() {
+        "Start" => return call.start(body).await.unwrap_or_else(|wrong| wrong.streamed()),
+        "Connect" => return call.connect(body).await.unwrap_or_else(|wrong| wrong.streamed()),
+        "StreamInput" => return call.stream_input(body).await.unwrap_or_else(|wrong| wrong.streamed()),
+        "List" => call.list(body).await,
+        "SendInput" => call.send_input(body).await,
+        "SendSignal" => call.send_signal(body).await,
+        "CloseStdin" => call.close_stdin(body).await,
+        "Update" => call.update(body).await,
+        _ => Err(Wrong::missing(format_args!("{path:.200}"))),
+    };
+    answer.unwrap_or_else(|wrong| wrong.answer(&path))
+}
+
+struct ProcessCall {
+    api: E2bApi,
+    sandbox: Sandbox,
+    headers: HeaderMap,
+}
+
+#[derive(Deserialize)]
+struct StartMessage {
+    process: Config,
+    pty: Option<Pty>,
+    /// Clients of long ago do not say it, and mean yes.
+    stdin: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    cmd: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    envs: BTreeMap<String, String>,
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Pty {
+    #[serde(default)]
+    size: Size,
+}
+
+#[derive(Deserialize, Default)]
+struct Size {
+    #[serde(default)]
+    cols: u16,
+    #[serde(default)]
+    rows: u16,
+}
+
+#[derive(Deserialize)]
+struct Selected {
+    process: Selector,
+    #[serde(default)]
+    input: EnvdInput,
+    #[serde(default)]
+    signal: Value,
+    pty: Option<Pty>,
+}
+
+#[derive(Deserialize)]
+struct Selector {
+    pid: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+struct EnvdInput {
+    stdin: Option<String>,
+    pty: Option<String>,
+}
+
+/// A message of a stream of input.
+#[derive(Deserialize)]
+struct InputMessage {
+    start: Option<InputStart>,
+    data: Option<InputData>,
+}
+
+#[derive(Deserialize)]
+struct InputStart {
+    process: Selector,
+}
+
+#[derive(Deserialize)]
+struct InputData {
+    #[serde(default)]
+    input: EnvdInput,
+}
+
+impl Pty {
+    fn window(&self) -> WindowSize {
+        let usual = WindowSize::default();
+        let or = |said: u16, usual| if said == 0 { usual } else { said };
+        WindowSize { rows: or(self.size.rows, usual.rows), columns: or(self.size.cols, usual.columns) }
+    }
+}
+
+impl EnvdInput {
+    fn bytes(self) -> Result<Vec<u8>, Wrong> {
+        let text = self.stdin.or(self.pty).unwrap_or_default();
+        STANDARD.decode(text).map_err(|error| Wrong::invalid(format!("the input is no base64: {error}")))
+    }
+}
+
+impl ProcessCall {
+    async fn start(self, body: Body) -> E2bAnswer {
+        let asked: StartMessage = streamed(&self.headers, body).await?;
+        let input = CommandInput::new().map_err(|error| {
+            Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no input can be passed on: {error}"))
+        })?;
+        if asked.pty.is_none() && asked.stdin == Some(false) {
+            input.end();
+        }
+        let (cwd, words) = begun_in(asked.process.cwd.unwrap_or_default(), asked.process.cmd, asked.process.args)?;
+        self.check_there(&cwd).await?;
+        let mut env = self.sandbox.envs.clone();
+        env.extend(asked.process.envs);
+        let start = ProcessStart {
+            command: CommandLine::Args(words),
+            cwd: if cwd.path.is_root() { String::new() } else { cwd.rooted() },
+            env,
+            stdin: String::new(),
+            input,
+            window: asked.pty.as_ref().map(Pty::window),
+            timeout_seconds: None,
+        };
+        let rules = CallRequest { auto_confirm: true, ..CallRequest::default() };
+        let process = launch(&self.api.face, self.sandbox.name(), start, rules).await?;
+        let limit = connect::time_limit(&self.headers);
+        if let Some(limit) = limit {
+            let process = Arc::clone(&process);
+            // Also of one whose client has gone.
+            tokio::spawn(async move {
+                if tokio::time::timeout(limit, process.ended()).await.is_err() {
+                    process.input.signal(KILL);
+                }
+            });
+        }
+        let reader = process.read_from(0);
+        Ok(self.follow(process, reader, asked.pty.is_some()))
+    }
+
+    async fn check_there(&self, cwd: &SandboxPlace) -> Result<(), Wrong> {
+        if cwd.path.is_root() {
+            return Ok(());
+        }
+        let asked = StatEntry { path: cwd.rooted(), at: None };
+        match asked.run(&self.api.context(self.sandbox.name())).await.map_err(Wrong::from) {
+            Err(wrong) if wrong.status == StatusCode::NOT_FOUND => {
+                Err(Wrong::invalid(format!("cwd '{:.200}' does not exist", cwd.name_of(&cwd.path))))
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// Follows what a process prints from now on.
+    async fn connect(self, body: Body) -> E2bAnswer {
+        let asked: Selected = streamed(&self.headers, body).await?;
+        let process = self.process(&asked.process)?;
+        let (reader, has_terminal) = (process.read_from(u64::MAX), process.input.window().is_some());
+        Ok(self.follow(process, reader, has_terminal))
+    }
+
+    fn follow(self, process: Arc<Process>, reader: ProcessReader, has_terminal: bool) -> Response {
+        let (frames, response) = frames::open_as(connect::STREAM, false);
+        let keepalive = connect::keepalive(&self.headers, ALIVE);
+        let until = connect::time_limit(&self.headers).map(|limit| Instant::now() + limit);
+        tokio::spawn(async move {
+            let late = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = follow(&process, reader, &frames, (has_terminal, keepalive)) => {}
+                // The client may have gone as well.
+                () = late => drop(frames.send(Wrong::late().end_of_stream()).await),
+                () = frames.gone() => {}
+            }
+        });
+        response
+    }
+
+    fn process(&self, selector: &Selector) -> Result<Arc<Process>, Wrong> {
+        let Some(pid) = selector.pid else { return Err(Wrong::missing("process but by its pid")) };
+        let process = self.api.face.hub().process(self.sandbox.session, pid);
+        let running = process.filter(|process| process.document().running);
+        running.ok_or_else(|| Wrong::not_found(format!("process with pid {pid} not found")))
+    }
+
+    async fn list(self, body: Body) -> E2bAnswer {
+        let _: Value = unary(&self.headers, body).await?;
+        let all = self.api.face.hub().processes(self.sandbox.session);
+        let running = all.iter().map(|process| process.document()).filter(|process| process.running);
+        let shown: Vec<Value> = running
+            .map(|process| {
+                let mut words = match process.command {
+                    CommandLine::Args(words) => words,
+                    other => vec!["/bin/sh".to_owned(), "-c".to_owned(), other.to_string()],
+                }
+                .into_iter();
+                let cmd = words.next().unwrap_or_default();
+                let args: Vec<String> = words.collect();
+                json!({ "pid": process.process, "config": { "cmd": cmd, "args": args, "cwd": process.cwd } })
+            })
+            .collect();
+        answered(json!({ "processes": shown }))
+    }
+
+    async fn send_input(self, body: Body) -> E2bAnswer {
+        let asked: Selected = unary(&self.headers, body).await?;
+        let process = self.process(&asked.process)?;
+        send(&process, &asked.input.bytes()?).await?;
+        answered(json!({}))
+    }
+
+    /// Passes on input in the order in which it comes.
+    async fn stream_input(self, body: Body) -> E2bAnswer {
+        let mut messages = Messages::of(&self.headers, body)?;
+        let mut process = None;
+        while let Some(message) = messages.next(INPUT_PAUSE).await? {
+            let message: InputMessage = connect::parsed(&message)?;
+            if let Some(start) = message.start {
+                process = Some(self.process(&start.process)?);
+            }
+            if let Some(data) = message.data {
+                let process = process.as_ref().ok_or_else(|| Wrong::invalid("the stream begins without a process"))?;
+                send(process, &data.input.bytes()?).await?;
+            }
+        }
+        let text = [connect::message(&json!({})), connect::end_of_stream()].concat();
+        let media = [(header::CONTENT_TYPE, connect::STREAM)];
+        Ok((media, text).into_response())
+    }
+
+    async fn send_signal(self, body: Body) -> E2bAnswer {
+        let asked: Selected = unary(&self.headers, body).await?;
+        let process = self.process(&asked.process)?;
+        let number = match (asked.signal.as_str(), asked.signal.as_u64()) {
+            (Some("SIGNAL_SIGTERM"), _) | (_, Some(15)) => 15,
+            (Some("SIGNAL_SIGKILL"), _) | (_, Some(9)) => KILL,
+            _ => return Err(Wrong::invalid("the signal is SIGNAL_SIGTERM or SIGNAL_SIGKILL")),
+        };
+        process.input.signal(number);
+        answered(json!({}))
+    }
+
+    async fn close_stdin(self, body: Body) -> E2bAnswer {
+        let asked: Selected = unary(&self.headers, body).await?;
+        self.process(&asked.process)?.input.end();
+        answered(json!({}))
+    }
+
+    async fn update(self, body: Body) -> E2bAnswer {
+        let asked: Selected = unary(&self.headers, body).await?;
+        let process = self.process(&asked.process)?;
+        if let Some(pty) = asked.pty {
+            process.input.resize(pty.window());
+        }
+        answered(json!({}))
+    }
+}
+
+/// Returns the directory of a command, and its words. One outside of the workspace is for the shell to go to.
+fn begun_in(cwd: String, cmd: String, mut args: Vec<String>) -> Result<(SandboxPlace, Vec<String>), Wrong> {
+    let place = match (SandboxPlace::of(&cwd), args.as_mut_slice()) {
+        (Err(_), [.., option, text]) if cwd.starts_with('/') && option == "-c" => {
+            *text = format!("cd -- '{}' || exit 1\n{text}", cwd.replace('\'', r"'\''"));
+            SandboxPlace::of("")?
+        }
+        (place, _) => place?,
+    };
+    args.insert(0, cmd);
+    Ok((place, args))
+}
+
+async fn send(process: &Process, bytes: &[u8]) -> Result<(), Wrong> {
+    let sent = tokio::select! {
+        sent = async { bytes.is_empty() || process.input.send(bytes).await } => sent,
+        () = process.ended() => false,
+    };
+    if sent { Ok(()) } else { Err(Wrong::not_found("the process takes no input any more")) }
+}
+
+async fn follow(
+    process: &Process,
+    mut reader: ProcessReader,
+    frames: &EventFrames,
+    (has_terminal, keepalive): (bool, Duration),
+) -> Result<(), Gone> {
+    frames.send(event(json!({ "start": { "pid": process.document().process } }))).await?;
+    loop {
+        let part = tokio::select! {
+            part = reader.next() => part,
+            () = tokio::time::sleep(keepalive) => {
+                frames.send(event(json!({ "keepalive": {} }))).await?;
+                continue;
+            }
+        };
+        match part {
+            Some(OutputPart::Piece(piece)) => {
+                let stream = match piece.stream {
+                    _ if has_terminal => "pty",
+                    OutputStream::Stdout => "stdout",
+                    OutputStream::Stderr => "stderr",
+                };
+                for bytes in piece.bytes.chunks(frames::PIECE) {
+                    frames.send(event(json!({ "data": { stream: STANDARD.encode(bytes) } }))).await?;
+                }
+            }
+            // Of a client that was behind for long; `envd` tells nothing of it either.
+            Some(OutputPart::Missed(_)) => {}
+            None => break,
+        }
+    }
+    process.ended().await;
+    match ended(process.document()) {
+        Ok(end) => {
+            frames.send(event(json!({ "end": end }))).await?;
+            frames.send(connect::end_of_stream()).await
+        }
+        Err(wrong) => frames.send(wrong.end_of_stream()).await,
+    }
+}
+
+fn event(event: Value) -> Bytes {
+    connect::message(&json!({ "event": event }))
+}
+
+/// Returns the end of a process in the words of `envd`. What could not be run has none.
+fn ended(process: ProcessDocument) -> Result<Value, Wrong> {
+    if let Some(problem) = process.problem {
+        return Err(Wrong::new(StatusCode::FAILED_DEPENDENCY, problem));
+    }
+    let status = match (process.signal, process.exit_code) {
+        (Some(KILLED), _) => "signal: killed".to_owned(),
+        (Some(signal), _) => format!("signal: {signal}"),
+        (None, code) => format!("exit status {}", code.unwrap_or_default()),
+    };
+    let code = if process.signal.is_some() { -1 } else { process.exit_code.unwrap_or_default() };
+    let mut end = json!({ "exitCode": code, "exited": process.signal.is_none(), "status": status });
+    if code != 0 {
+        end["error"] = status.into();
+    }
+    Ok(end)
+}
+
+const KILLED: i32 = KILL as i32;

@@ -1,0 +1,116 @@
+//! A sandbox: a session, and what E2B's clients say of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{E2bApi, ENVD_VERSION};
+use crate::backends::WorkspaceSpec;
+use crate::engine::clock::Timestamp;
+use crate::engine::id::SessionId;
+
+/// The record of a sandbox, as an annotation of its session: the last one counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct SandboxRecord {
+    /// The name of the session; a fork has its parent's annotations, too.
+    pub(super) sandbox: String,
+    pub(super) template: String,
+    #[serde(default)]
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) started: Timestamp,
+    /// The time at which it ends, or is paused.
+    pub(super) ends: Timestamp,
+    pub(super) state: SandboxState,
+    /// Pauses it in place of ending it.
+    #[serde(default)]
+    pub(super) auto_pause: bool,
+    /// Resumes it when a request comes.
+    #[serde(default)]
+    pub(super) auto_resume: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SandboxState {
+    Running,
+    Paused,
+    Ended,
+}
+
+/// A sandbox that runs or is paused.
+#[derive(Debug, Clone)]
+pub(super) struct Sandbox {
+    pub(super) session: SessionId,
+    pub(super) record: SandboxRecord,
+    /// Variables that came with a snapshot as the template; they are known until the server ends.
+    pub(super) envs: BTreeMap<String, String>,
+    /// Ends what follows it, when it is paused or over.
+    pub(super) over: CancellationToken,
+}
+
+impl Sandbox {
+    pub(super) fn new(session: SessionId, record: SandboxRecord) -> Self {
+        Self { session, record, envs: BTreeMap::new(), over: CancellationToken::new() }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.record.sandbox
+    }
+}
+
+impl E2bApi {
+    /// Returns the token of a sandbox for requests to its `envd`.
+    pub(super) fn token_of(&self, sandbox: &str) -> String {
+        self.options.token.derived(&format!("e2b sandbox {sandbox}")).to_hex().to_string()
+    }
+
+    /// Compares in constant time.
+    pub(super) fn is_token_of(&self, sandbox: &str, shown: &str) -> bool {
+        let shown = blake3::Hash::from_hex(shown);
+        shown.is_ok_and(|shown| shown == self.options.token.derived(&format!("e2b sandbox {sandbox}")))
+    }
+
+    /// Describes a sandbox as the answer to its creation does.
+    pub(super) fn created(&self, sandbox: &Sandbox) -> Value {
+        json!({
+            "templateID": sandbox.record.template,
+            "sandboxID": sandbox.name(),
+            "clientID": "foldspace",
+            "envdVersion": ENVD_VERSION,
+            "envdAccessToken": self.token_of(sandbox.name()),
+        })
+    }
+
+    /// Describes a sandbox in a list.
+    pub(super) fn listed(&self, sandbox: &Sandbox) -> Value {
+        let (cpus, memory) = match &self.options.workspace {
+            WorkspaceSpec::Podman(options) => (options.cpus.ceil(), options.memory_bytes >> 20),
+            _ => (1.0, 0),
+        };
+        let record = &sandbox.record;
+        json!({
+            "templateID": record.template,
+            "sandboxID": record.sandbox,
+            "clientID": "foldspace",
+            "envdVersion": ENVD_VERSION,
+            "startedAt": record.started,
+            "endAt": record.ends,
+            "cpuCount": cpus as u32,
+            "memoryMB": memory,
+            "diskSizeMB": 0,
+            "state": record.state,
+            "metadata": record.metadata,
+        })
+    }
+
+    /// Describes a sandbox to a client that asks for it.
+    pub(super) fn shown(&self, sandbox: &Sandbox) -> Value {
+        let mut shown = self.listed(sandbox);
+        if let Some(shown) = shown.as_object_mut() {
+            shown.insert("envdAccessToken".to_owned(), self.token_of(sandbox.name()).into());
+        }
+        shown
+    }
+}
