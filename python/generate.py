@@ -134,19 +134,7 @@ def synchronous() -> str:
                 out.append(one_class(module, node, classes))
             elif isinstance(node, ast.AsyncFunctionDef) and public(node.name) and node.decorator_list:
                 out.append(one_context(module, node, classes))
-    out.append(OPEN)
     return "\n\n".join(out).rstrip() + "\n"
-
-
-OPEN = '''def open_client(data: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> Client:
-    """Returns a client of the server that has the data, which is started where none runs."""
-
-    async def make() -> _client.Client:
-        # It belongs to the loop on which it is made.
-        return await _client.Client(data, progress=progress).__aenter__()
-
-    return Client(LOOP.wait(make()))
-'''
 
 
 def public(name: str) -> bool:
@@ -158,10 +146,16 @@ def one_class(module: str, node: ast.ClassDef, classes: dict[str, str]) -> str:
     own = f"{module}.{node.name}"
     core = "_own" if bases else "_core"
     out = [f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"]
-    out += [f'    """{ast.get_docstring(node)}"""', ""]
-    out += [f"    def __init__(self, core: {own}) -> None:"]
-    out += ["        super().__init__(core)"] if bases else []
-    out += [f"        self.{core}: {own} = core", ""]
+    out += [f'    """{ast.get_docstring(node, clean=False)}"""', ""]
+    if node.name == "Client":
+        # The one that users make.
+        made = next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__")
+        out += [f"    def __init__({ast.unparse(made.args)}) -> None:"]
+        out += [f"        self.{core}: {own} = {own}({arguments(made)})", ""]
+    else:
+        out += [f"    def __init__(self, core: {own}) -> None:"]
+        out += ["        super().__init__(core)"] if bases else []
+        out += [f"        self.{core}: {own} = core", ""]
     for item in node.body:
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if public(item.name) or item.name in ("__repr__", "_repr_html_", "__aenter__", "__aexit__"):
@@ -196,7 +190,7 @@ def one_method(node: ast.FunctionDef | ast.AsyncFunctionDef, classes: dict[str, 
         call = f"LOOP.wait({call})"
     lines = ["    @property"] if is_property else []
     lines.append(f"    def {name}({plain(ast.unparse(node.args))}) -> {returns}:")
-    if doc := ast.get_docstring(node):
+    if doc := ast.get_docstring(node, clean=False):
         lines.append(f'        """{doc}"""')
     if name == "__enter__":
         lines += [f"        {call}", "        return self"]
@@ -218,7 +212,7 @@ def one_context(module: str, node: ast.AsyncFunctionDef, classes: dict[str, str]
     inner = returns.removeprefix("Generator[").removesuffix(", None]")
     lines = ["@contextmanager"]
     lines.append(f"def {node.name}({plain(ast.unparse(node.args))}) -> Generator[{inner}, None, None]:")
-    lines.append(f'    """{ast.get_docstring(node)}"""')
+    lines.append(f'    """{ast.get_docstring(node, clean=False)}"""')
     lines.append(f"    with LOOP.enter({module}.{node.name}({arguments(node)})) as core:")
     lines.append(f"        yield {wrapped('core', inner, classes)}")
     return "\n".join(lines) + "\n"

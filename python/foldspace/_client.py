@@ -124,7 +124,7 @@ class Client:
     async def stop_server(self) -> None:
         """Ends the server: calls in flight get some time."""
         await self._connection.document("POST", "/v1/server/stop")
-        self._connection.leave()
+        await self._connection.close()
 
 
 _PAGE = 500

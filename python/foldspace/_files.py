@@ -50,7 +50,7 @@ class ReadFiles:
         template = "/v1/sessions/{session}/files/{path}"
         query = {"at": self._at}
         async with self._connection.response("GET", template, query=query, session=self._session, path=relative(path)) as response:
-            async for piece in response.aiter_bytes():
+            async for piece in response.content.iter_any():
                 yield piece
 
     async def list(self, path: str = "", *, depth: int = 1) -> Entries:
@@ -82,7 +82,7 @@ class ReadFiles:
         template = "/v1/sessions/{session}/materialise"
         body = {"at": self._at, "below": relative(path) or None}
         async with self._connection.response("POST", template, body=body, session=self._session) as response:
-            return await response.aread()
+            return await response.read()
 
 
 class Files(ReadFiles):
@@ -142,7 +142,7 @@ async def resumed(
     connection: Connection, template: str, query: dict[str, Any], last: str = "", **path: str | int
 ) -> AsyncIterator[tuple[str, Any]]:
     """Gives the events of a stream; one that breaks goes on after the last event that was seen."""
-    failures = 0
+    failures, is_over = 0, False
     while True:
         headers = {"accept": "text/event-stream"} | ({"last-event-id": last} if last else {})
         try:
@@ -152,11 +152,13 @@ async def resumed(
                     failures = 0
                     if event.name == "problem":
                         raise FoldspaceError(json.dumps(event.data))
+                    is_over = is_over or event.name in ("end", "ended")
                     yield event.name, event.data
-                    if event.name in ("end", "ended"):
-                        return
         except ConnectionLostError:
             pass
+        # The stream was read to its end, so that the connection can be used again.
+        if is_over:
+            return
         failures += 1
         if failures > _RECONNECTS:
             raise ConnectionLostError("the server hung up, again and again")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import httpx
-from httpx_sse import EventSource
+import aiohttp
+from yarl import URL
 
 from foldspace import _owner
 from foldspace._progress import Progress
@@ -19,7 +22,7 @@ from foldspace.errors import ConnectionLostError, FoldspaceError, of_problem
 
 _STREAM = {"accept": "text/event-stream"}
 # The server ends a request that takes too long; a call may take a day.
-_NO_LIMIT = httpx.Timeout(None, connect=30.0)
+_NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
 
 
 class StreamEvent(NamedTuple):
@@ -37,25 +40,35 @@ class Connection:
         self.directory: Path = _owner.data_directory(data)
         self.progress = progress
         self._attendance: _owner.Attendance | None = None
-        transport = httpx.AsyncHTTPTransport(uds=_owner.socket_of(self.directory), limits=httpx.Limits(max_connections=None))
-        self._http = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=_NO_LIMIT, trust_env=False)
+        self._http: aiohttp.ClientSession | None = None
+        self._attending = asyncio.Lock()
 
-    async def attend(self) -> None:
+    async def attend(self) -> aiohttp.ClientSession:
         """Connects, or connects again where the server has ended since."""
-        if self._attendance is None or self._attendance.is_over():
-            self.leave()
+        async with self._attending:
+            if self._http is not None and self._attendance is not None and not self._attendance.is_over():
+                return self._http
+            await self.close()
             self._attendance = await _owner.attend(self.directory)
+            http = aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(_owner.socket_of(self.directory), limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"accept-encoding": "identity"},
+                timeout=_NO_LIMIT,
+            )
+            closing = asyncio.create_task(_close_at_last(http))
+            weakref.finalize(self, _cancel, asyncio.get_running_loop(), closing)
+            self._http = http
+            return http
 
-    def leave(self) -> None:
-        """Lets the server end when it wants."""
+    async def close(self) -> None:
+        """Closes all connections; the server may end when it wants."""
         if self._attendance is not None:
             self._attendance.close()
             self._attendance = None
-
-    async def close(self) -> None:
-        """Closes all connections."""
-        self.leave()
-        await self._http.aclose()
+        if self._http is not None:
+            http, self._http = self._http, None
+            await http.close()
 
     async def document(
         self,
@@ -76,21 +89,25 @@ class Connection:
             async with self.response(method, template, query=query, body=body, content=content, headers=wanted, **path) as response:
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
                     return await self._outcome(response, line)
-                read = await response.aread()
+                read = await response.read()
                 return json.loads(read) if read else None
         finally:
             if line:
                 line.close()
 
-    async def _outcome(self, response: httpx.Response, line: Progress | None) -> Any:
+    async def _outcome(self, response: aiohttp.ClientResponse, line: Progress | None) -> Any:
+        outcome: StreamEvent | None = None
+        # Read to its end, so that the connection can be used again.
         async for event in events_of(response):
             if event.name == "progress" and line:
                 line.say(str(event.data.get("text", "")))
             elif event.name == "outcome":
-                return event.data
+                outcome = event
             elif event.name == "problem":
                 raise of_problem(event.data)
-        raise ConnectionLostError("the server hung up before the outcome")
+        if outcome is None:
+            raise ConnectionLostError("the server hung up before the outcome")
+        return outcome.data
 
     @asynccontextmanager
     async def response(
@@ -103,41 +120,54 @@ class Connection:
         content: Any = None,
         headers: Mapping[str, str] | None = None,
         **path: str | int,
-    ) -> AsyncGenerator[httpx.Response, None]:
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """Makes a request and gives its response, of which nothing is read yet."""
-        await self.attend()
-        request = self._http.build_request(
-            method,
-            filled(template, path),
-            params={name: _text(value) for name, value in (query or {}).items() if value is not None},
-            content=content if body is None else json.dumps(body).encode(),
-            headers={"content-type": "application/json" if content is None else "application/octet-stream", **(headers or {})},
-        )
-        response = await self._send(request, is_repeatable=content is None)
+        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        path_and_query = filled(template, path) + (f"?{urlencode(given)}" if given else "")
+        sent = content if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json" if content is None else "application/octet-stream", **(headers or {})}
+        url = URL("http://localhost" + path_and_query, encoded=True)
         try:
-            if response.is_error:
-                raise _problem(await response.aread(), response)
-            yield response
-        except httpx.TransportError as error:
+            response = await self._send(method, url, sent, headers, is_repeatable=content is None)
+            async with response:
+                if response.status >= 400:
+                    raise _problem(await response.read(), response.status)
+                yield response
+        except aiohttp.ClientError as error:
             raise ConnectionLostError(f"the server hung up: {error!r}") from error
-        finally:
-            await response.aclose()
 
-    async def _send(self, request: httpx.Request, is_repeatable: bool) -> httpx.Response:
+    async def _send(
+        self, method: str, url: URL, content: Any, headers: dict[str, str], is_repeatable: bool
+    ) -> aiohttp.ClientResponse:
+        # Bytes of any length, without a warning.
+        body = io.BytesIO(content) if isinstance(content, bytes) and len(content) > _LONG else content
+        http = await self.attend()
         try:
-            return await self._http.send(request, stream=True)
-        except httpx.ConnectError:
+            return await http.request(method, url, data=body, headers=headers)
+        except aiohttp.ClientConnectorError:
             # The server has ended since, and saw nothing of the request.
-            self.leave()
-            await self.attend()
+            if self._http is http:
+                await self.close()
+            http = await self.attend()
             if not is_repeatable:
                 raise ConnectionLostError("the server was gone; it runs again", hint="send the contents again") from None
-        except httpx.TransportError as error:
-            raise ConnectionLostError(f"the server hung up: {error!r}") from error
-        try:
-            return await self._http.send(request, stream=True)
-        except httpx.TransportError as error:
-            raise ConnectionLostError(f"the server hung up: {error!r}") from error
+        return await http.request(method, url, data=content, headers=headers)
+
+
+_LONG = 1 << 16
+
+
+async def _close_at_last(http: aiohttp.ClientSession) -> None:
+    """Closes connections that nobody has closed: with the event loop, or with who has them."""
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await http.close()
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(task.cancel)
 
 
 def filled(template: str, path: Mapping[str, str | int]) -> str:
@@ -149,16 +179,20 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _problem(read: bytes, response: httpx.Response) -> FoldspaceError:
+def _problem(read: bytes, status: int) -> FoldspaceError:
     try:
         return of_problem(json.loads(read))
     except (ValueError, KeyError, TypeError):
-        return FoldspaceError(f"the server answered with {response.status_code}")
+        return FoldspaceError(f"the server answered with {status}")
 
 
-async def events_of(response: httpx.Response) -> AsyncIterator[StreamEvent]:
+async def events_of(response: aiohttp.ClientResponse) -> AsyncIterator[StreamEvent]:
     """Gives the events of a stream."""
-    async for event in EventSource(response).aiter_sse():
-        # A comment that keeps the connection alive comes as an event without data.
-        if event.data:
-            yield StreamEvent(event.event, event.id, json.loads(event.data))
+    rest = b""
+    async for piece in response.content.iter_any():
+        *blocks, rest = (rest + piece).split(b"\n\n")
+        for block in blocks:
+            fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if ": " in line)
+            # A comment that keeps the connection alive has no data.
+            if "data" in fields:
+                yield StreamEvent(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import subprocess
 import time
 from pathlib import Path
@@ -57,7 +58,12 @@ class Attendance:
 
     def is_over(self) -> bool:
         """Tells whether the server has hung up."""
-        return self._reader.at_eof() or self._writer.is_closing()
+        if self._reader.at_eof() or self._writer.is_closing():
+            return True
+        # Asked of the kernel: the event loop may not have looked since. The server sends nothing here.
+        hung_up = select.poll()
+        hung_up.register(self._writer.get_extra_info("socket"), select.POLLIN)
+        return bool(hung_up.poll(0))
 
     def close(self) -> None:
         """Leaves the server."""

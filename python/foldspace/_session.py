@@ -184,10 +184,12 @@ class Session:
         line = Progress(what, self._connection.progress)
         headers = {"accept": "text/event-stream"}
         body = self._rules.document() | body
+        outcome: CallOutcome | None = None
         try:
             async with self._connection.response(
                 "POST", _SESSION + "/calls", body=body, headers=headers, session=self.id
             ) as response:
+                # Read to its end, so that the connection can be used again.
                 async for event in events_of(response):
                     if event.name == "output":
                         line.close()
@@ -197,12 +199,14 @@ class Session:
                     elif event.name == "question":
                         await self._answer(event.data)
                     elif event.name == "outcome":
-                        return event.data
+                        outcome = event.data
                     elif event.name == "problem":
                         raise of_problem(event.data)
         finally:
             line.close()
-        raise ConnectionLostError("the server hung up before the outcome")
+        if outcome is None:
+            raise ConnectionLostError("the server hung up before the outcome")
+        return outcome
 
     async def _answer(self, asked: dict[str, Any]) -> None:
         ask = self._rules.on_question

@@ -42,7 +42,7 @@ class FoldspaceEnvironment:
 
     def __init__(self, *, config_class: type = FoldspaceEnvironmentConfig, **given: Any) -> None:
         self.config = config_class(**given)
-        self._client = foldspace.sync.open_client(self.config.data)
+        self._client = foldspace.sync.Client(self.config.data)
         self.session = self._session()
 
     def _session(self) -> foldspace.sync.Session:

@@ -49,7 +49,7 @@ def foldspace_client(
     import foldspace.sync
 
     kept = request.config.getoption("--foldspace-data")
-    client = foldspace.sync.open_client(kept or tmp_path_factory.mktemp("foldspace"), progress=False)
+    client = foldspace.sync.Client(kept or tmp_path_factory.mktemp("foldspace"), progress=False)
     with client:
         yield client
         if not kept:

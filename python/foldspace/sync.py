@@ -20,7 +20,7 @@ from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
 
 class AbsoluteFiles:
     """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
-are read and written by commands."""
+    are read and written by commands."""
 
     def __init__(self, core: _absolute.AbsoluteFiles) -> None:
         self._core: _absolute.AbsoluteFiles = core
@@ -112,14 +112,15 @@ class Session:
     def run(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str | bytes=b'', timeout: float | None=None, check: bool=False, on_output: Output | None=None, merge_output: bool=False) -> CommandResult:
         """Runs a command to its end. It has no time limit unless ``timeout`` gives one in seconds.
 
-A command that fails has a result, with ``check`` it raises ``CommandFailedError``. A failure that is not the
-command's own raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` puts standard error
-in standard output. Who cancels the task cancels the command."""
+        A command that fails has a result, with ``check`` it raises ``CommandFailedError``. A failure that is not the
+        command's own raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` puts standard error
+        in standard output. Who cancels the task cancels the command.
+        """
         return LOOP.wait(self._core.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout, check=check, on_output=on_output, merge_output=merge_output))
 
     def start(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str='', input: bool=False, window: tuple[int, int] | None=None, timeout: float | None=None) -> Process:
         """Starts a command that runs on in the background. ``input`` keeps its standard input open; ``window``, rows
-and columns, gives it a terminal."""
+        and columns, gives it a terminal."""
         return Process(LOOP.wait(self._core.start(command, cwd=cwd, env=env, stdin=stdin, input=input, window=window, timeout=timeout)))
 
     def processes(self) -> list[Process]:
@@ -156,7 +157,7 @@ and columns, gives it a terminal."""
 
     def merge(self, child: str | Identified, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), dry_run: bool=False) -> Merge:
         """Merges what a child changed. Conflicts are decided by globs of paths whose side is taken; undecided ones
-leave the session as it is, with ``outcome`` ``conflicted``."""
+        leave the session as it is, with ``outcome`` ``conflicted``."""
         return LOOP.wait(self._core.merge(child, theirs=theirs, ours=ours, dry_run=dry_run))
 
     def apply(self, to: str | None=None, *, take: Sequence[str]=(), keep: Sequence[str]=(), dry_run: bool=False) -> _models.Applied:
@@ -348,11 +349,12 @@ class Process:
 class Client:
     """A client of the server that has the data, which is started where none runs.
 
-``data`` is the directory of the data; by default ``FOLDSPACE_DATA``, else that of the command line. ``progress``
-set to false shows nothing about long work. A client belongs to one event loop."""
+    ``data`` is the directory of the data; by default ``FOLDSPACE_DATA``, else that of the command line. ``progress``
+    set to false shows nothing about long work. A client belongs to one event loop.
+    """
 
-    def __init__(self, core: _client.Client) -> None:
-        self._core: _client.Client = core
+    def __init__(self, data: str | os.PathLike[str] | None=None, *, progress: bool | None=None) -> None:
+        self._core: _client.Client = _client.Client(data, progress=progress)
 
     @property
     def data(self) -> Path:
@@ -373,11 +375,12 @@ set to false shows nothing about long work. A client belongs to one event loop."
     def create(self, name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
         """Begins a session.
 
-``backend``: ``memory`` (the default, where nothing can run), ``host``, ``podman``, ``docker``, ``mock`` or
-``container``. ``mount`` copies a directory of this machine into it, ``mounts`` several ({place: directory}),
-without what ``exclude`` matches; ``directory`` works in a directory itself. Commands that the policy does not
-allow are allowed by ``allow``, ``auto_confirm`` or ``on_question``. ``create_id``: the same again gives the
-session that has begun by it."""
+        ``backend``: ``memory`` (the default, where nothing can run), ``host``, ``podman``, ``docker``, ``mock`` or
+        ``container``. ``mount`` copies a directory of this machine into it, ``mounts`` several ({place: directory}),
+        without what ``exclude`` matches; ``directory`` works in a directory itself. Commands that the policy does not
+        allow are allowed by ``allow``, ``auto_confirm`` or ``on_question``. ``create_id``: the same again gives the
+        session that has begun by it.
+        """
         return Session(LOOP.wait(self._core.create(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
 
     def open(self, session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
@@ -408,7 +411,7 @@ session that has begun by it."""
 @contextmanager
 def session(name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None, data: str | os.PathLike[str] | None=None, progress: bool | None=None, remove: bool=False) -> Generator[Session, None, None]:
     """Begins a session, and closes the connection at the end. The session stays, with its history, unless ``remove``
-is set. The parameters are those of ``Client`` and ``Client.create``."""
+    is set. The parameters are those of ``Client`` and ``Client.create``."""
     with LOOP.enter(_client.session(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress, remove=remove)) as core:
         yield Session(core)
 
@@ -418,13 +421,3 @@ def attach(session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), aut
     """Opens a session that is there, by its name or the beginning of its id."""
     with LOOP.enter(_client.attach(session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress)) as core:
         yield Session(core)
-
-
-def open_client(data: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> Client:
-    """Returns a client of the server that has the data, which is started where none runs."""
-
-    async def make() -> _client.Client:
-        # It belongs to the loop on which it is made.
-        return await _client.Client(data, progress=progress).__aenter__()
-
-    return Client(LOOP.wait(make()))

@@ -27,7 +27,7 @@ os.environ["FOLDSPACE_IDLE"] = "600"
 
 def stop(directory: Path) -> None:
     """Ends the server of a directory, and waits until its process has ended."""
-    with foldspace.sync.open_client(directory) as client:
+    with foldspace.sync.Client(directory) as client:
         process = client.server()["process"]
         client.stop_server()
     until = time.monotonic() + 20
@@ -94,7 +94,7 @@ async def session(client: foldspace.Client, backend: str) -> foldspace.Session:
 
 @pytest.fixture
 def sync_client(data: Path) -> Iterator[foldspace.sync.Client]:
-    with foldspace.sync.open_client(data) as client:
+    with foldspace.sync.Client(data) as client:
         yield client
 
 

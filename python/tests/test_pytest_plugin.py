@@ -35,7 +35,7 @@ def test_sessions_are_kept_where_asked(run, data: Path) -> None:
     import foldspace.sync
 
     run(f"--foldspace-data={data}").assert_outcomes(passed=1)
-    with foldspace.sync.open_client(data) as client:
+    with foldspace.sync.Client(data) as client:
         session = client.open(client.sessions()[0]["session"])
         assert session.files.read("made") == b"one\n"
         assert "test_work" in (session.annotations()[0]["note"] or "")

@@ -44,7 +44,7 @@ def test_errors_leave_the_context(data: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         with foldspace.sync.session(data=data, name="gone", remove=True):
             raise ZeroDivisionError
-    with foldspace.sync.open_client(data) as client:
+    with foldspace.sync.Client(data) as client:
         assert client.sessions() == []
 
 
