@@ -51,7 +51,7 @@ impl StopCondition {
                     let predicate = Predicate::parse(text, &Registry::standard());
                     let meant = nearest(word, ["path", "kind", "agent", "tool", "failed"]);
                     let wrong = |error| {
-                        let failure = Failure::usage(format!("{error}; a condition is one of: {FORMS}"));
+                        let failure = Failure::usage(format!("{error}; conditions: {FORMS}"));
                         match meant {
                             Some(meant) => failure.with_hint(format!("did you mean {meant}?")),
                             None => failure,
