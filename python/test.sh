@@ -21,3 +21,26 @@ environment() {
 environment .venv python3 tests/requirements.txt
 .venv/bin/pyright --pythonpath .venv/bin/python
 .venv/bin/pytest -q -n "${JOBS:-3}" "$@"
+
+# As a user has it: the wheel in an environment of its own, and the lines of README.md. Its program is one of the
+# tests' profile; build.sh makes the one that is published.
+scratch=$(mktemp -d)
+trap '"$FOLDSPACE_BIN" --data "$scratch/data" stop >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
+.venv/bin/maturin build --quiet --profile dev --target-dir ../target --compatibility linux --out "$scratch"
+python3 -m venv "$scratch/venv"
+"$scratch/venv/bin/pip" install -q "$scratch"/*.whl
+sed -n '/^```python$/,/^```$/p' README.md | sed '/^```$/q' | sed '/^```/d' >"$scratch/host.py"
+sed 's/backend="host"/backend="podman"/' "$scratch/host.py" >"$scratch/podman.py"
+(
+    unset FOLDSPACE_BIN PYTHONPATH
+    export FOLDSPACE_DATA="$scratch/data"
+    cd "$scratch"
+    venv/bin/python -m foldspace --version
+    venv/bin/python host.py >printed
+    if [ -n "${CONTAINER_HOST:-}" ]; then
+        venv/bin/python podman.py >>printed
+    fi
+    cat printed
+    grep -q merged printed
+)
+echo "the wheel works in an environment of its own"
