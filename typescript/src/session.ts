@@ -207,11 +207,30 @@ export class Session implements AsyncDisposable {
   async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; createId?: string } & Cancel = {}): Promise<Session[]> {
     const { createId, signal, ...rest } = options;
     const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId }, signal);
-    return children.map((child) => {
-      const { session, name, backend } = child;
-      const status = { ...this.status, session, name, backend, events: child.at ?? 0 };
-      return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
-    });
+    return children.map((child) => this.#child(child));
+  }
+
+  #child(child: Schemas["Child"]): Session {
+    const { session, name, backend } = child;
+    const status = { ...this.status, session, name, backend, events: child.at ?? 0 };
+    return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
+  }
+
+  /** Clones it: a `fork`, its mounts afresh (`full`), or itself for another agent (`shared`). */
+  async clone(options: { isolation?: "fork" | "full" | "shared"; at?: Position; name?: string; agent?: string } & Cancel = {}): Promise<Session> {
+    const { signal, ...rest } = options;
+    return this.#child(await this.#post("children", { isolation: "fork", ...rest }, signal));
+  }
+
+  /** Merges what it changed into the directory of the host that it began from, or another; all or none. */
+  apply(options: { to?: string; take?: string[]; keep?: string[]; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Applied"]> {
+    const { dryRun, signal, ...rest } = options;
+    return this.#post("apply", { ...rest, dry_run: dryRun, agent: this.rules.agent }, signal);
+  }
+
+  /** Folds it again from its events, and compares with everything that is stored. */
+  verify(options: Cancel = {}): Promise<Schemas["Verification"]> {
+    return this.#post("verify", undefined, options.signal);
   }
 
   /** Merges what a child changed; `theirs` and `ours` decide conflicts by globs of paths. */

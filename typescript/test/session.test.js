@@ -61,6 +61,10 @@ test("time goes back, forks go their own way, and a merge brings them home", asy
   const merged = await s.merge(two);
   assert.equal(merged.outcome, "merged");
   assert.equal(await s.files.readText("b.txt"), "of the fork\n");
+  const other = await s.clone({ isolation: "shared", agent: "second" });
+  assert.equal(await other.files.readText("b.txt"), "of the fork\n");
+  assert.deepEqual((await s.verify()).differences, []);
+  await assert.rejects(s.apply({ dryRun: true }), (error) => error instanceof FoldspaceError && /directory/.test(error.message));
   await two.annotate("reward", { score: 0.5, note: "nearly" });
   assert.equal((await two.annotations("reward"))[0].score, 0.5);
   const diff = await s.diff({ from: "tag:first" });
