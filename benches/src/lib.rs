@@ -7,6 +7,7 @@ pub mod journal;
 pub mod loads;
 pub mod log;
 pub mod peers;
+pub mod plots;
 pub mod sample;
 pub mod served;
 pub mod table;

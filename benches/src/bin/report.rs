@@ -2,9 +2,11 @@
 
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use foldspace_benches::loads::{self, Size};
-use foldspace_benches::served;
+use foldspace_benches::{plots, served};
 
 fn main() -> Result<()> {
     if let Some(store) = std::env::var_os(loads::open::CHILD) {
@@ -22,6 +24,11 @@ fn main() -> Result<()> {
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--quick" => size = Size::Quick,
+            "--plots" => {
+                let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/BENCHMARKS.md");
+                println!("{}", plots::write(&document)?.join("\n"));
+                return Ok(());
+            }
             name if loads::ALL.iter().any(|(known, _)| *known == name) => wanted.push(argument),
             other => bail!("{other:?} is no load; there are {}", names()),
         }
