@@ -103,6 +103,7 @@ class CallInFlight(TypedDict):
     name: str
     call: int
     seconds: int
+    question: Any
 
 
 class CallOutcome(TypedDict):

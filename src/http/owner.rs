@@ -4,15 +4,18 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
+use super::stream::shown;
 use super::verb::{HttpVerb, Media};
 use super::{HttpFace, VERSION, blocking};
 use crate::backends::HostCaller;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
+use crate::hub::in_flight::CallGoing;
 use crate::hub::operations::OperationRoute;
 
 /// The clients of a server, and its work.
@@ -57,6 +60,9 @@ pub struct CallInFlight {
     pub call: Seq,
     /// Seconds since it began.
     pub seconds: u64,
+    /// The question that it waits for, as the event `question` of its stream has it; null where it waits for none.
+    #[serde(default)]
+    pub question: Option<Value>,
 }
 
 /// An open workspace.
@@ -187,11 +193,12 @@ impl HttpFace {
                 .map(|(process, command, since)| ClientStatus { process, command, seconds: since.elapsed().as_secs() })
                 .collect(),
             calls: calls
-                .map(|(session, call, since)| CallInFlight {
+                .map(|CallGoing { session, call, since, question }| CallInFlight {
                     session,
                     name: name(session),
                     call,
                     seconds: since.as_secs(),
+                    question: question.as_ref().map(shown),
                 })
                 .collect(),
             workspaces: workspaces

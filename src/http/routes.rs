@@ -15,7 +15,9 @@ use super::openapi::describe;
 use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
-use super::{HttpFace, calls, file_changes, files, follow, health, owner, processes, tar, terminal, watch};
+use super::{
+    HttpFace, call_output, calls, file_changes, files, follow, health, owner, processes, tar, terminal, watch,
+};
 use crate::hub::operations::{OperationRoute, operations};
 
 fn routes() -> &'static [HttpRoute] {
@@ -27,6 +29,7 @@ fn routes() -> &'static [HttpRoute] {
             own::<owner::ShowServer>(),
             own::<owner::StopServer>(),
             own::<calls::CallRequest>(),
+            own::<call_output::FollowCall>(),
             own::<terminal::OpenTerminal>(),
             own::<files::FileAt>(),
             own::<file_changes::PutFile>(),

@@ -77,7 +77,7 @@ async fn streamed(
         };
         make(request, call, open, &face, teller).await
     });
-    let show = StreamItem { frames, cancel, telling, told, asked, output: None, halves: Halves::default(), missed: 0 };
+    let show = StreamItem { frames, cancel, telling, told, asked, output: None, shown: OutputText::default() };
     tokio::spawn(show.run(first, ending));
     Ok(response)
 }
@@ -135,9 +135,10 @@ struct OverStream {
 
 impl Asker for OverStream {
     fn ask(&self, question: CommandQuestion) -> Asking {
-        let answer = self.hub.in_flight().ask(self.session, question.call);
+        let told = shown(&question);
+        let answer = self.hub.in_flight().ask(self.session, question);
         // The stream's end cancels the call, and this with it.
-        let _ = self.questions.send(shown(&question));
+        let _ = self.questions.send(told);
         Box::pin(async move {
             let refused = || ApprovalAnswer::Refuse("the client that was to answer is gone".to_owned());
             answer.await.unwrap_or_else(|_| refused())
@@ -145,7 +146,7 @@ impl Asker for OverStream {
     }
 }
 
-fn shown(question: &CommandQuestion) -> Value {
+pub(super) fn shown(question: &CommandQuestion) -> Value {
     json!({
         "call": question.call,
         "agent": question.agent,
@@ -165,8 +166,7 @@ struct StreamItem {
     told: mpsc::UnboundedReceiver<(Seq, Option<OutputSubscription>)>,
     asked: mpsc::UnboundedReceiver<Value>,
     output: Option<OutputSubscription>,
-    halves: Halves,
-    missed: u64,
+    shown: OutputText,
 }
 
 impl StreamItem {
@@ -207,17 +207,7 @@ impl StreamItem {
 
     async fn show(&mut self, first: CommandOutput) -> Result<(), Gone> {
         let Some(output) = &self.output else { return Ok(()) };
-        let mut text = Vec::new();
-        let mut next = Some(first);
-        while let Some(piece) = next {
-            self.halves.write(&mut text, piece.stream, &piece.bytes);
-            next = if text.len() < PIECE { output.try_next() } else { None };
-        }
-        let missed = output.missed_bytes();
-        if missed > self.missed {
-            frames::write(&mut text, Some("missed"), None, &json!({ "bytes": missed - self.missed }));
-            self.missed = missed;
-        }
+        let text = self.shown.of(output, first);
         if text.is_empty() { Ok(()) } else { self.send(text).await }
     }
 
@@ -232,7 +222,7 @@ impl StreamItem {
             self.show(piece).await?;
         }
         let mut text = Vec::new();
-        self.halves.end(&mut text);
+        self.shown.halves.end(&mut text);
         match ended {
             Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &outcome),
             Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &error),
@@ -260,6 +250,41 @@ impl StreamItem {
         }
         self.output.iter().for_each(OutputSubscription::let_go);
         sending.await
+    }
+}
+
+/// Output of commands, as events.
+#[derive(Default)]
+pub(super) struct OutputText {
+    halves: Halves,
+    missed: u64,
+}
+
+impl OutputText {
+    /// Returns the events of a piece, and of what has come after it.
+    pub(super) fn of(&mut self, output: &OutputSubscription, first: CommandOutput) -> Vec<u8> {
+        let mut text = Vec::new();
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            self.halves.write(&mut text, piece.stream, &piece.bytes);
+            next = if text.len() < PIECE { output.try_next() } else { None };
+        }
+        let missed = output.missed_bytes();
+        if missed > self.missed {
+            frames::write(&mut text, Some("missed"), None, &json!({ "bytes": missed - self.missed }));
+            self.missed = missed;
+        }
+        text
+    }
+
+    /// Returns the events of what is left at the end.
+    pub(super) fn rest(&mut self, output: &OutputSubscription) -> Vec<u8> {
+        let mut text = Vec::new();
+        while let Some(piece) = output.try_next() {
+            text.append(&mut self.of(output, piece));
+        }
+        self.halves.end(&mut text);
+        text
     }
 }
 

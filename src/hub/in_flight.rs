@@ -13,7 +13,7 @@ use super::figures::Figures;
 use crate::engine::event::CallStatus;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
-use crate::tools::{ApprovalAnswer, Tools};
+use crate::tools::{ApprovalAnswer, CommandQuestion, Tools};
 
 #[derive(Default)]
 pub(crate) struct InFlight {
@@ -33,7 +33,18 @@ struct InFlightEntry {
     cancel: CancellationToken,
     call: Option<(SessionId, Seq)>,
     since: Instant,
-    question: Option<oneshot::Sender<ApprovalAnswer>>,
+    question: Option<(CommandQuestion, oneshot::Sender<ApprovalAnswer>)>,
+    /// Its end.
+    over: CancellationToken,
+}
+
+/// A call in flight.
+pub(crate) struct CallGoing {
+    pub(crate) session: SessionId,
+    pub(crate) call: Seq,
+    pub(crate) since: Duration,
+    /// The question that it waits for, if nobody has answered it.
+    pub(crate) question: Option<CommandQuestion>,
 }
 
 /// Counts as work in flight until it is dropped.
@@ -63,7 +74,8 @@ impl InFlight {
         }
         work.last += 1;
         let number = work.last;
-        work.going.insert(number, InFlightEntry { cancel, call: None, since: Instant::now(), question: None });
+        let (since, over) = (Instant::now(), CancellationToken::new());
+        work.going.insert(number, InFlightEntry { cancel, call: None, since, question: None, over });
         Ok(Going { in_flight: Arc::clone(self), number })
     }
 
@@ -80,11 +92,21 @@ impl InFlight {
         self.lock().going.len()
     }
 
-    /// Returns the calls that have begun, with the time since then, the oldest first.
-    pub(crate) fn calls(&self) -> Vec<(SessionId, Seq, Duration)> {
+    /// Returns the calls that have begun, the oldest first.
+    pub(crate) fn calls(&self) -> Vec<CallGoing> {
         let work = self.lock();
-        let call = |entry: &InFlightEntry| entry.call.map(|(session, call)| (session, call, entry.since.elapsed()));
+        let call = |entry: &InFlightEntry| {
+            let (session, call) = entry.call?;
+            let question = entry.question.as_ref().filter(|(_, answer)| !answer.is_closed());
+            let question = question.map(|(question, _)| question.clone());
+            Some(CallGoing { session, call, since: entry.since.elapsed(), question })
+        };
         work.going.values().filter_map(call).collect()
+    }
+
+    /// Returns the end of a call, if that is in flight.
+    pub(crate) fn end_of(&self, session: SessionId, call: Seq) -> Option<CancellationToken> {
+        self.lock().call(session, call).map(|entry| entry.over.clone())
     }
 
     pub(super) fn cancel(&self) {
@@ -99,10 +121,10 @@ impl InFlight {
         meant.inspect(|entry| entry.cancel.cancel()).filter_map(|entry| Some(entry.call?.1)).collect()
     }
 
-    pub(crate) fn ask(&self, session: SessionId, call: Seq) -> oneshot::Receiver<ApprovalAnswer> {
+    pub(crate) fn ask(&self, session: SessionId, question: CommandQuestion) -> oneshot::Receiver<ApprovalAnswer> {
         let (sender, receiver) = oneshot::channel();
-        if let Some(entry) = self.lock().call(session, call) {
-            entry.question = Some(sender);
+        if let Some(entry) = self.lock().call(session, question.call) {
+            entry.question = Some((question, sender));
         }
         receiver
     }
@@ -110,7 +132,7 @@ impl InFlight {
     pub(crate) fn answer(&self, session: SessionId, call: Seq, answer: ApprovalAnswer) -> AnswerTaken {
         let mut work = self.lock();
         let Some(entry) = work.call(session, call) else { return AnswerTaken::NoCall };
-        match entry.question.take().map(|question| question.send(answer)) {
+        match entry.question.take().map(|(_, question)| question.send(answer)) {
             Some(Ok(())) => AnswerTaken::Yes,
             _ => AnswerTaken::NoQuestion,
         }
@@ -146,7 +168,9 @@ impl Going {
 impl Drop for Going {
     fn drop(&mut self) {
         let mut work = self.in_flight.lock();
-        work.going.remove(&self.number);
+        if let Some(entry) = work.going.remove(&self.number) {
+            entry.over.cancel();
+        }
         let is_quiet = work.going.is_empty();
         drop(work);
         if is_quiet {

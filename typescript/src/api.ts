@@ -229,6 +229,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/calls/{call}/output": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Follows what the command of a call in flight prints from now on, as server-sent events: `output` `{stream, text | base64}`, `missed` `{bytes}` where this client was too slow, and at last `ended`. The command does not wait for it. */
+        get: operations["follow_call"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/children": {
         parameters: {
             query?: never;
@@ -969,6 +986,11 @@ export interface components {
              * @description Seconds since it began.
              */
             seconds: number;
+            /**
+             * @description The question that it waits for, as the event `question` of its stream has it; null where it waits for none.
+             * @default null
+             */
+            question: unknown;
         };
         /** @description Outcome of a call. A tool's own failure is one, too. */
         CallOutcome: {
@@ -2639,6 +2661,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    follow_call: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description The position of the call's intent. */
+                call: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
             };
             "4XX": {
                 headers: {

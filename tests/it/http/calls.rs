@@ -92,6 +92,8 @@ async fn call_question_is_streamed_and_anyone_answers() {
         });
         let question = tokio::time::timeout(PATIENCE, question).await.unwrap().unwrap();
         assert_eq!((&question["command"], &question["programs"]), (&json!("uname"), &json!(["uname"])));
+        let open = served.ask("GET", "/v1/server", None).await.json();
+        assert_eq!(open["calls"][0]["question"], question, "who did not make the call sees it too");
         let place = format!("{path}/{}/answer", question["call"]);
         let wrong = served.ask("POST", &place, Some(&json!({ "answer": "yes" }))).await;
         assert_eq!(wrong.status, 422);
@@ -104,6 +106,31 @@ async fn call_question_is_streamed_and_anyone_answers() {
     }
     let (seen, _) = events(&served, shell("uname"), false).await;
     assert!(!seen.iter().any(|event| matches!(event, CallEvent::Question(_))), "it is allowed now: {seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_in_flight_is_followed_by_others() {
+    let served = Server::begin().await;
+    hosted(&served).await;
+    let request = CallRequest { auto_confirm: true, ..shell("while [ ! -e go ]; do sleep 0.05; done; echo gone") };
+    let client = served.client();
+    let call = tokio::spawn(async move { client.call("demo", &request, |_| {}).await });
+    eventually_async("it has begun", async || {
+        !served.ask("GET", "/v1/server", None).await.json()["calls"][0].is_null()
+    })
+    .await;
+    let open = served.ask("GET", "/v1/server", None).await.json();
+    assert_eq!(open["calls"][0]["question"], Value::Null);
+    let mut output = served.follow(&format!("/v1/sessions/demo/calls/{}/output", open["calls"][0]["call"]), &[]).await;
+    let workspace = served.directory.path().join("workspaces");
+    let files = std::fs::read_dir(workspace).unwrap().next().unwrap().unwrap().path().join("files");
+    std::fs::write(files.join("go"), "").unwrap();
+    let (_, name, printed) = output.next().await.unwrap();
+    assert_eq!((name.as_str(), printed), ("output", json!({ "stream": "stdout", "text": "gone\n" })));
+    assert_eq!(output.next().await.map(|(_, name, _)| name).as_deref(), Some("ended"));
+    assert!(output.next().await.is_none());
+    assert_eq!(call.await.unwrap().unwrap().status.word(), "ok");
+    assert_eq!(served.ask("GET", "/v1/sessions/demo/calls/2/output", None).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
