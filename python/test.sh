@@ -18,9 +18,30 @@ environment() {
     cp "$3" "$1/installed"
 }
 
+# Prints the first Python of 3.12 or later, of those in PATH and of pyenv.
+newer_python() {
+    for python in python3 python3.12 python3.13 python3.14 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+        "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || continue
+        echo "$python"
+        return
+    done
+}
+
 environment .venv python3 tests/requirements.txt
 .venv/bin/pyright --pythonpath .venv/bin/python
-.venv/bin/pytest -q -n "${JOBS:-3}" "$@"
+.venv/bin/pytest -q -n "${JOBS:-3}" --ignore tests/test_harbor.py "$@"
+# Options may choose tests of those.
+[ $# -eq 0 ] || exit 0
+
+# Harbor needs a newer Python than the package.
+newer=$(newer_python)
+if [ -n "$newer" ]; then
+    environment .venv-harbor "$newer" tests/requirements-harbor.txt
+    .venv-harbor/bin/pyright --pythonversion 3.12 --pythonpath .venv-harbor/bin/python foldspace/harbor.py
+    .venv-harbor/bin/pytest -q -n "${JOBS:-3}" tests/test_harbor.py
+else
+    echo "$0: the tests of Harbor are left out: there is no Python 3.12 or later" >&2
+fi
 
 # As a user has it: the wheel in an environment of its own, and the lines of README.md. Its program is one of the
 # tests' profile; build.sh makes the one that is published.

@@ -12,7 +12,7 @@ from foldspace._absolute import AbsoluteFiles
 from foldspace._http import Connection, events_of
 from foldspace._progress import Progress
 from foldspace._models import Annotation, Bisect, CallOutcome, Event, Merge, Rewind
-from foldspace.errors import CommandFailedError, ConnectionLostError, of_outcome, of_problem
+from foldspace.errors import BackendError, CommandFailedError, ConnectionLostError, of_outcome, of_problem
 from foldspace._files import Files, ReadFiles, resumed, succeeded
 from foldspace._process import Process, decoded
 from foldspace.results import CommandResult, Diff, Log
@@ -167,6 +167,8 @@ class Session:
         if outcome["status"] != "ok":
             raise of_outcome(outcome)
         ran: dict[str, Any] = outcome["result"]
+        if ran.get("lost"):
+            raise BackendError("the container ended under the command")
         return CommandResult(
             stdout_bytes=b"".join(streams["stdout"]),
             stderr_bytes=b"".join(streams["stderr"]),

@@ -75,6 +75,13 @@ pub struct PodmanOptions {
     /// Bytes that stay free on the disk of the files: a command that leaves less is ended. Where less than twice that
     /// is free when it begins, it may use half.
     pub reserve_bytes: u64,
+    /// Another place in the container where the workspace is, too, such as `/app`. It covers what the image has there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub also_at: Option<String>,
+    /// Runs commands as root of a user namespace of the container's own, which may change its whole root file system.
+    /// What they change outside of the workspace is not recorded, and goes with the container. Podman only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub writable_root: bool,
     /// Lets commands reach the network.
     pub network: bool,
     /// Seconds without a call after which the container is stopped; 0 for never.
@@ -145,6 +152,8 @@ impl Default for PodmanOptions {
             pids: 512,
             tmp_bytes: 256 << 20,
             reserve_bytes: 1 << 30,
+            also_at: None,
+            writable_root: false,
             network: false,
             idle_seconds: 600,
             uptime_seconds: 0,

@@ -102,6 +102,13 @@ pub(super) struct WorkspaceArgs {
     /// container: puts the files in an overlay, auto where the user can mount one [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"])]
     overlay: Option<String>,
+    /// container: shows the workspace at PATH, too, such as /app; that covers what the image has there
+    #[arg(long, value_name = "PATH")]
+    also_at: Option<String>,
+    /// podman: runs commands as root of a user namespace, free to change all of the container's file system; what is
+    /// outside of the workspace is neither recorded nor forked
+    #[arg(long)]
+    writable_root: bool,
     /// container: lets commands reach the network
     #[arg(long)]
     network: bool,
@@ -263,7 +270,7 @@ impl WorkspaceArgs {
         })
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 14] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 16] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
             container(self.copy_on_write, "--copy-on-write"),
@@ -277,6 +284,8 @@ impl WorkspaceArgs {
             container(self.uptime_seconds.is_some(), "--uptime-seconds"),
             container(self.name_prefix.is_some(), "--name-prefix"),
             container(self.overlay.is_some(), "--overlay"),
+            container(self.also_at.is_some(), "--also-at"),
+            container(self.writable_root, "--writable-root"),
             container(self.network, "--network"),
             container(self.engine.is_some(), "--engine"),
             (BackendArg::Mock, self.answers.is_some(), "--answers"),
@@ -297,6 +306,8 @@ impl WorkspaceArgs {
             pull: self.pull,
             cpus: self.cpus.unwrap_or(defaults.cpus),
             pids: self.pids.unwrap_or(defaults.pids),
+            also_at: self.also_at.clone(),
+            writable_root: self.writable_root,
             network: self.network,
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
             uptime_seconds: self.uptime_seconds.unwrap_or(defaults.uptime_seconds),

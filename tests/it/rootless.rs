@@ -227,6 +227,30 @@ fn rootless_command_is_confined_as_with_root_engine() {
 }
 
 #[test]
+fn rootless_writable_root_is_this_user_outside() {
+    if kind() == EngineKind::Docker {
+        return report_skip("a writable root takes Podman");
+    }
+    let Some(person) = RootlessUser::new() else { return };
+    let story = json!({ "tool": "write_file", "params": { "file_path": "w", "content": "written\n" } });
+    std::fs::write(person.home.path().join("story.jsonl"), story.to_string()).unwrap();
+    let new = ["run", "--yes", "--backend", "podman", "--writable-root", "--also-at", "/srv/app", "--session", "s"];
+    person.printed(&[&new[..], &["story.jsonl"]].concat());
+    let command =
+        "id -u && cd /srv/app && cat w && echo x > /usr/bin/x && mkdir /logs d && touch a b d/c && chown 42 b";
+    assert_eq!(person.sh(command), "0\nwritten");
+    let owners = ["a", "b", "d/c"].map(|name| person.files().join(name).metadata().unwrap().uid());
+    assert_eq!((owners[0], owners[2]), (person.engine.user.0, person.engine.user.0));
+    assert!(![0, 42, person.engine.user.0].contains(&owners[1]), "{owners:?}");
+    let events = person.printed(&["log", "s"]);
+    assert!(events.contains("create /b") && events.contains("create /d/c"), "{events}");
+    assert_eq!(person.sh("mount -t tmpfs x /mnt 2>/dev/null || ls /usr/bin/x || echo gone"), "gone");
+    person.verify();
+    person.printed(&["remove", "--yes", "s"]);
+    assert_eq!(below(&person.cache()), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn rootless_links_lead_nowhere() {
     let Some(person) = RootlessUser::new() else { return };
     let secret = person.home.path().join("secret");

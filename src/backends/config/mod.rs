@@ -226,6 +226,13 @@ impl WorkspaceSpec {
         if options.copy_on_write && options.directory.is_none() {
             return Err(wrong("copy_on_write is of a directory; name one".to_owned()));
         }
+        if let Some(place) = &options.also_at {
+            check_also_at(place, options.own_directory().is_some()).map_err(wrong)?;
+        }
+        if options.writable_root && options.engine == EngineKind::Docker {
+            let why = "writable_root takes a user namespace for one container, which Docker has not; use podman";
+            return Err(wrong(why.to_owned()));
+        }
         let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
         let ranges = [
             (cpus, "cpus", "0.01"),
@@ -309,6 +316,9 @@ impl WorkspaceSpec {
                 reached.extend(options.connection.iter().map(|url| format!("the engine at {url}")));
                 if options.network {
                     reached.push("the network".to_owned());
+                }
+                if options.writable_root {
+                    reached.push("root of a user namespace".to_owned());
                 }
                 if options.pull {
                     reached.push(format!("pulling the image {}", options.image));
@@ -408,6 +418,23 @@ impl WorkspaceSpec {
     /// Returns the directory of a session's files on this machine, when nothing else was said.
     pub fn directory(session: SessionId, home: &Path) -> PathBuf {
         home.join(WORKSPACES).join(session.to_string()).join("files")
+    }
+}
+
+/// Checks a second place of the workspace. The engine's own mounts can't be there.
+fn check_also_at(place: &str, is_directory: bool) -> Result<(), String> {
+    let path = Path::new(place);
+    let taken = ["/workspace", "/run", "/tmp", "/proc", "/sys", "/dev"];
+    let is_plain = path.components().collect::<PathBuf>().as_os_str() == place && !place.contains("/..");
+    if !path.is_absolute() || path.parent().is_none() || !is_plain {
+        return Err(format!("also_at is {place:?}; give an absolute path, such as /app"));
+    }
+    if let Some(taken) = taken.iter().find(|taken| overlap(path, Path::new(taken))) {
+        return Err(format!("also_at is {place}, but {taken} is the container's own; give another place"));
+    }
+    match is_directory {
+        true => Err("also_at is not for a directory of yours; leave one of them out".to_owned()),
+        false => Ok(()),
     }
 }
 

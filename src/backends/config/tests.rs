@@ -63,6 +63,25 @@ fn workspace_spec_zero_limits_are_refused() {
 }
 
 #[test]
+fn workspace_spec_places_and_root_that_can_not_be_are_refused() {
+    let refused = |backend, options| WorkspaceSpec::parse(backend, &options).unwrap_err().reason;
+    for place in ["app", "/", "", "/app/", "/a/../b", "/a/./b"] {
+        let reason = refused("podman", json!({ "also_at": place }));
+        assert!(reason.contains("give an absolute path"), "{place}: {reason}");
+    }
+    for place in ["/workspace", "/workspace/a", "/tmp/a", "/run", "/proc/1", "/dev", "/sys"] {
+        let reason = refused("docker", json!({ "also_at": place }));
+        assert!(reason.contains("the container's own"), "{place}: {reason}");
+    }
+    let reason = refused("podman", json!({ "also_at": "/app", "directory": "/srv/app" }));
+    assert!(reason.contains("not for a directory"), "{reason}");
+    let reason = refused("docker", json!({ "writable_root": true }));
+    assert!(reason.contains("use podman"), "{reason}");
+    let options = json!({ "also_at": "/app", "writable_root": true });
+    assert_eq!(WorkspaceSpec::parse("podman", &options).unwrap().forked().options()["also_at"], "/app");
+}
+
+#[test]
 fn podman_runner_never_is_read_and_not_asked_for() {
     let recorded = json!({ "image": "i", "runner": "never" });
     let spec = WorkspaceSpec::parse("podman", &recorded).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::container_plan::{RUN, WORKSPACE};
+use super::container_plan::{OF_ROOT, RUN, WORKSPACE};
 use super::paths::DOOR;
 use crate::backends::containers::PodmanOptions;
 
@@ -15,6 +15,8 @@ pub(crate) struct Confinement {
     pub(crate) uid: Option<u32>,
     /// The capabilities that it, or what it executes, has or may get, all sets together.
     pub(crate) capabilities: u64,
+    /// It is in a user namespace that is not this process's: what its capabilities are for is in there.
+    pub(crate) has_own_users: bool,
     pub(crate) no_new_privileges: bool,
     pub(crate) seccomp: bool,
     /// Mounts that can be written to and that no container of ours needs.
@@ -30,6 +32,7 @@ impl Confinement {
         let mut found = Self::default();
         found.read_status(&text(format!("/proc/{pid}/status")));
         found.read_limits(&text(format!("/proc/{pid}/cgroup")));
+        found.has_own_users = has_own_users(pid);
         found.writable = writable(&text(format!("/proc/{pid}/mountinfo")));
         found
     }
@@ -43,15 +46,20 @@ impl Confinement {
     }
 
     /// Lists the holes of the sandbox; a container with one must not be used. `user` is its user on this machine.
-    pub(crate) fn faults(&self, user: u32) -> Vec<String> {
+    pub(crate) fn faults(&self, user: u32, asked: &PodmanOptions) -> Vec<String> {
+        let of_root = OF_ROOT.iter().fold(0, |all, (number, _)| all | 1 << number);
+        let allowed = if asked.writable_root { of_root } else { 0 };
         let checks = [
             (self.uid == Some(user), "it does not run as the user that it should"),
-            (self.capabilities == 0, "it has capabilities"),
+            (self.capabilities & !allowed == 0, "it has capabilities"),
+            (!asked.writable_root || self.has_own_users, "it is root outside of a user namespace"),
             (self.no_new_privileges, "it may gain privileges"),
             (self.seccomp, "no seccomp filter is in force"),
         ];
         let faults = checks.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault.to_owned());
-        faults.chain(self.writable.iter().map(|place| format!("{place} can be written to"))).collect()
+        let is_asked_for = |place: &str| asked.writable_root && place == "/" || asked.also_at.as_deref() == Some(place);
+        let writable = self.writable.iter().filter(|place| !is_asked_for(place));
+        faults.chain(writable.map(|place| format!("{place} can be written to"))).collect()
     }
 
     fn read_status(&mut self, status: &str) {
@@ -143,6 +151,11 @@ fn quota(text: &str) -> Option<(u64, u64)> {
     Some((quota.parse().ok()?, period.parse().ok()?))
 }
 
+fn has_own_users(pid: i32) -> bool {
+    let [its, own] = [pid.to_string(), "self".to_owned()].map(|of| std::fs::read_link(format!("/proc/{of}/ns/user")));
+    matches!((its, own), (Ok(its), Ok(own)) if its != own)
+}
+
 /// A small file of the kernel; empty when it is not there.
 #[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
 fn text(path: impl AsRef<Path>) -> String {
@@ -165,7 +178,7 @@ mod tests {
 
     #[test]
     fn confinement_of_tight_container_has_no_faults() {
-        assert_eq!(of(STATUS).faults(65534), Vec::<String>::new());
+        assert_eq!(of(STATUS).faults(65534, &PodmanOptions::default()), Vec::<String>::new());
         assert!(!of(STATUS).has_limits(&PodmanOptions::default()));
     }
 
@@ -186,13 +199,36 @@ mod tests {
 
     #[test]
     fn confinement_names_every_hole() {
-        assert_eq!(Confinement::default().faults(65534).len(), 3);
-        assert_eq!(of(&STATUS.replace("CapBnd:\t0", "CapBnd:\t1")).faults(65534), ["it has capabilities"]);
-        assert_eq!(of(&STATUS.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")).faults(65534), ["it may gain privileges"]);
-        assert_eq!(of(&STATUS.replace("Seccomp:\t2", "Seccomp:\t0")).faults(65534), ["no seccomp filter is in force"]);
+        assert_eq!(Confinement::default().faults(65534, &PodmanOptions::default()).len(), 3);
+        assert_eq!(
+            of(&STATUS.replace("CapBnd:\t0", "CapBnd:\t1")).faults(65534, &PodmanOptions::default()),
+            ["it has capabilities"]
+        );
+        assert_eq!(
+            of(&STATUS.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")).faults(65534, &PodmanOptions::default()),
+            ["it may gain privileges"]
+        );
+        assert_eq!(
+            of(&STATUS.replace("Seccomp:\t2", "Seccomp:\t0")).faults(65534, &PodmanOptions::default()),
+            ["no seccomp filter is in force"]
+        );
         let root = of(&STATUS.replace("65534", "0"));
-        assert_eq!(root.faults(65534), ["it does not run as the user that it should"]);
-        assert!(of(&STATUS.replace("65534", "1000")).faults(1000).is_empty());
+        assert_eq!(root.faults(65534, &PodmanOptions::default()), ["it does not run as the user that it should"]);
+        assert!(of(&STATUS.replace("65534", "1000")).faults(1000, &PodmanOptions::default()).is_empty());
+    }
+
+    #[test]
+    fn confinement_of_root_takes_a_user_namespace() {
+        let rooted = PodmanOptions { writable_root: true, ..PodmanOptions::default() };
+        let root = of(&STATUS.replace("CapBnd:\t0000000000000000", "CapBnd:\t00000000000404fb"));
+        let mapped = Confinement { has_own_users: true, writable: vec!["/".to_owned()], ..root.clone() };
+        assert_eq!(mapped.faults(65534, &rooted), Vec::<String>::new());
+        assert_eq!(root.faults(65534, &rooted), ["it is root outside of a user namespace"]);
+        assert_eq!(mapped.faults(65534, &PodmanOptions::default()), ["it has capabilities", "/ can be written to"]);
+        let more = Confinement { capabilities: 1 << 21, writable: vec!["/data".to_owned()], ..mapped };
+        assert_eq!(more.faults(65534, &rooted), ["it has capabilities", "/data can be written to"]);
+        let placed = PodmanOptions { also_at: Some("/data".to_owned()), ..rooted };
+        assert_eq!(more.faults(65534, &placed), ["it has capabilities"]);
     }
 
     #[test]
@@ -213,7 +249,7 @@ mod tests {
         assert_eq!(writable(&usual.replace("/ ro", "/ rw")), ["/"]);
         assert_eq!(writable(""), ["/"], "nothing shows that it is read-only");
         let confinement = Confinement { writable: vec!["/data".to_owned()], ..of(STATUS) };
-        assert_eq!(confinement.faults(65534), ["/data can be written to"]);
+        assert_eq!(confinement.faults(65534, &PodmanOptions::default()), ["/data can be written to"]);
     }
 
     #[test]

@@ -20,6 +20,18 @@ pub(super) const CPU_PERIOD: i64 = 100_000;
 const MOST: i64 = 4096;
 pub(super) const STOP_SECONDS: i32 = 2;
 pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
+/// The capabilities of root in a user namespace of its own, by number and name: those that package managers use.
+pub(super) const OF_ROOT: [(u32, &str); 9] = [
+    (0, "CAP_CHOWN"),
+    (1, "CAP_DAC_OVERRIDE"),
+    (3, "CAP_FOWNER"),
+    (4, "CAP_FSETID"),
+    (5, "CAP_KILL"),
+    (6, "CAP_SETGID"),
+    (7, "CAP_SETUID"),
+    (10, "CAP_NET_BIND_SERVICE"),
+    (18, "CAP_SYS_CHROOT"),
+];
 
 pub(crate) struct ContainerPlan<'a> {
     pub(crate) name: &'a str,
@@ -28,6 +40,11 @@ pub(crate) struct ContainerPlan<'a> {
     /// The directories that are bound at [`RUN`], and the seccomp profile.
     pub(crate) paths: &'a Paths,
     pub(crate) workspace: &'a Path,
+}
+
+/// Returns the places of the workspace in a container.
+pub(super) fn places(options: &PodmanOptions) -> impl Iterator<Item = &str> {
+    [WORKSPACE].into_iter().chain(options.also_at.as_deref())
 }
 
 impl ContainerPlan<'_> {
@@ -44,7 +61,11 @@ impl ContainerPlan<'_> {
 
     /// Returns the home directory of commands: what programs note there has no place among the user's own files.
     pub(super) fn home(&self) -> &'static str {
-        if self.options.own_directory().is_some() { "/tmp" } else { WORKSPACE }
+        match self.options.own_directory() {
+            _ if self.options.writable_root => "/root",
+            Some(_) => "/tmp",
+            None => WORKSPACE,
+        }
     }
 
     pub(super) fn memory(&self) -> i64 {

@@ -1,6 +1,6 @@
 //! A sandbox's files: an overlay where one can be mounted, else a plain directory.
 
-use super::paths::{self, Paths, USER};
+use super::paths::{self, Paths};
 use crate::backends::BackendError;
 use crate::backends::containers::{OverlayUse, PodmanOptions};
 use crate::backends::disk::locked::OnDisk;
@@ -11,7 +11,7 @@ use crate::backends::disk::{DirTree, OverlayDisk, OverlayOptions, PlainDisk, ove
 pub(super) fn open(paths: &Paths, options: &PodmanOptions) -> Result<(OnDisk, PopulateMarker), BackendError> {
     let backend = options.engine.name();
     let failed = |error: std::io::Error| BackendError { backend, reason: error.to_string() };
-    let owner = rustix::process::geteuid().is_root().then_some(USER);
+    let owner = rustix::process::geteuid().is_root().then(|| paths::owner(options));
     let blank = |is_new| PopulateMarker::new(backend, paths.root.join("filling"), is_new);
     // An overlay is attached from outside, which takes root and an engine of this machine.
     let possible = || owner.is_some() && !paths.files.exists() && overlay::is_supported(&paths.layers);
@@ -33,7 +33,7 @@ pub(super) fn open(paths: &Paths, options: &PodmanOptions) -> Result<(OnDisk, Po
     let aside = paths.root.join("aside");
     paths::directory(&paths.files, 0o755).map_err(failed)?;
     paths::directory(&aside, 0o700).map_err(failed)?;
-    paths.give_away(&paths.files).map_err(failed)?;
+    paths::give_away(&paths.files, paths::owner(options)).map_err(failed)?;
     let tree = DirTree::beneath(backend, &paths.files, &aside, owner).map_err(failed)?;
     let disk = PlainDisk::new(tree).map_err(failed)?;
     Ok((OnDisk::new(backend, Box::new(disk)), blank))

@@ -9,7 +9,7 @@ use rustix::fs::StatVfsMountFlags;
 use super::confinement::Confinement;
 use super::container_plan::ContainerPlan;
 use super::engine::{Engine, EngineError};
-use super::paths::{Paths, SOCKET};
+use super::paths::{self, Paths, SOCKET};
 use crate::backends::containers::PodmanOptions;
 use crate::backends::runner::{RUNNER, Runner, RunnerError, now};
 
@@ -54,8 +54,14 @@ pub(super) fn create(engine: &Engine, plan: &ContainerPlan<'_>) -> Result<String
 }
 
 /// Starts a container that was made, or stopped. Gives its first process.
-pub(super) fn start(engine: &Engine, id: &str, paths: &Paths, token: &[u8]) -> Result<i32, EngineError> {
-    paths.prepare_door(token).map_err(failed("prepare the container"))?;
+pub(super) fn start(
+    engine: &Engine,
+    id: &str,
+    paths: &Paths,
+    token: &[u8],
+    options: &PodmanOptions,
+) -> Result<i32, EngineError> {
+    paths.prepare_door(token, paths::owner(options)).map_err(failed("prepare the container"))?;
     engine.start(id)?;
     let seen = engine.inspect(id)?;
     match seen.running && seen.pid != 0 {
@@ -66,7 +72,6 @@ pub(super) fn start(engine: &Engine, id: &str, paths: &Paths, token: &[u8]) -> R
 
 /// Reaches a container's runner and checks the confinement. Tells also whether the limits are in force.
 pub(super) fn reach(
-    engine: &Engine,
     first: i32,
     paths: &Paths,
     token: &[u8],
@@ -74,7 +79,7 @@ pub(super) fn reach(
 ) -> Result<(Runner, bool), EngineError> {
     let runner = runner(&paths.door.join(SOCKET), first, token)?;
     let confinement = Confinement::of(first);
-    let mut faults = confinement.faults(engine.user_outside());
+    let mut faults = confinement.faults(Engine::user_outside(options), options);
     if !runner.has_few_sockets() {
         let fault = "sockets can be made that lead past its network, such as AF_VSOCK to the hypervisor";
         faults.push(fault.to_owned());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::paths::{self, USER};
+use super::paths;
 use crate::backends::BackendError;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::{KeptIndex, MappedMount, OpenedDirectory, PlainOptions, overlap, owner_of};
@@ -23,15 +23,15 @@ pub(super) fn open(
     }
     // Without root the engine maps the user, or runs commands as the user.
     let is_root = rustix::process::geteuid().is_root();
-    let shown = is_root.then(|| mapped(directory)).transpose().map_err(refused)?;
+    let shown = is_root.then(|| mapped(directory, paths::owner(options))).transpose().map_err(refused)?;
     OpenedDirectory::open(backend, directory, PlainOptions { kept, shown, ..PlainOptions::default() })
 }
 
 /// Makes sure that the directory's owner can be the container's user.
-fn mapped(directory: &Path) -> Result<MappedMount, String> {
+fn mapped(directory: &Path, user: (u32, u32)) -> Result<MappedMount, String> {
     let mapped = || {
         let owner = owner_of(directory)?;
-        let mapped = MappedMount::between(owner, USER)?;
+        let mapped = MappedMount::between(owner, user)?;
         mapped.check(directory).map(|()| mapped)
     };
     mapped().map_err(|error| {

@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::{OverlayDir, entries_in, remove_path};
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
 pub(super) const SECCOMP: &str = include_str!("seccomp.json");
 
-pub(crate) const USER: (u32, u32) = (65534, 65534);
+const USER: (u32, u32) = (65534, 65534);
+/// The ids of this machine that a container's own user namespace has, from root's on: no known allocation has them.
+pub(crate) const OWN_IDS: (u32, u32) = (0x7000_0000, 0x1_0000);
 pub(crate) const DOOR: &str = "door";
 /// The runner's socket and its token, in a directory of their own.
 pub(crate) const SOCKET: &str = "socket";
@@ -85,13 +88,13 @@ impl Paths {
     }
 
     /// Makes the directory of the socket anew, with the token in it. No container of the session may run.
-    pub(crate) fn prepare_door(&self, token: &[u8]) -> io::Result<()> {
+    pub(crate) fn prepare_door(&self, token: &[u8], owner: (u32, u32)) -> io::Result<()> {
         remove_path(&self.door)?;
         directory(&self.door, 0o700)?;
         let path = self.door.join(TOKEN);
         write(&path, token, 0o400)?;
-        self.give_away(&path)?;
-        self.give_away(&self.door)
+        give_away(&path, owner)?;
+        give_away(&self.door, owner)
     }
 
     /// Makes what is bound into a spare container this session's own. No container of the session may run.
@@ -141,14 +144,19 @@ impl Paths {
             tracing::debug!(%error, place = %self.root.display(), "`foldspace gc` removes it");
         }
     }
+}
 
-    /// Lets the container's user use a directory. Without root it is that user, by the engine's mapping.
-    pub(crate) fn give_away(&self, path: &Path) -> io::Result<()> {
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(path, Some(USER.0), Some(USER.1))?;
-        }
-        Ok(())
+/// Returns the user and the group of a container's commands, as this machine has them where root runs it.
+pub(crate) fn owner(options: &PodmanOptions) -> (u32, u32) {
+    if options.writable_root { (OWN_IDS.0, OWN_IDS.0) } else { USER }
+}
+
+/// Lets the container's user use a directory. Without root it is that user, by the engine's mapping.
+pub(crate) fn give_away(path: &Path, owner: (u32, u32)) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(path, Some(owner.0), Some(owner.1))?;
     }
+    Ok(())
 }
 
 /// Makes a session's directory and locks it while the file is open, also against copies of the store.

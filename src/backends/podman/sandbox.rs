@@ -20,8 +20,8 @@ use crate::engine::id::SessionId;
 
 /// A container of its own for a session, with the session's files at `/workspace`.
 ///
-/// The first command makes it. It runs as `nobody` without capabilities, within limits, and without a network unless
-/// asked for. It is stopped when idle and removed when the workspace is closed or dropped. The files stay.
+/// The first command makes it. It runs as `nobody` without capabilities, with a read-only root and without a network
+/// unless asked for otherwise, within limits. It is stopped when idle and removed when the workspace is closed or dropped. The files stay.
 pub struct PodmanSandbox {
     container: Arc<SessionContainer>,
     shell: Arc<RunnerShell<SessionContainer>>,
@@ -153,7 +153,13 @@ impl Workspace for PodmanSandbox {
             true => " Hard links may come apart: do not rely on two names staying one file.",
             false => "",
         };
-        format!("Commands run in an isolated Linux container. {network}, and no privileges.{links}")
+        let rights = match self.container.options.writable_root {
+            true => "Commands are root there, and may install packages; what is outside of /workspace is not kept",
+            false => "There are no privileges",
+        };
+        let also = self.container.options.also_at.as_ref();
+        let also = also.map(|place| format!(" The workspace is at {place}, too.")).unwrap_or_default();
+        format!("Commands run in an isolated Linux container. {network}. {rights}.{also}{links}")
     }
 
     fn close(&self) {

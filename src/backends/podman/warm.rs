@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::container_plan::{ContainerPlan, WARM, WORKSPACE};
+use super::container_plan::{ContainerPlan, WARM, places};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer, failed};
 use super::paths::{self, Paths};
@@ -130,7 +130,8 @@ pub(super) fn adopt(
     paths: &Paths,
     files: &OnDisk,
 ) -> Option<(LiveContainer, String, bool)> {
-    if !files.is_overlay() {
+    // What an idle one has outside of the workspace would go with it.
+    if !files.is_overlay() || options.writable_root {
         return None;
     }
     loop {
@@ -249,8 +250,8 @@ impl Warm {
         let Self { engine, name, paths, token, .. } = self;
         self.id =
             launch::create(engine, &ContainerPlan { name, session: WARM, options, paths, workspace: &paths.mount })?;
-        self.pid = launch::start(engine, &self.id, paths, token)?;
-        launch::reach(engine, self.pid, paths, token, options).map(drop)
+        self.pid = launch::start(engine, &self.id, paths, token, options)?;
+        launch::reach(self.pid, paths, token, options).map(drop)
     }
 
     fn become_of(
@@ -270,8 +271,10 @@ impl Warm {
         paths.note_container(&id).map_err(failed("note the container"))?;
         paths.take_over(&self.paths).map_err(failed("hand over the container"))?;
         // First, because only the runner's answer tells that the number is still its process's.
-        let (runner, limits_enforced) = launch::reach(&engine, pid, paths, &self.token, options)?;
-        files.lock().attach(pid, Path::new(WORKSPACE)).map_err(failed("show the files in the container"))?;
+        let (runner, limits_enforced) = launch::reach(pid, paths, &self.token, options)?;
+        places(options)
+            .try_for_each(|place| files.lock().attach(pid, Path::new(place)))
+            .map_err(failed("show the files in the container"))?;
         self.paths.remove_spare();
         Ok((LiveContainer { engine, id, pid, runner, was_warm: true, since: now(), used: now() }, limits_enforced))
     }

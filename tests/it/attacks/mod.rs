@@ -10,4 +10,5 @@ mod import;
 mod leftovers;
 mod magic;
 mod probes;
+mod rooted;
 mod runner;

@@ -349,7 +349,21 @@ fn doctor_reports_what_works() {
 fn podman_options_are_recorded_with_the_session() {
     let program = Program::new();
     let script = program.file("w.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "a"}}"#);
-    let options = ["--memory", "64", "--tmp", "16", "--idle-seconds", "0", "--overlay", "never", "--pids", "9"];
+    let options = [
+        "--memory",
+        "64",
+        "--tmp",
+        "16",
+        "--idle-seconds",
+        "0",
+        "--overlay",
+        "never",
+        "--pids",
+        "9",
+        "--writable-root",
+        "--also-at",
+        "/app",
+    ];
     let mut ran = program.command(&["run", &script, "--session", "s", "--backend", "podman"]);
     let ran = ran.args(options).env("FOLDSPACE_CACHE", program.path("cache")).output().unwrap();
     assert!(ran.status.success(), "no engine is needed for files: {}", told(&ran));
@@ -360,6 +374,8 @@ fn podman_options_are_recorded_with_the_session() {
         ("idle_seconds", serde_json::json!(0)),
         ("overlay", serde_json::json!("never")),
         ("pids", serde_json::json!(9)),
+        ("writable_root", serde_json::json!(true)),
+        ("also_at", serde_json::json!("/app")),
     ] {
         assert_eq!(recorded[name], value, "{name} in {recorded}");
     }

@@ -67,7 +67,8 @@ fn imported_session_gets_no_host_access() {
     program.printed(&["run", &script, "--session", "own", "--backend", "host", "--dir", &mine]);
     program.printed(&["run", &script, "--session", "plain", "--backend", "host"]);
     let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
-    let options = serde_json::json!({ "connection": "tcp://evil:1", "image": "evil", "pull": true, "network": true });
+    let options = serde_json::json!({ "connection": "tcp://evil:1", "image": "evil", "pull": true,
+        "network": true, "writable_root": true });
     sessions
         .create(NewSession { name: Some("box".into()), backend: Some("podman".into()), options, id: None })
         .unwrap();
@@ -82,7 +83,7 @@ fn imported_session_gets_no_host_access() {
     [exit 2]
     ");
     assert_snapshot!(there(&["box.fold"]), @"
-    error: the session was not imported: its workspace would use the engine at tcp://evil:1, the network, pulling the image evil
+    error: the session was not imported: its workspace would use the engine at tcp://evil:1, the network, root of a user namespace, pulling the image evil
     hint: if you know where the file is from, --trust-workspace takes it
     [exit 2]
     ");

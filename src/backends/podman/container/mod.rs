@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use state::ContainerState;
 
-use super::container_plan::{ContainerPlan, RUN, WORKSPACE};
+use super::container_plan::{ContainerPlan, RUN, WORKSPACE, places};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer};
 use super::paths::{self, Paths};
@@ -168,12 +168,11 @@ impl SessionContainer {
     /// Starts a container, shows the files in it and reaches its runner.
     fn start(&self, engine: &Arc<Engine>, id: &str) -> Result<(LiveContainer, bool), EngineError> {
         let token = paths::token().map_err(launch::failed("prepare the container"))?;
-        let pid = launch::start(engine, id, &self.paths, &token)?;
-        self.files
-            .lock()
-            .attach(pid, Path::new(WORKSPACE))
+        let pid = launch::start(engine, id, &self.paths, &token, &self.options)?;
+        places(&self.options)
+            .try_for_each(|place| self.files.lock().attach(pid, Path::new(place)))
             .map_err(launch::failed("show the files in the container"))?;
-        let (runner, limits_enforced) = launch::reach(engine, pid, &self.paths, &token, &self.options)?;
+        let (runner, limits_enforced) = launch::reach(pid, &self.paths, &token, &self.options)?;
         let (engine, id) = (Arc::clone(engine), id.to_owned());
         Ok((LiveContainer { engine, id, pid, runner, was_warm: false, since: now(), used: now() }, limits_enforced))
     }

@@ -19,7 +19,7 @@ use super::{
     PULL, Progress, Refusal, pass_on,
 };
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most, places,
 };
 use crate::backends::podman::paths::{DOOR, SECCOMP};
 use crate::backends::podman::process_label::owner_of_this_process;
@@ -98,7 +98,8 @@ impl EngineClient for DockerClient {
 
     fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String> {
         Box::pin(async move {
-            let volumes = self.volumes(&plan.options.image).await?;
+            let mut volumes = self.volumes(&plan.options.image).await?;
+            volumes.retain(|volume| plan.options.also_at.as_ref() != Some(volume));
             let name = Some(plan.name.to_owned());
             let options = CreateContainerOptions { name, ..CreateContainerOptions::default() };
             Ok(self.docker.create_container(Some(options), creation(plan, place, &volumes)).await?.id)
@@ -268,11 +269,8 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]
 
 fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]) -> HostConfig {
     let (options, paths) = (plan.options, plan.paths);
-    let binds = [
-        bind(plan.workspace, WORKSPACE.to_owned(), false),
-        bind(&paths.run, RUN.to_owned(), true),
-        bind(&paths.door, format!("{RUN}/{DOOR}"), false),
-    ];
+    let own = [bind(&paths.run, RUN.to_owned(), true), bind(&paths.door, format!("{RUN}/{DOOR}"), false)];
+    let binds = places(options).map(|place| bind(plan.workspace, place.to_owned(), false)).chain(own);
     let size = options.tmp_bytes;
     let tmp = ("/tmp".to_owned(), format!("rw,exec,nosuid,nodev,mode=1777,size={size}"));
     // A volume would be writable, and an anonymous one can't be made otherwise.
@@ -282,7 +280,7 @@ fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[Stri
     // The groups of version 1 are there in a tmpfs that every user may write to.
     let groups = (place.cgroup_version == 1).then_some(CGROUPS);
     HostConfig {
-        mounts: Some(binds.into()),
+        mounts: Some(binds.collect()),
         tmpfs: Some(covered.chain([tmp]).collect()),
         readonly_rootfs: Some(true),
         privileged: Some(false),

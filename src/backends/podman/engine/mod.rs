@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use address::{EngineAddress, ProcessEnv};
 
 use super::container_plan::ContainerPlan;
-use super::paths::USER;
+use super::paths;
 use crate::backends::containers::{EngineKind, PodmanOptions};
 
 const SHORT: Duration = Duration::from_secs(10);
@@ -213,22 +213,23 @@ impl Engine {
     }
 
     /// Returns the user and the group in a container: nobody, who without root has to be this process's user outside.
-    fn user(&self) -> (u32, u32) {
+    fn user(&self, options: &PodmanOptions) -> (u32, u32) {
         let (me, group) = (rustix::process::geteuid(), rustix::process::getegid());
         match (self.kind, self.rootless) {
+            (EngineKind::Podman, _) if options.writable_root => (0, 0),
             // Podman maps this user to it.
-            (EngineKind::Podman, _) => USER,
+            (EngineKind::Podman, _) => paths::owner(options),
             // Root there is this user, and has no capability.
             (EngineKind::Docker, true) => (0, 0),
-            (EngineKind::Docker, false) if me.is_root() => USER,
+            (EngineKind::Docker, false) if me.is_root() => paths::owner(options),
             (EngineKind::Docker, false) => (me.as_raw(), group.as_raw()),
         }
     }
 
     /// Returns the user of a container as this machine has it.
-    pub(crate) fn user_outside(&self) -> u32 {
+    pub(crate) fn user_outside(options: &PodmanOptions) -> u32 {
         let me = rustix::process::geteuid();
-        if me.is_root() { USER.0 } else { me.as_raw() }
+        if me.is_root() { paths::owner(options).0 } else { me.as_raw() }
     }
 
     fn ask<T: Send>(
@@ -261,7 +262,7 @@ impl Engine {
 
     pub(crate) fn create(&self, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
         let (rootless, cgroup_version) = (self.rootless, self.cgroup_version);
-        let place = ContainerPlace { user: self.user(), rootless, cgroup_version };
+        let place = ContainerPlace { user: self.user(plan.options), rootless, cgroup_version };
         match self.ask("make the container", LONG, self.client.create(plan, &place)) {
             Err(EngineError::NoContainer) => Err(self.no_image(&plan.options.image)),
             created => created,

@@ -20,10 +20,11 @@ use super::{
     CONTAINERFILE_NAME, ContainerPlace, EngineAnswer, EngineClient, EngineFacts, ImageBuild, InspectedContainer, Ours,
     Progress, Refusal, pass_on,
 };
+use crate::backends::containers::PodmanOptions;
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OF_ROOT, OWNER, RUN, STOP_SECONDS, WORKSPACE, most, places,
 };
-use crate::backends::podman::paths::DOOR;
+use crate::backends::podman::paths::{DOOR, OWN_IDS};
 use crate::backends::podman::process_label::owner_of_this_process;
 
 /// Tries where a rootless engine finds no ids for its user: it reads them through a library that is not thread-safe.
@@ -191,12 +192,12 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         json!({ "type": "bind", "source": source.to_string_lossy(), "destination": destination, "options": options })
     };
     let size = format!("size={}", options.tmp_bytes);
-    let mounts = [
-        bind(workspace, WORKSPACE, &["rbind", "rw"]),
+    let mut mounts = vec![
         bind(&paths.run, RUN, &["bind", "ro"]),
         bind(&paths.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "noexec"]),
         json!({ "type": "tmpfs", "source": "tmpfs", "destination": "/tmp", "options": [size, "mode=1777", "nosuid", "nodev"] }),
     ];
+    mounts.extend(places(options).map(|place| bind(workspace, place, &["rbind", "rw"])));
     let mut spec = json!({
         "image": options.image,
         "name": name,
@@ -208,7 +209,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         "env": { "HOME": plan.home(), "LANG": "C.UTF-8" },
         "cap_drop": ["all"],
         "no_new_privileges": true,
-        "read_only_filesystem": true,
+        "read_only_filesystem": !options.writable_root,
         "privileged": false,
         "seccomp_profile_path": paths.seccomp.to_string_lossy(),
         "systemd": "false",
@@ -226,15 +227,30 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
             "pids": { "limit": options.pids },
         },
     });
-    if *rootless {
-        // That user inside is this process's user outside, which so owns what commands make.
-        spec["userns"] = json!({ "nsmode": "keep-id", "value": format!("uid={user},gid={group}") });
-    }
+    map_users(&mut spec, options, place);
     if *cgroup_version == 1 {
         // The groups are there in a tmpfs that every user may write to.
         spec["mask"] = json!([CGROUPS]);
     }
     spec
+}
+
+/// Maps the users of a container to those of this machine.
+fn map_users(spec: &mut Value, options: &PodmanOptions, place: &ContainerPlace) {
+    let ContainerPlace { user: (user, group), rootless, .. } = place;
+    if options.writable_root {
+        spec["cap_add"] = json!(OF_ROOT.map(|(_, name)| name));
+        // A rootless engine has its containers in a user namespace already, where this process's user is root.
+        if !*rootless {
+            let (first, size) = OWN_IDS;
+            let ids = json!([{ "container_id": 0, "host_id": first, "size": size }]);
+            spec["userns"] = json!({ "nsmode": "private" });
+            spec["idmappings"] = json!({ "UIDMap": ids, "GIDMap": ids });
+        }
+    } else if *rootless {
+        // That user inside is this process's user outside, which so owns what commands make.
+        spec["userns"] = json!({ "nsmode": "keep-id", "value": format!("uid={user},gid={group}") });
+    }
 }
 
 /// Asks an engine what podman-api can't, on a connection of its own each time.

@@ -1,0 +1,298 @@
+"""An environment of Harbor: ``harbor run --env foldspace.harbor:FoldspaceEnvironment``."""
+
+# pyright: basic
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import shlex
+import shutil
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
+from harbor.environments.definition import (
+    COMPOSE_FILE_NAME,
+    DOCKERFILE_NAME,
+    require_agent_environment_definition,
+    should_use_prebuilt_docker_image,
+)
+from harbor.environments.tar_transfer import extract_dir
+from harbor.models.trial.config import ResourceMode
+
+import foldspace
+from foldspace import RefusedError
+
+_ROOT = "/workspace"
+_REPOSITORY = "localhost/foldspace-harbor"
+# More is recorded as the standard input of a shell: a command that is a call has so many characters at most.
+_CHARS = 3500
+_AS_USER = """group=$(id -g -- {user}) || exit 126
+home=$(getent passwd {user} | cut -d: -f6)
+HOME=${{home:-/}} exec setpriv --reuid {user} --regid "$group" --init-groups -- bash -c {command}"""
+_BUILDING = asyncio.Lock()
+
+
+class FoldspaceEnvironment(BaseEnvironment):
+    """A session for each environment of a trial, in a container of Podman's with a writable root.
+
+    The task's working directory is the workspace: what changes there is recorded. What changes elsewhere, such as in
+    ``/logs``, goes with the container. ``--ek data=DIR`` names the directory of the data, ``--ek remove=true`` removes
+    the session at the end, and ``options`` are those of the container.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        data: str | None = None,
+        remove: bool = False,
+        options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._data = data
+        self._remove = remove
+        self._options = dict(options or {})
+        self._client: foldspace.Client | None = None
+        self._session: foldspace.Session | None = None
+        self._holder: foldspace.Process | None = None
+        self._workdir = "/"
+        self._image_user = ""
+        self._env_files: dict[str, str] = {}
+        super().__init__(*args, **kwargs)
+        if self._host_mounts:
+            raise ValueError("foldspace mounts no directories of this machine in a trial; leave --mounts out")
+
+    @staticmethod
+    def type() -> str:
+        """Returns the name of this kind of environment."""
+        return "foldspace"
+
+    @property
+    def capabilities(self) -> EnvironmentCapabilities:
+        """Returns what it can do."""
+        return EnvironmentCapabilities(disable_internet=True)
+
+    @classmethod
+    def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
+        """Returns which resources it can limit."""
+        return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True, fractional_cpus=True)
+
+    @classmethod
+    def preflight(cls) -> None:
+        """Ends the program where Podman is missing."""
+        if not shutil.which("podman"):
+            raise SystemExit("foldspace.harbor builds and inspects images by the program podman: install it")
+
+    def _validate_definition(self) -> None:
+        if (self.environment_dir / COMPOSE_FILE_NAME).exists():
+            raise ValueError("foldspace runs tasks of one container; this one has a docker-compose.yaml")
+        require_agent_environment_definition(self.environment_dir, docker_image=self.task_env_config.docker_image)
+
+    @property
+    def session(self) -> foldspace.Session:
+        """Returns the session, once the environment has started."""
+        if self._session is None:
+            raise RuntimeError("the environment has not started")
+        return self._session
+
+    async def start(self, force_build: bool) -> None:
+        """Begins a session with the contents of the image's working directory."""
+        image = await self._image(force_build)
+        config = json.loads(await self._podman("image", "inspect", image))[0]["Config"]
+        self._workdir = os.path.normpath(self.task_env_config.workdir or config.get("WorkingDir") or "/")
+        self._image_user = config.get("User", "").partition(":")[0]
+        self._client = foldspace.Client(self._data, progress=False)
+        try:
+            await self._begin(image)
+        except BaseException:
+            await self._client.close()
+            raise
+
+    async def _begin(self, image: str) -> None:
+        assert self._client is not None
+        memory = self._resource_limit_value("memory", auto_mode=ResourceMode.LIMIT)
+        limits = {
+            "memory_bytes": memory << 20 if memory else None,
+            "cpus": self._resource_limit_value("cpu", auto_mode=ResourceMode.LIMIT),
+            "also_at": self._workdir if self._workdir not in ("/", _ROOT) else None,
+        }
+        chosen = {"writable_root": True, "network": self._network_is_public, "idle_seconds": 1}
+        chosen |= {name: value for name, value in limits.items() if value is not None}
+        self._session = await self._client.create(
+            self.session_id,
+            backend="podman",
+            image=image,
+            options=chosen | self._options,
+            auto_confirm=True,
+            agent="harbor",
+        )
+        # The container stays as long as a command runs in it.
+        self._holder = await self._session.start(["tail", "-f", "/dev/null"])
+        if contents := await self._contents(image) if self._workdir != "/" else b"":
+            await self._unpack(contents, self._workdir)
+        await self.ensure_dirs(self._mount_targets(writable_only=True))
+        await self._upload_environment_dir_after_start()
+        about = {"task": self.environment_name, "trial": str(self.context_id), "image": image, "workdir": self._workdir}
+        await self._session.annotate("harbor", value=about)
+        await self._session.tag("start")
+        role = self.session_id.rsplit("__", 1)[-1]
+        note = {"session": self._session.id, "name": self._session.name, "data": str(self._client.data)}
+        (self.trial_paths.trial_dir / f"foldspace-{role}.json").write_text(json.dumps(note, indent=2) + "\n")
+
+    async def _image(self, force_build: bool) -> str:
+        given = self.task_env_config.docker_image
+        if given and should_use_prebuilt_docker_image(
+            self.environment_dir, docker_image=given, force_build=force_build
+        ):
+            if not await self._has(given):
+                await self._podman("pull", given)
+            return given
+        image = f"{_REPOSITORY}:{self.environment_id[:12]}"
+        async with _BUILDING:
+            if force_build or not await self._has(image):
+                file = str(self.environment_dir / DOCKERFILE_NAME)
+                await self._podman("build", "--tag", image, "--file", file, str(self.environment_dir))
+        return image
+
+    async def _has(self, image: str) -> bool:
+        try:
+            await self._podman("image", "exists", image)
+        except RuntimeError:
+            return False
+        return True
+
+    async def _contents(self, image: str) -> bytes:
+        """Returns what the image has in the working directory as a tar archive, with the owners of all entries."""
+        script = 'cd "$0" 2> /dev/null || exit 0; tar -cf - .'
+        options = ["--rm", "--network", "none", "--user", "0:0", "--entrypoint", "/bin/sh"]
+        return await self._podman("run", *options, image, "-c", script, self._workdir)
+
+    async def _podman(self, *arguments: str) -> bytes:
+        names = ("PODMAN_BASE_URL", "PODMAN_URL", "CONTAINER_HOST")
+        url = self._options.get("connection") or next(filter(None, map(os.environ.get, names)), None)
+        command = ["podman", *(["--url", url] if url else []), *arguments]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+        try:
+            output, said = await process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+        if process.returncode != 0:
+            raise RuntimeError(f"`podman {arguments[0]}` failed: {said.decode(errors='replace')[-2000:].strip()}")
+        return output
+
+    async def stop(self, delete: bool) -> None:
+        """Ends the container. The session stays, to be looked at, unless it is to be removed."""
+        session, client, holder = self._session, self._client, self._holder
+        self._session = self._client = self._holder = None
+        if session is None or client is None:
+            return
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                await session.annotate("reward", score=float(self.trial_paths.reward_text_path.read_text()))
+            if delete and holder is not None:
+                # It has ended where the container has.
+                with contextlib.suppress(RefusedError):
+                    await holder.kill()
+                await holder.wait(10)
+            if delete and self._remove:
+                await session.remove()
+        finally:
+            await client.close()
+
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        """Runs a command. One that is refused, or takes too long, has a result as well."""
+        # In one line, as the log shows the first.
+        command = f"cd {shlex.quote(cwd or self._workdir)} || exit; {command}"
+        who = self._resolve_user(user)
+        who = self._image_user or "root" if who is None else str(who)
+        if who not in ("root", "0"):
+            command = _AS_USER.format(user=shlex.quote(who), command=shlex.quote(command))
+        try:
+            if given := self._merge_env(env):
+                command = f". {await self._env_file(given)}; {command}"
+            argv, stdin = ["bash", "-c", command], ""
+            if len(command) > _CHARS:
+                argv, stdin = ["bash", "-c", 'exec bash -c "$(cat)" < /dev/null'], command
+            ran = await self.session.run(argv, stdin=stdin, timeout=timeout_sec)
+        except RefusedError as error:
+            return ExecResult(stdout="", stderr=str(error), return_code=126)
+        note = f"\nthe command was ended after {timeout_sec} seconds\n" if ran.timed_out else ""
+        code = 124 if ran.timed_out else ran.exit_code
+        if emit := self._output_callback():
+            await emit(ran.stdout, "stdout")
+            await emit(ran.stderr + note, "stderr")
+        return ExecResult(stdout=ran.stdout, stderr=ran.stderr + note, return_code=code)
+
+    async def _env_file(self, env: dict[str, str]) -> str:
+        """Returns a file in the container that sets variables. The log has neither their names nor their values."""
+        text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+        if text not in self._env_files:
+            path = f"/tmp/.harbor-env-{len(self._env_files)}"
+            # What a process in the background reads is not recorded.
+            script = ["/bin/sh", "-c", 'umask 77 && cat > "$1"', "sh", path]
+            process = await self.session.start(script, input=True)
+            if not (ran := await process.feed_and_collect(text.encode())).ok:
+                raise RuntimeError(f"can't keep the environment in {path}: {ran.stderr.strip()}")
+            self._env_files[text] = path
+        return self._env_files[text]
+
+    def _absolute(self, path: str) -> str:
+        """Returns the path of an entry as the session knows it."""
+        whole = os.path.normpath(PurePosixPath(self._workdir, path))
+        is_within = self._workdir != "/" and (whole + "/").startswith(self._workdir + "/")
+        return _ROOT + whole.removeprefix(self._workdir) if is_within else whole
+
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        """Writes a file; into a directory under its own name."""
+        source = Path(source_path)
+        if target_path.endswith("/") or await self.is_dir(target_path, user="root"):
+            target_path = f"{target_path.rstrip('/')}/{source.name}"
+        executable = os.access(source, os.X_OK)
+        await self.session.absolute.write(self._absolute(target_path), source.read_bytes(), executable=executable)
+
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        """Unpacks a directory's contents in a directory."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(source_dir, ".", filter=_of_root)
+        await self._unpack(packed.getvalue(), target_dir)
+
+    async def _unpack(self, archive: bytes, target: str) -> None:
+        ran = await self.session.run(["sh", "-c", 'mkdir -p "$1" && tar -xf - -C "$1"', "sh", target], stdin=archive)
+        if not ran.ok:
+            raise RuntimeError(f"can't unpack in {target}: {ran.stderr.strip()}")
+
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        """Reads a file."""
+        data = await self.session.absolute.read(self._absolute(source_path))
+        target = Path(target_path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        """Copies a directory's contents to this machine."""
+        ran = await self.session.run(["tar", "-cf", "-", "-C", source_dir, "."])
+        if not ran.ok:
+            raise RuntimeError(f"can't pack {source_dir}: {ran.stderr.strip()}")
+        for why in extract_dir(io.BytesIO(ran.stdout_bytes), target_dir):
+            self.logger.debug(f"left out of {source_dir}: {why}")
+
+
+def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
