@@ -38,7 +38,8 @@ newer=$(newer_python)
 if [ -n "$newer" ]; then
     environment .venv-harbor "$newer" tests/requirements-harbor.txt
     .venv-harbor/bin/pyright --pythonversion 3.12 --pythonpath .venv-harbor/bin/python foldspace/harbor.py
-    .venv-harbor/bin/pytest -q -n "${JOBS:-3}" tests/test_harbor.py
+    # One after another: they build the same image.
+    .venv-harbor/bin/pytest -q tests/test_harbor.py
 else
     echo "$0: the tests of Harbor are left out: there is no Python 3.12 or later" >&2
 fi
