@@ -1,7 +1,9 @@
-//! Compiles the resident runner, which the library carries: one static program that runs in any container.
+//! Compiles the resident runner, which the library carries: one static program that runs in any container. Lists the
+//! files of the page, which it carries, too.
 
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -11,11 +13,45 @@ fn main() {
     if env::var_os("CARGO_FEATURE_TOOLS").is_none() {
         return;
     }
-    if let Err(error) = build() {
+    let page = if env::var_os("CARGO_FEATURE_HTTP").is_some() { list_page() } else { Ok(()) };
+    for error in [build(), page].into_iter().filter_map(Result::err) {
         for line in error.lines() {
             println!("cargo::error={line}");
         }
     }
+}
+
+/// The kinds of files of which a page is made.
+const OF_PAGE: [&str; 5] = ["html", "js", "css", "svg", "png"];
+
+/// Writes a table of the files below `web` with their contents.
+#[expect(clippy::disallowed_methods, reason = "the table is a file")]
+fn list_page() -> Result<(), String> {
+    println!("cargo::rerun-if-changed=web");
+    let variable = |name: &str| env::var(name).map_err(|error| format!("cargo did not set {name}: {error}"));
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("web");
+    let mut files = Vec::new();
+    find(&root, &mut files)?;
+    files.sort();
+    let rows: Vec<_> = files.iter().filter_map(|file| Some((file.strip_prefix(&root).ok()?.to_str()?, file))).collect();
+    let rows: String = rows.iter().map(|(name, file)| format!("    ({name:?}, include_bytes!({file:?})),\n")).collect();
+    let out = PathBuf::from(variable("OUT_DIR")?).join("page.rs");
+    fs::write(out, format!("&[\n{rows}]\n")).map_err(|error| format!("the page's files can't be listed: {error}"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the page is in files")]
+fn find(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{} can't be read: {error}", directory.display());
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let is_of_page = path.extension().and_then(|name| name.to_str()).is_some_and(|name| OF_PAGE.contains(&name));
+        if path.is_dir() && !path.ends_with("scripts") {
+            find(&path, files)?;
+        } else if is_of_page {
+            files.push(path);
+        }
+    }
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the runner is built by the compiler that builds the library")]

@@ -8,6 +8,34 @@ from typing import Any, Literal, TypedDict, Union
 from typing_extensions import NotRequired
 
 
+class AlignedCall(TypedDict):
+    """A call with its end."""
+
+    call: int
+    finished: int | None
+    tool: str
+    summary: str
+    status: str
+    exit_code: int | None
+    micros: int | None
+
+
+class AlignedRow(TypedDict):
+    """A call of each session, or of one of them."""
+
+    left: AlignedCall | None
+    right: AlignedCall | None
+    same: bool
+    result_differs: bool
+
+
+class Alignment(TypedDict):
+    """The calls of two sessions beside each other."""
+
+    rows: list[AlignedRow]
+    more: bool
+
+
 class Annotation(TypedDict):
     """A score, a note or a value for a position."""
 
@@ -96,6 +124,26 @@ class BisectRequest(TypedDict):
     auto_confirm: NotRequired[bool]
 
 
+class Blame(TypedDict):
+    """A file with the change that wrote each line, as a document."""
+
+    path: str
+    at: int
+    changes: list[dict[str, Any]]
+    lines: list[BlamedLine]
+    unknown: list[int]
+    coarse: bool
+
+
+class BlamedLine(TypedDict):
+    """A line with the event that wrote it."""
+
+    line_number: int
+    line: str
+    session: str
+    seq: int
+
+
 class CallInFlight(TypedDict):
     """A call in flight."""
 
@@ -139,6 +187,14 @@ class CallRequest(TypedDict):
     no_output: NotRequired[bool]
 
 
+class CallsPage(TypedDict):
+    """A page of calls."""
+
+    head: int
+    next: int | None
+    calls: list[ListedCall]
+
+
 class Change(TypedDict):
     """A change of the files with its patch."""
 
@@ -150,6 +206,10 @@ class Change(TypedDict):
     lines_added: int
     lines_removed: int
     patch: str
+
+
+ChangeList = TypedDict('ChangeList', {'from': 'int', 'to': 'int', 'changes': 'list[ListedChange]', 'more': 'bool'})
+"""The entries that differ between two positions."""
 
 
 class Child(TypedDict):
@@ -255,6 +315,38 @@ class Event(TypedDict):
     event: Any
 
 
+class Family(TypedDict):
+    """A tree of sessions."""
+
+    root: str
+    sessions: list[FamilyMember]
+    more: bool
+
+
+class FamilyMember(TypedDict):
+    """A session of a tree."""
+
+    session: str
+    name: str
+    parent: str | None
+    at: int | None
+    isolation: str | None
+    agent: str
+    head: int
+    calls: int | None
+    merges: list[FamilyMerge]
+
+
+class FamilyMerge(TypedDict):
+    """An attempt to merge a child."""
+
+    at: int
+    child: str
+    child_at: int
+    outcome: str
+    conflicts: int
+
+
 class ForkRequest(TypedDict):
     """Forks a session several times at one position."""
 
@@ -277,6 +369,36 @@ class Health(TypedDict):
 
     status: str
     version: str
+
+
+class ListedCall(TypedDict):
+    """A call in a list."""
+
+    call: int
+    tool: str
+    agent: str
+    started_at: str
+    status: str
+    exit_code: Any
+    timed_out: Any
+    finished: int | None
+    micros: int | None
+    message: str
+    params: Any
+    events: list[int]
+    paths: list[str]
+    summary: str
+
+
+class ListedChange(TypedDict):
+    """The change of a path."""
+
+    change: str
+    path: str
+    before: NotRequired[Entry | None]
+    after: NotRequired[Entry | None]
+    kind: str
+    size: int
 
 
 class MakeDirectory(TypedDict):
@@ -388,12 +510,25 @@ class NewTag(TypedDict):
     at: NotRequired[Position | None]
 
 
+class OpenPage(TypedDict):
+    """Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page gets its token: good once, for 60 seconds."""
+
+    read_only: NotRequired[bool]
+
+
 class Page(TypedDict):
     """A page of the log."""
 
     events: list[Event]
     next: int | None
     head: int
+
+
+class PageAddress(TypedDict):
+    """The address of the page, with a code."""
+
+    address: str
+    code: str
 
 
 class PositionRange(TypedDict):
@@ -505,6 +640,7 @@ class ServerStatus(TypedDict):
     clients: list[ClientStatus]
     calls: list[CallInFlight]
     workspaces: list[WorkspaceStatus]
+    read_only: bool
 
 
 class Session(TypedDict):
@@ -512,11 +648,25 @@ class Session(TypedDict):
 
     session: str
     name: str
+    parent: str | None
     backend: str
     events: int
     calls: int | None
     created: str
     updated: str
+
+
+class SignIn(TypedDict):
+    """Exchanges the code in the address of a page for its token."""
+
+    code: str
+
+
+class SignedIn(TypedDict):
+    """The token of a page."""
+
+    token: str
+    read_only: bool
 
 
 class SliceLook(TypedDict):
@@ -546,6 +696,22 @@ class State(TypedDict):
     unreadable: int
     slices: list[SliceSummary]
     value: NotRequired[Any]
+
+
+class Timeline(TypedDict):
+    """The calls of a session in numbers."""
+
+    head: int
+    calls: int
+    started_at: str | None
+    ended_at: str | None
+    tools: dict[str, int]
+    agents: dict[str, int]
+    buckets: list[TimelineBucket]
+
+
+TimelineBucket = TypedDict('TimelineBucket', {'from': 'int', 'at': 'str', 'calls': 'int', 'failed': 'int', 'changed': 'int'})
+"""Calls that follow each other."""
 
 
 class Tool(TypedDict):

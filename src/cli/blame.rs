@@ -1,8 +1,5 @@
-use std::collections::BTreeSet;
-
-use foldspace::history::{Blame as Blamed, BlameLine, Cause, SessionChange, blame};
-use foldspace::{EntryPath, SessionId, VirtualFileSystem};
-use serde_json::{Value, json};
+use foldspace::history::{Blame as Blamed, Cause, SessionChange, blame};
+use foldspace::{EntryPath, SessionId, VirtualFileSystem, view};
 
 use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text, tree};
 
@@ -41,7 +38,7 @@ impl BlameArgs {
             }
         };
         tell(&blamed);
-        out.show(&as_json(&path, seq, &blamed), |out| show(found.session.id(), &path, &blamed, out))
+        out.show(&view::blamed(&path, seq, &blamed), |out| show(found.session.id(), &path, &blamed, out))
     }
 }
 
@@ -54,22 +51,6 @@ fn tell(blamed: &Blamed) {
     if blamed.coarse {
         output::note("versions differ in very many lines; some lines may be older than it seems");
     }
-}
-
-fn as_json(path: &EntryPath, seq: u64, blamed: &Blamed) -> Value {
-    let lines: Vec<Value> = (1..)
-        .zip(&blamed.lines)
-        .filter_map(|(number, BlameLine { change, text })| {
-            let change = blamed.changes.get(*change)?;
-            let (session, seq) = (change.session, change.change.seq);
-            Some(json!({ "line_number": number, "line": text, "session": session, "seq": seq }))
-        })
-        .collect();
-    let wrote: BTreeSet<usize> = blamed.lines.iter().map(|line| line.change).collect();
-    let changes: Vec<&SessionChange> = wrote.into_iter().filter_map(|change| blamed.changes.get(change)).collect();
-    json!({
-        "path": path, "at": seq, "changes": changes, "lines": lines, "unknown": blamed.unknown, "coarse": blamed.coarse,
-    })
 }
 
 fn show(session: SessionId, path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure> {

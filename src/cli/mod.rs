@@ -64,6 +64,7 @@ mod stop;
 mod table;
 mod tools;
 mod tree;
+mod ui;
 mod unsaid;
 mod verify;
 mod what_if;
@@ -202,6 +203,7 @@ commands! {
         Apply(apply::ApplyArgs),
     }
     "Serve" {
+        Ui(ui::UiArgs),
         #[cfg(feature = "mcp")]
         Serve(Box<serve::Serve>),
         #[cfg(feature = "mcp")]

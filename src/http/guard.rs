@@ -5,15 +5,17 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::header::{ACCEPT, AUTHORIZATION, HOST, ORIGIN, UPGRADE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::admission::Admission;
+use super::frames::EVENTS;
 use super::problem::{HttpProblem, ProblemKind};
-use super::{HttpFace, HttpOptions, Token};
+use super::visit::Visit;
+use super::{HttpFace, HttpOptions, Token, page};
 
 /// The access to the API.
 #[derive(Debug, Clone)]
@@ -37,20 +39,23 @@ pub(super) const VERSION_HEADER: &str = "foldspace-version";
 pub(super) struct Guard {
     pub(super) face: HttpFace,
     pub(super) options: Arc<HttpOptions>,
+    /// True for a listener that `foldspace ui` has opened: a request shows that a page is open.
+    pub(super) is_page: bool,
 }
 
 impl Guard {
     fn check(&self, request: &Request) -> Result<(), HttpProblem> {
         let (uri, headers) = (request.uri(), request.headers());
         check_head(request)?;
+        self.check_changes_nothing(request)?;
         let Access::Token { token, names } = &self.options.access else {
             // Any version may look at the server and end it.
             let is_about_server = matches!(uri.path(), "/v1/server" | "/v1/server/stop");
             return if is_about_server { Ok(()) } else { self.face.check_version(headers.get(VERSION_HEADER)) };
         };
         check_host(uri, headers, names)?;
-        // It reveals nothing, and monitoring needs no token.
-        if uri.path() == "/healthz" {
+        // They reveal nothing: monitoring needs no token, and the page gets one by a code.
+        if uri.path() == "/healthz" || page::is_open(uri.path()) {
             return Ok(());
         }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -64,6 +69,27 @@ impl Guard {
                 Err(HttpProblem::new(ProblemKind::Unauthorized, "the token is not the server's").with_hint(TOKEN))
             }
             None => Err(HttpProblem::new(ProblemKind::Unauthorized, "no token was shown").with_hint(TOKEN)),
+        }
+    }
+
+    /// Counts a request of a page. On other listeners only a stream does: what asks for figures is no person.
+    fn visit(&self, request: &Request) -> Option<Visit> {
+        let streams = request.headers().get(ACCEPT).is_some_and(|media| media == EVENTS);
+        let is_stranger =
+            matches!(self.options.access, Access::Owner) || !request.headers().contains_key(AUTHORIZATION);
+        (!is_stranger && (self.is_page || streams)).then(|| Visit::begin(&self.face))
+    }
+
+    /// Refuses what may change a session, where only looking is allowed. To change protocols is to act.
+    fn check_changes_nothing(&self, request: &Request) -> Result<(), HttpProblem> {
+        let (method, path) = (request.method(), request.uri().path());
+        let looks = matches!(*method, Method::GET | Method::HEAD) && !request.headers().contains_key(UPGRADE);
+        // A prompt's section opens the workspace, and may start a container.
+        let looks = looks && !path.ends_with("/section");
+        match looks || path == page::SIGN_IN || !self.options.read_only {
+            true => Ok(()),
+            false => Err(HttpProblem::new(ProblemKind::Forbidden, "this server is read-only: it changes nothing")
+                .with_hint("start it without --read-only")),
         }
     }
 }
@@ -154,7 +180,12 @@ pub(super) async fn pass(State(guard): State<Guard>, mut request: Request, next:
         Err(problem) => problem.into_response(),
         Ok(()) => {
             request.extensions_mut().insert(Arc::clone(&guard.options));
-            run(request, next).await
+            let visit = guard.visit(&request);
+            let response = run(request, next).await;
+            match visit {
+                Some(visit) => visit.during(response),
+                None => response,
+            }
         }
     };
     seal(&guard.face, &mut response);

@@ -17,12 +17,14 @@ mod health;
 mod metrics;
 mod openapi;
 mod owner;
+mod page;
 mod problem;
 mod processes;
 mod remote_tools;
 mod request;
 mod routes;
 mod server;
+mod sign_in;
 mod stream;
 mod tar;
 mod terminal;
@@ -30,6 +32,7 @@ mod terminal_client;
 mod token;
 mod upgrade;
 mod verb;
+mod visit;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -58,6 +61,8 @@ use guard::Guard;
 use metrics::Metrics;
 use owner::Attending;
 use problem::ProblemKind;
+use sign_in::Pages;
+use visit::OpenPages;
 
 pub use calls::CallRequest;
 pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, exchange};
@@ -65,12 +70,14 @@ pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, excha
 pub use e2b::{E2bApi, E2bOptions};
 pub use guard::Access;
 pub use owner::{CallInFlight, ClientStatus, ServerStatus, WorkspaceStatus};
+pub use page::page_files;
 pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};
 pub use remote_tools::{
     InProcess, RegisteredTools, RemoteCommand, RemoteContext, RemoteEntry, RemoteRun, RemoteTool, RemoteTools,
 };
 pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
+pub use sign_in::{PageAddress, SignedIn};
 pub use terminal::TerminalRequest;
 pub use terminal_client::TerminalKeys;
 pub use token::Token;
@@ -85,11 +92,13 @@ pub struct HttpOptions {
     pub body_bytes: usize,
     /// Time that a body may take to arrive.
     pub body_time: Duration,
+    /// True where only requests are answered that change nothing.
+    pub read_only: bool,
 }
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { access: Access::Owner, body_bytes: 4 << 20, body_time: Duration::from_secs(30) }
+        Self { access: Access::Owner, body_bytes: 4 << 20, body_time: Duration::from_secs(30), read_only: false }
     }
 }
 
@@ -120,6 +129,8 @@ struct AppState {
     outdated: CancellationToken,
     stopping: CancellationToken,
     attending: Mutex<Attending>,
+    pages: Pages,
+    open_pages: OpenPages,
     since: Instant,
 }
 
@@ -153,6 +164,8 @@ impl HttpFace {
             outdated: CancellationToken::new(),
             stopping: CancellationToken::new(),
             attending: Mutex::default(),
+            pages: Pages::default(),
+            open_pages: OpenPages::default(),
             since: Instant::now(),
         };
         let shared = Arc::new(shared);
@@ -171,12 +184,18 @@ impl HttpFace {
 
     /// Returns the API with other routes beside it, behind the same guard.
     pub fn router_with(&self, options: HttpOptions, others: Router) -> Router {
+        self.routed(options, others, false)
+    }
+
+    /// Returns the API with other routes, for a listener of the page or for others.
+    fn routed(&self, options: HttpOptions, others: Router, is_page: bool) -> Router {
         let api = routes::router()
+            .merge(page::routes())
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
             .with_state(self.clone());
         let others = others.merge(upgrade::attend_route(self)).merge(remote_tools::register_route(self));
-        let guard = Guard { face: self.clone(), options: Arc::new(options) };
+        let guard = Guard { face: self.clone(), options: Arc::new(options), is_page };
         api.merge(others).layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }
 

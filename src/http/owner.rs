@@ -35,6 +35,9 @@ pub struct ServerStatus {
     pub calls: Vec<CallInFlight>,
     /// Open workspaces.
     pub workspaces: Vec<WorkspaceStatus>,
+    /// True where this way in refuses what changes anything.
+    #[serde(default)]
+    pub read_only: bool,
 }
 
 /// A client that stays connected.
@@ -89,8 +92,9 @@ impl HttpVerb for ShowServer {
     const ROUTE: OperationRoute = OperationRoute::at("GET", "server", "/v1/server", 200);
     const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ServerStatus>))];
 
-    async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
-        Ok(axum::Json(blocking(move || face.status()).await?).into_response())
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
+        let read_only = head.options.read_only;
+        Ok(axum::Json(blocking(move || ServerStatus { read_only, ..face.status() }).await?).into_response())
     }
 }
 
@@ -112,7 +116,7 @@ impl HttpVerb for StopServer {
     }
 }
 
-fn local_only(head: &RequestHead) -> Result<&HostCaller, HttpProblem> {
+pub(super) fn local_only(head: &RequestHead) -> Result<&HostCaller, HttpProblem> {
     let refused = || HttpProblem::new(ProblemKind::Forbidden, "only clients on the unix socket may do this");
     head.caller.as_ref().ok_or_else(refused)
 }
@@ -152,13 +156,18 @@ impl HttpFace {
 
     /// Tells whether nobody is connected for long, and nothing is in flight.
     pub fn is_idle(&self) -> bool {
-        lock(&self.shared.attending).clients.is_empty() && self.hub().calls_in_flight() == 0
+        lock(&self.shared.attending).clients.is_empty() && self.is_unwatched()
+    }
+
+    /// Tells whether no page is open, and nothing is in flight.
+    fn is_unwatched(&self) -> bool {
+        !self.shared.open_pages.are_any() && self.hub().calls_in_flight() == 0
     }
 
     /// Begins to end if it is idle, and tells whether it was. No client is welcomed in between.
     pub fn end_if_idle(&self) -> bool {
         let attending = lock(&self.shared.attending);
-        let is_idle = attending.clients.is_empty() && self.hub().calls_in_flight() == 0;
+        let is_idle = attending.clients.is_empty() && self.is_unwatched();
         if is_idle {
             self.end();
         }
@@ -201,6 +210,7 @@ impl HttpFace {
                     question: question.as_ref().map(shown),
                 })
                 .collect(),
+            read_only: false,
             workspaces: workspaces
                 .map(|(session, backend, unused)| WorkspaceStatus {
                     session,

@@ -32,6 +32,8 @@ pub(super) struct RequestHead {
     pub(super) caller: Option<HostCaller>,
     /// The connection, of a client that may ask for another protocol on it.
     pub(super) upgrade: Option<OnUpgrade>,
+    /// The options of the way in.
+    pub(super) options: Arc<HttpOptions>,
     /// The body, where the route reads none as JSON.
     pub(super) body: Body,
 }

@@ -16,7 +16,7 @@ use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
 use super::{
-    HttpFace, call_output, calls, file_changes, files, follow, health, owner, processes, tar, terminal, watch,
+    HttpFace, call_output, calls, file_changes, files, follow, health, owner, processes, sign_in, tar, terminal, watch,
 };
 use crate::hub::operations::{OperationRoute, operations};
 
@@ -28,6 +28,8 @@ fn routes() -> &'static [HttpRoute] {
             own::<ShowApi>(),
             own::<owner::ShowServer>(),
             own::<owner::StopServer>(),
+            own::<sign_in::OpenPage>(),
+            own::<sign_in::SignIn>(),
             own::<calls::CallRequest>(),
             own::<call_output::FollowCall>(),
             own::<terminal::OpenTerminal>(),

@@ -125,7 +125,8 @@ impl HttpRoute {
         }
         let session = of_session.into_iter().next().map(|(_, name)| name).unwrap_or_default();
         let (caller, upgrade) = (parts.extensions.remove(), parts.extensions.remove());
-        let head = RequestHead { session, headers: parts.headers, caller, upgrade, body };
+        let options = parts.extensions.remove().unwrap_or_default();
+        let head = RequestHead { session, headers: parts.headers, caller, upgrade, options, body };
         (self.answer)(face, head, params.into()).await
     }
 

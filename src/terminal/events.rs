@@ -1,6 +1,5 @@
 //! Describes events for people.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use foldspace::event::{
@@ -19,7 +18,6 @@ use super::text;
 
 const GIST_MAX: usize = 100;
 const SUBJECT_MAX: usize = 60;
-const TEXT_MAX: u64 = 1 << 20;
 
 pub(crate) fn each(
     session: &Session,
@@ -97,7 +95,7 @@ fn annotated(Annotated { name, at, score, note, .. }: &Annotated) -> String {
 
 /// Returns the tool of a call and what it is about, of so many characters at most.
 pub(crate) fn call_gist(session: &Session, call: &CallStarted, max: usize) -> String {
-    format!("{} {}", text::one_line(&call.tool, GIST_MAX), subject_within(session, &call.params, max))
+    format!("{} {}", text::one_line(&call.tool, GIST_MAX), view::subject(session, &call.params, max))
 }
 
 fn typed<E: Event>(event: &EventRef<'_>) -> Option<E> {
@@ -249,44 +247,5 @@ pub(crate) fn ending_tone(status: CallStatus, result: &Value) -> Tone {
 }
 
 pub(crate) fn subject(session: &Session, params: &Value) -> String {
-    subject_within(session, params, SUBJECT_MAX)
-}
-
-fn subject_within(session: &Session, params: &Value, max: usize) -> String {
-    let named =
-        |name: &str| params.get(name).and_then(|value| text_of(session, value)).map(|text| text::one_line(&text, max));
-    let path = named("file_path").or_else(|| named("path"));
-    let what = named("pattern").map(|pattern| format!("'{pattern}'")).or_else(|| named("command"));
-    let what =
-        what.or_else(|| params.get("command").and_then(Value::as_array).map(|words| command_line(session, words, max)));
-    match (what, path) {
-        (Some(what), Some(path)) => format!("{what} in {path}"),
-        (Some(only), None) | (None, Some(only)) => only,
-        (None, None) => {
-            let values = params.as_object().into_iter().flat_map(|fields| fields.values());
-            values
-                .filter_map(|value| text_of(session, value))
-                .next()
-                .map(|text| text::one_line(&text, max))
-                .unwrap_or_default()
-        }
-    }
-}
-
-fn command_line(session: &Session, words: &[Value], max: usize) -> String {
-    let words: Vec<_> = words.iter().take(max).filter_map(|word| text_of(session, word)).collect();
-    text::one_line(&words.join(" "), max)
-}
-
-/// Returns a text, or the stored content in its place; its length where that is huge or gone.
-fn text_of<'a>(session: &Session, value: &'a Value) -> Option<Cow<'a, str>> {
-    if let Value::String(text) = value {
-        return Some(Cow::Borrowed(text));
-    }
-    let bytes = value.get("$content").and(value.get("bytes")).and_then(Value::as_u64)?;
-    let whole = if bytes <= TEXT_MAX { view::whole(session, value) } else { Value::Null };
-    Some(match whole {
-        Value::String(text) => Cow::Owned(text),
-        _ => Cow::Owned(format!("[a text of {}]", text::size(bytes))),
-    })
+    view::subject(session, params, SUBJECT_MAX)
 }

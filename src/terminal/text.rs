@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+pub(crate) use foldspace::view::one_line;
 use foldspace::{Timestamp, view};
 use serde_json::Value;
 
@@ -79,17 +80,6 @@ pub(crate) fn regex_error(error: impl std::fmt::Display) -> String {
 /// Escapes terminal controls and invisible characters, except for line ends and tabs.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     view::visible_lines(text)
-}
-
-/// Returns the first line of a text, escaped, and cut to `max` characters.
-pub(crate) fn one_line(text: &str, max: usize) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let more = text.trim_end().len() > line.len() && !text.trim().eq(line.trim());
-    let mut shown: String = line.chars().take(max).collect();
-    if more || line.chars().nth(max).is_some() {
-        shown.push_str("...");
-    }
-    view::visible(&shown).into_owned()
 }
 
 /// Returns the lines of a value, each behind the name of its field; a text of several lines stands below its name.

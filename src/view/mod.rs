@@ -1,15 +1,20 @@
 //! The values that several verbs and faces share: positions, events, calls, entries, patches, texts for people.
 
+mod blame;
 mod call;
+mod call_row;
 mod entry;
 mod event;
 mod patch;
 mod position;
 mod question;
 mod slice;
+mod subject;
 mod text;
 
+pub use blame::{BlameDocument, BlamedLine, blamed};
 pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_at, path_of, whole};
+pub use call_row::{CallFilter, CallRow, CallRows};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
 pub use patch::{
@@ -18,4 +23,5 @@ pub use patch::{
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};
 pub use slice::{slice, slice_named};
+pub use subject::{one_line, subject};
 pub use text::{misleads, visible, visible_lines};

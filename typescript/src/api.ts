@@ -125,6 +125,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/alignment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Puts the calls of two sessions beside each other: those with the same tool and parameters, in the longest order that both have; between them those that only one has made. The first 10,000 calls of each are compared. */
+        get: operations["align_sessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/annotations": {
         parameters: {
             query?: never;
@@ -177,6 +194,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/blame/{path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tells the change that wrote each line of a text file, as it was at a position; through moves and merges. */
+        get: operations["blame_file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/calls": {
         parameters: {
             query?: never;
@@ -184,7 +218,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** Lists the calls of a session in the order in which they began, page by page; only some of them where fields say which. A page may be short, or empty, before the end: `next` says where to go on. */
+        get: operations["list_calls"];
         put?: never;
         /** Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events: `progress` `{text}` while its workspace is made ready, `begun` `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only of a cancelled call), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that goes away cancels its call. */
         post: operations["make_call"];
@@ -238,6 +273,23 @@ export interface paths {
         };
         /** Follows what the command of a call in flight prints from now on, as server-sent events: `output` `{stream, text | base64}`, `missed` `{bytes}` where this client was too slow, and at last `ended`. The command does not wait for it. */
         get: operations["follow_call"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists what differs in a session's files between two positions, without contents. */
+        get: operations["list_changes"];
         put?: never;
         post?: never;
         delete?: never;
@@ -323,6 +375,23 @@ export interface paths {
         };
         /** Follows a session's events as server-sent events, from any position on: first those that are there, then those that come. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. An `end` event says that the session was removed. */
         get: operations["follow_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/family": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the whole tree to which a session belongs: its oldest ancestor that is still there, and all that come from it, with the merges of children. */
+        get: operations["show_family"];
         put?: never;
         post?: never;
         delete?: never;
@@ -709,6 +778,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Counts the calls of a whole session, or some of them, in buckets of equally many. With the counts a list of all calls can be drawn of which `list_calls` gives any page. */
+        get: operations["show_timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/verify": {
         parameters: {
             query?: never;
@@ -743,6 +829,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sign-in": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Exchanges the code in the address of a page for its token. It needs no token. */
+        post: operations["sign_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tools": {
         parameters: {
             query?: never;
@@ -760,10 +863,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ui": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page gets its token: good once, for 60 seconds. Only for clients on the unix socket. */
+        post: operations["open_page"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A call with its end. */
+        AlignedCall: {
+            /**
+             * Format: int64
+             * @description The position of its intent.
+             */
+            call: number;
+            /**
+             * Format: int64
+             * @description The position of its outcome.
+             */
+            finished: number | null;
+            /** @description The tool. */
+            tool: string;
+            /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
+            summary: string;
+            /** @description `ok`, `error`, `interrupted` or `running`. */
+            status: string;
+            /**
+             * Format: int64
+             * @description The exit code in its result.
+             */
+            exit_code: number | null;
+            /**
+             * Format: int64
+             * @description Its duration in microseconds.
+             */
+            micros: number | null;
+        };
+        /** @description A call of each session, or of one of them. */
+        AlignedRow: {
+            /** @description The session's call; null where only the other made it. */
+            left: components["schemas"]["AlignedCall"] | null;
+            /** @description The other's call; null where it did not make it. */
+            right: components["schemas"]["AlignedCall"] | null;
+            /** @description True where both have made the same call. */
+            same: boolean;
+            /** @description True where the outcomes of the same call differ. */
+            result_differs: boolean;
+        };
+        /** @description The calls of two sessions beside each other. */
+        Alignment: {
+            /** @description The rows, in the order of both sessions. */
+            rows: components["schemas"]["AlignedRow"][];
+            /** @description True where one of them has made more calls than were compared. */
+            more: boolean;
+        };
         /** @description A score, a note or a value for a position. */
         Annotation: {
             /**
@@ -970,6 +1137,43 @@ export interface components {
              */
             auto_confirm: boolean;
         };
+        /** @description A file with the change that wrote each line, as a document. */
+        Blame: {
+            /** @description The path. */
+            path: string;
+            /**
+             * Format: int64
+             * @description The position.
+             */
+            at: number;
+            /** @description The changes that wrote these lines, with session, position, path, cause, agent and time; through moves and merges. */
+            changes: {
+                [key: string]: unknown;
+            }[];
+            /** @description The lines. */
+            lines: components["schemas"]["BlamedLine"][];
+            /** @description Positions of versions whose lines are not known; lines after them count as written then. */
+            unknown: number[];
+            /** @description True where versions differed in so many lines that some count as written later than they were. */
+            coarse: boolean;
+        };
+        /** @description A line with the event that wrote it. */
+        BlamedLine: {
+            /**
+             * Format: int64
+             * @description Its number, from 1 on.
+             */
+            line_number: number;
+            /** @description The line without its end. */
+            line: string;
+            /** @description The session of the event. */
+            session: string;
+            /**
+             * Format: int64
+             * @description Its position there.
+             */
+            seq: number;
+        };
         /** @description A call in flight. */
         CallInFlight: {
             /** @description The session. */
@@ -1095,6 +1299,21 @@ export interface components {
             /** @description Of a call that is streamed: nothing that its commands print is sent before its outcome. */
             no_output?: boolean;
         };
+        /** @description A page of calls. */
+        CallsPage: {
+            /**
+             * Format: int64
+             * @description The position of the session's last event.
+             */
+            head: number;
+            /**
+             * Format: int64
+             * @description The position to go on from; null at the end.
+             */
+            next: number | null;
+            /** @description The calls. */
+            calls: components["schemas"]["ListedCall"][];
+        };
         /** @description A change of the files with its patch. */
         Change: {
             /** @description `added`, `removed` or `changed`. */
@@ -1119,6 +1338,23 @@ export interface components {
             lines_removed: number;
             /** @description The patch, as `git apply` and `patch -p1` understand it. */
             patch: string;
+        };
+        /** @description The entries that differ between two positions. */
+        ChangeList: {
+            /**
+             * Format: int64
+             * @description The position to start from.
+             */
+            from: number;
+            /**
+             * Format: int64
+             * @description The position to come to.
+             */
+            to: number;
+            /** @description The changes, sorted by path: 10,000 at most. */
+            changes: components["schemas"]["ListedChange"][];
+            /** @description True where there are more. */
+            more: boolean;
         };
         /** @description A child that has begun. */
         Child: {
@@ -1354,6 +1590,64 @@ export interface components {
             /** @description Its content; the shape is the kind's. */
             event: unknown;
         };
+        /** @description A tree of sessions. */
+        Family: {
+            /** @description The session from which all others come. */
+            root: string;
+            /** @description The sessions: each behind its parent, those of a generation in the order in which they began. 2,000 at most. */
+            sessions: components["schemas"]["FamilyMember"][];
+            /** @description True where there are more sessions, or events that were not searched for merges. */
+            more: boolean;
+        };
+        /** @description A session of a tree. */
+        FamilyMember: {
+            /** @description Its identity: 32 hexadecimal digits. */
+            session: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Its parent; null for the root. It may be gone. */
+            parent: string | null;
+            /**
+             * Format: int64
+             * @description The parent's position at which it began.
+             */
+            at: number | null;
+            /** @description `fork` with the parent's past, or `full` without. */
+            isolation: string | null;
+            /** @description The agent that began it; empty where none was named. */
+            agent: string;
+            /**
+             * Format: int64
+             * @description The position of its last event.
+             */
+            head: number;
+            /**
+             * Format: int64
+             * @description The number of calls in its history; null where that can't be read.
+             */
+            calls: number | null;
+            /** @description The merges of its children into it, in order. */
+            merges: components["schemas"]["FamilyMerge"][];
+        };
+        /** @description An attempt to merge a child. */
+        FamilyMerge: {
+            /**
+             * Format: int64
+             * @description The position of its event.
+             */
+            at: number;
+            /** @description The child. */
+            child: string;
+            /**
+             * Format: int64
+             * @description The child's position up to which it was merged.
+             */
+            child_at: number;
+            /** @description `merged`, or `conflicted`: nothing was written then. */
+            outcome: string;
+            /** @description The number of conflicts, those with a chosen side included. */
+            conflicts: number;
+        };
         /**
          * @description Forks a session several times at one position. All or none begin: of those that did before one could not, nothing is
          *     left.
@@ -1395,6 +1689,64 @@ export interface components {
             status: string;
             /** @description The program's version. */
             version: string;
+        };
+        /** @description A call in a list. */
+        ListedCall: {
+            /**
+             * Format: int64
+             * @description The position of its intent, which is its name.
+             */
+            call: number;
+            /** @description The tool. */
+            tool: string;
+            /** @description The agent that made it; empty where none was named. */
+            agent: string;
+            /** @description When it began, in UTC. */
+            started_at: string;
+            /** @description `ok`, `error`, `interrupted` or `running`. */
+            status: string;
+            /** @description The exit code in its result; null where it has none. */
+            exit_code: unknown;
+            /** @description True where its result says that a command took too long; null where it says nothing. */
+            timed_out: unknown;
+            /**
+             * Format: int64
+             * @description The position of its outcome.
+             */
+            finished: number | null;
+            /**
+             * Format: int64
+             * @description Its duration in microseconds.
+             */
+            micros: number | null;
+            /** @description The error's text; empty after a success. */
+            message: string;
+            /** @description Its parameters. A long text stands as `{ "$content": digest, "bytes": n }`. */
+            params: unknown;
+            /** @description The positions of its events. */
+            events: number[];
+            /** @description The paths that it changed. */
+            paths: string[];
+            /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
+            summary: string;
+        };
+        /** @description The change of a path. */
+        ListedChange: {
+            /** @description `added`, `removed` or `changed`. */
+            change: string;
+            /** @description The path. */
+            path: string;
+            /** @description The entry before. */
+            before?: components["schemas"]["Entry"] | null;
+            /** @description The entry after. */
+            after?: components["schemas"]["Entry"] | null;
+            /** @description The kind of the entry, the later one if there is one: `file`, `symlink`, `directory` or `special`. */
+            kind: string;
+            /**
+             * Format: int64
+             * @description Its bytes.
+             */
+            size: number;
         };
         /** @description Makes a directory, and those above it. One that is there stays. */
         MakeDirectory: {
@@ -1652,6 +2004,17 @@ export interface components {
             /** @description The position; the last one by default. */
             at?: components["schemas"]["Position"] | null;
         };
+        /**
+         * @description Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page
+         *     gets its token: good once, for 60 seconds. Only for clients on the unix socket.
+         */
+        OpenPage: {
+            /**
+             * @description True for a listener that refuses what changes anything.
+             * @default false
+             */
+            read_only: boolean;
+        };
         /** @description A page of the log. */
         Page: {
             /** @description The events, in order. A page may have fewer than it could where they are large. */
@@ -1666,6 +2029,13 @@ export interface components {
              * @description The position of the session's last event.
              */
             head: number;
+        };
+        /** @description The address of the page, with a code. */
+        PageAddress: {
+            /** @description The address, without the code: `http://127.0.0.1:PORT/`. */
+            address: string;
+            /** @description The code, which stands behind `#code=` in the address that a browser opens. */
+            code: string;
         };
         /** @description A position: an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before the first event; a moment without an offset is in the machine's time zone. */
         Position: number | string;
@@ -1913,6 +2283,11 @@ export interface components {
             calls: components["schemas"]["CallInFlight"][];
             /** @description Open workspaces. */
             workspaces: components["schemas"]["WorkspaceStatus"][];
+            /**
+             * @description True where this way in refuses what changes anything.
+             * @default false
+             */
+            read_only: boolean;
         };
         /** @description A session in a list. */
         Session: {
@@ -1920,6 +2295,11 @@ export interface components {
             session: string;
             /** @description Its name. */
             name: string;
+            /**
+             * @description The session of which it is a child; null where it is none's.
+             * @default null
+             */
+            parent: string | null;
             /** @description The backend of its workspace. */
             backend: string;
             /**
@@ -1936,6 +2316,18 @@ export interface components {
             created: string;
             /** @description When its last event was recorded, in UTC. */
             updated: string;
+        };
+        /** @description Exchanges the code in the address of a page for its token. It needs no token. */
+        SignIn: {
+            /** @description The code. */
+            code: string;
+        };
+        /** @description The token of a page. It has no `Debug`, so that it is in no log. */
+        SignedIn: {
+            /** @description The token, for `Authorization: Bearer`. */
+            token: string;
+            /** @description True where this way in refuses what changes anything. */
+            read_only: boolean;
         };
         /** @description A look at a predicate. */
         SliceLook: {
@@ -1985,6 +2377,49 @@ export interface components {
             slices: components["schemas"]["SliceSummary"][];
             /** @description The slice that was asked for, or the part of it; left out where none was. */
             value?: unknown;
+        };
+        /** @description The calls of a session in numbers. */
+        Timeline: {
+            /**
+             * Format: int64
+             * @description The position of the session's last event.
+             */
+            head: number;
+            /** @description The number of calls. */
+            calls: number;
+            /** @description When the first one began, in UTC; null where there is none. */
+            started_at: string | null;
+            /** @description When the last one ended, or began where it has no end. */
+            ended_at: string | null;
+            /** @description Calls by tool. */
+            tools: {
+                [key: string]: number;
+            };
+            /** @description Calls by agent. */
+            agents: {
+                [key: string]: number;
+            };
+            /** @description The buckets, in order. */
+            buckets: components["schemas"]["TimelineBucket"][];
+        };
+        /** @description Calls that follow each other. */
+        TimelineBucket: {
+            /**
+             * Format: int64
+             * @description The position of the first call.
+             */
+            from: number;
+            /** @description When it began, in UTC. */
+            at: string;
+            /** @description The number of calls. */
+            calls: number;
+            /** @description Those that failed, or whose command did. */
+            failed: number;
+            /**
+             * Format: int64
+             * @description The changes of files in them.
+             */
+            changed: number;
         };
         /** @description Description of a tool. */
         Tool: {
@@ -2401,6 +2836,43 @@ export interface operations {
             };
         };
     };
+    align_sessions: {
+        parameters: {
+            query?: {
+                /** @description The other session, by name or by the beginning of its id; it may be the same. */
+                other?: string;
+                /** @description Only calls up to this position; by default the last one. */
+                to?: components["schemas"]["Position"];
+                /** @description Only the other's calls up to this position; by default the last one. */
+                other_to?: components["schemas"]["Position"];
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alignment"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_annotations: {
         parameters: {
             query?: {
@@ -2524,6 +2996,91 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Bisect"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    blame_file: {
+        parameters: {
+            query?: {
+                /** @description The position; the last one by default. */
+                at?: components["schemas"]["Position"];
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description The path from the workspace root; its slashes stand as they are */
+                path: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Blame"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_calls: {
+        parameters: {
+            query?: {
+                /** @description The position to start from; 1 by default. */
+                from?: components["schemas"]["Position"];
+                /** @description The most calls that are given, from 1 to 1000. */
+                limit?: number;
+                /** @description Only calls of this tool. */
+                tool?: string;
+                /** @description Only calls by this agent; empty for those that name none. */
+                agent?: string;
+                /** @description Only calls that failed, or whose command did: it took too long, or its exit code is not 0. */
+                failed?: boolean;
+                /** @description Only calls that changed files. */
+                changed?: boolean;
+                /** @description Only calls that changed a path which fits this glob. */
+                path?: string;
+                /**
+                 * @description Only calls with this text in tool, parameters, result or error, in whichever case; not in texts of more than 256
+                 *     bytes, which stand there as marks.
+                 */
+                text?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallsPage"];
                 };
             };
             "4XX": {
@@ -2704,6 +3261,41 @@ export interface operations {
             };
         };
     };
+    list_changes: {
+        parameters: {
+            query?: {
+                /** @description The position to start from; by default 0, before the first event. */
+                from?: components["schemas"]["Position"];
+                /** @description The position to come to, which may be an earlier one; by default the last one. */
+                to?: components["schemas"]["Position"];
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     clone_session: {
         parameters: {
             query?: never;
@@ -2868,6 +3460,36 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_family: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Family"];
                 };
             };
             "4XX": {
@@ -3782,6 +4404,54 @@ export interface operations {
             };
         };
     };
+    show_timeline: {
+        parameters: {
+            query?: {
+                /** @description The number of buckets, from 1 to 2000; there are fewer where there are fewer calls. */
+                buckets?: number;
+                /** @description Only calls of this tool. */
+                tool?: string;
+                /** @description Only calls by this agent; empty for those that name none. */
+                agent?: string;
+                /** @description Only calls that failed, or whose command did: it took too long, or its exit code is not 0. */
+                failed?: boolean;
+                /** @description Only calls that changed files. */
+                changed?: boolean;
+                /** @description Only calls that changed a path which fits this glob. */
+                path?: string;
+                /**
+                 * @description Only calls with this text in tool, parameters, result or error, in whichever case; not in texts of more than 256
+                 *     bytes, which stand there as marks.
+                 */
+                text?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Timeline"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     verify: {
         parameters: {
             query?: never;
@@ -3850,6 +4520,37 @@ export interface operations {
             };
         };
     };
+    sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedIn"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_tools: {
         parameters: {
             query?: {
@@ -3868,6 +4569,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Tool"][];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    open_page: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["OpenPage"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageAddress"];
                 };
             };
             "4XX": {

@@ -85,6 +85,11 @@ impl OwnerClient {
         Ok(Self { client, directory, place: OwnerPlace::Here { hub, opened } })
     }
 
+    /// Tells whether this process is the owner.
+    pub(super) fn is_here(&self) -> bool {
+        matches!(self.place, OwnerPlace::Here { .. })
+    }
+
     /// Returns the sessions, to look at.
     pub(super) fn sessions(&self) -> Result<OpenedStore, Failure> {
         match &self.place {

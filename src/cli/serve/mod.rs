@@ -61,6 +61,9 @@ pub(super) struct Serve {
     /// Allows an address that other machines can reach; the token goes over the network as it is, so put TLS before it
     #[arg(long, requires = "tcp")]
     allow_remote: bool,
+    /// Refuses on that address all that changes anything; clients on the unix socket may still do it
+    #[arg(long, requires = "http")]
+    read_only: bool,
     /// A name of this machine under which clients come, beside localhost and its addresses; may be given several times
     #[arg(long, value_name = "NAME", requires = "tcp")]
     host_name: Vec<String>,
@@ -268,7 +271,8 @@ impl Serve {
             let (listener, place) = bound(address).await?;
             out.line(format!("serving on http://{place}"))?;
             let access = Access::Token { token: token.clone(), names: self.host_name.clone() };
-            let router = face.router_with(HttpOptions { access, ..HttpOptions::default() }, others());
+            let router =
+                face.router_with(HttpOptions { access, read_only: self.read_only, ..HttpOptions::default() }, others());
             let server = server.clone();
             tokio::spawn(async move { server.serve_tcp(listener, router).await });
         }

@@ -14,6 +14,8 @@ mod workspace;
 pub use annotation::{Annotated, PositionTagged};
 pub use call::{CallFinished, CallReason, CallStarted, CallStatus};
 pub(crate) use call::{FinishedView, finished_view, started_tool};
+#[cfg(feature = "tools")]
+pub(crate) use call::{finished_result, started_params};
 pub use command::{
     CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,
     TerminalRecorded,

@@ -62,6 +62,10 @@ pub struct SessionDocument {
     pub session: SessionId,
     /// Its name.
     pub name: String,
+    /// The session of which it is a child; null where it is none's.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub parent: Option<SessionId>,
     /// The backend of its workspace.
     pub backend: String,
     /// The position of its last event.
@@ -78,11 +82,13 @@ pub struct SessionDocument {
 
 /// Returns a session as a document.
 pub fn listed(entry: &SessionEntry) -> SessionDocument {
-    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
+    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok).map(|started| started.event);
+    let parent = started.as_ref().and_then(|started| started.origin.as_ref()).map(|origin| origin.parent);
     SessionDocument {
         session: entry.id,
         name: name_of(entry),
-        backend: started.map_or(String::new(), |started| started.event.backend),
+        parent,
+        backend: started.map_or(String::new(), |started| started.backend),
         events: entry.head,
         calls: entry.calls,
         created: entry.origin.time,

@@ -165,7 +165,7 @@ fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool)
 }
 
 /// The documents of a page, with their bytes: as many as fit, at least one.
-struct LogPage<D> {
+pub(super) struct LogPage<D> {
     found: VecDeque<(D, usize)>,
     bytes: usize,
     limits: (usize, usize),
@@ -174,11 +174,11 @@ struct LogPage<D> {
 }
 
 impl<D: Serialize> LogPage<D> {
-    fn new(limits: (usize, usize), keeps_last: bool) -> Self {
+    pub(super) fn new(limits: (usize, usize), keeps_last: bool) -> Self {
         Self { found: VecDeque::new(), bytes: 0, limits, keeps_last }
     }
 
-    fn take(&mut self, document: D) -> bool {
+    pub(super) fn take(&mut self, document: D) -> bool {
         let bytes = serde_json::to_string(&document).map_or(0, |text| text.len());
         self.bytes += bytes;
         self.found.push_back((document, bytes));
@@ -192,7 +192,7 @@ impl<D: Serialize> LogPage<D> {
         true
     }
 
-    fn documents(self) -> Vec<D> {
+    pub(super) fn documents(self) -> Vec<D> {
         self.found.into_iter().map(|(document, _)| document).collect()
     }
 }

@@ -1,16 +1,21 @@
 //! The verbs of the program, one file each: parameters, output, and the work. The faces are made from this table.
 
+mod align;
 mod annotate;
 mod answer_call;
 mod apply;
 mod bisect;
+mod blame_file;
 mod cancel_call;
 mod clone_session;
 mod copy_mounts;
 mod create_session;
 mod diff;
 mod error;
+mod family;
 mod fork_session;
+mod list_calls;
+mod list_changes;
 mod list_events;
 mod list_files;
 mod list_sessions;
@@ -26,6 +31,7 @@ mod show_session;
 mod show_slice;
 mod show_state;
 mod stat_entry;
+mod timeline;
 mod verify;
 
 use std::sync::{Arc, LazyLock};
@@ -48,19 +54,24 @@ use crate::engine::session::error::SessionError;
 use crate::tools::{AllowedRoots, Bisection, ShellRules};
 use crate::view::Position;
 
+pub use align::{Align, AlignedCall, AlignedRow, Alignment};
 pub use annotate::{Annotate, ListAnnotations, ListTags, RecordedSeq, RemoveTag, TagPosition};
 pub use answer_call::{AnswerCall, CallAnswer};
 pub use apply::{Apply, ApplyDocument};
 pub use bisect::{
     BadChange, Bisect, BisectDocument, BisectEnds, ProbeCommand, ProbeDocument, SliceLook, bisected, bisected_by_slice,
 };
+pub use blame_file::BlameFile;
 pub use cancel_call::{CancelCall, CancelledCalls};
 pub use clone_session::{ChildDocument, CloneSession, child};
 pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
 pub use diff::{Diff, DiffDocument, file_changes};
 pub use error::OperationError;
+pub use family::{FamilyDocument, FamilyMember, FamilyMerge, ShowFamily};
 pub use fork_session::{ForkSession, Forks};
+pub use list_calls::{CallsPage, ListCalls, ListedCall};
+pub use list_changes::{ChangeList, ListChanges, ListedChange};
 pub use list_events::{EventsPage, ListEvents};
 pub use list_files::ListFiles;
 pub use list_sessions::{ListSessions, SessionDocument, listed};
@@ -79,6 +90,7 @@ pub use show_slice::ShowSlice;
 pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state};
 pub(crate) use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
+pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
 pub use verify::{Verification, Verify};
 
 /// A verb: its fields are the parameters, its documentation is what the faces say of it.
@@ -372,6 +384,10 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<ShowSession>(),
             row::<RemoveSession>(),
             row::<Section>(),
+            row::<ShowFamily>(),
+            row::<Align>(),
+            row::<ListCalls>(),
+            row::<ShowTimeline>(),
             row::<ShowCall>(),
             row::<CancelCall>(),
             row::<ListProcesses>(),
@@ -383,10 +399,12 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<ShowState>(),
             row::<ShowSlice>(),
             row::<Diff>(),
+            row::<ListChanges>(),
             row::<Verify>(),
             row::<Bisect>(),
             row::<ListFiles>(),
             row::<StatEntry>(),
+            row::<BlameFile>(),
             row::<ListEvents>(),
             row::<Log>(),
             row::<CloneSession>(),

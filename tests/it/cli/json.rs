@@ -32,7 +32,7 @@ const CALL: [&str; 13] = [
 fn json_of_history_commands_is_stable() {
     let program = Program::with_story();
     let sessions = program.json(&["sessions"]);
-    let names = ["session", "name", "backend", "events", "calls", "created", "updated"];
+    let names = ["session", "name", "parent", "backend", "events", "calls", "created", "updated"];
     assert_eq!(fields(&sessions[0]), names);
     let events = program.json_lines(&["log", "story"]);
     assert_eq!(events.len(), 15);

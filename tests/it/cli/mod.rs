@@ -36,6 +36,7 @@ mod terminal;
 mod time_limits;
 mod together;
 mod trust;
+mod ui;
 
 use std::path::{Path, PathBuf};
 

@@ -100,7 +100,7 @@ async fn http_wrong_paths_are_refused() {
     let served = Server::begin().await;
     served.session("demo").await;
     for (kind, path) in [
-        ("no_route", "/"),
+        ("no_route", "/index.html"),
         ("no_route", "/v1"),
         ("no_route", "/v2/sessions"),
         ("no_route", "/v1/sessions/"),

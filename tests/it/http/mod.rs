@@ -16,3 +16,4 @@ mod output;
 mod processes;
 mod states;
 mod terminal;
+mod ui;

@@ -1,0 +1,233 @@
+//! The page with a session in it as one file: the answers that a server would give to it, and contents of files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use foldspace::event::Digest;
+use foldspace::http::{HttpClient, HttpFace, HttpOptions};
+use foldspace::hub::HubOptions;
+use foldspace::view::{self, Position};
+use foldspace::{Hub, Session};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::single_file::{file_with, packed};
+use crate::cli::{Failure, Globals, Out, files, open, output, text};
+
+/// Bytes of a content, or a call's whole texts, that are taken along.
+const CONTENT_MAX: u64 = 64 << 10;
+/// Bytes of all that can be left out, packed. With them the file of 1,000 calls stays below 5 MB.
+const BUDGET: usize = 2500 << 10;
+/// Bytes of a slice's value.
+const SLICE_MAX: usize = 16 << 10;
+/// Slices that the page has from the files and the calls.
+const KNOWN_SLICES: [&str; 2] = ["VirtualFileSystem", "ToolCalls"];
+const LISTED: usize = 10;
+
+/// The data of an exported page.
+#[derive(Default, Serialize)]
+struct ExportedPage {
+    session: String,
+    from: u64,
+    to: u64,
+    answers: Map<String, Value>,
+    /// Changes outside of calls: `{from, to, changes}`.
+    between: Vec<Value>,
+    blobs: BTreeMap<String, Value>,
+    left_out: Vec<Value>,
+    /// Bytes that are left of the budget.
+    #[serde(skip)]
+    room: usize,
+}
+
+pub(super) fn export(
+    globals: &Globals,
+    wanted: &str,
+    (from, to): (Option<&Position>, Option<&Position>),
+    (file, force): (&Path, bool),
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let shown = text::one_line(&file.display().to_string(), 300);
+    if file.exists() && !force && !files::is_standard(file) {
+        return Err(Failure::usage(format!("{shown} exists")).with_hint("--force replaces it"));
+    }
+    let directory = open::existing(globals)?;
+    let opened = open::reading(globals)?;
+    let session = opened.find(wanted)?.session;
+    let from = from.map_or(Ok(1), |from| from.resolve(&session))?.max(1);
+    let to = to.map_or_else(|| session.head(), |to| to.resolve(&session))?;
+    let hub = Hub::new(opened.sessions.clone(), HubOptions::new(&directory));
+    let client = HttpClient::within(HttpFace::new(hub).router(HttpOptions::default()));
+    let (page, calls) = crate::cli::block_on(collected(&client, &session, from, to))??;
+    let data = serde_json::to_vec(&page).map_err(|error| Failure::failed(error.to_string()))?;
+    let written = file_with(&packed(&data)?);
+    if files::is_standard(file) {
+        return out.line(written);
+    }
+    files::write(file, |target| {
+        let failed = |error| Failure::io("write", file.display(), &error);
+        std::io::Write::write_all(target, written.as_bytes()).map_err(failed)
+    })?;
+    tell(&page.left_out);
+    let (bytes, left_out) = (written.len(), page.left_out.len());
+    let document =
+        json!({ "session": page.session, "file": file, "calls": calls, "bytes": bytes, "left_out": page.left_out });
+    let told = format!("wrote {}, {}, to {shown}", text::count(calls as u64, "call"), text::size(bytes as u64));
+    let told =
+        if left_out == 0 { told } else { format!("{told}, without {}", text::count(left_out as u64, "content")) };
+    out.show(&document, |out| out.line(told))
+}
+
+fn tell(left_out: &[Value]) {
+    for what in left_out.iter().take(LISTED) {
+        let size = text::size(what["size"].as_u64().unwrap_or_default());
+        output::note(&format!("left out, {size}: {}", text::one_line(what["path"].as_str().unwrap_or_default(), 200)));
+    }
+    if left_out.len() > LISTED {
+        output::note(&format!("left out, too: {}", text::count((left_out.len() - LISTED) as u64, "content")));
+    }
+}
+
+async fn collected(
+    client: &HttpClient,
+    session: &Session,
+    from: u64,
+    to: u64,
+) -> Result<(ExportedPage, usize), Failure> {
+    let id = session.id().to_string();
+    let place = format!("/v1/sessions/{id}");
+    let mut page = ExportedPage { session: id, from, to, room: BUDGET, ..ExportedPage::default() };
+    for what in ["", "/timeline", "/family"] {
+        page.answer(&place, what, client.get(&format!("{place}{what}")).await?);
+    }
+    let calls = calls(client, &place, from, to).await?;
+    let base = calls.first().map_or(from, |call| number(call, "call")).saturating_sub(1);
+    let entries: Value = client.get(&format!("{place}/files?at={base}")).await?;
+    let mut contents: BTreeMap<String, (u64, String)> = BTreeMap::new();
+    entries.as_array().into_iter().flatten().for_each(|entry| note_content(entry, &entry["path"], &mut contents));
+    page.answer(&place, "/files", entries);
+    let mut seen = base;
+    for call in &calls {
+        let (call, end) = (number(call, "call"), call["finished"].as_u64().unwrap_or(to));
+        if call > seen + 1 {
+            let between: Value = client.get(&format!("{place}/changes?from={seen}&to={}", call - 1)).await?;
+            changed(&between, &mut contents);
+            if between["changes"].as_array().is_some_and(|changes| !changes.is_empty()) {
+                page.between.push(between);
+            }
+        }
+        let changes: Value = client.get(&format!("{place}/changes?from={}&to={end}", call - 1)).await?;
+        changed(&changes, &mut contents);
+        page.answer(&place, &format!("/changes/{call}"), changes);
+        let whole: Value = client.get(&format!("{place}/calls/{call}")).await?;
+        page.answer_if_it_fits(&place, &format!("/calls/{call}"), whole)?;
+        seen = seen.max(end);
+    }
+    page.take_slices(&place, session, &calls)?;
+    let count = calls.len();
+    let head = session.head()?;
+    page.answer(&place, "/calls", json!({ "head": head, "next": null, "calls": calls }));
+    page.take_contents(session, contents)?;
+    Ok((page, count))
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_default()
+}
+
+async fn calls(client: &HttpClient, place: &str, from: u64, to: u64) -> Result<Vec<Value>, Failure> {
+    let (mut found, mut next) = (Vec::new(), Some(from));
+    while let Some(from) = next.filter(|from| *from <= to) {
+        let mut page: Value = client.get(&format!("{place}/calls?limit=1000&from={from}")).await?;
+        next = page["next"].as_u64();
+        if let Value::Array(calls) = page["calls"].take() {
+            found.extend(calls.into_iter().filter(|call| number(call, "call") <= to));
+        }
+    }
+    Ok(found)
+}
+
+fn changed(changes: &Value, contents: &mut BTreeMap<String, (u64, String)>) {
+    for change in changes["changes"].as_array().into_iter().flatten() {
+        note_content(&change["before"], &change["path"], contents);
+        note_content(&change["after"], &change["path"], contents);
+    }
+}
+
+fn note_content(entry: &Value, path: &Value, contents: &mut BTreeMap<String, (u64, String)>) {
+    if let (Some(digest), Some(path)) = (entry["content"].as_str(), path.as_str()) {
+        contents.entry(digest.to_owned()).or_insert_with(|| (number(entry, "size"), path.to_owned()));
+    }
+}
+
+impl ExportedPage {
+    fn answer(&mut self, place: &str, rest: &str, value: Value) {
+        self.answers.insert(format!("GET {place}{rest}"), value);
+    }
+
+    fn answer_if_it_fits(&mut self, place: &str, rest: &str, value: Value) -> Result<(), Failure> {
+        let size = value.to_string().len() as u64;
+        match self.has_room(size, value.to_string().as_bytes())? {
+            true => self.answer(place, rest, value),
+            false => self.left_out.push(json!({ "path": rest.trim_start_matches('/'), "digest": null, "size": size })),
+        }
+        Ok(())
+    }
+
+    /// Takes room for data, if there is enough.
+    fn has_room(&mut self, size: u64, data: &[u8]) -> Result<bool, Failure> {
+        if size > CONTENT_MAX {
+            return Ok(false);
+        }
+        let needed = packed(data)?.len();
+        let fits = needed <= self.room;
+        if fits {
+            self.room -= needed;
+        }
+        Ok(fits)
+    }
+
+    /// Takes the values of slices where a call has changed them.
+    fn take_slices(&mut self, place: &str, session: &Session, calls: &[Value]) -> Result<(), Failure> {
+        let mut before = BTreeMap::new();
+        for call in calls {
+            let Some(end) = call["finished"].as_u64() else { continue };
+            let state = session.state_at(end)?;
+            for (slice, digest) in state.digests()? {
+                if KNOWN_SLICES.contains(&slice) || before.insert(slice, digest) == Some(digest) {
+                    continue;
+                }
+                let value = view::slice(&state, slice)?;
+                let json = value.to_string();
+                if json.len() <= SLICE_MAX && self.has_room(json.len() as u64, json.as_bytes())? {
+                    self.answer(place, &format!("/state/{slice}@{end}"), value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes contents of files, the small ones first.
+    fn take_contents(&mut self, session: &Session, contents: BTreeMap<String, (u64, String)>) -> Result<(), Failure> {
+        let in_order: BTreeSet<_> = contents.into_iter().map(|(digest, (size, path))| (size, path, digest)).collect();
+        for (size, path, digest) in in_order {
+            let bytes = match digest.parse::<Digest>() {
+                Ok(known) if size <= CONTENT_MAX => session.content(&known).ok(),
+                _ => None,
+            };
+            let blob = bytes.map(|bytes| match std::str::from_utf8(&bytes) {
+                Ok(text) => json!({ "text": text }),
+                Err(_) => json!({ "base64": BASE64_STANDARD.encode(&bytes) }),
+            });
+            match blob {
+                Some(blob) if self.has_room(size, blob.to_string().as_bytes())? => {
+                    drop(self.blobs.insert(digest, blob))
+                }
+                _ => self.left_out.push(json!({ "path": path, "digest": digest, "size": size })),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! The page and its data as one file.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use foldspace::http::page_files;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::io::Write;
+
+use crate::cli::Failure;
+
+/// Starts the page from its modules: each becomes an address of its own, those that it imports first.
+const START: &str = r#"
+const addresses = new Map();
+const at = (name) => {
+  if (!addresses.has(name)) {
+    const imports = /(\bfrom\s*|\bimport\s*)(["'])(\.{1,2}\/[^"']+)\2/g;
+    const source = modules[name].replace(imports, (whole, word, quote, path) => {
+      const other = new URL(path, "file:///" + name).pathname.slice(1);
+      return other in modules ? word + quote + at(other) + quote : whole;
+    });
+    addresses.set(name, URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+  }
+  return addresses.get(name);
+};
+import(at("app.js"));
+"#;
+
+/// Returns data as it stands in the file: packed, in letters that end no element.
+pub(super) fn packed(data: &[u8]) -> Result<String, Failure> {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+    let bytes = packer.write_all(data).and_then(|()| packer.finish());
+    Ok(BASE64_STANDARD.encode(bytes.map_err(|error| Failure::failed(format!("can't pack the session: {error}")))?))
+}
+
+/// Returns the file: no request leaves it, and only its own script runs.
+pub(super) fn file_with(data: &str) -> String {
+    let text = |name: &str| page_files().iter().find(|file| file.0 == name).map(|file| String::from_utf8_lossy(file.1));
+    let is_module = |name: &str| name.ends_with(".js") && name != "early.js";
+    let modules = page_files().iter().filter(|file| is_module(file.0));
+    let modules: Map<String, Value> =
+        modules.map(|(name, source)| ((*name).to_owned(), String::from_utf8_lossy(source).into())).collect();
+    // In a text of JavaScript it is the same, and it ends no element.
+    let modules = Value::from(modules).to_string().replace('<', "\\u003c");
+    let script = format!("const modules = {modules};{START}");
+    let styles: String = page_files()
+        .iter()
+        .filter(|file| file.0.ends_with(".css"))
+        .map(|file| String::from_utf8_lossy(file.1))
+        .collect();
+    let styles = styles.replace("</", "<\\/");
+    let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text.as_bytes()));
+    let policy = format!(
+        "default-src 'none'; script-src 'sha256-{}' blob:; style-src 'sha256-{}'; img-src blob: data:; base-uri 'none'; \
+         form-action 'none'",
+        hash(&script),
+        hash(&styles)
+    );
+    let head = format!(
+        "<head>\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<meta name=\"referrer\" \
+         content=\"no-referrer\">"
+    );
+    let index = text("index.html").unwrap_or_default();
+    let mut page = String::with_capacity(index.len() + script.len() + styles.len() + data.len());
+    for line in index.lines().filter(|line| !line.contains("\"/assets/")) {
+        match line.trim() {
+            "<head>" => page.push_str(&head),
+            "</head>" => page.push_str(&format!("<style>{styles}</style>\n</head>")),
+            "</body>" => page.push_str(&format!(
+                "<script id=\"foldspace-export\" type=\"application/json\">{data}</script>\n\
+                 <script type=\"module\">{script}</script>\n</body>"
+            )),
+            _ => page.push_str(line),
+        }
+        page.push('\n');
+    }
+    page
+}

@@ -1,0 +1,153 @@
+//! The calls of two sessions beside each other.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use similar::{DiffOp, TextDiff};
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::event::{CallStarted, CallStatus};
+use crate::engine::id::Seq;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::view::{CallFilter, CallRow, CallRows, Position, subject};
+
+/// Calls of each session that are compared.
+const CALLS: usize = 10_000;
+/// Time for the comparison; after that it is coarser.
+const PATIENCE: Duration = Duration::from_secs(2);
+const SUBJECT_MAX: usize = 200;
+
+/// Puts the calls of two sessions beside each other: those with the same tool and parameters, in the longest order that
+/// both have; between them those that only one has made. The first 10,000 calls of each are compared.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Align {
+    /// The other session, by name or by the beginning of its id; it may be the same.
+    pub other: String,
+    /// Only calls up to this position; by default the last one.
+    pub to: Option<Position>,
+    /// Only the other's calls up to this position; by default the last one.
+    pub other_to: Option<Position>,
+}
+
+/// The calls of two sessions beside each other.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Alignment {
+    /// The rows, in the order of both sessions.
+    pub rows: Vec<AlignedRow>,
+    /// True where one of them has made more calls than were compared.
+    pub more: bool,
+}
+
+/// A call of each session, or of one of them.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct AlignedRow {
+    /// The session's call; null where only the other made it.
+    pub left: Option<AlignedCall>,
+    /// The other's call; null where it did not make it.
+    pub right: Option<AlignedCall>,
+    /// True where both have made the same call.
+    pub same: bool,
+    /// True where the outcomes of the same call differ.
+    pub result_differs: bool,
+}
+
+/// A call with its end.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct AlignedCall {
+    /// The position of its intent.
+    pub call: Seq,
+    /// The position of its outcome.
+    pub finished: Option<Seq>,
+    /// The tool.
+    pub tool: String,
+    /// Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped.
+    pub summary: String,
+    /// `ok`, `error`, `interrupted` or `running`.
+    pub status: &'static str,
+    /// The exit code in its result.
+    pub exit_code: Option<i64>,
+    /// Its duration in microseconds.
+    pub micros: Option<u64>,
+}
+
+impl Operation for Align {
+    const NAME: &'static str = "align_sessions";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("sessions", "/v1/sessions/{session}/alignment");
+    type Output = Alignment;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<Alignment, OperationError> {
+        let session = context.session().await?;
+        let other = context.caller.session(Some(&self.other)).await?;
+        reading(move || {
+            let (left, right) = (rows(&session, self.to)?, rows(&other, self.other_to)?);
+            let more = left.len() > CALLS || right.len() > CALLS;
+            let (old, new) = (keys(&left), keys(&right));
+            let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&old, &new);
+            let mut found = Vec::new();
+            for op in diff.ops() {
+                let is_same = matches!(op, DiffOp::Equal { .. });
+                let (old, new) = (op.old_range(), op.new_range());
+                if is_same {
+                    for (left, right) in left[old].iter().zip(&right[new]) {
+                        found.push(row(Some((&session, left)), Some((&other, right)))?);
+                    }
+                    continue;
+                }
+                for left in &left[old] {
+                    found.push(row(Some((&session, left)), None)?);
+                }
+                for right in &right[new] {
+                    found.push(row(None, Some((&other, right)))?);
+                }
+            }
+            Ok(Alignment { rows: found, more })
+        })
+        .await
+    }
+}
+
+/// Returns the calls that are compared, and one more where there are more.
+fn rows(session: &Session, to: Option<Position>) -> Result<Vec<CallRow>, OperationError> {
+    let to = to.unwrap_or(Position::Back(0)).resolve(session)?;
+    let (filter, mut found) = (CallFilter::default(), Vec::new());
+    CallRows::new(&filter, session.may_be_running())?.with_digests().visit(session, (1, to), &mut |row| {
+        found.push(row);
+        if found.len() <= CALLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(found)
+}
+
+fn keys(rows: &[CallRow]) -> Vec<&str> {
+    rows.iter().take(CALLS).map(|row| row.key.as_str()).collect()
+}
+
+type AlignedSide<'a> = Option<(&'a Session, &'a CallRow)>;
+
+fn row(left: AlignedSide<'_>, right: AlignedSide<'_>) -> Result<AlignedRow, SessionError> {
+    let document = |side: AlignedSide<'_>| side.map(|(session, row)| aligned(session, row)).transpose();
+    let both = left.zip(right);
+    let differs = both.is_some_and(|((_, left), (_, right))| left.outcome != right.outcome);
+    Ok(AlignedRow { left: document(left)?, right: document(right)?, same: both.is_some(), result_differs: differs })
+}
+
+fn aligned(session: &Session, row: &CallRow) -> Result<AlignedCall, SessionError> {
+    let started = session.event(row.call)?;
+    let params = started.typed::<CallStarted>().and_then(Result::ok).map(|started| started.event.params);
+    Ok(AlignedCall {
+        call: row.call,
+        finished: row.finished,
+        tool: row.tool.to_string(),
+        summary: params.map(|params| subject(session, &params, SUBJECT_MAX)).unwrap_or_default(),
+        status: match row.status {
+            Some(status) => status.word(),
+            None if row.failed => CallStatus::Interrupted.word(),
+            None => "running",
+        },
+        exit_code: row.exit_code,
+        micros: row.finished.map(|_| row.micros),
+    })
+}

@@ -1,0 +1,42 @@
+//! The change that wrote each line of a file.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::error::Diagnostic;
+use crate::engine::history::{HistoryError, blame};
+use crate::engine::path::EntryPath;
+use crate::view::{BlameDocument, Position, blamed};
+
+/// Tells the change that wrote each line of a text file, as it was at a position; through moves and merges.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlameFile {
+    /// The path from the workspace root; its slashes stand as they are
+    pub path: String,
+    /// The position; the last one by default.
+    pub at: Option<Position>,
+}
+
+impl Operation for BlameFile {
+    const NAME: &'static str = "blame_file";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("files", "/v1/sessions/{session}/blame/{*path}");
+    type Output = BlameDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<BlameDocument, OperationError> {
+        let path = EntryPath::lookup(&self.path)?;
+        let session = context.session().await?;
+        reading(move || {
+            let at = self.at.unwrap_or(Position::Back(0)).resolve(&session)?;
+            match blame(&session, &path, at) {
+                Ok(found) => Ok(blamed(&path, at, &found)),
+                Err(HistoryError::Session(error)) => Err(error.into()),
+                Err(error) => {
+                    Err(OperationError::Told { kind: error.kind(), detail: error.to_string(), hint: error.hint() })
+                }
+            }
+        })
+        .await
+    }
+}

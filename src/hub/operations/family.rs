@@ -1,0 +1,190 @@
+//! The tree of sessions to which a session belongs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::event::{ChildMerged, MergeConflicted, Origin, SessionStarted};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::name_of;
+use crate::engine::store::SessionEntry;
+
+/// Sessions of a tree that are given at most.
+const SESSIONS: usize = 2000;
+/// Events of all of them that are searched for merges.
+const EVENTS: u64 = 2_000_000;
+
+/// Shows the whole tree to which a session belongs: its oldest ancestor that is still there, and all that come from it,
+/// with the merges of children.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowFamily {}
+
+/// A tree of sessions.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Family")]
+pub struct FamilyDocument {
+    /// The session from which all others come.
+    #[schemars(with = "String")]
+    pub root: SessionId,
+    /// The sessions: each behind its parent, those of a generation in the order in which they began. 2,000 at most.
+    pub sessions: Vec<FamilyMember>,
+    /// True where there are more sessions, or events that were not searched for merges.
+    pub more: bool,
+}
+
+/// A session of a tree.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct FamilyMember {
+    /// Its identity: 32 hexadecimal digits.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// Its parent; null for the root. It may be gone.
+    #[schemars(with = "Option<String>")]
+    pub parent: Option<SessionId>,
+    /// The parent's position at which it began.
+    pub at: Option<Seq>,
+    /// `fork` with the parent's past, or `full` without.
+    pub isolation: Option<&'static str>,
+    /// The agent that began it; empty where none was named.
+    pub agent: String,
+    /// The position of its last event.
+    pub head: Seq,
+    /// The number of calls in its history; null where that can't be read.
+    pub calls: Option<u64>,
+    /// The merges of its children into it, in order.
+    pub merges: Vec<FamilyMerge>,
+}
+
+/// An attempt to merge a child.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct FamilyMerge {
+    /// The position of its event.
+    pub at: Seq,
+    /// The child.
+    #[schemars(with = "String")]
+    pub child: SessionId,
+    /// The child's position up to which it was merged.
+    pub child_at: Seq,
+    /// `merged`, or `conflicted`: nothing was written then.
+    pub outcome: &'static str,
+    /// The number of conflicts, those with a chosen side included.
+    pub conflicts: usize,
+}
+
+impl Operation for ShowFamily {
+    const NAME: &'static str = "show_family";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("sessions", "/v1/sessions/{session}/family");
+    type Output = FamilyDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<FamilyDocument, OperationError> {
+        let (session, sessions) = (context.session().await?, context.hub.sessions().clone());
+        reading(move || {
+            let known = KnownSessions::of(sessions.list()?);
+            let root = known.root(session.id());
+            let (members, mut more) = known.below(root);
+            let (mut found, mut left) = (Vec::new(), EVENTS);
+            for id in members {
+                let Some((entry, origin)) = known.entries.get(&id) else { continue };
+                // One that went meanwhile is left out.
+                let Ok(session) = sessions.session(id) else { continue };
+                let first = known.children.get(&id).and_then(|children| children.iter().map(|(at, _)| *at).min());
+                let merges = match first {
+                    None => Vec::new(),
+                    Some(first) => merges(&session, first.max(1), &mut left)?,
+                };
+                found.push(FamilyMember {
+                    session: id,
+                    name: name_of(entry),
+                    parent: origin.as_ref().map(|origin| origin.parent),
+                    at: origin.as_ref().map(|origin| origin.at),
+                    isolation: origin.as_ref().map(|origin| origin.isolation.name()),
+                    agent: entry.origin.agent.to_string(),
+                    head: entry.head,
+                    calls: entry.calls,
+                    merges,
+                });
+            }
+            more |= left == 0;
+            Ok(FamilyDocument { root, sessions: found, more })
+        })
+        .await
+    }
+}
+
+struct KnownSessions {
+    entries: BTreeMap<SessionId, (SessionEntry, Option<Origin>)>,
+    children: BTreeMap<SessionId, Vec<(Seq, SessionId)>>,
+}
+
+impl KnownSessions {
+    fn of(entries: Vec<SessionEntry>) -> Self {
+        let mut known = Self { entries: BTreeMap::new(), children: BTreeMap::new() };
+        for entry in entries {
+            let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
+            let origin = started.and_then(|started| started.event.origin);
+            if let Some(origin) = &origin {
+                known.children.entry(origin.parent).or_default().push((origin.at, entry.id));
+            }
+            known.entries.insert(entry.id, (entry, origin));
+        }
+        known
+    }
+
+    /// Returns the oldest ancestor that is there. A forged file may tell of parents in a circle.
+    fn root(&self, of: SessionId) -> SessionId {
+        let (mut root, mut seen) = (of, BTreeSet::from([of]));
+        while let Some((_, Some(origin))) = self.entries.get(&root)
+            && self.entries.contains_key(&origin.parent)
+            && seen.insert(origin.parent)
+        {
+            root = origin.parent;
+        }
+        root
+    }
+
+    fn below(&self, root: SessionId) -> (Vec<SessionId>, bool) {
+        let (mut found, mut waiting, mut seen) = (Vec::new(), VecDeque::from([root]), BTreeSet::new());
+        while let Some(id) = waiting.pop_front() {
+            if !seen.insert(id) {
+                continue;
+            }
+            if found.len() == SESSIONS {
+                return (found, true);
+            }
+            found.push(id);
+            waiting.extend(self.children.get(&id).into_iter().flatten().map(|(_, child)| *child));
+        }
+        (found, false)
+    }
+}
+
+/// Reads the merges into a session from a position on, where so many events are left to read.
+fn merges(session: &Session, from: Seq, left: &mut u64) -> Result<Vec<FamilyMerge>, SessionError> {
+    let mut found = Vec::new();
+    session.visit(from, &mut |event| {
+        if *left == 0 {
+            return ControlFlow::Break(());
+        }
+        *left -= 1;
+        let merge =
+            |child, child_at, outcome, conflicts| FamilyMerge { at: event.seq, child, child_at, outcome, conflicts };
+        if let Some(Ok(merged)) = event.typed::<ChildMerged>() {
+            let merged = merged.event;
+            found.push(merge(merged.child, merged.child_at, "merged", merged.conflicts.len()));
+        }
+        if let Some(Ok(conflicted)) = event.typed::<MergeConflicted>() {
+            let conflicted = conflicted.event;
+            found.push(merge(conflicted.child, conflicted.child_at, "conflicted", conflicted.conflicts.len()));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,136 @@
+//! The calls of a whole session, in a few numbers.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::clock::Timestamp;
+use crate::engine::id::Seq;
+use crate::view::{CallFilter, CallRow, CallRows};
+
+const BUCKETS: usize = 2000;
+
+/// Counts the calls of a whole session, or some of them, in buckets of equally many. With the counts a list of all calls
+/// can be drawn of which `list_calls` gives any page.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub struct ShowTimeline {
+    /// The number of buckets, from 1 to 2000; there are fewer where there are fewer calls.
+    #[serde(default = "usual")]
+    #[schemars(range(min = 1, max = 2000))]
+    pub buckets: usize,
+    /// The calls that are wanted.
+    #[serde(flatten)]
+    pub filter: CallFilter,
+}
+
+fn usual() -> usize {
+    400
+}
+
+/// The calls of a session in numbers.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Timeline")]
+pub struct TimelineDocument {
+    /// The position of the session's last event.
+    pub head: Seq,
+    /// The number of calls.
+    pub calls: usize,
+    /// When the first one began, in UTC; null where there is none.
+    #[schemars(with = "Option<String>")]
+    pub started_at: Option<Timestamp>,
+    /// When the last one ended, or began where it has no end.
+    #[schemars(with = "Option<String>")]
+    pub ended_at: Option<Timestamp>,
+    /// Calls by tool.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub tools: BTreeMap<Arc<str>, u64>,
+    /// Calls by agent.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub agents: BTreeMap<Arc<str>, u64>,
+    /// The buckets, in order.
+    pub buckets: Vec<TimelineBucket>,
+}
+
+/// Calls that follow each other.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct TimelineBucket {
+    /// The position of the first call.
+    pub from: Seq,
+    /// When it began, in UTC.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// The number of calls.
+    pub calls: usize,
+    /// Those that failed, or whose command did.
+    pub failed: usize,
+    /// The changes of files in them.
+    pub changed: u64,
+}
+
+/// All that is kept of a call meanwhile.
+struct CallPoint {
+    call: Seq,
+    at: Timestamp,
+    failed: bool,
+    changed: u64,
+}
+
+impl Operation for ShowTimeline {
+    const NAME: &'static str = "show_timeline";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("calls", "/v1/sessions/{session}/timeline");
+    type Output = TimelineDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<TimelineDocument, OperationError> {
+        let Self { buckets, filter } = self;
+        if !(1..=BUCKETS).contains(&buckets) {
+            return Err(OperationError::invalid(format!("buckets is {buckets}; it must be from 1 to {BUCKETS}")));
+        }
+        let session = context.session().await?;
+        reading(move || {
+            let head = session.head()?;
+            let (mut points, mut ended_at) = (Vec::new(), None);
+            let (mut tools, mut agents) = (BTreeMap::new(), BTreeMap::new());
+            let rows = CallRows::new(&filter, session.may_be_running())?;
+            rows.visit(&session, (1, head), &mut |row: CallRow| {
+                let end = i64::try_from(row.micros / 1000).unwrap_or(i64::MAX);
+                ended_at = ended_at.max(Some(Timestamp(row.started_at.0.saturating_add(end))));
+                *tools.entry(row.tool).or_default() += 1;
+                *agents.entry(row.agent).or_default() += 1;
+                let CallRow { call, started_at: at, failed, changed, .. } = row;
+                points.push(CallPoint { call, at, failed, changed });
+                ControlFlow::Continue(())
+            })?;
+            let started_at = points.first().map(|first: &CallPoint| first.at);
+            Ok(TimelineDocument {
+                head,
+                calls: points.len(),
+                started_at,
+                ended_at,
+                tools,
+                agents,
+                buckets: in_buckets(&points, buckets),
+            })
+        })
+        .await
+    }
+}
+
+fn in_buckets(points: &[CallPoint], buckets: usize) -> Vec<TimelineBucket> {
+    let count = buckets.min(points.len());
+    let bound = |bucket: usize| bucket * points.len() / count.max(1);
+    let bucket = |bucket: usize| {
+        let points = &points[bound(bucket)..bound(bucket + 1)];
+        points.first().map(|first| TimelineBucket {
+            from: first.call,
+            at: first.at,
+            calls: points.len(),
+            failed: points.iter().filter(|point| point.failed).count(),
+            changed: points.iter().map(|point| point.changed).sum(),
+        })
+    };
+    (0..count).filter_map(bucket).collect()
+}

@@ -1,0 +1,63 @@
+//! A file with the change that wrote each line.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::engine::history::{Blame, SessionChange};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::path::EntryPath;
+
+/// A file with the change that wrote each line, as a document.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Blame")]
+pub struct BlameDocument {
+    /// The path.
+    #[schemars(with = "String")]
+    pub path: EntryPath,
+    /// The position.
+    pub at: Seq,
+    /// The changes that wrote these lines, with session, position, path, cause, agent and time; through moves and merges.
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub changes: Vec<SessionChange>,
+    /// The lines.
+    pub lines: Vec<BlamedLine>,
+    /// Positions of versions whose lines are not known; lines after them count as written then.
+    pub unknown: Vec<Seq>,
+    /// True where versions differed in so many lines that some count as written later than they were.
+    pub coarse: bool,
+}
+
+/// A line with the event that wrote it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct BlamedLine {
+    /// Its number, from 1 on.
+    pub line_number: u64,
+    /// The line without its end.
+    pub line: String,
+    /// The session of the event.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Its position there.
+    pub seq: Seq,
+}
+
+/// Returns the blame of a file as a document.
+pub fn blamed(path: &EntryPath, at: Seq, blamed: &Blame) -> BlameDocument {
+    let line = |(number, line): (u64, &crate::engine::history::BlameLine)| {
+        let change = blamed.changes.get(line.change)?;
+        let (session, seq) = (change.session, change.change.seq);
+        Some(BlamedLine { line_number: number, line: line.text.clone(), session, seq })
+    };
+    let wrote: BTreeSet<usize> = blamed.lines.iter().map(|line| line.change).collect();
+    BlameDocument {
+        path: path.clone(),
+        at,
+        changes: wrote.into_iter().filter_map(|change| blamed.changes.get(change)).cloned().collect(),
+        lines: (1..).zip(&blamed.lines).filter_map(line).collect(),
+        unknown: blamed.unknown.clone(),
+        coarse: blamed.coarse,
+    }
+}
