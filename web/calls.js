@@ -1,0 +1,141 @@
+// The calls of a session by row number, fetched by need: 100,000 of them never are here at once.
+
+import { get, ofSession } from "./source.js";
+
+const BUCKETS = 400;
+const BUCKETS_MOST = 2000;
+const PAGE = 1000;
+const ROWS_KEPT = 6000;
+
+export class CallList {
+  constructor(session, filters, told) {
+    this.session = session;
+    this.filters = filters;
+    this.told = told;
+    this.rows = new Map();
+    this.pending = new Map();
+    this.buckets = [];
+    this.starts = [];
+    this.total = 0;
+    this.timeline = null;
+  }
+
+  get isFiltered() {
+    return Object.values(this.filters).some((value) => value !== "" && value !== false && value !== undefined);
+  }
+
+  query() {
+    const given = Object.entries(this.filters).filter(([, value]) => value !== "" && value !== false);
+    return Object.fromEntries(given);
+  }
+
+  async load() {
+    const ask = (buckets) => get(ofSession(this.session, "/timeline"), { buckets, ...this.query() });
+    let timeline = await ask(BUCKETS);
+    if (timeline.calls > BUCKETS * PAGE) timeline = await ask(BUCKETS_MOST);
+    this.timeline = timeline;
+    this.buckets = timeline.buckets;
+    this.starts = [];
+    let total = 0;
+    for (const bucket of this.buckets) {
+      this.starts.push(total);
+      total += bucket.calls;
+    }
+    this.total = total;
+    return this;
+  }
+
+  // Takes what came since into account. Rows that were there keep their numbers.
+  async refresh() {
+    const running = [...this.rows].filter(([, call]) => call.status === "running").map(([row]) => row);
+    const total = this.total;
+    await this.load();
+    const first = this.total < total ? 0 : Math.min(...running, Infinity);
+    for (const row of [...this.rows.keys()]) if (row >= first) this.rows.delete(row);
+    this.pending.clear();
+  }
+
+  // The row if it is here; else it is asked for, and `told` is called when it is.
+  row(index) {
+    const known = this.rows.get(index);
+    if (!known && index >= 0 && index < this.total) this.ensure(index).then(this.told, () => {});
+    return known ?? null;
+  }
+
+  async ensure(index) {
+    if (index < 0 || index >= this.total) return null;
+    if (!this.rows.has(index)) await this.page(this.bucketOf(index));
+    return this.rows.get(index) ?? null;
+  }
+
+  page(number) {
+    if (!this.pending.has(number)) {
+      const promise = this.fetchBucket(number).finally(() => this.pending.delete(number));
+      this.pending.set(number, promise);
+    }
+    return this.pending.get(number);
+  }
+
+  async fetchBucket(number) {
+    // Small buckets come together, so that a short run is one request.
+    const first = number;
+    let [last, calls] = [number, this.buckets[number].calls];
+    while (last + 1 < this.buckets.length && calls + this.buckets[last + 1].calls <= 200) calls += this.buckets[++last].calls;
+    let [from, row] = [this.buckets[first].from, this.starts[first]];
+    const end = row + calls;
+    while (from !== null && row < end) {
+      const limit = Math.min(PAGE, end - row);
+      const page = await get(ofSession(this.session, "/calls"), { from, limit, ...this.query() });
+      for (const call of page.calls) this.rows.set(row++, call);
+      from = page.next;
+    }
+    this.forget((this.starts[first] + end) / 2);
+  }
+
+  forget(middle) {
+    if (this.rows.size <= ROWS_KEPT) return;
+    const far = [...this.rows.keys()].sort((a, b) => Math.abs(b - middle) - Math.abs(a - middle));
+    for (const row of far.slice(0, this.rows.size - ROWS_KEPT)) this.rows.delete(row);
+  }
+
+  bucketOf(index) {
+    return upper(this.starts, index) - 1;
+  }
+
+  // The row of the last call that began at a position or before; -1 before the first.
+  async indexOf(seq) {
+    const bucket = upper(this.buckets.map(({ from }) => from), seq) - 1;
+    if (bucket < 0) return -1;
+    let index = this.starts[bucket];
+    const end = index + this.buckets[bucket].calls;
+    while (index + 1 < end && (await this.ensure(index + 1))?.call <= seq) index += 1;
+    return index;
+  }
+
+  // The next row, or the one before, for which this holds; `counted` says which buckets may have one.
+  async search(from, direction, counted, holds) {
+    let index = from + direction;
+    while (index >= 0 && index < this.total) {
+      const bucket = this.bucketOf(index);
+      if (!this.buckets[bucket][counted]) {
+        index = direction > 0 ? this.starts[bucket] + this.buckets[bucket].calls : this.starts[bucket] - 1;
+        continue;
+      }
+      const call = await this.ensure(index);
+      if (call && holds(call)) return index;
+      index += direction;
+    }
+    return null;
+  }
+}
+
+// The number of sorted values that are not above one.
+function upper(values, value) {
+  let [low, high] = [0, values.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,36 @@
+// A dialog, and the command line that does the same.
+
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+
+export function Dialog({ title, onClose, children, wide = false }) {
+  const element = useRef(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    element.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+  const outside = (event) => event.target === element.current && onClose();
+  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose} onMouseDown=${outside}>
+    <div class="inside"><header><h2>${title}</h2><button class="plain" aria-label="Close" onClick=${onClose}>×</button></header>
+    ${children}</div>
+  </dialog>`;
+}
+
+export function CommandLine({ words }) {
+  const [copied, setCopied] = useState(false);
+  return html`<div class="command-line"><span class="quiet">The same on the command line:</span>
+    <code>${words}</code><button class="small" onClick=${() => copy(words).then(() => setCopied(true))}>${copied ? "Copied" : "Copy"}</button></div>`;
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}

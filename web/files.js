@@ -1,0 +1,58 @@
+// The files at the cursor: what changed, the tree, and one file.
+
+import { html } from "./vendor/preact.js";
+import { useLoaded } from "./callpane.js";
+import { FilePane } from "./filepane.js";
+import { bytes, count, visible } from "./text.js";
+import { Tree } from "./tree.js";
+import { VirtualRows } from "./virtual.js";
+
+const ROW = 24;
+const LETTERS = { added: "A", changed: "M", removed: "D" };
+
+export function Files({ model }) {
+  const { value, error } = useLoaded(() => model.changes(), [model.session, model.before, model.at]);
+  const changes = value?.to === model.at ? value.changes : value?.changes ?? [];
+  const files = changes.filter(({ kind }) => kind !== "directory");
+  return html`<div class="files">
+    <div class="browse">
+      <${Since} model=${model} />
+      ${error && html`<p class="problem">${visible(error.message)}</p>`}
+      <h3 class="part">Changed <span class="quiet">${value ? count(files.length, "file") + (value.more ? " and more" : "") : ""}</span></h3>
+      <${Changes} model=${model} files=${files} />
+      <h3 class="part">All files <span class="quiet">at ${model.at}</span></h3>
+      <${Tree} model=${model} changes=${changes} />
+    </div>
+    <div class="file">${model.path ? html`<${FilePane} model=${model} />` : html`<p class="empty quiet">Choose a file: what this step changed is above, all files are below.</p>`}</div>
+  </div>`;
+}
+
+export function Since({ model }) {
+  const choose = (since) => {
+    if (since === "mark" && model.mark === null) return model.say("No position is marked yet: go to one and press m.");
+    model.set({ since });
+    model.remember({ replace: true });
+  };
+  const ways = [["step", "This step"], ["mark", model.mark === null ? "Since mark" : `Since ${model.mark}`], ["start", "Since start"]];
+  return html`<div class="segments" role="group" aria-label="What is compared">${ways.map(([name, title]) => html`<button key=${name}
+    aria-pressed=${model.since === name} onClick=${() => choose(name)}>${title}</button>`)}</div>`;
+}
+
+function Changes({ model, files }) {
+  if (!files.length) return html`<p class="quiet none">Nothing changed.</p>`;
+  const render = (index, style) => {
+    const { path, change, size } = files[index];
+    return html`<div key=${path} role="option" aria-selected=${path === model.path} class="row ${change}" style=${style} onClick=${() => model.openFile(path)} title=${visible(path)}>
+      <span class="letter ${change}" aria-label=${change}>${LETTERS[change]}</span><span class="name end"><bdi>${visible(path)}</bdi></span><span class="quiet size">${bytes(size)}</span></div>`;
+  };
+  const pressed = (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    const at = files.findIndex(({ path }) => path === model.path);
+    model.openFile(files[Math.max(0, Math.min(files.length - 1, at + step))].path);
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const at = files.findIndex(({ path }) => path === model.path);
+  return html`<${VirtualRows} className="changes" height=${ROW} total=${files.length} render=${render} reveal=${at} label="Changed files" role="listbox" onKeyDown=${pressed} />`;
+}

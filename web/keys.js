@@ -1,0 +1,122 @@
+// The keys, as far as they can be those of the debugger in the terminal.
+
+import { html } from "./vendor/preact.js";
+import { Bisect, Fork, Jump, Rewind, Search } from "./actions.js";
+import { copy, Dialog } from "./dialog.js";
+
+const PAGE = 20;
+
+export const KEYS = [
+  ["Moving"],
+  ["j k, ↓ ↑", "next, previous call"],
+  ["l h, → ←", "one event on, back"],
+  ["PgDn PgUp", "by a page"],
+  ["g G, Home End", "first, last"],
+  [":", "go to an event: 12, -3 (before the last), ' (the mark)"],
+  ["n N", "next, previous failure"],
+  ["] [", "next, previous change of the file"],
+  ["m, '", "set the mark, go to it"],
+  ["Panes"],
+  ["1 2 3 4 5", "call, files, slices, family, compare"],
+  ["Tab, Shift-Tab", "next, previous control"],
+  ["Enter, Space", "open or close a call: its events"],
+  ["/", "find calls by a text"],
+  ["f", "show only calls that failed, and all again"],
+  ["w", "a file whole, or only what changed in it"],
+  ["s", "the difference side by side, or inline"],
+  ["b", "who wrote each line of the file"],
+  ["Doing"],
+  ["a", "the menu of what can be done here"],
+  ["d", "compare with another session or moment"],
+  ["F", "fork the session as it was here"],
+  ["R", "rewind the session to here; both ask first"],
+  ["B", "bisect: find the change after which a command fails"],
+  ["y", "copy a link to this place"],
+  ["r", "stay at the last call of a run under way"],
+  ["?", "these keys"],
+  ["Esc", "close, leave a field, all calls again"],
+];
+
+const VERBS = {
+  next: (model) => model.move(1),
+  previous: (model) => model.move(-1),
+  failure: (model) => model.nextFailure(1),
+  event: (model) => model.stepEvent(1),
+  eventBack: (model) => model.stepEvent(-1),
+};
+
+export function act(verb, model) {
+  return VERBS[verb](model);
+}
+
+const BY_KEY = {
+  j: VERBS.next, ArrowDown: VERBS.next, J: VERBS.next,
+  k: VERBS.previous, ArrowUp: VERBS.previous, K: VERBS.previous,
+  l: VERBS.event, ArrowRight: VERBS.event,
+  h: VERBS.eventBack, ArrowLeft: VERBS.eventBack,
+  PageDown: (model) => model.move(PAGE),
+  PageUp: (model) => model.move(-PAGE),
+  g: (model) => model.select(0, { replace: false }), Home: (model) => model.select(0, { replace: false }),
+  G: (model) => model.select(model.list.total - 1, { replace: false }), End: (model) => model.select(model.list.total - 1, { replace: false }),
+  n: VERBS.failure,
+  N: (model) => model.nextFailure(-1),
+  "]": (model) => model.nextChange(1),
+  "[": (model) => model.nextChange(-1),
+  m: (model) => model.setMark(),
+  "'": (model) => (model.mark === null ? model.say("No position is marked; m marks this one.") : model.goTo(model.mark)),
+  ":": (model) => model.dialog({ view: Jump }),
+  "/": (model) => model.dialog({ view: Search }),
+  Enter: (model) => model.set({ open: model.open === model.index ? null : model.index }),
+  " ": (model) => model.set({ open: model.open === model.index ? null : model.index }),
+  f: (model) => model.filter({ failed: !model.filters.failed }),
+  w: (model) => view(model, model.fileView === "file" ? "diff" : "file"),
+  s: (model) => view(model, model.fileView === "split" ? "diff" : "split"),
+  b: (model) => view(model, model.fileView === "blame" ? "diff" : "blame"),
+  a: () => document.querySelector(".actions > button")?.click(),
+  d: (model) => model.show("compare"),
+  F: (model) => model.writable && model.dialog({ view: Fork }),
+  R: (model) => model.writable && model.dialog({ view: Rewind }),
+  B: (model) => model.writable && model.dialog({ view: Bisect }),
+  y: (model) => copy(location.href).then(() => model.say("The link is copied.")),
+  r: (model) => {
+    model.set({ follows: !model.follows });
+    if (model.follows) model.select(model.list.total - 1);
+  },
+  "?": (model) => model.dialog({ kind: "keys" }),
+  1: (model) => model.show("call"), 2: (model) => model.show("files"), 3: (model) => model.show("slices"),
+  4: (model) => model.show("family"), 5: (model) => model.show("compare"),
+  Escape: (model) => (model.open !== null ? model.set({ open: null }) : model.list.isFiltered ? model.clearFilters() : null),
+};
+
+function view(model, name) {
+  model.set({ fileView: name });
+  model.show("files");
+}
+
+// Keys belong to a field, a menu, a tree or an editor while that has the focus.
+function isTaken(event) {
+  const { target, key } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey) return true;
+  if (document.querySelector("dialog[open]")) return true;
+  if (target.closest?.("input, textarea, select, [role=menu]")) return key !== "Escape" || Boolean(target.closest("[role=menu]"));
+  const moves = /^Arrow|^Page|^Home$|^End$|^Enter$|^ $/.test(key);
+  if (!moves) return false;
+  return Boolean(target.closest?.("button, a, summary, [role=tree], [role=tablist], [data-scrolls]"));
+}
+
+export function typed(event, model) {
+  if (event.defaultPrevented || isTaken(event) || !model.list) return;
+  if (event.key === "Escape" && event.target.closest?.("input, select")) return event.target.blur();
+  const verb = BY_KEY[event.key];
+  if (!verb) return;
+  event.preventDefault();
+  verb(model);
+}
+
+export function KeyHelp({ onClose }) {
+  return html`<${Dialog} title="Keys" onClose=${onClose}>
+    <dl class="keys">${KEYS.map(([keys, what]) => (what
+      ? html`<div key=${keys}><dt><kbd>${keys}</kbd></dt><dd>${what}</dd></div>`
+      : html`<h3 key=${keys}>${keys}</h3>`))}</dl>
+  </${Dialog}>`;
+}

@@ -1,0 +1,129 @@
+// One session: its head, its timeline, and what there is at the cursor.
+
+import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
+import { ActionMenu } from "./actions.js";
+import { CallPane } from "./callpane.js";
+import { Compare } from "./compare.js";
+import { Family } from "./family.js";
+import { Files } from "./files.js";
+import { Filters } from "./filters.js";
+import { act, KeyHelp, typed } from "./keys.js";
+import { Model } from "./model.js";
+import { Questions } from "./questions.js";
+import { Slices } from "./slices.js";
+import { isExport } from "./source.js";
+import { Strip } from "./strip.js";
+import { clock, count, visible } from "./text.js";
+import { Timeline } from "./timeline.js";
+
+const TABS = [["call", "Call"], ["files", "Files"], ["slices", "Slices"], ["family", "Family"], ["compare", "Compare"]];
+const PANES = { call: CallPane, files: Files, slices: Slices, family: Family, compare: Compare };
+
+export function useModel(model) {
+  const [, setTurn] = useState(0);
+  useEffect(() => {
+    const listener = () => setTurn((turn) => turn + 1);
+    model.listeners.add(listener);
+    return () => model.listeners.delete(listener);
+  }, [model]);
+}
+
+export function SessionView({ route }) {
+  const model = useMemo(() => new Model(route.session), []);
+  const [dialog, setDialog] = useState(null);
+  const started = useRef(false);
+  useModel(model);
+  model.dialog = setDialog;
+  useEffect(() => {
+    model.load(route);
+    return () => model.close();
+  }, []);
+  useEffect(() => {
+    if (started.current) model.arrive(route);
+    started.current = true;
+  }, [route]);
+  useEffect(() => {
+    document.title = `${visible(route.session)} · foldspace`;
+    const pressed = (event) => typed(event, model);
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+  if (model.problem) return html`<${Failed} problem=${model.problem} />`;
+  const close = () => setDialog(null);
+  return html`<div class="session">
+    <${Head} model=${model} />
+    <${Strip} model=${model} />
+    <div class="split">
+      <section class="left" aria-label="Timeline"><${Filters} model=${model} /><${Timeline} model=${model} /></section>
+      <section class="right" aria-label="At the cursor"><${Questions} model=${model} /><${Tabs} model=${model} /></section>
+    </div>
+    <div class="notice" role="status">${model.notice}</div>
+    ${dialog?.kind === "keys" && html`<${KeyHelp} onClose=${close} />`}
+    ${dialog?.view && html`<${dialog.view} model=${model} ...${dialog.given} onClose=${close} />`}
+  </div>`;
+}
+
+function Failed({ problem }) {
+  return html`<main class="sign-in"><div class="card"><h1>This session can't be shown</h1>
+    <p class="problem" role="alert">${visible(problem.message)}</p>${problem.hint && html`<p class="hint">${visible(problem.hint)}</p>`}
+    <p><a href="#/">All sessions</a></p></div></main>`;
+}
+
+function Head({ model }) {
+  const { document: known, live, call } = model;
+  return html`<header class="head">
+    <a class="brand" href=${isExport ? location.hash : "#/"} aria-label="All sessions"><span class="brand-mark" aria-hidden="true"></span></a>
+    <h1 title=${known?.session ?? ""}>${visible(known?.name ?? model.session)}</h1>
+    ${known && html`<span class="quiet">${known.backend} · ${count(model.whole?.total ?? 0, "call")}</span>`}
+    ${isExport && html`<span class="badge">exported</span>`}
+    ${live && html`<${LiveBadge} model=${model} />`}
+    <span class="grow"></span>
+    <span class="where" aria-live="polite">
+      <span class="quiet">event</span> <b>${model.at.toLocaleString("en")}</b> <span class="quiet">of ${model.head.toLocaleString("en")}</span>
+      ${call && html` <time class="quiet narrow-hide" dateTime=${call.started_at}>${clock(call.started_at)}</time>`}
+    </span>
+    <span class="buttons" role="group" aria-label="Moving">
+      <${Move} model=${model} verb="previous" label="Previous call (k)" sign="‹" />
+      <${Move} model=${model} verb="next" label="Next call (j)" sign="›" />
+      <${Move} model=${model} verb="failure" label="Next failure (n)" sign="!›" />
+    </span>
+    <${ActionMenu} model=${model} />
+    <button class="plain" aria-label="Keys (?)" title="Keys (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
+  </header>`;
+}
+
+function Move({ model, verb, label, sign }) {
+  return html`<button aria-label=${label} title=${label} onClick=${() => act(verb, model)}>${sign}</button>`;
+}
+
+function LiveBadge({ model }) {
+  const { live } = model;
+  const words = { connected: "live", connecting: "connecting", disconnected: "reconnecting", ended: "removed" }[live.state];
+  const toggle = () => {
+    model.set({ follows: !model.follows });
+    if (model.follows) model.select(model.list.total - 1);
+  };
+  return html`<button class="live ${live.state}" aria-pressed=${model.follows} onClick=${toggle}
+    title="New events come by themselves. Press to stay at the last call."><span class="dot" aria-hidden="true"></span>${words}${model.follows ? ", following" : ""}</button>`;
+}
+
+function Tabs({ model }) {
+  const Pane = PANES[model.tab] ?? CallPane;
+  const choose = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const at = TABS.findIndex(([name]) => name === model.tab);
+    const [name] = TABS[(at + step + TABS.length) % TABS.length];
+    model.show(name);
+    event.currentTarget.querySelector(`#tab-${name}`)?.focus();
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${choose}>
+      ${TABS.map(([name, title], number) => html`<button key=${name} id=${`tab-${name}`} role="tab" aria-selected=${model.tab === name} aria-controls="pane"
+        tabindex=${model.tab === name ? 0 : -1} title=${`${title} (${number + 1})`} onClick=${() => model.show(name)}>${title}</button>`)}
+    </div>
+    <div id="pane" class="pane" role="tabpanel" aria-labelledby=${`tab-${model.tab}`}>
+      ${model.list && html`<${Pane} model=${model} />`}
+    </div>`;
+}

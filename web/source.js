@@ -1,0 +1,181 @@
+// Where all data comes from: the server, or the run that is in this page.
+
+import { exported } from "./export.js";
+
+const KEY = "foldspace-token";
+const KEPT = 300;
+const kept = new Map();
+let serverDocument = null;
+
+export class Problem extends Error {
+  constructor(status, document) {
+    super(document?.detail ?? document?.title ?? `the server answered ${status}`);
+    this.status = status;
+    this.kind = document?.kind ?? "";
+    this.hint = document?.hint ?? "";
+    this.document = document;
+  }
+}
+
+export const isExport = exported !== null;
+
+export function hasToken() {
+  return isExport || sessionStorage.getItem(KEY) !== null;
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(KEY, token.trim());
+}
+
+export function dropToken() {
+  sessionStorage.removeItem(KEY);
+}
+
+// Exchanges the code of the address for a token, and takes it out of the address first.
+export async function signIn() {
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const code = fragment.get("code");
+  if (code === null) return;
+  const session = fragment.get("s");
+  const rest = session ? `#/s/${encodeURIComponent(session)}` : "#/";
+  history.replaceState(null, "", location.pathname + rest);
+  const answer = await fetch("/v1/sign-in", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ code }),
+  });
+  const document = await answer.json().catch(() => null);
+  if (!answer.ok) throw new Problem(answer.status, document);
+  keepToken(document.token);
+}
+
+export async function mayWrite() {
+  if (isExport) return false;
+  serverDocument ??= await get("/v1/server");
+  return serverDocument.read_only !== true;
+}
+
+function address(path, params) {
+  const given = Object.entries(params ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return query ? `${path}?${query}` : path;
+}
+
+async function asked(path, { method = "GET", body, accept, headers = {}, signal } = {}) {
+  const all = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}`, ...headers };
+  if (accept) all.accept = accept;
+  if (body !== undefined) all["content-type"] = "application/json";
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  const answer = await fetch(path, { method, headers: all, body: text, signal, cache: "no-store" });
+  if (answer.ok) return answer;
+  if (answer.status === 401) dispatchEvent(new CustomEvent("signed-out"));
+  throw new Problem(answer.status, await answer.json().catch(() => null));
+}
+
+export async function get(path, params, options) {
+  if (isExport) return exported.get(path, params ?? {});
+  const answer = await asked(address(path, params), { accept: "application/json", ...options });
+  return answer.json();
+}
+
+// For what can't change any more: a state at a position, a difference of two positions.
+export function getKept(path, params) {
+  const key = address(path, params);
+  if (kept.has(key)) {
+    const found = kept.get(key);
+    kept.delete(key);
+    kept.set(key, found);
+    return found;
+  }
+  const promise = get(path, params);
+  kept.set(key, promise);
+  promise.catch(() => kept.delete(key));
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+  return promise;
+}
+
+export async function bytesOf(path, params) {
+  if (isExport) return exported.bytes(path, params ?? {});
+  const answer = await asked(address(path, params), { accept: "application/octet-stream" });
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+export async function post(path, body, options) {
+  const answer = await asked(path, { method: "POST", body, accept: "application/json", ...options });
+  return answer.status === 204 ? null : answer.json();
+}
+
+// Sends a request whose progress comes as events; returns the outcome.
+export async function postStreamed(path, body, told, signal) {
+  const answer = await asked(path, { method: "POST", body, accept: "text/event-stream", signal });
+  if (!answer.headers.get("content-type")?.startsWith("text/event-stream")) return answer.json();
+  let outcome = null;
+  for await (const { event, data } of frames(answer.body)) {
+    if (event === "problem") throw new Problem(data.status, data);
+    if (event === "outcome") outcome = data;
+    else told(event, data);
+  }
+  return outcome;
+}
+
+// Follows a stream, and comes again where it broke off. Ends when the signal does, or by an `end` event.
+export async function follow(path, params, signal, told) {
+  let [last, wait] = [null, 500];
+  while (!signal.aborted) {
+    try {
+      const headers = last === null ? {} : { "last-event-id": last };
+      const answer = await asked(address(path, params), { accept: "text/event-stream", headers, signal });
+      told("connected", null);
+      wait = 500;
+      for await (const { event, data, id } of frames(answer.body)) {
+        if (id !== null) last = id;
+        told(event, data);
+        if (event === "end" || event === "ended") return;
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Problem && error.status < 500) throw error;
+    }
+    told("disconnected", null);
+    await new Promise((done) => setTimeout(done, wait));
+    wait = Math.min(wait * 2, 10_000);
+  }
+}
+
+async function* frames(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const parts = (rest + value).split("\n\n");
+      rest = parts.pop();
+      for (const part of parts) {
+        const frame = parsed(part);
+        if (frame) yield frame;
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function parsed(part) {
+  let [event, id] = ["message", null];
+  const data = [];
+  for (const line of part.split("\n")) {
+    if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
+    else if (line.startsWith("event:")) event = line.slice(6).trim();
+    else if (line.startsWith("id:")) id = line.slice(3).trim();
+  }
+  return data.length ? { event, id, data: JSON.parse(data.join("\n")) } : null;
+}
+
+export function ofSession(session, rest = "") {
+  return `/v1/sessions/${encodeURIComponent(session)}${rest}`;
+}
+
+export function ofFile(session, path, verb = "files") {
+  return ofSession(session, `/${verb}/${path.split("/").map(encodeURIComponent).join("/")}`);
+}

@@ -1,0 +1,117 @@
+// Texts for people: numbers, times, names, and contents that are not to be trusted.
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+
+// Shows control characters and those that change the direction or are not seen.
+export function visible(text) {
+  return String(text).replace(HIDDEN, (found) => escaped(found.codePointAt(0)));
+}
+
+export function escaped(code) {
+  return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
+}
+
+// As `visible`, on one line.
+export function oneLine(text, most = 400) {
+  const cut = text.length > most ? `${text.slice(0, most)}…` : text;
+  return visible(cut.replace(/\s*\n\s*/g, " ⏎ ").replace(/\t/g, " "));
+}
+
+export function duration(micros) {
+  if (micros === null || micros === undefined) return "";
+  if (micros < 1000) return `${micros} µs`;
+  if (micros < 1e6) return `${tidy(micros / 1e3)} ms`;
+  if (micros < 6e7) return `${tidy(micros / 1e6)} s`;
+  const seconds = Math.round(micros / 1e6);
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}
+
+function tidy(number) {
+  return number < 10 ? number.toFixed(1) : String(Math.round(number));
+}
+
+export function bytes(count) {
+  if (count === null || count === undefined) return "";
+  if (count < 1024) return `${count} B`;
+  const units = ["KiB", "MiB", "GiB", "TiB"];
+  let [value, unit] = [count / 1024, 0];
+  while (value >= 1024 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
+  return `${tidy(value)} ${units[unit]}`;
+}
+
+export function count(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : noun.endsWith("ss") ? "es" : "s"}`;
+}
+
+export function clock(time) {
+  const at = new Date(time);
+  const two = (number) => String(number).padStart(2, "0");
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
+export function day(time) {
+  const at = new Date(time);
+  const two = (number) => String(number).padStart(2, "0");
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+export function ago(time) {
+  const seconds = Math.max(0, (Date.now() - new Date(time)) / 1000);
+  if (seconds < 60) return "just now";
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
+  return day(time).slice(0, 10);
+}
+
+export function failed(call) {
+  return (call.status !== "ok" && call.status !== "running") || Boolean(call.exit_code);
+}
+
+export function verdict(call) {
+  if (call.status === "running") return "running";
+  if (call.status !== "ok") return call.status;
+  if (call.timed_out === true) return "timed out";
+  return call.exit_code ? `exit ${call.exit_code}` : "ok";
+}
+
+// The kind of a call, by what it did.
+export function kind(call) {
+  const params = call.params ?? {};
+  if (failed(call)) return "failed";
+  if (call.exit_code !== null && call.exit_code !== undefined) return "command";
+  if (params.command !== undefined || params.code !== undefined) return "command";
+  return call.paths?.length ? "write" : "read";
+}
+
+export const SIGNS = { failed: "!", command: "$", write: "*", read: "·" };
+
+export function summary(call) {
+  if (call.summary) return oneLine(call.summary, 200);
+  const params = call.params ?? {};
+  const named = params.command ?? params.file_path ?? params.path ?? params.pattern ?? params.code;
+  if (Array.isArray(named)) return oneLine(named.join(" "), 200);
+  if (typeof named === "string") return oneLine(named, 200);
+  const rest = Object.entries(params).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+  return oneLine(rest.join(" "), 200);
+}
+
+export function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+// A glob that only this path fits.
+export function asGlob(path) {
+  return path.replace(/[*?[\]{}\\!]/g, (sign) => (sign === "\\" ? "\\\\" : `[${sign}]`));
+}
+
+export function fits(glob, path) {
+  const start = glob.replace(/^\//, "");
+  const source = start.replace(/[.+^${}()|\\]/g, "\\$&").replace(/\*\*\/|\*\*|\*|\?/g, (sign) =>
+    ({ "**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]" })[sign]);
+  try {
+    return new RegExp(`^${source}$`).test(path);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,139 @@
+// The list of calls. Only the rows in sight exist.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { get, getKept, ofSession } from "./source.js";
+import { clock, count, duration, kind, oneLine, SIGNS, summary, verdict, visible } from "./text.js";
+
+const ROW = 30;
+const MORE = 8;
+const LANES = 6;
+const SHORTEST = 100;
+const LONGEST = 6e8;
+
+export function Timeline({ model }) {
+  const box = useRef(null);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const { list } = model;
+  const events = useEvents(model);
+  useLayoutEffect(() => {
+    const measure = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
+    const observer = new ResizeObserver(measure);
+    observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => reveal(box.current, model.index, model.open, events.length), [model.index, list, list?.total]);
+  const total = list?.total ?? 0;
+  const shift = (index) => (model.open !== null && index > model.open ? events.length : 0);
+  const first = Math.max(0, Math.floor(view.top / ROW) - MORE - events.length);
+  const last = Math.min(total, Math.ceil((view.top + view.height) / ROW) + MORE);
+  const rows = [];
+  for (let index = first; index < last; index++) {
+    rows.push(html`<${CallRow} key=${index} model=${model} index=${index} top=${(index + shift(index)) * ROW} />`);
+    if (index === model.open) rows.push(...events.map((event, number) => html`<${EventRow} key=${`e${event.seq}`} model=${model} event=${event} top=${(index + 1 + number) * ROW} />`));
+  }
+  const id = model.index >= first && model.index < last ? `row-${model.index}` : undefined;
+  return html`<div class="timeline" ref=${box} onScroll=${(event) => setView({ top: event.target.scrollTop, height: event.target.clientHeight })}>
+    ${total === 0 && list && html`<${Nothing} model=${model} />`}
+    <div class="rows" role="listbox" tabindex="0" aria-label=${`Calls, ${total} of them`} aria-activedescendant=${id} style=${{ height: `${(total + events.length) * ROW}px` }}>${rows}</div>
+  </div>`;
+}
+
+function Nothing({ model }) {
+  if (!model.list.isFiltered) return html`<p class="empty quiet">No call has been made in this session.</p>`;
+  return html`<p class="empty">No call fits. <button class="small" onClick=${() => model.clearFilters()}>Show all calls</button></p>`;
+}
+
+function reveal(box, index, open, events) {
+  if (!box || index < 0) return;
+  const top = (index + (open !== null && index > open ? events : 0)) * ROW;
+  if (top < box.scrollTop + ROW) box.scrollTop = Math.max(0, top - ROW * 2);
+  else if (top > box.scrollTop + box.clientHeight - ROW * 2) box.scrollTop = top - box.clientHeight + ROW * 3;
+}
+
+function useEvents(model) {
+  const [events, setEvents] = useState([]);
+  const call = model.open === null ? null : model.list?.row(model.open);
+  useEffect(() => {
+    let current = true;
+    if (!call) return setEvents([]);
+    const ask = call.finished === null ? get : getKept;
+    ask(ofSession(model.session, `/calls/${call.call}`)).then((whole) => {
+      if (current) setEvents(Object.values(whole.recorded).sort((a, b) => a.seq - b.seq));
+    }, () => {});
+    return () => {
+      current = false;
+    };
+  }, [call?.call, call?.finished]);
+  return events;
+}
+
+function CallRow({ model, index, top }) {
+  const call = model.list.row(index);
+  const selected = index === model.index;
+  const place = { transform: `translateY(${top}px)` };
+  const label = call && `${call.call} ${call.tool} ${summary(call)}, ${verdict(call)}${call.agent ? `, ${visible(call.agent)}` : ""}`;
+  const choose = () => model.set({ follows: false }) ?? model.select(index, { replace: false });
+  const open = () => model.set({ open: model.open === index ? null : index });
+  return html`<div id=${`row-${index}`} role="option" aria-selected=${selected} aria-setsize=${model.list.total} aria-posinset=${index + 1}
+    aria-label=${label ?? "loading"} class="row ${call ? kind(call) : "loading"}" style=${place} onClick=${choose} onDblClick=${open}>
+    ${call && html`<${CallCells} model=${model} call=${call} index=${index} />`}
+  </div>`;
+}
+
+function CallCells({ model, call, index }) {
+  const what = kind(call);
+  return html`<span class="position">${call.call}</span>
+    <${Lane} model=${model} agent=${call.agent} />
+    <span class="sign" aria-hidden="true">${SIGNS[what]}</span>
+    <span class="what"><b>${visible(call.tool)}</b> <span class="summary">${summary(call)}</span></span>
+    <${Forks} model=${model} call=${call} index=${index} />
+    <span class="length" title=${`${duration(call.micros)}, began at ${clock(call.started_at)}`}><i style=${{ width: `${100 * share(call.micros)}%` }}></i></span>
+    <span class="took">${call.status === "running" ? "" : duration(call.micros)}</span>
+    <span class="verdict">${what === "failed" || call.status === "running" ? verdict(call) : ""}</span>`;
+}
+
+// A long call takes more room than a short one, but an hour has to fit, too.
+export function share(micros) {
+  if (!micros) return 0;
+  const scaled = Math.log(Math.max(micros, SHORTEST) / SHORTEST) / Math.log(LONGEST / SHORTEST);
+  return Math.max(0.03, Math.min(1, scaled));
+}
+
+function Lane({ model, agent }) {
+  const agents = Object.keys(model.whole?.timeline?.agents ?? {});
+  if (agents.length < 2) return null;
+  const lanes = Math.min(agents.length, LANES);
+  const at = Math.min(agents.indexOf(agent), LANES - 1);
+  return html`<svg class="lane" width=${lanes * 9 + 4} height="30" aria-hidden="true"><title>${visible(agent || "no agent")}</title>
+    ${Array.from({ length: lanes }, (_, lane) => html`<path key=${lane} d=${`M${lane * 9 + 6} 0V30`} />`)}
+    <circle cx=${at * 9 + 6} cy="15" r="3.5" /></svg>`;
+}
+
+// Where children left, and where they came back.
+function Forks({ model, call, index }) {
+  const { family, document } = model;
+  if (!family || family.sessions.length < 2) return null;
+  const next = model.list.isFiltered ? (call.finished ?? call.call) + 1 : model.list.rows.get(index + 1)?.call ?? Infinity;
+  const here = (at) => at >= call.call && at < next;
+  const names = new Map(family.sessions.map(({ session, name }) => [session, name]));
+  const left = family.sessions.filter(({ parent, at }) => parent === document?.session && here(at));
+  const back = family.sessions.find(({ session }) => session === document?.session)?.merges.filter(({ at }) => here(at)) ?? [];
+  const open = (event) => {
+    event.stopPropagation();
+    model.show("family");
+  };
+  const leaving = left.length > 2 ? count(left.length, "fork") : left.map(({ name }) => oneLine(name, 24)).join(", ");
+  return html`${left.length > 0 && html`<span class="fork" title="Forked here: ${leaving}" onClick=${open}>⑂ ${leaving}</span>`}
+    ${back.map(({ at, child, outcome }) => html`<span key=${at} class="fork ${outcome}" title=${`${outcome} at ${at}`} onClick=${open}>⤵ ${oneLine(names.get(child) ?? child.slice(0, 8), 24)}</span>`)}`;
+}
+
+function EventRow({ model, event, top }) {
+  const place = { transform: `translateY(${top}px)` };
+  return html`<div role="option" aria-selected=${model.at === event.seq} class="row event" style=${place} onClick=${() => model.goTo(event.seq, { replace: true })}>
+    <span class="position">${event.seq}</span><span class="what">${event.kind} <span class="summary">${eventSummary(event)}</span></span></div>`;
+}
+
+export function eventSummary({ event }) {
+  const named = event.path ?? event.tool ?? event.status ?? event.decision ?? event.name ?? "";
+  return oneLine(String(named), 120);
+}
