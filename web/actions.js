@@ -126,14 +126,16 @@ const REFUSED = {
 };
 
 export function Rewind({ model, onClose }) {
-  const { at, session, head } = model;
+  const { session, head, call } = model;
+  const [at, setAt] = useState(model.at);
   const [force, setForce] = useState(false);
   const [plan, look] = useSending();
   const [{ busy, problem, done }, send] = useSending();
   const ask = (dryRun) => post(ofSession(session, "/rewind"), { to: at, dry_run: dryRun, ...(force && { force }) });
   useEffect(() => {
     look(() => ask(true));
-  }, [force]);
+  }, [force, at]);
+  const isInside = call && at > call.call - 1 && at < (call.finished ?? 0);
   const files = (plan.done?.changes ?? []).filter(({ after, before }) => (after ?? before)?.node !== "directory");
   const refused = plan.problem?.document?.refused ?? plan.done?.refused;
   return html`<${Dialog} title=${`Rewind to event ${at}`} onClose=${onClose}>
@@ -142,7 +144,8 @@ export function Rewind({ model, onClose }) {
     ${plan.done && html`<p>${files.length ? `${count(files.length, "file")} will change:` : "No file will change."} ${plan.done.slices?.length > 0 && html`<span class="quiet">Slices that go back: ${plan.done.slices.join(", ")}.</span>`}</p>
       <ul class="changed bounded">${files.slice(0, 200).map(({ path, change }) => html`<li key=${path}><span class="letter ${change}">${{ added: "A", changed: "M", removed: "D" }[change]}</span> ${visible(path)}</li>`)}</ul>`}
     ${(refused || plan.problem) && html`<p class="problem">${refused ? REFUSED[refused] ?? refused : visible(plan.problem.message)}${plan.problem?.hint ? html`<br /><span class="hint">${visible(plan.problem.hint)}</span>` : ""}</p>
-      <label class="check"><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} /> Go on all the same</label>`}
+      ${isInside && html`<div class="row-buttons"><button onClick=${() => setAt(call.call - 1)}>To ${call.call - 1}, before this call</button><button onClick=${() => setAt(call.finished)}>To ${call.finished}, after it</button></div>`}
+      ${(refused || force) && html`<label class="check"><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} /> Go on all the same</label>`}`}
     ${done && html`<p role="status">The session is as it was at ${done.to}. A rewind to ${done.from} undoes it.</p>`}
     <${Trouble} problem=${problem} /><${CommandLine} words=${`foldspace rewind ${quoted(session)} --to ${at}${force ? " --force" : ""}`} />
     <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary danger" disabled=${busy || plan.busy || (Boolean(plan.problem) && !force)} onClick=${() => send(() => ask(false))}>Rewind</button><button onClick=${onClose}>Cancel</button>`}</div>

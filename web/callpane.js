@@ -98,7 +98,15 @@ function Result({ whole }) {
   const rest = Object.fromEntries(Object.entries(result).filter(([name]) => !texts.includes(name) && result[name] !== ""));
   const titles = { stdout: "Output", stderr: "Error output", content: "Contents" };
   return html`${texts.map((name) => html`<section key=${name}><h3>${titles[name] ?? name}</h3><${Long} text=${result[name]} label=${titles[name] ?? name} /></section>`)}
-    ${Object.keys(rest).length > 0 && html`<section><h3>Result</h3><${JsonTree} value=${rest} /></section>`}`;
+    <${Rest} values=${rest} />`;
+}
+
+function Rest({ values }) {
+  const entries = Object.entries(values).filter(([, value]) => value !== null);
+  if (!entries.length) return null;
+  const isFlat = entries.every(([, value]) => typeof value !== "object" && String(value).length < 200);
+  if (!isFlat) return html`<section><h3>Result</h3><${JsonTree} value=${values} /></section>`;
+  return html`<section><h3>Result</h3><p class="flat">${entries.map(([name, value]) => html`<span key=${name}><span class="quiet">${visible(name)}</span> <code>${visible(value)}</code></span>`)}</p></section>`;
 }
 
 function LiveOutput({ model }) {

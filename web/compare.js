@@ -17,7 +17,7 @@ export function Compare({ model }) {
   return html`<div class="compare">
     <${Chooser} model=${model} />
     ${other && html`<${Aligned} model=${model} other=${other} /><${Ends} model=${model} other=${other} path=${path} onPath=${setPath} />`}
-    ${!other && html`<p class="empty quiet">Choose a session, or a position of this one, to compare with event ${model.at} of ${visible(model.session)}.</p>`}
+    ${!other && html`<p class="empty quiet">Choose a session, or a position of this one, to compare with ${visible(model.session)}.</p>`}
   </div>`;
 }
 
@@ -35,16 +35,23 @@ function Chooser({ model }) {
     model.show("compare", { other: { session: session.trim() || model.session, at: Number.isSafeInteger(position) ? position : null } });
   };
   return html`<form class="chooser" onSubmit=${submit}>
-    <span><b>${visible(model.session)}</b> <span class="quiet">at ${model.at}</span></span><span class="quiet">with</span>
+    <span><b>${visible(model.session)}</b> <span class="quiet">${at === "" ? "as a whole" : `at ${model.at}`}</span></span><span class="quiet">with</span>
     <input list="sessions" aria-label="Other session" placeholder=${model.session} value=${session} onInput=${(event) => setSession(event.target.value)} />
     <datalist id="sessions">${known.map((name) => html`<option key=${name} value=${name} />`)}</datalist>
-    <input type="number" min="0" aria-label="Position of the other session" placeholder="at its end" value=${at} onInput=${(event) => setAt(event.target.value)} />
-    <button class="primary" type="submit">Compare</button></form>`;
+    <input type="number" min="0" aria-label="Position of the other session" placeholder="whole run" value=${at} onInput=${(event) => setAt(event.target.value)} />
+    <button class="primary" type="submit">Compare</button>
+    ${at === "" && other && html`<button type="button" onClick=${() => setAt(String(model.at))}>At a moment</button>`}</form>`;
+}
+
+// Without a position of the other run, whole runs are compared.
+function endOf(model, other) {
+  return other.at === null ? model.head : model.at;
 }
 
 function Aligned({ model, other }) {
   const [onlyDiffering, setOnly] = useState(false);
-  const { value, error } = useLoaded(() => get(ofSession(model.session, "/alignment"), { other: other.session, to: model.at, other_to: other.at }), [model.session, model.at, other.session, other.at]);
+  const to = endOf(model, other);
+  const { value, error } = useLoaded(() => get(ofSession(model.session, "/alignment"), { other: other.session, to, other_to: other.at }), [model.session, to, other.session, other.at]);
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
   if (!value) return html`<p class="quiet">Aligning the calls…</p>`;
   const same = value.rows.filter((row) => row.same).length;
@@ -52,7 +59,7 @@ function Aligned({ model, other }) {
   const render = (index, style) => html`<${Pair} key=${index} model=${model} other=${other} row=${rows[index]} style=${style} />`;
   return html`<div class="aligned-head"><h3>Calls</h3><span class="quiet">${count(same, "call")} the same, ${value.rows.filter(({ right }) => !right).length} only here, ${value.rows.filter(({ left }) => !left).length} only there${value.more ? "; more follow" : ""}</span>
       <button aria-pressed=${onlyDiffering} onClick=${() => setOnly(!onlyDiffering)}>Only what differs</button></div>
-    <${VirtualRows} className="aligned" height=${ROW} total=${rows.length} render=${render} label="Calls of both runs" />`;
+    <${VirtualRows} className=${`aligned ${rows.length < 11 ? "short" : ""}`} height=${ROW} total=${rows.length} render=${render} label="Calls of both runs" />`;
 }
 
 function Pair({ model, other, row, style }) {
@@ -73,18 +80,18 @@ function End({ call, href }) {
 async function differing(model, other) {
   if (other.session === model.session) {
     const to = other.at ?? model.head;
-    const { changes } = await getKept(ofSession(model.session, "/changes"), { from: model.at, to });
+    const { changes } = await getKept(ofSession(model.session, "/changes"), { from: endOf(model, other), to });
     return changes.filter(({ kind }) => kind !== "directory").map(({ path, change }) => ({ path, change }));
   }
   const list = (session, at) => get(ofSession(session, "/files"), { at });
-  const [here, there] = await Promise.all([list(model.session, model.at), list(other.session, other.at)]);
+  const [here, there] = await Promise.all([list(model.session, endOf(model, other)), list(other.session, other.at)]);
   const [left, right] = [here, there].map((entries) => new Map(entries.filter(({ node }) => node !== "directory").map((entry) => [entry.path, entry.content ?? entry.target ?? entry.node])));
   const paths = [...new Set([...left.keys(), ...right.keys()])].filter((path) => left.get(path) !== right.get(path)).sort();
   return paths.map((path) => ({ path, change: !left.has(path) ? "added" : !right.has(path) ? "removed" : "changed" }));
 }
 
 function Ends({ model, other, path, onPath }) {
-  const { value, error } = useLoaded(() => differing(model, other), [model.session, model.at, other.session, other.at]);
+  const { value, error } = useLoaded(() => differing(model, other), [model.session, endOf(model, other), other.session, other.at]);
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
   if (!value) return null;
   return html`<h3>Files that differ at both ends <span class="quiet">${value.length}</span></h3>
@@ -96,8 +103,8 @@ function Ends({ model, other, path, onPath }) {
 function BothEnds({ model, other, path }) {
   const { value, error } = useLoaded(async () => {
     const at = other.at ?? (await get(ofSession(other.session))).events;
-    return Promise.all([fileAt(model.session, path, model.at), fileAt(other.session, path, at)]);
-  }, [path, model.at, other.session, other.at]);
+    return Promise.all([fileAt(model.session, path, endOf(model, other)), fileAt(other.session, path, at)]);
+  }, [path, endOf(model, other), other.session, other.at]);
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
   if (!value) return null;
   if (value.some((side) => side && side.text === null)) return html`<p class="quiet">These contents are no text.</p>`;

@@ -19,7 +19,7 @@ export function Dialog({ title, onClose, children, wide = false }) {
 export function CommandLine({ words }) {
   const [copied, setCopied] = useState(false);
   return html`<div class="command-line"><span class="quiet">The same on the command line:</span>
-    <code>${words}</code><button class="small" onClick=${() => copy(words).then(() => setCopied(true))}>${copied ? "Copied" : "Copy"}</button></div>`;
+    <code>${words}</code><button type="button" class="small" onClick=${() => copy(words).then(() => setCopied(true))}>${copied ? "Copied" : "Copy"}</button></div>`;
 }
 
 export async function copy(text) {

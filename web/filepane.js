@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
 import { useLoaded } from "./callpane.js";
 import { fitting, InlineDiff, SplitDiff, TextView } from "./editor.js";
-import { bytesOf, getKept, ofFile } from "./source.js";
+import { bytesOf, getKept, ofFile, ofSession } from "./source.js";
 import { bytes, clock, visible } from "./text.js";
 import { VirtualRows } from "./virtual.js";
 
@@ -38,13 +38,26 @@ async function loaded(session, path, at) {
 
 export function FilePane({ model }) {
   const { path, session, before, at } = model;
-  const { value, error, keys } = useLoaded(async () => Promise.all([fileAt(session, path, before), fileAt(session, path, at)]), [session, path, before, at]);
+  const { value, error, keys } = useLoaded(() => bothSides(model), [session, path, before, at]);
   const fresh = keys && keys[1] === path;
   return html`<${FileHead} model=${model} file=${fresh && value ? value[1] ?? value[0] : null} gone=${fresh && value && !value[1]} />
     <div class="file-body">
       ${error && html`<p class="problem">${visible(error.message)}</p>`}
       ${fresh && value && html`<${FileBody} model=${model} before=${value[0]} after=${value[1]} />`}
     </div>`;
+}
+
+// What changed says which sides there are, and whether they differ.
+async function bothSides({ session, path, before, at }) {
+  const { changes, more } = await getKept(ofSession(session, "/changes"), { from: before, to: at });
+  const change = changes.find((entry) => entry.path === path);
+  if (!change && !more) {
+    const file = await fileAt(session, path, at);
+    return [file, file];
+  }
+  const was = change?.change === "added" ? null : fileAt(session, path, before);
+  const is = change?.change === "removed" ? null : fileAt(session, path, at);
+  return Promise.all([was, is]);
 }
 
 const VIEWS = [["diff", "Changes"], ["split", "Side by side"], ["file", "File"], ["blame", "Blame"]];
@@ -93,7 +106,7 @@ function FileBody({ model, before, after }) {
   const [was, is] = [fitting(before?.text ?? ""), fitting(after?.text ?? "")];
   const note = notice(model, before, after, isSame, was.isCut || is.isCut);
   return html`${note && html`<p class="note quiet">${note}</p>`}
-    ${fileView === "file" || isSame ? html`<${TextView} path=${path} text=${after ? is.text : was.text} />`
+    ${fileView === "file" || isSame || !before || !after ? html`<${TextView} path=${path} text=${after ? is.text : was.text} />`
       : fileView === "split" ? html`<${SplitDiff} path=${path} before=${was.text} after=${is.text} />`
       : html`<${InlineDiff} path=${path} before=${was.text} after=${is.text} />`}`;
 }

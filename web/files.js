@@ -33,8 +33,8 @@ export function Since({ model }) {
     model.set({ since });
     model.remember({ replace: true });
   };
-  const ways = [["step", "This step"], ["mark", model.mark === null ? "Since mark" : `Since ${model.mark}`], ["start", "Since start"]];
-  return html`<div class="segments" role="group" aria-label="What is compared">${ways.map(([name, title]) => html`<button key=${name}
+  const ways = [["step", "This step", ""], ["mark", model.mark === null ? "Mark" : `Since ${model.mark}`, "What changed since the mark (m)"], ["start", "Since start", "What changed since before the first call"]];
+  return html`<div class="segments" role="group" aria-label="What is compared">${ways.map(([name, title, hint]) => html`<button key=${name} title=${hint}
     aria-pressed=${model.since === name} onClick=${() => choose(name)}>${title}</button>`)}</div>`;
 }
 

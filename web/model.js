@@ -31,6 +31,7 @@ export class Model {
     this.follows = false;
     this.writable = false;
     this.problem = null;
+    this.ready = false;
     this.notice = "";
     this.live = null;
     this.fileCalls = null;
@@ -56,7 +57,7 @@ export class Model {
 
   // The position with which the current one is compared.
   get before() {
-    if (this.since === "start") return 0;
+    if (this.since === "start") return Math.min(this.start, this.at);
     if (this.since === "mark" && this.mark !== null) return Math.min(this.mark, this.at);
     if (this.call && this.at >= (this.call.finished ?? this.at)) return this.call.call - 1;
     return Math.max(0, this.at - 1);
@@ -67,7 +68,8 @@ export class Model {
       this.takeOptions(wanted.options);
       const [document, writable] = await Promise.all([get(ofSession(this.session)), mayWrite(), this.loadList()]);
       this.set({ document, writable });
-      await this.start(wanted);
+      await this.begin(wanted);
+      this.set({ ready: true });
       this.loadFamily();
       if (!isExport) {
         this.live = new LiveRun(this);
@@ -78,7 +80,12 @@ export class Model {
     }
   }
 
-  async start(wanted) {
+  // The position before the first call, after what was mounted.
+  get start() {
+    return Math.max(0, (this.whole?.buckets[0]?.from ?? 1) - 1);
+  }
+
+  async begin(wanted) {
     const { tab, path, slice, other } = wanted;
     this.set({ tab, path, slice, other });
     if (wanted.at !== null) return this.goTo(wanted.at, { replace: true });

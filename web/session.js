@@ -124,6 +124,6 @@ function Tabs({ model }) {
         tabindex=${model.tab === name ? 0 : -1} title=${`${title} (${number + 1})`} onClick=${() => model.show(name)}>${title}</button>`)}
     </div>
     <div id="pane" class="pane" role="tabpanel" aria-labelledby=${`tab-${model.tab}`}>
-      ${model.list && html`<${Pane} model=${model} />`}
+      ${model.ready && html`<${Pane} model=${model} />`}
     </div>`;
 }

@@ -122,9 +122,14 @@ function Forks({ model, call, index }) {
     event.stopPropagation();
     model.show("family");
   };
-  const leaving = left.length > 2 ? count(left.length, "fork") : left.map(({ name }) => oneLine(name, 24)).join(", ");
-  return html`${left.length > 0 && html`<span class="fork" title="Forked here: ${leaving}" onClick=${open}>⑂ ${leaving}</span>`}
-    ${back.map(({ at, child, outcome }) => html`<span key=${at} class="fork ${outcome}" title=${`${outcome} at ${at}`} onClick=${open}>⤵ ${oneLine(names.get(child) ?? child.slice(0, 8), 24)}</span>`)}`;
+  const all = left.map(({ name }) => oneLine(name, 40)).join(", ");
+  return html`${left.length > 0 && html`<span class="fork" title=${`Forked here: ${all}`} onClick=${open}><${Icon} path="M3 1v10M3 4q0 3 5 3v4" />${left.length > 1 ? count(left.length, "fork") : all}</span>`}
+    ${back.length === 1 && back.map(({ at, child, outcome }) => html`<span key=${at} class="fork ${outcome}" title=${`${outcome} at ${at}`} onClick=${open}><${Icon} path="M3 1v10M8 1v3q0 3 -5 3" />${oneLine(names.get(child) ?? child.slice(0, 8), 40)}</span>`)}
+    ${back.length > 1 && html`<span class="fork ${back.some(({ outcome }) => outcome !== "merged") ? "conflicted" : "merged"}" title="Merges" onClick=${open}><${Icon} path="M3 1v10M8 1v3q0 3 -5 3" />${count(back.length, "merge")}</span>`}`;
+}
+
+function Icon({ path }) {
+  return html`<svg class="icon" width="11" height="12" viewBox="0 0 11 12" aria-hidden="true"><path d=${path} /></svg>`;
 }
 
 function EventRow({ model, event, top }) {
