@@ -205,6 +205,7 @@ export class Model {
 
   async filter(changes) {
     this.filters = { ...this.filters, ...changes };
+    this.remember({ replace: true });
     const at = this.at;
     await this.loadList();
     this.open = null;

@@ -71,12 +71,11 @@ function CallRow({ model, index, top }) {
   const call = model.list.row(index);
   const selected = index === model.index;
   const place = { transform: `translateY(${top}px)` };
-  const label = call && `${call.call} ${call.tool} ${summary(call)}, ${verdict(call)}${call.agent ? `, ${visible(call.agent)}` : ""}`;
   const choose = () => model.set({ follows: false }) ?? model.select(index, { replace: false });
   const open = () => model.set({ open: model.open === index ? null : index });
   return html`<div id=${`row-${index}`} role="option" aria-selected=${selected} aria-setsize=${model.list.total} aria-posinset=${index + 1}
-    aria-label=${label ?? "loading"} class="row ${call ? kind(call) : "loading"}" style=${place} onClick=${choose} onDblClick=${open}>
-    ${call && html`<${CallCells} model=${model} call=${call} index=${index} />`}
+    class="row ${call ? kind(call) : "loading"}" style=${place} onClick=${choose} onDblClick=${open}>
+    ${call ? html`<${CallCells} model=${model} call=${call} index=${index} />` : html`<span class="sr">loading</span>`}
   </div>`;
 }
 
@@ -89,7 +88,8 @@ function CallCells({ model, call, index }) {
     <${Forks} model=${model} call=${call} index=${index} />
     <span class="length" title=${`${duration(call.micros)}, began at ${clock(call.started_at)}`}><i style=${{ width: `${100 * share(call.micros)}%` }}></i></span>
     <span class="took">${call.status === "running" ? "" : duration(call.micros)}</span>
-    <span class="verdict">${what === "failed" || call.status === "running" ? verdict(call) : ""}</span>`;
+    <span class="verdict">${what === "failed" || call.status === "running" ? verdict(call) : ""}</span>
+    <span class="sr">${call.agent ? `by ${visible(call.agent)}` : ""}</span>`;
 }
 
 // A long call takes more room than a short one, but an hour has to fit, too.

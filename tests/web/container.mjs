@@ -1,0 +1,42 @@
+// A session in a container: 200 calls, with children and merges.
+
+import { equal, until } from "./rig.mjs";
+
+const CALLS = 200;
+
+export async function container(rig) {
+  const { CONTAINER_HOST: engine, FOLDSPACE_IMAGE: image } = process.env;
+  if (!engine || !image) {
+    console.log("note: no session in a container: CONTAINER_HOST and FOLDSPACE_IMAGE are not set");
+    return;
+  }
+  const calls = Array.from({ length: CALLS }, (_, number) => [
+    { tool: "write_file", params: { file_path: `/src/file${number % 17}.py`, content: `print(${number})\n`, mode: "overwrite" }, agent: "ada" },
+    { tool: "shell_execute", params: { command: `cat src/*.py | wc -l; exit ${number % 20 === 1 ? 3 : 0}` }, agent: "bob" },
+    { tool: "grep", params: { pattern: String(number) }, agent: "ada" },
+  ][number % 3]);
+  rig.foldspace("run", rig.script("boxed", calls), "--session", "boxed", "--backend", "podman", "--engine", engine, "--image", image, "--yes", "--keep-going");
+  const { origin, stop } = await rig.serve();
+  await rig.check(`a session of ${CALLS} calls in a container, with children and merges`, () => look(rig, origin));
+  await stop();
+}
+
+async function look(rig, origin) {
+  for (const name of ["boxed-a", "boxed-b"]) {
+    await rig.api(origin, "/v1/sessions/boxed/children", { isolation: "fork", name, at: 120 });
+    await rig.api(origin, `/v1/sessions/${name}/calls`, { tool: "write_file", params: { file_path: `/${name}.txt`, content: "x\n" } });
+  }
+  await rig.api(origin, "/v1/sessions/boxed/merge", { child: "boxed-a" });
+  const page = await rig.signedIn(origin, "#/s/boxed");
+  await page.getByRole("listbox", { name: `Calls, ${CALLS} of them` }).waitFor();
+  for (const tab of ["2", "3", "4", "1"]) await page.keyboard.press(tab);
+  await page.keyboard.press("n");
+  await page.getByRole("tabpanel").getByText("exit 3").waitFor();
+  await page.keyboard.press("4");
+  await until(async () => (await page.getByRole("tree", { name: "Family of sessions" }).getByRole("treeitem").count()) === 3, "the family");
+  await page.getByLabel("Lanes").selectOption("children");
+  equal(await page.getByText("merged", { exact: true }).count(), 1, "one merge");
+  await rig.axe(page, "a session in a container");
+  await rig.shot(page, "container");
+  rig.sound(page);
+}

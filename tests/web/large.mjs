@@ -1,0 +1,78 @@
+// A long run: rows by need, a bounded heap. Times are told and not checked, as machines differ.
+
+import { assert, until } from "./rig.mjs";
+
+const CALLS = Number(process.env.FOLDSPACE_WEB_CALLS ?? 20_000);
+const HEAP_MOST = 150e6;
+
+export async function large(rig) {
+  const call = (number) => (number % 50 === 7
+    ? { tool: "write_file", params: { file_path: `/d${number % 10}/f${number % 1000}.txt`, content: `${number}\n`, mode: "overwrite" }, agent: "ada" }
+    : { tool: "read_file", params: { file_path: number % 31 === 0 ? "/not-there" : "/d7/f7.txt" }, agent: number % 2 ? "ada" : "bob" });
+  const made = (count, name) => rig.foldspace("run", rig.script(name, Array.from({ length: count }, (_, number) => call(number + 7))), "--session", name, "--no-wait", "--keep-going");
+  for (const [count, name] of [[1000, "thousand"], [CALLS, "large"]]) {
+    try {
+      made(count, name);
+    } catch {
+      // Calls that fail are meant to, and the exit code tells of them.
+    }
+  }
+  const { origin, stop } = await rig.serve();
+  await rig.check("a session of 1,000 calls is soon there", () => paints(rig, origin));
+  await rig.check(`a session of ${CALLS.toLocaleString("en")} calls scrolls, steps, and keeps its heap small`, () => scrolls(rig, origin));
+  await stop();
+}
+
+async function paints(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/thousand");
+  const times = [];
+  for (let turn = 0; turn < 5; turn++) {
+    await page.reload();
+    await page.locator(".timeline .row.read, .timeline .row.write").first().waitFor();
+    times.push(await page.evaluate(() => new Promise((done) => {
+      const paint = performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0;
+      requestAnimationFrame(() => done([Math.round(paint), Math.round(performance.now())]));
+    })));
+  }
+  const middle = (at) => times.map((time) => time[at]).sort((a, b) => a - b)[2];
+  const sizes = await page.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith(".js")).reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0));
+  console.log(`measured: 1,000 calls: first paint ${middle(0)} ms, interactive ${middle(1)} ms (median of 5); JavaScript ${Math.round(sizes / 1000)} kB on the wire`);
+  rig.sound(page);
+}
+
+async function scrolls(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/large");
+  const list = page.getByRole("listbox", { name: /Calls/ });
+  const total = Number((await list.getAttribute("aria-label")).match(/\d+/)[0]);
+  assert(total === CALLS, `${total} calls are listed`);
+  const times = [];
+  for (const part of [0.1, 0.9, 0.5, 0.33, 0.77, 0.02, 0.6, 0.2, 0.98, 0.45]) {
+    const box = await page.getByRole("slider").boundingBox();
+    const started = Date.now();
+    await page.mouse.click(box.x + box.width * part, box.y + 20);
+    await until(async () => page.evaluate((wanted) => {
+      const row = document.querySelector("[role=option][aria-selected=true]");
+      const at = Number(document.querySelector("[role=slider]").getAttribute("aria-valuenow"));
+      return row && Math.abs(at / Number(document.querySelector("[role=slider]").getAttribute("aria-valuemax")) - wanted) < 0.02;
+    }, part), `the state at ${part} of the run`);
+    times.push(Date.now() - started);
+  }
+  await page.evaluate(async () => {
+    const box = document.querySelector(".timeline");
+    for (let step = 0; step < 60; step++) {
+      box.scrollTop = (box.scrollHeight / 60) * step;
+      await new Promise((done) => requestAnimationFrame(done));
+    }
+  });
+  assert((await page.getByRole("option").count()) < 150, "all rows are elements");
+  await page.keyboard.press("G");
+  await page.keyboard.press("N");
+  await page.getByRole("tabpanel").getByText("error", { exact: true }).waitFor();
+  const session = await page.context().newCDPSession(page);
+  await session.send("HeapProfiler.collectGarbage");
+  const { usedSize } = await session.send("Runtime.getHeapUsage");
+  times.sort((a, b) => a - b);
+  console.log(`measured: ${total.toLocaleString("en")} calls: scrubbing ${times[5]} ms median, ${times[9]} ms most, of 10, with the test's own polling; heap ${(usedSize / 1e6).toFixed(1)} MB`);
+  assert(usedSize < HEAP_MOST, `the heap has ${usedSize} bytes`);
+  rig.sound(page);
+}

@@ -1,0 +1,27 @@
+// All checks of the page: node main.mjs PROGRAM
+
+import { container } from "./container.mjs";
+import { exported } from "./exported.mjs";
+import { hostile } from "./hostile.mjs";
+import { large } from "./large.mjs";
+import { live } from "./live.mjs";
+import { panes } from "./panes.mjs";
+import { Rig } from "./rig.mjs";
+import { verbs } from "./verbs.mjs";
+
+const PARTS = { panes, verbs, live, hostile, container, exported, large };
+const rig = new Rig(process.argv[2]);
+const wanted = process.argv.slice(3);
+try {
+  await rig.launch();
+  for (const [name, part] of Object.entries(PARTS)) if (!wanted.length || wanted.includes(name)) await part(rig);
+  await rig.check("no request leaves loopback, and no address has the token", async () => {
+    if (rig.strangers.length) throw new Error(rig.strangers.slice(0, 5).join(", "));
+  });
+} finally {
+  await rig.close();
+}
+if (rig.failures.length) {
+  console.log(`${rig.failures.length} failed: ${rig.failures.join("; ")}`);
+  process.exitCode = 1;
+}

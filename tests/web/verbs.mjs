@@ -1,0 +1,112 @@
+// What the page does: fork, rewind, merge, bisect, run; and nothing of it where the server is read-only.
+
+import { assert, equal, until } from "./rig.mjs";
+
+export async function verbs(rig) {
+  const script = rig.script("steps", [1, 2, 3, 4, 5].map((number) => ({ tool: "write_file", params: { file_path: "/n.txt", content: `${number}\n`, mode: "overwrite" } })));
+  rig.foldspace("run", script, "--session", "steps", "--backend", "host");
+  const { origin, stop } = await rig.serve();
+  await rig.check("a fork begins from the dialog", () => fork(rig, origin));
+  await rig.check("a child is merged from the dialog", () => merge(rig, origin));
+  await rig.check("a rewind tells what it will change, and is undone by another", () => rewind(rig, origin));
+  await rig.check("a bisection finds the change", () => bisect(rig, origin));
+  await rig.check("a command runs, after its question is answered", () => command(rig, origin));
+  await stop();
+  await rig.check("a read-only server offers none of these", () => readOnly(rig));
+}
+
+const dialog = (page, name) => page.getByRole("dialog", { name });
+
+async function menu(page, item) {
+  await page.getByRole("button", { name: "Actions" }).click();
+  await page.getByRole("menuitem", { name: item }).click();
+}
+
+async function fork(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/steps");
+  await page.keyboard.press("j");
+  await page.keyboard.press("F");
+  const shown = dialog(page, /Fork at event/);
+  await shown.getByLabel("Name of the fork").fill("steps-again");
+  await shown.getByText(/foldspace clone steps --at \d+ --name steps-again/).waitFor();
+  await shown.getByRole("button", { name: "Fork" }).click();
+  await shown.getByRole("link", { name: "steps-again" }).waitFor();
+  const child = await rig.api(origin, "/v1/sessions/steps-again");
+  equal(child.calls, 2, "the calls of the fork");
+  rig.sound(page);
+}
+
+async function merge(rig, origin) {
+  await rig.api(origin, "/v1/sessions/steps-again/calls", { tool: "write_file", params: { file_path: "/new.txt", content: "new\n" } });
+  const page = await rig.signedIn(origin, "#/s/steps");
+  await page.getByRole("tab", { name: "Family" }).click();
+  await page.getByRole("tree", { name: "Family of sessions" }).waitFor();
+  await menu(page, /Merge a child/);
+  const shown = dialog(page, "Merge a child");
+  await shown.getByText("new.txt").waitFor();
+  await shown.getByRole("button", { name: "Merge" }).click();
+  await shown.getByText("Done:").waitFor();
+  await rig.api(origin, "/v1/sessions/steps/stat/new.txt");
+  rig.sound(page);
+}
+
+async function rewind(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/steps");
+  const before = (await rig.api(origin, "/v1/sessions/steps")).events;
+  const text = async () => (await (await fetch(`${origin}/v1/sessions/steps/files/n.txt`, { headers: { authorization: `Bearer ${rig.token}` } })).text()).trim();
+  await page.keyboard.press("R");
+  const shown = dialog(page, /Rewind to event/);
+  await shown.getByText(/2 files will change/).waitFor();
+  await shown.getByText(`a rewind to ${before} undoes it`).waitFor();
+  await shown.getByRole("button", { name: "Rewind" }).click();
+  await shown.getByText(/The session is as it was/).waitFor();
+  equal(await text(), "1", "the file after the rewind");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press(":");
+  await page.getByLabel(/A position from 1/).fill(String(before));
+  await page.keyboard.press("Enter");
+  await until(async () => (await page.getByRole("slider").getAttribute("aria-valuenow")) === String(before), "the position before");
+  await menu(page, /Rewind to here/);
+  await dialog(page, `Rewind to event ${before}`).getByText(/2 files will change/).waitFor();
+  await dialog(page, `Rewind to event ${before}`).getByRole("button", { name: "Rewind" }).click();
+  await page.getByText(/The session is as it was/).waitFor();
+  equal(await text(), "5", "the file after the second rewind");
+  rig.sound(page);
+}
+
+async function bisect(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/steps");
+  await page.keyboard.press("B");
+  const shown = dialog(page, "Bisect");
+  await shown.getByLabel(/Command, for/).fill('test "$(cat n.txt 2>/dev/null || echo 0)" -lt 4');
+  await shown.getByLabel("Bad at").fill("16");
+  await shown.getByLabel(/The command may run/).check();
+  await shown.getByRole("button", { name: "Find it" }).click();
+  await shown.getByText(/The first bad change is/).waitFor({ timeout: 60_000 });
+  assert((await shown.getByRole("row").count()) > 3, "the probes are shown");
+  await shown.getByRole("button", { name: /^event/ }).click();
+  await until(async () => /"4/.test(await page.getByRole("tabpanel").textContent()) || /write_file/.test(await page.getByRole("tabpanel").textContent()), "the change that was found");
+  rig.sound(page);
+}
+
+async function command(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/steps");
+  await menu(page, /Run a command/);
+  const shown = dialog(page, "Run a command");
+  await shown.getByLabel("Command").fill("touch asked; echo it ran");
+  await shown.getByRole("button", { name: "Run" }).click();
+  await shown.getByRole("button", { name: "Allow once" }).click();
+  await shown.getByText("Exit code 0").waitFor();
+  await shown.getByLabel("Output").getByText("it ran").waitFor();
+  rig.sound(page);
+}
+
+async function readOnly(rig) {
+  const { origin, stop } = await rig.serve({ words: ["--read-only"] });
+  const page = await rig.signedIn(origin, "#/s/steps");
+  await page.getByRole("button", { name: "Actions" }).click();
+  await page.getByRole("menuitem", { name: /Copy a link/ }).waitFor();
+  equal(await page.getByRole("menuitem", { name: /Fork|Rewind|Bisect|Merge|Run/ }).count(), 0, "verbs in the menu");
+  rig.sound(page);
+  await stop();
+}
