@@ -45,6 +45,7 @@ const look = EditorView.theme({
   ".cm-deletedLine del": { textDecoration: "none" },
   ".cm-changedLineGutter": { background: "var(--good) !important" },
   ".cm-deletedLineGutter, &.cm-merge-a .cm-changedLineGutter": { background: "var(--bad) !important" },
+  ".cm-collapsedLines:before, .cm-collapsedLines:after": { content: '"⋯"', margin: "0 6px" },
   ".cm-collapsedLines": { background: "var(--soft)", color: "var(--quiet)", padding: "2px 12px" },
   ".cm-blame": { padding: "0 10px 0 6px", cursor: "pointer", whiteSpace: "pre", fontFamily: "var(--sans)", fontSize: "11.5px" },
   ".cm-blame:hover": { color: "var(--accent)" },

@@ -66,7 +66,9 @@ async function asked(path, { method = "GET", body, accept, headers = {}, signal 
   if (accept) all.accept = accept;
   if (body !== undefined) all["content-type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
-  const answer = await fetch(path, { method, headers: all, body: text, signal, cache: "no-store" });
+  const early = method === "GET" ? globalThis.foldspaceEarly?.get(path) : undefined;
+  globalThis.foldspaceEarly?.delete(path);
+  const answer = await (early ?? fetch(path, { method, headers: all, body: text, signal, cache: "no-store" }));
   if (answer.ok) return answer;
   if (answer.status === 401) dispatchEvent(new CustomEvent("signed-out"));
   throw new Problem(answer.status, await answer.json().catch(() => null));

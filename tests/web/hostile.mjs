@@ -10,10 +10,11 @@ export async function hostile(rig) {
   const write = (file_path, content) => ({ tool: "write_file", params: { file_path, content }, agent: "<b onmouseover=alert(3)>x</b>" });
   const script = rig.script("hostile", [
     write("/<img src=x onerror=alert(4)>.html", SCRIPT),
-    write(`/${BIDI}`, "plain\u202E text \u0007 bell\u200b\n"),
-    write("/long.txt", `${"x".repeat(10_000_000)}\nshort\n`),
+    // Tools refuse such a name, and commands do not.
+    { tool: "shell_execute", params: { command: String.raw`printf 'plain\342\200\256 text \007 bell\342\200\213\n' > "$(printf 'invoice\342\200\256fdp.exe')"` } },
+    { tool: "shell_execute", params: { command: "head -c 10000000 /dev/zero | tr '\\0' x > long.txt; printf '\\nshort\\n' >> long.txt" } },
     write("/page.svg", '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(5)"><script>alert(6)</script></svg>'),
-    { tool: "shell_execute", params: { command: `printf '%s\\n' '${SCRIPT}' '\u202E'; printf '\\033]0;title\\007\\033[2Jcleared\\n'` } },
+    { tool: "shell_execute", params: { command: `printf '%s\\n' '${SCRIPT}'; printf '\\342\\200\\256'; printf '\\033]0;title\\007\\033[2Jcleared\\n'` } },
     { tool: "read_file", params: { file_path: `/${SCRIPT}` }, expect: "error" },
     { tool: "shell_execute", params: { command: `mkdir many && cd many && seq ${FILES} | xargs touch` } },
   ]);
@@ -56,10 +57,6 @@ async function longLine(rig, origin) {
   await page.keyboard.press("1");
   await page.getByRole("tab", { name: "Call", selected: true }).waitFor();
   assert(Date.now() - started < 3000, "the page hangs");
-  await page.keyboard.press("g");
-  await page.keyboard.press("j");
-  await page.keyboard.press("j");
-  await page.getByRole("button", { name: /Show more/ }).waitFor();
   rig.sound(page);
 }
 

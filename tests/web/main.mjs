@@ -14,7 +14,9 @@ const rig = new Rig(process.argv[2]);
 const wanted = process.argv.slice(3);
 try {
   await rig.launch();
-  for (const [name, part] of Object.entries(PARTS)) if (!wanted.length || wanted.includes(name)) await part(rig);
+  for (const [name, part] of Object.entries(PARTS)) {
+    if (!wanted.length || wanted.includes(name)) await rig.part(name, part);
+  }
   await rig.check("no request leaves loopback, and no address has the token", async () => {
     if (rig.strangers.length) throw new Error(rig.strangers.slice(0, 5).join(", "));
   });

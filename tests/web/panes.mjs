@@ -229,7 +229,7 @@ async function slices(rig, origin) {
 
 async function relatives(rig, origin) {
   const page = await rig.signedIn(origin, "#/s/family/family");
-  equal(await page.getByRole("tree", { name: "Family of sessions" }).getByRole("treeitem").count(), 3, "the family");
+  await until(async () => (await page.getByRole("tree", { name: "Family of sessions" }).getByRole("treeitem").count()) === 3, "the family");
   await page.getByRole("button", { name: "1 conflict" }).click();
   for (const [side, line] of [["Ours", "TWO"], ["Base", "two"], ["Theirs", "2"]]) {
     await page.getByRole("textbox", { name: `${side} of a.txt` }).getByText(line, { exact: true }).waitFor();

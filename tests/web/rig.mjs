@@ -44,6 +44,7 @@ export class Rig {
     this.servers = [];
   }
 
+  // Runs the program; what it says on its error stream is in the error.
   foldspace(...words) {
     return execFileSync(this.program, ["--data", this.data, ...words], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], maxBuffer: 1 << 28 });
   }
@@ -125,6 +126,15 @@ export class Rig {
       await page?.screenshot({ path: this.shotPath(`failed-${this.failures.length}`) }).catch(() => {});
     } finally {
       for (const context of this.browser?.contexts() ?? []) await context.close();
+    }
+  }
+
+  async part(name, part) {
+    try {
+      await part(this);
+    } catch (error) {
+      this.failures.push(name);
+      console.log(`FAILED  ${name} can't be checked: ${error.stack}`);
     }
   }
 
