@@ -1,5 +1,6 @@
 // All checks of the page: node main.mjs PROGRAM
 
+import { assets } from "./assets.mjs";
 import { container } from "./container.mjs";
 import { exported } from "./exported.mjs";
 import { hostile } from "./hostile.mjs";
@@ -9,7 +10,7 @@ import { panes } from "./panes.mjs";
 import { Rig } from "./rig.mjs";
 import { verbs } from "./verbs.mjs";
 
-const PARTS = { panes, verbs, live, hostile, container, exported, large };
+const PARTS = { assets, panes, verbs, live, hostile, container, exported, large };
 const rig = new Rig(process.argv[2]);
 const wanted = process.argv.slice(3);
 try {
