@@ -1,6 +1,7 @@
 // One file: its difference, its text, its lines' authors, its picture, or its bytes.
 
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
+import { Cache } from "./cache.js";
 import { useLoaded } from "./callpane.js";
 import { fitting, InlineDiff, SplitDiff, TextView } from "./editor.js";
 import { bytesOf, getKept, ofFile, ofSession } from "./source.js";
@@ -10,7 +11,8 @@ import { VirtualRows } from "./virtual.js";
 const LARGE = 16 << 20;
 const HEX_MOST = 1 << 20;
 const IMAGES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", bmp: "image/bmp", ico: "image/x-icon", avif: "image/avif" };
-const contents = new Map();
+const CONTENTS = 48 << 20;
+const contents = new Cache(CONTENTS);
 
 // The contents of a file at a position: `{entry, text, bytes}`; null where it is not there.
 export async function fileAt(session, path, at) {
@@ -20,20 +22,18 @@ export async function fileAt(session, path, at) {
   });
   if (!entry || entry.node !== "file") return entry && { entry, text: entry.target ?? null, bytes: null };
   if (entry.size > LARGE) return { entry, text: null, bytes: null, isLarge: true };
-  if (!contents.has(entry.content)) contents.set(entry.content, loaded(session, path, at));
-  if (contents.size > 40) contents.delete(contents.keys().next().value);
-  return { entry, ...(await contents.get(entry.content)) };
+  return { entry, ...(await contents.get(entry.content, () => loaded(session, path, at))) };
 }
 
 async function loaded(session, path, at) {
   const bytes = await bytesOf(ofFile(session, path), { at });
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-    if (!text.includes("\0")) return { text, bytes };
+    if (!text.includes("\0")) return [{ text, bytes }, bytes.length * 3];
   } catch {
     // Not text.
   }
-  return { text: null, bytes };
+  return [{ text: null, bytes }, bytes.length];
 }
 
 export function FilePane({ model }) {

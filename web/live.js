@@ -43,11 +43,14 @@ export class LiveRun {
     if (!data?.seq) return;
     this.head = data.seq;
     if (/^Child|^Merge/.test(data.kind)) this.model.loadFamily();
+    this.isStale = true;
     this.refreshing ??= setTimeout(() => this.refresh(), REFRESH);
   }
 
   async refresh() {
     const { model } = this;
+    const started = performance.now();
+    this.isStale = false;
     try {
       await model.list.refresh();
       if (model.whole !== model.list) await model.whole.refresh();
@@ -57,7 +60,11 @@ export class LiveRun {
     } catch {
       // The stream tells of the next events, and then it is tried again.
     }
-    this.refreshing = null;
+    // Of a long run the server counts the calls anew each time: it gets some rest.
+    setTimeout(() => {
+      this.refreshing = null;
+      if (this.isStale) this.refresh();
+    }, 3 * (performance.now() - started));
     this.poll();
   }
 

@@ -6,6 +6,7 @@ import * as route from "./route.js";
 import { get, getKept, isExport, mayWrite, ofSession } from "./source.js";
 import { asGlob, failed } from "./text.js";
 
+const CHANGES_MOST = 1000;
 const NO_FILTERS = { tool: "", agent: "", failed: false, changed: false, path: "", text: "" };
 
 export class Model {
@@ -187,8 +188,14 @@ export class Model {
   async changesOfFile(path) {
     if (this.fileCalls?.path !== path || this.fileCalls.head !== this.head) {
       const head = this.head;
-      const page = await get(ofSession(this.session, "/calls"), { path: asGlob(path), limit: 1000 });
-      this.fileCalls = { path, head, calls: page.calls, more: page.next !== null };
+      const calls = [];
+      let from = 1;
+      while (from !== null && calls.length < CHANGES_MOST) {
+        const page = await get(ofSession(this.session, "/calls"), { path: asGlob(path), limit: 1000, from });
+        calls.push(...page.calls);
+        from = page.next;
+      }
+      this.fileCalls = { path, head, calls, more: from !== null };
       this.emit();
     }
     return this.fileCalls.calls;

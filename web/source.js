@@ -1,10 +1,11 @@
 // Where all data comes from: the server, or the run that is in this page.
 
+import { Cache } from "./cache.js";
 import { exported } from "./export.js";
 
 const KEY = "foldspace-token";
-const KEPT = 300;
-const kept = new Map();
+const KEPT = 24 << 20;
+const kept = new Cache(KEPT);
 let serverDocument = null;
 
 export class Problem extends Error {
@@ -82,18 +83,12 @@ export async function get(path, params, options) {
 
 // For what can't change any more: a state at a position, a difference of two positions.
 export function getKept(path, params) {
+  if (isExport) return get(path, params);
   const key = address(path, params);
-  if (kept.has(key)) {
-    const found = kept.get(key);
-    kept.delete(key);
-    kept.set(key, found);
-    return found;
-  }
-  const promise = get(path, params);
-  kept.set(key, promise);
-  promise.catch(() => kept.delete(key));
-  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
-  return promise;
+  return kept.get(key, async () => {
+    const text = await (await asked(key, { accept: "application/json" })).text();
+    return [JSON.parse(text), text.length];
+  });
 }
 
 export async function bytesOf(path, params) {

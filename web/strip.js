@@ -64,7 +64,7 @@ function zoomed([from, to], factor, middle) {
 // Maps positions, or times, to the width of the strip, and back.
 function scaleOf(model, axis, [from, to], width) {
   const timeline = model.whole?.timeline;
-  const [start, end] = [Date.parse(timeline?.started_at ?? 0), Date.parse(timeline?.ended_at ?? 0)];
+  const [start, end] = [timeline?.started_at, timeline?.ended_at].map((time) => Date.parse(time ?? 0));
   const byTime = axis === "time" && end > start;
   const head = Math.max(1, model.head);
   const share = (seq, time) => (byTime ? ((typeof time === "number" ? time : Date.parse(time ?? start)) - start) / (end - start) : seq / head);
@@ -156,7 +156,7 @@ function drawBuckets({ context, colour, width, scale }, list, strength) {
   const { buckets, timeline } = list;
   buckets.forEach((bucket, number) => {
     const next = buckets[number + 1];
-    const end = next ?? { from: timeline.head + 1, at: timeline.ended_at };
+    const end = next ?? { from: timeline.head + 1, at: timeline.ended_at ?? bucket.at };
     const [x, right] = [scale.x(bucket.from, bucket.at), scale.x(end.from, end.at)];
     if (right < 0 || x > width) return;
     const micros = ((Date.parse(end.at) - Date.parse(bucket.at)) * 1000) / bucket.calls;
@@ -166,8 +166,9 @@ function drawBuckets({ context, colour, width, scale }, list, strength) {
     context.globalAlpha = strength;
     context.fillStyle = colour("bar");
     context.fillRect(x, STRIP - tall, wide, tall);
+    const changed = tall * Math.min(1, bucket.changed / bucket.calls);
     context.fillStyle = colour("accent");
-    context.fillRect(x, STRIP - (tall * bucket.changed) / bucket.calls, wide, (tall * bucket.changed) / bucket.calls);
+    context.fillRect(x, STRIP - changed, wide, changed);
     context.fillStyle = colour("bad");
     if (bucket.failed) context.fillRect(x, STRIP - Math.max(3, (tall * bucket.failed) / bucket.calls), Math.max(2, wide), Math.max(3, (tall * bucket.failed) / bucket.calls));
   });

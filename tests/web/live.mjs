@@ -18,7 +18,7 @@ async function comes(rig, origin) {
   await page.getByRole("button", { name: "live", exact: true }).click();
   const running = rig.api(origin, "/v1/sessions/live/calls", { tool: "shell_execute", params: { command: "for i in 1 2 3 4 5 6 7 8; do echo tick $i; sleep 0.5; done" }, auto_confirm: true });
   await until(async () => (await total(page)) === 2, "the new call");
-  await page.getByRole("tabpanel").getByText("running").waitFor();
+  await page.getByRole("tabpanel").getByText("running", { exact: true }).waitFor();
   await page.getByRole("tabpanel").locator(".live-output").getByText(/tick/).waitFor({ timeout: 4000 });
   await running;
   await page.getByRole("tabpanel").getByText("tick 8").waitFor();
