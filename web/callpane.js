@@ -131,9 +131,10 @@ function Changed({ model, call }) {
 }
 
 function Events({ model, whole }) {
+  const [isOpen, setOpen] = useState(false);
   const events = Object.values(whole.recorded).sort((a, b) => a.seq - b.seq);
-  return html`<section><details class="events"><summary><h3>${count(events.length, "event")}</h3></summary>
-    <ul>${events.slice(0, 500).map((event) => html`<li key=${event.seq} class=${event.seq === model.at ? "here" : ""}>
+  return html`<section><details class="events" open=${isOpen} onToggle=${(event) => event.target.matches(".events") && setOpen(event.target.open)}><summary><h3>${count(events.length, "event")}</h3></summary>
+    <ul>${isOpen && events.slice(0, 500).map((event) => html`<li key=${event.seq} class=${event.seq === model.at ? "here" : ""}>
       <button class="link" onClick=${() => model.goTo(event.seq)}>${event.seq}</button> ${event.kind} <span class="quiet">${eventSummary(event)}</span>
       <${JsonTree} value=${event.event} open=${false} /></li>`)}</ul></details></section>`;
 }

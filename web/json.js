@@ -8,16 +8,19 @@ const LONG = 300;
 
 export function JsonTree({ value, name = null, depth = 0, open = depth < 2 }) {
   const [limit, setLimit] = useState(SHOWN);
+  const count = value !== null && typeof value === "object" ? Object.keys(value).length : 0;
+  const [isOpen, setOpen] = useState(open && count <= SHOWN);
   if (value === null || typeof value !== "object") {
     return html`<div class="json-line">${name !== null && html`<span class="json-key">${visible(name)}</span>`}<${JsonValue} value=${value} /></div>`;
   }
   const entries = Object.entries(value);
   const many = Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`;
   if (!entries.length) return html`<div class="json-line">${name !== null && html`<span class="json-key">${visible(name)}</span>`}<span class="quiet">${many === "[0]" ? "[]" : "{}"}</span></div>`;
-  return html`<details class="json" open=${open && entries.length <= SHOWN}>
+  // What is closed has no elements.
+  return html`<details class="json" open=${isOpen} onToggle=${(event) => setOpen(event.target.open)}>
     <summary>${name !== null && html`<span class="json-key">${visible(name)}</span>`}<span class="quiet">${many}</span></summary>
-    ${entries.slice(0, limit).map(([key, inner]) => html`<${JsonTree} key=${key} name=${key} value=${inner} depth=${depth + 1} />`)}
-    ${entries.length > limit && html`<button class="small" onClick=${() => setLimit(limit * 10)}>${entries.length - limit} more</button>`}
+    ${isOpen && entries.slice(0, limit).map(([key, inner]) => html`<${JsonTree} key=${key} name=${key} value=${inner} depth=${depth + 1} />`)}
+    ${isOpen && entries.length > limit && html`<button class="small" onClick=${() => setLimit(limit * 10)}>${entries.length - limit} more</button>`}
   </details>`;
 }
 

@@ -49,7 +49,8 @@ export function SessionView({ route }) {
     return () => removeEventListener("keydown", pressed);
   }, []);
   if (model.problem) return html`<${Failed} problem=${model.problem} />`;
-  const close = () => setDialog(null);
+  // A dialog that closes late does not close the one that came after it.
+  const close = () => setDialog((shown) => (shown === dialog ? null : shown));
   return html`<div class="session">
     <${Head} model=${model} />
     <${Strip} model=${model} />

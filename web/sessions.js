@@ -5,6 +5,7 @@ import { get, ofSession } from "./source.js";
 import { ago, count, day, visible } from "./text.js";
 
 const FAMILIES = 60;
+const AGAIN = 30_000;
 
 async function allSessions() {
   const all = [];
@@ -52,10 +53,14 @@ export function SessionList() {
   const [problem, setProblem] = useState("");
   useEffect(() => {
     document.title = "foldspace";
-    allSessions().then((all) => {
+    const load = () => allSessions().then((all) => {
       setSessions(all);
       parentsOf(all).then(setParents, () => {});
     }, (error) => setProblem(error.message));
+    load();
+    // The server stays while a page asks it for something now and then.
+    const timer = setInterval(load, AGAIN);
+    return () => clearInterval(timer);
   }, []);
   const rows = useMemo(() => {
     const fitting = (sessions ?? []).filter(({ name, session }) => name.toLowerCase().includes(wanted.toLowerCase()) || session.startsWith(wanted));

@@ -28,7 +28,7 @@ export async function exported(rig) {
 
 async function look(page) {
   await page.keyboard.press("n");
-  await page.getByRole("tabpanel").getByText("error", { exact: true }).waitFor();
+  await page.getByRole("tabpanel").locator(".badge", { hasText: "error" }).waitFor();
   await page.keyboard.press(":");
   await page.getByLabel(/A position from 1/).fill("62");
   await page.keyboard.press("Enter");

@@ -67,7 +67,7 @@ async function scrolls(rig, origin) {
   assert((await page.getByRole("option").count()) < 150, "all rows are elements");
   await page.keyboard.press("G");
   await page.keyboard.press("N");
-  await page.getByRole("tabpanel").getByText("error", { exact: true }).waitFor();
+  await page.getByRole("tabpanel").locator(".badge", { hasText: "error" }).waitFor();
   const session = await page.context().newCDPSession(page);
   await session.send("HeapProfiler.collectGarbage");
   const { usedSize } = await session.send("Runtime.getHeapUsage");
