@@ -5,6 +5,7 @@ import { get, ofSession } from "./source.js";
 const BUCKETS = 400;
 const BUCKETS_MOST = 2000;
 const PAGE = 1000;
+const GROUP = 120;
 const ROWS_KEPT = 6000;
 
 export class CallList {
@@ -16,6 +17,7 @@ export class CallList {
     this.pending = new Map();
     this.buckets = [];
     this.starts = [];
+    this.groups = [];
     this.total = 0;
     this.timeline = null;
   }
@@ -36,11 +38,16 @@ export class CallList {
     this.timeline = timeline;
     this.buckets = timeline.buckets;
     this.starts = [];
+    // Small buckets come together, so that what is in sight is one request or two.
+    this.groups = [];
     let total = 0;
-    for (const bucket of this.buckets) {
+    this.buckets.forEach((bucket, number) => {
+      const group = this.groups.at(-1);
+      if (group && total + bucket.calls - group.start <= GROUP) group.end = total + bucket.calls;
+      else this.groups.push({ from: bucket.from, start: total, end: total + bucket.calls });
       this.starts.push(total);
       total += bucket.calls;
-    }
+    });
     this.total = total;
     return this;
   }
@@ -64,32 +71,27 @@ export class CallList {
 
   async ensure(index) {
     if (index < 0 || index >= this.total) return null;
-    if (!this.rows.has(index)) await this.page(this.bucketOf(index));
+    if (!this.rows.has(index)) await this.page(upper(this.groups.map(({ start }) => start), index) - 1);
     return this.rows.get(index) ?? null;
   }
 
   page(number) {
     if (!this.pending.has(number)) {
-      const promise = this.fetchBucket(number).finally(() => this.pending.delete(number));
+      const promise = this.fetchGroup(this.groups[number]).finally(() => this.pending.delete(number));
       this.pending.set(number, promise);
     }
     return this.pending.get(number);
   }
 
-  async fetchBucket(number) {
-    // Small buckets come together, so that a short run is one request.
-    const first = number;
-    let [last, calls] = [number, this.buckets[number].calls];
-    while (last + 1 < this.buckets.length && calls + this.buckets[last + 1].calls <= 200) calls += this.buckets[++last].calls;
-    let [from, row] = [this.buckets[first].from, this.starts[first]];
-    const end = row + calls;
+  async fetchGroup({ from: first, start, end }) {
+    let [from, row] = [first, start];
     while (from !== null && row < end) {
       const limit = Math.min(PAGE, end - row);
       const page = await get(ofSession(this.session, "/calls"), { from, limit, ...this.query() });
       for (const call of page.calls) this.rows.set(row++, call);
       from = page.next;
     }
-    this.forget((this.starts[first] + end) / 2);
+    this.forget((start + end) / 2);
   }
 
   forget(middle) {
