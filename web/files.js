@@ -15,7 +15,7 @@ export function Files({ model }) {
   const changes = value?.to === model.at ? value.changes : value?.changes ?? [];
   const files = changes.filter(({ kind }) => kind !== "directory");
   return html`<div class="files">
-    <div class="browse">
+    <div class="browse" aria-busy=${value?.to !== model.at && !error}>
       <${Since} model=${model} />
       ${error && html`<p class="problem">${visible(error.message)}</p>`}
       <h3 class="part">Changed <span class="quiet">${value ? count(files.length, "file") + (value.more ? " and more" : "") : ""}</span></h3>

@@ -56,7 +56,7 @@ export function SessionView({ route }) {
     <${Strip} model=${model} />
     <div class="split">
       <section class="left" aria-label="Timeline"><${Filters} model=${model} /><${Timeline} model=${model} /></section>
-      <section class="right" aria-label="At the cursor"><${Questions} model=${model} /><${Tabs} model=${model} /></section>
+      <section class="right" aria-label="At the cursor"><${Tabs} model=${model} /><${Questions} model=${model} /></section>
     </div>
     <div class="notice" role="status">${model.notice}</div>
     ${dialog?.kind === "keys" && html`<${KeyHelp} onClose=${close} />`}

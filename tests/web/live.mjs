@@ -20,6 +20,7 @@ async function comes(rig, origin) {
   await until(async () => (await total(page)) === 2, "the new call");
   await page.getByRole("tabpanel").getByText("running", { exact: true }).waitFor();
   await page.getByRole("tabpanel").locator(".live-output").getByText(/tick/).waitFor({ timeout: 4000 });
+  await rig.shot(page, "live");
   await running;
   await page.getByRole("tabpanel").getByText("tick 8").waitFor();
   await rig.axe(page, "a live session");
@@ -35,6 +36,8 @@ async function answers(rig, origin) {
       body: JSON.stringify({ tool: "shell_execute", params: { command: "touch asked" } }),
     }).then((answer) => answer.text());
     await page.getByRole("alert").getByText("touch asked").waitFor();
+    if (button === "No") await rig.axe(page, "a question");
+    if (button === "No") await rig.shot(page, "question");
     await page.getByRole("alert").getByRole("button", { name: button, exact: true }).click();
     const outcome = JSON.parse((await asked).match(/event: outcome\ndata: (.*)/)[1]);
     equal(outcome.status, status, `the call after ${button}`);

@@ -50,6 +50,8 @@ async function family(rig, origin) {
 async function signingIn(rig, origin) {
   const page = await rig.page();
   await page.goto(`${origin}/`);
+  await page.getByLabel("Token of the server").waitFor();
+  await rig.axe(page, "signing in");
   const field = page.getByLabel("Token of the server");
   await field.fill("not it");
   await page.keyboard.press("Enter");
@@ -103,6 +105,7 @@ async function timeline(rig, origin) {
   await until(async () => (await position(page)) === 100, "event 100");
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await rig.axe(page, "the keys");
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
   await scrub(page);

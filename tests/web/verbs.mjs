@@ -58,6 +58,8 @@ async function rewind(rig, origin) {
   const shown = dialog(page, /Rewind to event/);
   await shown.getByText(/2 files will change/).waitFor();
   await shown.getByText(`a rewind to ${before} undoes it`).waitFor();
+  await rig.axe(page, "a rewind");
+  await rig.shot(page, "rewind");
   await shown.getByRole("button", { name: "Rewind" }).click();
   await shown.getByText(/The session is as it was/).waitFor();
   equal(await text(), "1", "the file after the rewind");
@@ -84,6 +86,8 @@ async function bisect(rig, origin) {
   await shown.getByRole("button", { name: "Find it" }).click();
   await shown.getByText(/The first bad change is/).waitFor({ timeout: 60_000 });
   assert((await shown.getByRole("row").count()) > 3, "the probes are shown");
+  await rig.axe(page, "a bisection");
+  await rig.shot(page, "bisect");
   await shown.getByRole("button", { name: /^event/ }).click();
   await until(async () => /"4/.test(await page.getByRole("tabpanel").textContent()) || /write_file/.test(await page.getByRole("tabpanel").textContent()), "the change that was found");
   rig.sound(page);
