@@ -2,7 +2,7 @@
 
 import { get, ofSession } from "./source.js";
 
-const BUCKETS = 400;
+const BUCKETS = 1000;
 const BUCKETS_MOST = 2000;
 const PAGE = 1000;
 const GROUP = 120;

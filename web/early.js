@@ -12,7 +12,7 @@ if (token && name) {
     answer.catch(() => {});
     globalThis.foldspaceEarly.set(address, answer);
   };
-  if (!/[?&](tool|agent|failed|changed|path|text)=/.test(location.hash)) ask(`${session}/timeline?buckets=400`);
+  if (!/[?&](tool|agent|failed|changed|path|text)=/.test(location.hash)) ask(`${session}/timeline?buckets=1000`);
   ask(session);
   ask("/v1/server");
 }

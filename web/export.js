@@ -42,11 +42,17 @@ class ExportedRun {
 
   answer_calls(rest, params) {
     const number = rest.split("/")[2];
-    if (number) return this.of(`/calls/${number}`) ?? this.calls.find((call) => call.call === Number(number));
+    if (number) return this.of(`/calls/${number}`) ?? this.listed(Number(number));
     const from = params.from ?? 1;
     const all = this.matching(params).filter((call) => call.call >= from);
     const limit = params.limit ?? 200;
     return { head: this.to, calls: all.slice(0, limit), next: all[limit]?.call ?? null };
+  }
+
+  // A large call was left out, and only its row is there.
+  listed(number) {
+    const call = this.calls.find((known) => known.call === number);
+    return call && { ...call, result: null, recorded: {} };
   }
 
   matching({ tool, agent, failed: onlyFailed, changed, path, text }) {
@@ -61,15 +67,26 @@ class ExportedRun {
     });
   }
 
+  // What changed files, in order: calls, and what came between them, such as rewinds and merges.
+  steps() {
+    if (!this.allSteps) {
+      const ofCalls = this.calls.filter(({ finished }) => finished !== null);
+      const steps = ofCalls.map(({ call, finished }) => ({ end: finished, changes: this.of(`/changes/${call}`)?.changes ?? [] }));
+      for (const { to, changes } of this.between ?? []) steps.push({ end: to, changes });
+      this.allSteps = steps.sort((a, b) => a.end - b.end);
+    }
+    return this.allSteps;
+  }
+
   // Entries by path at a position: those of the beginning, with what each call changed.
   entries(at) {
     if (this.lastEntries?.at === at) return this.lastEntries.map;
     const start = this.lastEntries && this.lastEntries.at < at ? this.lastEntries : null;
     const map = new Map(start ? start.map : (this.of("/files") ?? []).map((entry) => [entry.path, entry]));
-    for (const call of this.calls) {
-      if (start && call.finished !== null && call.finished <= start.at) continue;
-      if (call.finished === null || call.finished > at) continue;
-      for (const change of this.of(`/changes/${call.call}`)?.changes ?? []) {
+    for (const { end, changes } of this.steps()) {
+      if (end > at) break;
+      if (start && end <= start.at) continue;
+      for (const change of changes) {
         if (change.after) map.set(change.path, { path: change.path, ...change.after });
         else map.delete(change.path);
       }

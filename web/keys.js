@@ -7,34 +7,37 @@ import { copy, Dialog } from "./dialog.js";
 const PAGE = 20;
 
 export const KEYS = [
-  ["Moving"],
-  ["j k, ↓ ↑", "next, previous call"],
-  ["l h, → ←", "one event on, back"],
-  ["PgDn PgUp", "by a page"],
-  ["g G, Home End", "first, last"],
-  [":", "go to an event: 12, -3 (before the last), ' (the mark)"],
-  ["n N", "next, previous failure"],
-  ["] [", "next, previous change of the file"],
-  ["m, '", "set the mark, go to it"],
-  ["Panes"],
-  ["1 2 3 4 5", "call, files, slices, family, compare"],
-  ["Tab, Shift-Tab", "next, previous control"],
-  ["Enter, Space", "open or close a call: its events"],
-  ["/", "find calls by a text"],
-  ["f", "show only calls that failed, and all again"],
-  ["w", "a file whole, or only what changed in it"],
-  ["s", "the difference side by side, or inline"],
-  ["b", "who wrote each line of the file"],
-  ["Doing"],
-  ["a", "the menu of what can be done here"],
-  ["d", "compare with another session or moment"],
-  ["F", "fork the session as it was here"],
-  ["R", "rewind the session to here; both ask first"],
-  ["B", "bisect: find the change after which a command fails"],
-  ["y", "copy a link to this place"],
-  ["r", "stay at the last call of a run under way"],
-  ["?", "these keys"],
-  ["Esc", "close, leave a field, all calls again"],
+  ["Moving", [
+    ["j k, ↓ ↑", "next, previous call"],
+    ["l h, → ←", "one event on, back"],
+    ["PgDn PgUp", "by a page"],
+    ["g G, Home End", "first, last"],
+    [":", "go to an event: 12, -3 (before the last), ' (the mark)"],
+    ["n N", "next, previous failure"],
+    ["] [", "next, previous change of the file"],
+    ["m, '", "set the mark, go to it"],
+  ]],
+  ["Panes", [
+    ["1 2 3 4 5", "call, files, slices, family, compare"],
+    ["Tab, Shift-Tab", "next, previous control"],
+    ["Enter, Space", "open or close a call: its events"],
+    ["/", "find calls by a text"],
+    ["f", "show only calls that failed, and all again"],
+    ["w", "a file whole, or only what changed in it"],
+    ["s", "the difference side by side, or inline"],
+    ["b", "who wrote each line of the file"],
+  ]],
+  ["Doing", [
+    ["a", "the menu of what can be done here"],
+    ["d", "compare with another session or moment"],
+    ["F", "fork the session as it was here"],
+    ["R", "rewind the session to here; both ask first"],
+    ["B", "bisect: find the change after which a command fails"],
+    ["y", "copy a link to this place"],
+    ["r", "stay at the last call of a run under way"],
+    ["?", "these keys"],
+    ["Esc", "close, leave a field, all calls again"],
+  ]],
 ];
 
 const VERBS = {
@@ -115,8 +118,7 @@ export function typed(event, model) {
 
 export function KeyHelp({ onClose }) {
   return html`<${Dialog} title="Keys" onClose=${onClose}>
-    <dl class="keys">${KEYS.map(([keys, what]) => (what
-      ? html`<div key=${keys}><dt><kbd>${keys}</kbd></dt><dd>${what}</dd></div>`
-      : html`<h3 key=${keys}>${keys}</h3>`))}</dl>
+    ${KEYS.map(([title, keys]) => html`<section key=${title}><h3>${title}</h3><dl class="keys">
+      ${keys.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl></section>`)}
   </${Dialog}>`;
 }

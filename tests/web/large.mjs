@@ -76,7 +76,7 @@ async function scrubbed(turns) {
   const times = [];
   for (let turn = 0; turn < turns; turn++) {
     const before = strip.getAttribute("aria-valuenow");
-    const at = { clientX: box.left + box.width * (((turn * 37) % 97) / 97), clientY: box.top + 20, bubbles: true };
+    const at = { clientX: box.left + box.width * ((((turn * 37) % 97) + 2) / 100), clientY: box.top + 20, bubbles: true };
     const started = performance.now();
     strip.dispatchEvent(new PointerEvent("pointerdown", at));
     const isThere = () => strip.getAttribute("aria-valuenow") !== before

@@ -17,6 +17,7 @@ export async function panes(rig) {
   await family(rig, origin);
   rig.origin = origin;
   await rig.check("a page without a token asks for it, and keeps it over a reload", () => signingIn(rig, origin));
+  await rig.check("the code of `foldspace ui` is good once, and goes from the address", () => code(rig));
   await rig.check("the timeline is moved by keys", () => timeline(rig, origin));
   await rig.check("a deep link leads to its place, and Back leads back", () => links(rig, origin));
   await rig.check("filters narrow the timeline", () => filters(rig, origin));
@@ -73,6 +74,21 @@ async function signingIn(rig, origin) {
   await other.goto(`${origin}/#/s/first`);
   await other.getByLabel("Token of the server").waitFor();
   rig.sound(page);
+}
+
+async function code(rig) {
+  const page = await rig.page();
+  const address = rig.ui("first");
+  await page.goto(address);
+  await page.getByRole("heading", { name: "first" }).waitFor();
+  const visited = await page.evaluate(() => [location.href, document.referrer]);
+  assert(!visited.join().includes("code="), `the code stays in ${visited}`);
+  await page.reload();
+  await page.getByRole("heading", { name: "first" }).waitFor();
+  rig.sound(page);
+  const other = await rig.page();
+  await other.goto(address);
+  await other.getByRole("alert").getByText(/The address was not accepted/).waitFor();
 }
 
 const selected = (page) => page.getByRole("listbox", { name: /Calls/ }).getByRole("option", { selected: true });

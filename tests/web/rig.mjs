@@ -49,6 +49,15 @@ export class Rig {
     return execFileSync(this.program, ["--data", this.data, ...words], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], maxBuffer: 1 << 28 });
   }
 
+  // Asks the server that runs for a page's address, with a code in it.
+  ui(...words) {
+    const { FOLDSPACE_IN_PROCESS: _, ...env } = process.env;
+    const said = execFileSync(this.program, ["--data", this.data, "ui", "--no-open", ...words], { encoding: "utf8", env, stdio: ["ignore", "pipe", "pipe"] });
+    const address = said.match(/http:\/\/127\.0\.0\.1:\S+/)?.[0];
+    assert(address, `no address in ${said}`);
+    return address;
+  }
+
   script(name, calls) {
     const file = path.join(this.home, `${name}.jsonl`);
     fs.writeFileSync(file, calls.map((call) => JSON.stringify(call)).join("\n"));

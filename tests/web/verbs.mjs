@@ -11,8 +11,8 @@ export async function verbs(rig) {
   await rig.check("a rewind tells what it will change, and is undone by another", () => rewind(rig, origin));
   await rig.check("a bisection finds the change", () => bisect(rig, origin));
   await rig.check("a command runs, after its question is answered", () => command(rig, origin));
+  await rig.check("a read-only page offers none of these", () => readOnly(rig));
   await stop();
-  await rig.check("a read-only server offers none of these", () => readOnly(rig));
 }
 
 const dialog = (page, name) => page.getByRole("dialog", { name });
@@ -106,11 +106,14 @@ async function command(rig, origin) {
 }
 
 async function readOnly(rig) {
-  const { origin, stop } = await rig.serve({ words: ["--read-only"] });
-  const page = await rig.signedIn(origin, "#/s/steps");
+  const page = await rig.page();
+  await page.goto(rig.ui("steps", "--read-only"));
+  await page.getByRole("listbox", { name: /Calls/ }).waitFor();
   await page.getByRole("button", { name: "Actions" }).click();
   await page.getByRole("menuitem", { name: /Copy a link/ }).waitFor();
   equal(await page.getByRole("menuitem", { name: /Fork|Rewind|Bisect|Merge|Run/ }).count(), 0, "verbs in the menu");
+  await page.keyboard.press("Escape");
+  for (const key of ["F", "R", "B"]) await page.keyboard.press(key);
+  equal(await page.getByRole("dialog").count(), 0, "dialogs by keys");
   rig.sound(page);
-  await stop();
 }
