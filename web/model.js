@@ -6,6 +6,7 @@ import * as route from "./route.js";
 import { get, getKept, isExport, mayWrite, ofSession } from "./source.js";
 import { asGlob, failed } from "./text.js";
 
+const ADDRESS_PAUSE = 200;
 const CHANGES_MOST = 1000;
 const NO_FILTERS = { tool: "", agent: "", failed: false, changed: false, path: "", text: "" };
 
@@ -114,14 +115,17 @@ export class Model {
   }
 
   // The address tells all of it, so that a link leads to the same place.
-  remember({ replace = false } = {}) {
+  remember({ replace = false, soon = false } = {}) {
     const options = { mark: this.mark ?? "", since: this.since === "step" ? "" : this.since, view: this.fileView === "diff" ? "" : this.fileView };
     for (const [name, value] of Object.entries(this.filters)) options[name] = value || "";
     const { session, at, tab, path, slice, other } = this;
     const hash = route.format({ session, at, tab, path, slice, other, options });
-    if (hash === location.hash) return;
-    if (replace) history.replaceState(null, "", hash);
-    else history.pushState(null, "", hash);
+    clearTimeout(this.remembering);
+    const put = () => hash !== location.hash && history.replaceState(null, "", hash);
+    // Browsers refuse addresses that change many times a second.
+    if (soon) this.remembering = setTimeout(() => this.closed || put(), ADDRESS_PAUSE);
+    else if (replace) put();
+    else if (hash !== location.hash) history.pushState(null, "", hash);
   }
 
   takeOptions(options) {
@@ -151,7 +155,7 @@ export class Model {
     const call = await this.list.ensure(wanted);
     if (this.wanted !== wanted || this.closed) return;
     this.set({ call, at: at ?? (call ? call.finished ?? this.head : this.head) });
-    if (!quiet) this.remember({ replace });
+    if (!quiet) this.remember({ replace, soon: replace });
   }
 
   async goTo(seq, { replace = false, quiet = false } = {}) {
@@ -162,7 +166,7 @@ export class Model {
     const call = await this.whole.ensure(await this.whole.indexOf(at));
     this.wanted = index;
     this.set({ index, call, at });
-    if (!quiet) this.remember({ replace });
+    if (!quiet) this.remember({ replace, soon: replace });
   }
 
   move(rows) {

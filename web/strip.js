@@ -24,9 +24,11 @@ export function Strip({ model }) {
     return () => observer.disconnect();
   }, []);
   const scale = scaleOf(model, axis, zoom, width);
+  const scheme = useScheme();
+  const { list, whole } = model;
   useEffect(() => {
-    if (width && model.whole) draw(canvas.current, model, scale, laneRows, width, height);
-  });
+    if (width && whole) draw(canvas.current, model, scale, laneRows, width, height);
+  }, [list, list?.timeline, whole?.timeline, laneRows, width, height, axis, zoom, scheme, model.head]);
   const drag = useScrubber(model, canvas, scale);
   const nearer = (factor) => setZoom(zoomed(zoom, factor, scale.share(model.at, model.call?.started_at)));
   const wheel = (event) => {
@@ -42,8 +44,10 @@ export function Strip({ model }) {
     return () => element.removeEventListener("wheel", wheel);
   });
   return html`<div class="strip">
-    <canvas ref=${canvas} style=${{ height: `${height}px` }} role="slider" tabindex="0" aria-label="Position in the run" aria-valuemin="0"
+    <div class="strip-box"><canvas ref=${canvas} style=${{ height: `${height}px` }} role="slider" tabindex="0" aria-label="Position in the run" aria-valuemin="0"
       aria-valuemax=${model.head} aria-valuenow=${model.at} aria-valuetext=${`event ${model.at} of ${model.head}`} ...${drag}></canvas>
+      ${model.mark !== null && html`<i class="mark" style=${placed(scale.x(model.mark, null), width)}></i>`}
+      <i class="cursor" style=${placed(scale.x(model.at, model.call?.started_at), width)}></i></div>
     <div class="strip-tools" role="group" aria-label="The strip">
       <select aria-label="Lanes" value=${lanes} onChange=${(event) => setLanes(event.target.value)}>
         <option value="">No lanes</option><option value="agents">Agents</option><option value="tools">Tools</option><option value="children">Children</option></select>
@@ -52,6 +56,22 @@ export function Strip({ model }) {
       <button aria-label="Zoom in" onClick=${() => nearer(0.5)}>+</button>
     </div>
   </div>`;
+}
+
+function placed(x, width) {
+  return { transform: `translateX(${x}px)`, display: x < 0 || x > width ? "none" : "block" };
+}
+
+// Colours of a canvas do not follow the scheme by themselves.
+function useScheme() {
+  const query = matchMedia("(prefers-color-scheme: dark)");
+  const [isDark, setDark] = useState(query.matches);
+  useEffect(() => {
+    const changed = (event) => setDark(event.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  return isDark;
 }
 
 function zoomed([from, to], factor, middle) {
@@ -143,13 +163,6 @@ function draw(canvas, model, scale, lanes, width, height) {
   drawBuckets(pen, model.whole, model.list.isFiltered ? 0.25 : 1);
   if (model.list.isFiltered) drawBuckets(pen, model.list, 1);
   lanes.forEach((lane, number) => drawLane(pen, lane, STRIP + number * LANE, model));
-  for (const [seq, name] of [[model.mark, "quiet"], [model.at, "accent"]]) {
-    if (seq === null) continue;
-    const x = scale.x(seq, name === "accent" ? model.call?.started_at : null);
-    context.fillStyle = colour(name);
-    context.fillRect(x - 1, 0, 2, height);
-    if (name === "accent") context.fillRect(x - 4, 0, 8, 4);
-  }
 }
 
 function drawBuckets({ context, colour, width, scale }, list, strength) {
