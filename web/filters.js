@@ -11,7 +11,7 @@ export function Filters({ model }) {
   const agents = Object.entries(whole?.timeline?.agents ?? {}).filter(([name]) => name !== "");
   return html`<div class="filters" role="search" aria-label="Filter the calls">
     <${Field} label="Text in calls" hint="Text (/)" value=${filters.text} onValue=${(text) => model.filter({ text })} />
-    <${Field} label="Path of changed files, a glob" hint="Path: src/**" value=${filters.path} onValue=${(path) => model.filter({ path })} />
+    <${Field} label="Path of changed files, a glob" hint="src/**" value=${filters.path} onValue=${(path) => model.filter({ path })} />
     <${Choice} label="Tool" all="All tools" value=${filters.tool} entries=${tools} onValue=${(tool) => model.filter({ tool })} />
     ${agents.length > 0 && html`<${Choice} label="Agent" all="All agents" value=${filters.agent} entries=${agents} onValue=${(agent) => model.filter({ agent })} />`}
     <button aria-pressed=${filters.failed} title="Only calls that failed (f)" onClick=${() => model.filter({ failed: !filters.failed })}>Failed</button>

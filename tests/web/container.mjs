@@ -31,7 +31,7 @@ async function look(rig, origin) {
   await page.getByRole("listbox", { name: `Calls, ${CALLS} of them` }).waitFor();
   for (const tab of ["2", "3", "4", "1"]) await page.keyboard.press(tab);
   await page.keyboard.press("n");
-  await page.getByRole("tabpanel").getByText("exit 3").waitFor();
+  await page.getByRole("tabpanel").getByText("exit 3", { exact: true }).waitFor();
   await page.keyboard.press("4");
   await until(async () => (await page.getByRole("tree", { name: "Family of sessions" }).getByRole("treeitem").count()) === 3, "the family");
   await page.getByLabel("Lanes").selectOption("children");

@@ -35,7 +35,7 @@ install_browser() {
 }
 
 find_node() {
-    if command -v node >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 20)'; then
+    if command -v node >/dev/null && node -e 'process.exit(Number(parseInt(process.versions.node, 10) < 20))'; then
         dirname "$(command -v node)"
     else
         echo "$("$here/../clients/ready.sh")/venv/bin"
