@@ -63,18 +63,11 @@ pub(super) fn file_with(data: &str) -> String {
          content=\"no-referrer\">"
     );
     let index = text("index.html").unwrap_or_default();
-    let mut page = String::with_capacity(index.len() + script.len() + styles.len() + data.len());
-    for line in index.lines().filter(|line| !line.contains("\"/assets/")) {
-        match line.trim() {
-            "<head>" => page.push_str(&head),
-            "</head>" => page.push_str(&format!("<style>{styles}</style>\n</head>")),
-            "</body>" => page.push_str(&format!(
-                "<script id=\"foldspace-export\" type=\"application/json\">{data}</script>\n\
-                 <script type=\"module\">{script}</script>\n</body>"
-            )),
-            _ => page.push_str(line),
-        }
-        page.push('\n');
-    }
-    page
+    let kept = index.lines().filter(|line| !line.contains("\"/assets/")).collect::<Vec<_>>().join("\n");
+    let body = format!(
+        "<script id=\"foldspace-export\" type=\"application/json\">{data}</script>\n\
+         <script type=\"module\">{script}</script>\n</body>"
+    );
+    let page = kept.replacen("<head>", &head, 1).replacen("</head>", &format!("<style>{styles}</style>\n</head>"), 1);
+    page.replacen("</body>", &body, 1)
 }

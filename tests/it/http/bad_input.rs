@@ -123,7 +123,7 @@ async fn http_wrong_paths_are_refused() {
         ("unusable", "/v1/sessions/demo/events?limit=0"),
         ("unusable", "/v1/sessions/demo/events?limit=100000"),
         ("bad_request", "/v1/sessions/demo/events?from=99999999999999999999999"),
-        ("method", "/v1/sessions/demo/calls"),
+        ("method", "/v1/sessions/demo/merge"),
         ("bad_request", "/v1/sessions/demo/calls/-1"),
         ("not_found", "/v1/sessions/demo/calls/1"),
     ] {
