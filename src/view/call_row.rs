@@ -61,6 +61,8 @@ pub struct CallRow {
     pub failed: bool,
     /// The changes of files in it.
     pub changed: u64,
+    /// The parameters, where digests are wanted.
+    pub params: Value,
     /// A digest of tool and parameters, where digests are wanted.
     pub key: String,
     /// A digest of the outcome, where digests are wanted.
@@ -213,7 +215,14 @@ impl<'a> CallRows<'a> {
             return;
         };
         let has_text = self.text.as_ref().is_some_and(|text| text.is_match(params) || text.is_match(tool));
-        let key = if self.has_digests { digest(&[tool, &in_order(params)]) } else { String::new() };
+        let (params, key) = match self.has_digests {
+            true => {
+                let params: Value = serde_json::from_str(params).unwrap_or_default();
+                let key = digest(&[tool, &in_order(params.clone())]);
+                (params, key)
+            }
+            false => (Value::Null, String::new()),
+        };
         let (tool, agent) = (self.name(tool), self.name(event.agent));
         self.open.push_back(CallRow {
             call: event.seq,
@@ -226,6 +235,7 @@ impl<'a> CallRows<'a> {
             exit_code: None,
             failed: false,
             changed: 0,
+            params,
             key,
             outcome: String::new(),
             has_text,
@@ -235,8 +245,7 @@ impl<'a> CallRows<'a> {
 }
 
 /// Returns JSON with its names in order: that in which a client writes them means nothing.
-fn in_order(json: &str) -> String {
-    let mut value: Value = serde_json::from_str(json).unwrap_or_default();
+fn in_order(mut value: Value) -> String {
     value.sort_all_objects();
     value.to_string()
 }

@@ -8,10 +8,9 @@ use serde::{Deserialize, Serialize};
 use similar::{DiffOp, TextDiff};
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
-use crate::engine::event::{CallStarted, CallStatus};
+use crate::engine::event::CallStatus;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
 use crate::view::{CallFilter, CallRow, CallRows, Position, subject};
 
 /// Calls of each session that are compared.
@@ -93,15 +92,15 @@ impl Operation for Align {
                 let (old, new) = (op.old_range(), op.new_range());
                 if is_same {
                     for (left, right) in left[old].iter().zip(&right[new]) {
-                        found.push(row(Some((&session, left)), Some((&other, right)))?);
+                        found.push(row(Some((&session, left)), Some((&other, right))));
                     }
                     continue;
                 }
                 for left in &left[old] {
-                    found.push(row(Some((&session, left)), None)?);
+                    found.push(row(Some((&session, left)), None));
                 }
                 for right in &right[new] {
-                    found.push(row(None, Some((&other, right)))?);
+                    found.push(row(None, Some((&other, right))));
                 }
             }
             Ok(Alignment { rows: found, more })
@@ -127,21 +126,23 @@ fn keys(rows: &[CallRow]) -> Vec<&str> {
 
 type AlignedSide<'a> = Option<(&'a Session, &'a CallRow)>;
 
-fn row(left: AlignedSide<'_>, right: AlignedSide<'_>) -> Result<AlignedRow, SessionError> {
-    let document = |side: AlignedSide<'_>| side.map(|(session, row)| aligned(session, row)).transpose();
+fn row(left: AlignedSide<'_>, right: AlignedSide<'_>) -> AlignedRow {
+    let document = |side: AlignedSide<'_>| side.map(|(session, row)| aligned(session, row));
     let both = left.zip(right);
-    let differs = both.is_some_and(|((_, left), (_, right))| left.outcome != right.outcome);
-    Ok(AlignedRow { left: document(left)?, right: document(right)?, same: both.is_some(), result_differs: differs })
+    AlignedRow {
+        left: document(left),
+        right: document(right),
+        same: both.is_some(),
+        result_differs: both.is_some_and(|((_, left), (_, right))| left.outcome != right.outcome),
+    }
 }
 
-fn aligned(session: &Session, row: &CallRow) -> Result<AlignedCall, SessionError> {
-    let started = session.event(row.call)?;
-    let params = started.typed::<CallStarted>().and_then(Result::ok).map(|started| started.event.params);
-    Ok(AlignedCall {
+fn aligned(session: &Session, row: &CallRow) -> AlignedCall {
+    AlignedCall {
         call: row.call,
         finished: row.finished,
         tool: row.tool.to_string(),
-        summary: params.map(|params| subject(session, &params, SUBJECT_MAX)).unwrap_or_default(),
+        summary: subject(session, &row.params, SUBJECT_MAX),
         status: match row.status {
             Some(status) => status.word(),
             None if row.failed => CallStatus::Interrupted.word(),
@@ -149,5 +150,5 @@ fn aligned(session: &Session, row: &CallRow) -> Result<AlignedCall, SessionError
         },
         exit_code: row.exit_code,
         micros: row.finished.map(|_| row.micros),
-    })
+    }
 }
