@@ -302,6 +302,7 @@ class Session:
         document: _models.Session = {
             "session": child["session"],
             "name": child["name"],
+            "parent": self.id,
             "backend": child["backend"],
             "events": head,
             "calls": None,

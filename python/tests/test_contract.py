@@ -20,6 +20,16 @@ UNUSED = {
     ("get", "/v1/sessions/{session}/section"),
     ("get", "/v1/sessions/{session}/state/{slice}"),
     ("get", "/v1/sessions/{session}/terminal"),
+    # What the page in a browser asks for.
+    ("get", "/v1/sessions/{session}/alignment"),
+    ("get", "/v1/sessions/{session}/blame/{path}"),
+    ("get", "/v1/sessions/{session}/calls"),
+    ("get", "/v1/sessions/{session}/calls/{call}/output"),
+    ("get", "/v1/sessions/{session}/changes"),
+    ("get", "/v1/sessions/{session}/family"),
+    ("get", "/v1/sessions/{session}/timeline"),
+    ("post", "/v1/sign-in"),
+    ("post", "/v1/ui"),
 }
 
 

@@ -212,7 +212,7 @@ export class Session implements AsyncDisposable {
 
   #child(child: Schemas["Child"]): Session {
     const { session, name, backend } = child;
-    const status = { ...this.status, session, name, backend, events: child.at ?? 0 };
+    const status = { ...this.status, session, name, backend, parent: this.id, events: child.at ?? 0 };
     return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
   }
 
