@@ -124,7 +124,7 @@ class Client:
     async def stop_server(self) -> None:
         """Ends the server: calls in flight get some time."""
         await self._connection.document("POST", "/v1/server/stop")
-        await self._connection.close()
+        self._connection.leave()
 
 
 _PAGE = 500

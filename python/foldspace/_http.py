@@ -48,7 +48,8 @@ class Connection:
         async with self._attending:
             if self._http is not None and self._attendance is not None and not self._attendance.is_over():
                 return self._http
-            await self.close()
+            # Who still reads from the old server sees its end; closed here, aiohttp would not tell.
+            self.leave()
             self._attendance = await _owner.attend(self.directory)
             http = aiohttp.ClientSession(
                 connector=aiohttp.UnixConnector(_owner.socket_of(self.directory), limit=0),
@@ -61,11 +62,15 @@ class Connection:
             self._http = http
             return http
 
-    async def close(self) -> None:
-        """Closes all connections; the server may end when it wants."""
+    def leave(self) -> None:
+        """Lets the server end when it wants."""
         if self._attendance is not None:
             self._attendance.close()
             self._attendance = None
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        self.leave()
         if self._http is not None:
             http, self._http = self._http, None
             await http.close()
@@ -147,7 +152,7 @@ class Connection:
         except aiohttp.ClientConnectorError:
             # The server has ended since, and saw nothing of the request.
             if self._http is http:
-                await self.close()
+                self.leave()
             http = await self.attend()
             if not is_repeatable:
                 raise ConnectionLostError("the server was gone; it runs again", hint="send the contents again") from None
