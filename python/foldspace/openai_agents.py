@@ -40,7 +40,7 @@ class FoldspaceSandboxClientOptions(BaseSandboxClientOptions):
 
 
 class FoldspaceSandboxSessionState(SandboxSessionState):
-    """What a sandbox is found by again."""
+    """The state by which a sandbox is found again."""
 
     type: Literal["foldspace"] = "foldspace"
     foldspace_session: str

@@ -1,4 +1,4 @@
-"""What calls give, with a form for notebooks."""
+"""Results of calls, with a form for notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Entries = list[EntryAtPath]
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended, and what it printed."""
+    """The end of a command, and what it printed."""
 
     stdout_bytes: bytes
     stderr_bytes: bytes
