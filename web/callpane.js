@@ -1,6 +1,6 @@
 // One call: what was asked, what was decided, what came out.
 
-import { html, useEffect, useState } from "./vendor/preact.js";
+import { html, useLayoutEffect, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
 import { JsonTree } from "./json.js";
 import { get, getKept, ofSession } from "./source.js";
@@ -13,10 +13,10 @@ const BY = {
   answer: "by a person's answer", nobody: "as there was nobody to ask",
 };
 
-// Loads something anew when `keys` change, and shows the last until it is there.
+// Loads something anew when `keys` change, and shows the last until it is there. It does not wait for the next frame.
 export function useLoaded(load, keys) {
   const [state, setState] = useState({ value: null, error: null, keys: null });
-  useEffect(() => {
+  useLayoutEffect(() => {
     let current = true;
     Promise.resolve(load()).then(
       (value) => current && setState({ value, error: null, keys }),

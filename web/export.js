@@ -9,7 +9,8 @@ class ExportedRun {
     Object.assign(this, document);
     this.prefix = `GET /v1/sessions/${document.session}`;
     this.calls = this.of("/calls")?.calls ?? [];
-    this.left = new Map((document.left_out ?? []).map((entry) => [entry.digest, entry]));
+    // Lists of files that are not whole; a content that is not there says so in its place.
+    this.missing = this.left_out.filter(({ size }) => size === null).map(({ path }) => path);
   }
 
   of(rest) {
@@ -71,8 +72,8 @@ class ExportedRun {
   steps() {
     if (!this.allSteps) {
       const ofCalls = this.calls.filter(({ finished }) => finished !== null);
-      const steps = ofCalls.map(({ call, finished }) => ({ end: finished, changes: this.of(`/changes/${call}`)?.changes ?? [] }));
-      for (const { to, changes } of this.between ?? []) steps.push({ end: to, changes });
+      const steps = ofCalls.map(({ call, finished }) => ({ end: finished, changes: [], ...this.of(`/changes/${call}`) }));
+      for (const changes of this.between) steps.push({ end: changes.to, ...changes });
       this.allSteps = steps.sort((a, b) => a.end - b.end);
     }
     return this.allSteps;
@@ -106,7 +107,7 @@ class ExportedRun {
       changes.push({ path, change, kind: (is ?? was).node, size: is?.size ?? null, before: was ?? null, after: is ?? null });
     }
     changes.sort((a, b) => (a.path < b.path ? -1 : 1));
-    return { from, to, changes, more: false };
+    return { from, to, changes, more: this.steps().some(({ end, more }) => more && end > from && end <= to) };
   }
 
   answer_files(rest, { at = this.to, below = "", recursive = true }) {

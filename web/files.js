@@ -2,6 +2,7 @@
 
 import { html } from "./vendor/preact.js";
 import { useLoaded } from "./callpane.js";
+import { exported } from "./export.js";
 import { FilePane } from "./filepane.js";
 import { bytes, count, visible } from "./text.js";
 import { Tree } from "./tree.js";
@@ -21,6 +22,7 @@ export function Files({ model }) {
       <h3 class="part">Changed <span class="quiet">${value ? count(files.length, "file") + (value.more ? " and more" : "") : ""}</span></h3>
       <${Changes} model=${model} files=${files} />
       <h3 class="part">All files <span class="quiet">at ${model.at}</span></h3>
+      ${exported?.missing.map((what) => html`<p class="quiet none">Not in this file: ${what}.</p>`)}
       <${Tree} model=${model} changes=${changes} />
     </div>
     <div class="file">${model.path ? html`<${FilePane} model=${model} />` : html`<p class="empty quiet">Choose a file: what this step changed is above, all files are below.</p>`}</div>

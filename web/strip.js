@@ -9,6 +9,7 @@ const LANES_MOST = 8;
 const ROWS_DRAWN = 1500;
 const STRIP = 40;
 const LANE = 18;
+const NONE = [];
 
 export function Strip({ model }) {
   const canvas = useRef(null);
@@ -100,12 +101,23 @@ function scaleOf(model, axis, [from, to], width) {
 }
 
 function useScrubber(model, canvas, scale) {
-  const frame = useRef(0);
+  const wanted = useRef({ seq: null, isGoing: false });
+  // One place at a time: those that the pointer passes meanwhile are left out.
+  const go = async () => {
+    const { current } = wanted;
+    if (current.isGoing) return;
+    current.isGoing = true;
+    while (current.seq !== null) {
+      const { seq } = current;
+      current.seq = null;
+      await model.goTo(seq, { replace: true }).catch(() => {});
+    }
+    current.isGoing = false;
+  };
   const to = (event) => {
     const { left } = canvas.current.getBoundingClientRect();
-    const seq = Math.max(0, Math.min(model.head, scale.seqAt(event.clientX - left)));
-    cancelAnimationFrame(frame.current);
-    frame.current = requestAnimationFrame(() => model.goTo(seq, { replace: true }));
+    wanted.current.seq = Math.max(0, Math.min(model.head, scale.seqAt(event.clientX - left)));
+    go();
   };
   return {
     onPointerDown: (event) => {
@@ -128,7 +140,7 @@ function useLanes(model, by) {
       current = false;
     };
   }, [by, whole?.total, family]);
-  return by && known ? rows : [];
+  return by && known ? rows : NONE;
 }
 
 async function lanesOf(model, by) {
@@ -156,7 +168,8 @@ function draw(canvas, model, scale, lanes, width, height) {
   if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
   const context = canvas.getContext("2d");
   const style = getComputedStyle(canvas);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  const colours = new Map();
+  const colour = (name) => colours.get(name) ?? colours.set(name, style.getPropertyValue(`--${name}`).trim()).get(name);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   const pen = { context, colour, width, scale };

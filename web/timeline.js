@@ -21,7 +21,10 @@ export function Timeline({ model }) {
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => reveal(box.current, model.index, model.open, events.length), [model.index, list, list?.total]);
+  useLayoutEffect(() => {
+    reveal(box.current, model.index, model.open, events.length);
+    if (box.current.scrollTop !== view.top) setView({ ...view, top: box.current.scrollTop });
+  }, [model.index, list, list?.total]);
   const total = list?.total ?? 0;
   const shift = (index) => (model.open !== null && index > model.open ? events.length : 0);
   const first = Math.max(0, Math.floor(view.top / ROW) - MORE - events.length);

@@ -1,53 +1,58 @@
 // The files of a workspace as a tree whose directories are fetched when they are opened.
 
-import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useState } from "./vendor/preact.js";
 import { getKept, ofSession } from "./source.js";
 import { bytes, visible } from "./text.js";
 import { VirtualRows } from "./virtual.js";
 
 const ROW = 24;
-const OVERLAY_MOST = 2000;
+const NEAR = 200;
+const ENTRIES_FEW = 1000;
 
+const rank = ({ node }) => (node === "directory" ? 0 : 1);
+const inOrder = (a, b) => rank(a) - rank(b) || (a.path < b.path ? -1 : 1);
 const parentOf = (path) => (path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "");
 const nameOf = (path) => path.slice(path.lastIndexOf("/") + 1);
 
-// Lists are fetched for one position; at others they are that, with what changed in between.
+// Lists are fetched for one position; near to it, and where they are long, they are that with what changed in between.
 class Listing {
   constructor(session, at) {
     this.session = session;
     this.base = at;
     this.at = at;
     this.directories = new Map();
-    this.overlay = [];
+    this.overlay = new Map();
   }
 
   async move(at) {
     const [from, to] = [this.base, at];
-    const { changes, more } = from === to ? { changes: [], more: false } : await getKept(ofSession(this.session, "/changes"), { from, to });
-    this.at = at;
-    this.overlay = changes;
-    if (!more && changes.length < OVERLAY_MOST) return;
-    const open = [...this.directories.keys()];
-    Object.assign(this, { base: at, directories: new Map(), overlay: [] });
-    await Promise.all(open.map((directory) => this.fetch(directory)));
+    const entries = [...this.directories.values()].reduce((sum, list) => sum + list.length, 0);
+    if (Math.abs(to - from) <= NEAR || entries > ENTRIES_FEW) {
+      const { changes, more } = from === to ? { changes: [] } : await getKept(ofSession(this.session, "/changes"), { from, to });
+      this.at = at;
+      this.overlay = Map.groupBy(changes, ({ path }) => parentOf(path));
+      if (!more) return;
+    }
+    const fresh = new Listing(this.session, at);
+    await Promise.all([...this.directories.keys()].map((directory) => fresh.fetch(directory)));
+    Object.assign(this, fresh);
   }
 
   async fetch(directory) {
     if (this.directories.has(directory)) return;
     const found = await getKept(ofSession(this.session, "/files"), { at: this.base, below: directory, recursive: false }).catch(() => []);
     const start = directory ? `${directory}/` : "";
-    this.directories.set(directory, found.filter(({ path }) => path.startsWith(start) && !path.slice(start.length).includes("/")));
+    this.directories.set(directory, found.filter(({ path }) => path.startsWith(start) && !path.slice(start.length).includes("/")).sort(inOrder));
   }
 
   of(directory) {
-    const entries = new Map((this.directories.get(directory) ?? []).map((entry) => [entry.path, entry]));
-    for (const { path, after } of this.overlay) {
-      if (parentOf(path) !== directory || path === "") continue;
-      if (after) entries.set(path, { path, ...after });
-      else entries.delete(path);
-    }
-    const rank = ({ node }) => (node === "directory" ? 0 : 1);
-    return [...entries.values()].sort((a, b) => rank(a) - rank(b) || (a.path < b.path ? -1 : 1));
+    const known = this.directories.get(directory) ?? [];
+    const changed = new Map(this.overlay.get(directory)?.map((change) => [change.path, change]));
+    changed.delete("");
+    if (!changed.size) return known;
+    const kept = known.filter(({ path }) => !changed.has(path));
+    for (const { path, after } of changed.values()) if (after) kept.push({ path, ...after });
+    return kept.sort(inOrder);
   }
 }
 
@@ -60,13 +65,13 @@ export function Tree({ model, changes }) {
   const listing = useMemo(() => new Listing(model.session, model.at), [model.session]);
   const [open, setOpen] = useState(new Set([""]));
   const [cursor, setCursor] = useState(null);
-  const [, setTurn] = useState(0);
+  const [turn, setTurn] = useState(0);
   useEffect(() => {
     const wanted = new Set(open);
     if (model.path) for (const directory of ancestors(model.path)) wanted.add(directory);
     if (wanted.size !== open.size) setOpen(wanted);
   }, [model.path]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     let current = true;
     const load = async () => {
       if (listing.at !== model.at) await listing.move(model.at);
@@ -78,8 +83,8 @@ export function Tree({ model, changes }) {
       current = false;
     };
   }, [model.at, open]);
-  const rows = flattened(listing, open);
-  const marks = marksOf(changes);
+  const rows = useMemo(() => flattened(listing, open), [turn, open]);
+  const marks = useMemo(() => marksOf(changes), [changes]);
   const at = rows.findIndex(({ path }) => path === (cursor ?? model.path));
   const toggle = (path) => {
     const next = new Set(open);

@@ -1,6 +1,6 @@
 // A list of rows of one height, of which only those in sight exist.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 
 const MORE = 6;
 
@@ -13,11 +13,12 @@ export function VirtualRows({ height, total, render, reveal = null, label, role 
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (reveal === null || reveal < 0) return;
     const { scrollTop, clientHeight } = box.current;
     const top = reveal * height;
     if (top < scrollTop || top > scrollTop + clientHeight - height) box.current.scrollTop = Math.max(0, top - clientHeight / 3);
+    measure();
   }, [reveal]);
   const first = Math.max(0, Math.floor(view.top / height) - MORE);
   const last = Math.min(total, Math.ceil((view.top + view.height) / height) + MORE);

@@ -1,5 +1,6 @@
 // A run in one file, opened without a server.
 
+import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -24,6 +25,28 @@ export async function exported(rig) {
     await rig.shot(page, "exported");
     rig.sound(page);
   });
+  await rig.check("an exported file of 1,000 large calls has less than 5 MB, and says what is left out", () => bounded(rig));
+}
+
+// Neither the contents nor the lists of files would fit.
+async function bounded(rig) {
+  const many = "mkdir many && cd many && seq 30000 | xargs touch && for i in $(seq 2000); do echo $i > n$i; done";
+  const calls = Array.from({ length: 999 }, (_, number) => (number % 2
+    ? { tool: "read_file", params: { file_path: `/f${number - 1}.txt` } }
+    : { tool: "write_file", params: { file_path: `/f${number}.txt`, content: randomBytes([200, 5000, 30_000][number % 3]).toString("base64") } }));
+  rig.foldspace("run", rig.script("bounded", [{ tool: "shell_execute", params: { command: many } }, ...calls]), "--session", "bounded", "--backend", "host", "--yes");
+  const file = path.join(rig.home, "bounded.html");
+  rig.foldspace("ui", "bounded", "--export", file);
+  assert(fs.statSync(file).size < 5e6, `the file has ${fs.statSync(file).size} bytes`);
+  const page = await rig.page();
+  await page.goto(pathToFileURL(file).href);
+  await page.getByRole("listbox", { name: "Calls, 1000 of them" }).waitFor();
+  await page.keyboard.press("2");
+  await page.getByText(/Not in this file: changes after event \d+/).waitFor();
+  await page.keyboard.press("G");
+  await page.getByRole("treeitem", { name: /f0.txt/ }).click();
+  await page.locator(".file-body").getByText(/left out of the export|\w{60}/).first().waitFor();
+  rig.sound(page);
 }
 
 async function look(page) {

@@ -4,7 +4,7 @@ import { assert, equal, until } from "./rig.mjs";
 
 const SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>";
 const BIDI = "invoice\u202Efdp.exe";
-const FILES = 20_000;
+const FILES = 100_000;
 
 export async function hostile(rig) {
   const write = (file_path, content) => ({ tool: "write_file", params: { file_path, content }, agent: "<b onmouseover=alert(3)>x</b>" });

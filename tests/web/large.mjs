@@ -2,14 +2,14 @@
 
 import { assert } from "./rig.mjs";
 
-const CALLS = Number(process.env.FOLDSPACE_WEB_CALLS ?? 20_000);
+const CALLS = Number(process.env.FOLDSPACE_WEB_CALLS ?? 100_000);
 const HEAP_MOST = 150e6;
 const SCRUBS = 60;
 
 export async function large(rig) {
-  const call = (number) => (number % 50 === 7
-    ? { tool: "write_file", params: { file_path: `/d${number % 10}/f${number % 1000}.txt`, content: `${number}\n`, mode: "overwrite" }, agent: "ada" }
-    : { tool: "read_file", params: { file_path: number % 31 === 0 ? "/not-there" : "/d7/f7.txt" }, agent: number % 2 ? "ada" : "bob" });
+  const call = (number) => (number % 10 === 7
+    ? { tool: "write_file", params: { file_path: `/d${Math.floor(number / 10) % 100}/f${Math.floor(number / 10)}.txt`, content: `${number}\n`, mode: "overwrite" }, agent: "ada" }
+    : { tool: "read_file", params: { file_path: number % 31 === 0 ? "/not-there" : "/d0/f0.txt" }, agent: number % 2 ? "ada" : "bob" });
   const made = (count, name) => rig.foldspace("run", rig.script(name, Array.from({ length: count }, (_, number) => call(number + 7))), "--session", name, "--no-wait", "--keep-going");
   for (const [count, name] of [[1000, "thousand"], [CALLS, "large"]]) {
     try {

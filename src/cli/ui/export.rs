@@ -19,12 +19,18 @@ use crate::cli::{Failure, Globals, Out, files, open, output, text};
 /// Bytes of a content, or a call's whole texts, that are taken along.
 const CONTENT_MAX: u64 = 64 << 10;
 /// Bytes of all that can be left out, packed. With them the file of 1,000 calls stays below 5 MB.
-const BUDGET: usize = 2500 << 10;
+const BUDGET: usize = 3500 << 10;
+/// Bytes of it that contents get, and texts of calls, whatever the lists of files need.
+const CONTENTS: usize = 1500 << 10;
 /// Bytes of a slice's value.
 const SLICE_MAX: usize = 16 << 10;
 /// Slices that the page has from the files and the calls.
 const KNOWN_SLICES: [&str; 2] = ["VirtualFileSystem", "ToolCalls"];
 const LISTED: usize = 10;
+/// Bytes of the row of a call.
+const ROW_MAX: usize = 2 << 10;
+/// Digits of a digest, which only joins an entry and its content here.
+const DIGEST: usize = 16;
 
 /// The data of an exported page.
 #[derive(Default, Serialize)]
@@ -76,17 +82,18 @@ pub(super) fn export(
         json!({ "session": page.session, "file": file, "calls": calls, "bytes": bytes, "left_out": page.left_out });
     let told = format!("wrote {}, {}, to {shown}", text::count(calls as u64, "call"), text::size(bytes as u64));
     let told =
-        if left_out == 0 { told } else { format!("{told}, without {}", text::count(left_out as u64, "content")) };
+        if left_out == 0 { told } else { format!("{told}, without {}", text::count(left_out as u64, "part")) };
     out.show(&document, |out| out.line(told))
 }
 
 fn tell(left_out: &[Value]) {
     for what in left_out.iter().take(LISTED) {
-        let size = text::size(what["size"].as_u64().unwrap_or_default());
-        output::note(&format!("left out, {size}: {}", text::one_line(what["path"].as_str().unwrap_or_default(), 200)));
+        let path = text::one_line(what["path"].as_str().unwrap_or_default(), 200);
+        let size = what["size"].as_u64().map(|bytes| format!(", {}", text::size(bytes))).unwrap_or_default();
+        output::note(&format!("left out{size}: {path}"));
     }
     if left_out.len() > LISTED {
-        output::note(&format!("left out, too: {}", text::count((left_out.len() - LISTED) as u64, "content")));
+        output::note(&format!("left out, too: {}", text::count((left_out.len() - LISTED) as u64, "part")));
     }
 }
 
@@ -107,27 +114,35 @@ async fn collected(
     let entries: Value = client.get(&format!("{place}/files?at={base}")).await?;
     let mut contents: BTreeMap<String, (u64, String)> = BTreeMap::new();
     entries.as_array().into_iter().flatten().for_each(|entry| note_content(entry, &entry["path"], &mut contents));
-    page.answer(&place, "/files", entries);
-    let mut seen = base;
+    page.room -= CONTENTS;
+    let (mut seen, mut touched) = (base, BTreeSet::new());
     for call in &calls {
         let (call, end) = (number(call, "call"), call["finished"].as_u64().unwrap_or(to));
         if call > seen + 1 {
             let between: Value = client.get(&format!("{place}/changes?from={seen}&to={}", call - 1)).await?;
-            changed(&between, &mut contents);
+            changed(&between, &mut contents, &mut touched);
             if between["changes"].as_array().is_some_and(|changes| !changes.is_empty()) {
+                let between = page.changes(between)?;
                 page.between.push(between);
             }
         }
         let changes: Value = client.get(&format!("{place}/changes?from={}&to={end}", call - 1)).await?;
-        changed(&changes, &mut contents);
+        changed(&changes, &mut contents, &mut touched);
+        let changes = page.changes(changes)?;
         page.answer(&place, &format!("/changes/{call}"), changes);
-        let whole: Value = client.get(&format!("{place}/calls/{call}")).await?;
-        page.answer_if_it_fits(&place, &format!("/calls/{call}"), whole)?;
         seen = seen.max(end);
+    }
+    let entries = page.files(entries, &touched)?;
+    page.answer(&place, "/files", entries);
+    page.room += CONTENTS;
+    for call in &calls {
+        let rest = format!("/calls/{}", number(call, "call"));
+        page.answer_if_it_fits(&place, &rest, client.get(&format!("{place}{rest}")).await?)?;
     }
     page.take_slices(&place, session, &calls)?;
     let count = calls.len();
     let head = session.head()?;
+    let calls: Vec<Value> = calls.into_iter().map(short_row).collect();
     page.answer(&place, "/calls", json!({ "head": head, "next": null, "calls": calls }));
     page.take_contents(session, contents)?;
     Ok((page, count))
@@ -149,8 +164,20 @@ async fn calls(client: &HttpClient, place: &str, from: u64, to: u64) -> Result<V
     Ok(found)
 }
 
-fn changed(changes: &Value, contents: &mut BTreeMap<String, (u64, String)>) {
+/// Returns the row of a call, without its parameters where they are long: the whole call may have them.
+fn short_row(mut row: Value) -> Value {
+    if row.to_string().len() > ROW_MAX {
+        row["params"] = json!({});
+        if let Some(paths) = row["paths"].as_array_mut() {
+            paths.truncate(LISTED);
+        }
+    }
+    row
+}
+
+fn changed(changes: &Value, contents: &mut BTreeMap<String, (u64, String)>, touched: &mut BTreeSet<String>) {
     for change in changes["changes"].as_array().into_iter().flatten() {
+        touched.extend(change["path"].as_str().map(str::to_owned));
         note_content(&change["before"], &change["path"], contents);
         note_content(&change["after"], &change["path"], contents);
     }
@@ -159,6 +186,18 @@ fn changed(changes: &Value, contents: &mut BTreeMap<String, (u64, String)>) {
 fn note_content(entry: &Value, path: &Value, contents: &mut BTreeMap<String, (u64, String)>) {
     if let (Some(digest), Some(path)) = (entry["content"].as_str(), path.as_str()) {
         contents.entry(digest.to_owned()).or_insert_with(|| (number(entry, "size"), path.to_owned()));
+    }
+}
+
+/// Shortens the digests of an entry, or of a change: whole ones would take most of the room.
+fn shorten(entry: &mut Value) {
+    for name in ["before", "after"] {
+        if entry.get(name).is_some_and(Value::is_object) {
+            shorten(&mut entry[name]);
+        }
+    }
+    if let Some(Value::String(digest)) = entry.get_mut("content") {
+        digest.truncate(DIGEST);
     }
 }
 
@@ -176,11 +215,55 @@ impl ExportedPage {
         Ok(())
     }
 
-    /// Takes room for data, if there is enough.
-    fn has_room(&mut self, size: u64, data: &[u8]) -> Result<bool, Failure> {
-        if size > CONTENT_MAX {
-            return Ok(false);
+    /// Returns a list of changes, as far as there is room for it.
+    fn changes(&mut self, mut list: Value) -> Result<Value, Failure> {
+        let Value::Array(changes) = list["changes"].take() else { return Ok(list) };
+        let count = changes.len();
+        let changes = self.as_many_as_fit(changes)?;
+        // The list may have had an end of its own.
+        if changes.len() < count || list["more"] == true {
+            list["more"] = true.into();
+            self.leave_out(format!("changes after event {}, but for {}", list["from"], changes.len()));
         }
+        list["changes"] = changes.into();
+        Ok(list)
+    }
+
+    /// Returns the files at the beginning: all, or those that the calls change, as far as there is room for them.
+    fn files(&mut self, entries: Value, touched: &BTreeSet<String>) -> Result<Value, Failure> {
+        let Value::Array(entries) = entries else { return Ok(entries) };
+        let count = entries.len();
+        let (first, rest): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry["path"].as_str().is_some_and(|path| touched.contains(path)));
+        let first = self.as_many_as_fit(first)?;
+        let kept: Vec<Value> = first.into_iter().chain(self.as_many_as_fit(rest)?).collect();
+        if kept.len() < count {
+            self.leave_out(format!("{} that were there at the beginning", text::count((count - kept.len()) as u64, "file")));
+        }
+        Ok(kept.into())
+    }
+
+    fn as_many_as_fit(&mut self, mut entries: Vec<Value>) -> Result<Vec<Value>, Failure> {
+        entries.iter_mut().for_each(shorten);
+        while !self.fits(&serde_json::to_vec(&entries).unwrap_or_default())? {
+            entries.truncate(entries.len() / 2);
+            if entries.is_empty() {
+                break;
+            }
+        }
+        Ok(entries)
+    }
+
+    fn leave_out(&mut self, what: String) {
+        self.left_out.push(json!({ "path": what, "digest": null, "size": null }));
+    }
+
+    /// Takes room for data that is not large, if there is enough.
+    fn has_room(&mut self, size: u64, data: &[u8]) -> Result<bool, Failure> {
+        Ok(size <= CONTENT_MAX && self.fits(data)?)
+    }
+
+    fn fits(&mut self, data: &[u8]) -> Result<bool, Failure> {
         let needed = packed(data)?.len();
         let fits = needed <= self.room;
         if fits {
@@ -223,7 +306,7 @@ impl ExportedPage {
             });
             match blob {
                 Some(blob) if self.has_room(size, blob.to_string().as_bytes())? => {
-                    drop(self.blobs.insert(digest, blob))
+                    drop(self.blobs.insert(digest[..DIGEST].to_owned(), blob))
                 }
                 _ => self.left_out.push(json!({ "path": path, "digest": digest, "size": size })),
             }
