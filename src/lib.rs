@@ -29,9 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Read on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`],
-//! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
-//! events as they come; [`Replay`] to look back; [`EventStore`] for the places that keep it all.
+//! Read on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`], [`Slice`] and [`Reducer`]
+//! for own types; [`Tool`] and [`ToolRunner`]; [`Subscription`] for events as they come; [`Replay`]; [`EventStore`].
 #![cfg_attr(
     not(all(feature = "docker", feature = "mcp", feature = "podman", feature = "python")),
     allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
@@ -279,12 +278,13 @@ pub mod event {
     pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
     pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
     pub use crate::engine::event::{
-        Annotated, CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted,
-        CodecError, CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped,
-        DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted,
-        MergeSide, MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, PositionTagged,
-        RecordedOutput, SessionAllow, SessionRewound, SessionStarted, SliceRestored, Special, TerminalRecorded,
-        VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+        Annotated, CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChangesUnknown, ChildLimits,
+        ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult, ConflictKind,
+        ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventsLost,
+        Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated, MountPreview, Node, Origin,
+        PolicyDecision, PositionTagged, RecordedOutput, RunBegan, RunNoted, SessionAllow, SessionRewound,
+        SessionStarted, SliceRestored, Special, TerminalRecorded, TranscriptRecord, VariableValue, WorkspaceTouched,
+        WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

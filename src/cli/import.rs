@@ -1,23 +1,38 @@
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use foldspace::WorkspaceSpec;
 use foldspace::event::SessionStarted;
 use foldspace::history::{HistoryError, import_session_if};
 use foldspace::store::Durability;
+use foldspace::tools::{ImportedRun, import_transcripts};
 
 use super::owner::OwnerClient;
 use super::{Failure, Globals, Out, export, files, open, output, text};
 
-/// Reads a session from a file that `export` wrote
+/// The beginning of a file that `export` wrote.
+const EXPORTED: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Reads sessions from a file that `export` wrote, or from other programs' transcripts
 ///
 /// Everything in the file is checked first. The file must continue the history of a session that is here already;
 /// the rest is added. So importing the file again completes an import that was killed.
+///
+/// Transcripts are those of Claude Code, Codex, Gemini CLI, mini-swe-agent, SWE-agent and OpenHands, logs of Inspect,
+/// and trajectories in ATIF. A run becomes a session with its calls, their outcomes and times, and its subagents become
+/// forks. It has the files that the transcript states; where it does not state what a call changed, that is said. A
+/// transcript that has grown can be imported again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace import demo.fold
+  foldspace import ~/.claude/projects/-home-me-app/1f0c*.jsonl --name yesterday
+  foldspace import ~/.codex/sessions/2026/11/23/*.jsonl")]
 pub(super) struct Import {
-    /// The file; - is standard input
-    #[arg(value_hint = clap::ValueHint::FilePath)]
-    file: PathBuf,
-    /// Gives the session another name
+    /// The files; - is standard input, for one that `export` wrote
+    #[arg(value_hint = clap::ValueHint::AnyPath, required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Gives the session, or that of the first transcript, another name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Accepts a session whose workspace is a directory of this machine, or reaches an engine or the network
@@ -27,7 +42,33 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let file = files::Rereadable::open(&self.file)?;
+        match &self.files[..] {
+            [file] if files::is_standard(file) || is_exported(file)? => self.exported(file, globals, out),
+            files => {
+                if let Some(file) = files.iter().find(|file| files::is_standard(file)) {
+                    return Err(Failure::usage(format!("{} can't be one of several files", file.display())));
+                }
+                self.transcripts(globals, out)
+            }
+        }
+    }
+
+    fn transcripts(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let paths: Vec<&Path> = self.files.iter().map(PathBuf::as_path).collect();
+        let imported = super::block_on(async {
+            let owner = OwnerClient::of(globals, Durability::Synced).await?;
+            let opened = owner.sessions()?;
+            let import = || import_transcripts(&opened.sessions, &paths, self.name.as_deref());
+            let imported = tokio::task::block_in_place(import);
+            owner.end().await;
+            Ok::<_, Failure>(imported)
+        })??;
+        let imported = imported?;
+        out.show(&imported, |out| imported.iter().try_for_each(|run| out.line(told(run))))
+    }
+
+    fn exported(&self, file: &Path, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let file = files::Rereadable::open(file)?;
         let accept = |started: &SessionStarted| if self.trust_workspace { Ok(()) } else { harmless(started) };
         let summary = super::block_on(async {
             let owner = OwnerClient::of(globals, Durability::Synced).await?;
@@ -60,4 +101,30 @@ fn harmless(started: &SessionStarted) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("its workspace would use {}", text::one_line(&reached.join(", "), 1000))),
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what kind of file it is stands at its beginning")]
+fn is_exported(file: &Path) -> Result<bool, Failure> {
+    let failed = |error| Failure::io("read", file.display(), &error);
+    if file.is_dir() {
+        return Ok(false);
+    }
+    let mut start = [0; EXPORTED.len()];
+    let read = std::fs::File::open(file).and_then(|mut opened| opened.read(&mut start)).map_err(failed)?;
+    Ok(start[..read] == EXPORTED)
+}
+
+fn told(run: &ImportedRun) -> String {
+    let child = run.parent.as_ref().map(|parent| format!(", a child of {parent}")).unwrap_or_default();
+    let missing = match run.incomplete {
+        0 => String::new(),
+        count => format!("; what {} changed is not in the transcript", text::count(count, "call")),
+    };
+    let unreadable = match run.unreadable {
+        0 => String::new(),
+        count => format!("; {} left out, as no JSON", text::count(count, "line")),
+    };
+    let (calls, records) = (text::count(run.calls, "call"), text::count(run.records, "other record"));
+    let (name, added) = (text::one_line(&run.name, 80), text::count(run.added, "event"));
+    format!("{name} ({}{child}): {calls}, {records}, {added} new{missing}{unreadable}", run.format.name())
 }

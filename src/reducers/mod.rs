@@ -1,5 +1,6 @@
 //! The built-in slices and their reducers, all on one screen. Pure: no I/O, no clock, no randomness.
 
+mod agent_runs;
 mod allowances;
 mod annotations;
 mod children;
@@ -14,6 +15,7 @@ mod usage;
 mod virtual_file_system;
 
 pub(crate) use crate::engine::path::directories_above;
+pub use agent_runs::{AgentRun, AgentRuns};
 pub use allowances::Allowances;
 pub use annotations::{Annotation, Annotations};
 pub use children::{Child, Children, SharedChild};
@@ -88,7 +90,8 @@ fn standard() -> Result<Registry, ValueError> {
         .with(podman_workspace::register)?
         .with(children::register)?
         .with(merges::register)?
-        .with(annotations::register)
+        .with(annotations::register)?
+        .with(agent_runs::register)
 }
 
 #[cfg(test)]
@@ -110,7 +113,8 @@ mod tests {
                 "PodmanWorkspace",
                 "Children",
                 "Merges",
-                "Annotations"
+                "Annotations",
+                "AgentRuns"
             ]
         );
     }

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use foldspace::event::{
-    Annotated, CallFinished, CallStarted, CallStatus, ChildStarted, CommandDecided, CommandResult, ContainerStarted,
-    ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef, EventsLost, MountHydrated, Node,
-    PolicyDecision, PositionTagged, SessionAllow, SessionRewound, SessionStarted, SliceRestored, TerminalRecorded,
-    WorkspaceTouched, WriteFile, WriteMode,
+    Annotated, CallFinished, CallObserved, CallStarted, CallStatus, ChangesUnknown, ChildStarted, CommandDecided,
+    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef,
+    EventsLost, MountHydrated, Node, PolicyDecision, PositionTagged, RunBegan, RunNoted, SessionAllow, SessionRewound,
+    SessionStarted, SliceRestored, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -48,7 +48,9 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         | ContainerStopped::KIND
         | SessionAllow::KIND
         | Annotated::KIND
-        | PositionTagged::KIND => Tone::Odd,
+        | PositionTagged::KIND
+        | RunBegan::KIND => Tone::Odd,
+        RunNoted::KIND | CallObserved::KIND | ChangesUnknown::KIND | TranscriptRecord::KIND => Tone::Dim,
         SessionRewound::KIND | SliceRestored::KIND => Tone::Odd,
         _ => Tone::Plain,
     }
@@ -80,6 +82,14 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
             Some(at) => format!("{} is event {at}", e.name),
             None => format!("{} is no event any more", e.name),
         }),
+        RunBegan::KIND => typed(event).map(|e: RunBegan| format!("{} of {}", e.run, e.agent)),
+        RunNoted::KIND => typed(event).map(|e: RunNoted| Value::from(e.facts).to_string()),
+        CallObserved::KIND => typed(event).map(|e: CallObserved| e.id),
+        ChangesUnknown::KIND => typed(event).map(|e: ChangesUnknown| match e.paths.is_empty() {
+            true => "which files it changed is not known".to_owned(),
+            false => format!("how it changed {} is not known", e.paths.join(", ")),
+        }),
+        TranscriptRecord::KIND => typed(event).map(|e: TranscriptRecord| e.record.to_string()),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         EventsLost::KIND => typed(event).map(|e: EventsLost| format!("events {} to {} of before", e.first, e.last)),
         _ => None,

@@ -10,6 +10,8 @@ mod policy;
 mod predicate;
 mod rerun;
 mod rewind;
+#[cfg(feature = "transcripts")]
+mod transcript;
 mod words;
 pub(crate) mod workspace;
 
@@ -71,6 +73,8 @@ pub use rerun::{
 pub use rewind::check_position;
 pub(crate) use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
+#[cfg(feature = "transcripts")]
+pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts};
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{began, denied, limits_of};
 pub(crate) use workspace::managed::Extent;

@@ -32,6 +32,7 @@ mod rootless;
 mod sharing;
 mod skips;
 mod tidy;
+mod transcripts;
 
 /// Does the work of a process that a test has started; no test itself.
 #[test]

@@ -81,8 +81,7 @@ pub(super) fn export(
     let document =
         json!({ "session": page.session, "file": file, "calls": calls, "bytes": bytes, "left_out": page.left_out });
     let told = format!("wrote {}, {}, to {shown}", text::count(calls as u64, "call"), text::size(bytes as u64));
-    let told =
-        if left_out == 0 { told } else { format!("{told}, without {}", text::count(left_out as u64, "part")) };
+    let told = if left_out == 0 { told } else { format!("{told}, without {}", text::count(left_out as u64, "part")) };
     out.show(&document, |out| out.line(told))
 }
 
@@ -238,7 +237,10 @@ impl ExportedPage {
         let first = self.as_many_as_fit(first)?;
         let kept: Vec<Value> = first.into_iter().chain(self.as_many_as_fit(rest)?).collect();
         if kept.len() < count {
-            self.leave_out(format!("{} that were there at the beginning", text::count((count - kept.len()) as u64, "file")));
+            self.leave_out(format!(
+                "{} that were there at the beginning",
+                text::count((count - kept.len()) as u64, "file")
+            ));
         }
         Ok(kept.into())
     }

@@ -8,6 +8,7 @@ mod file;
 mod merge;
 mod references;
 mod rewind;
+mod run;
 mod session;
 mod workspace;
 
@@ -25,6 +26,7 @@ pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub(crate) use references::{digests_in, references_of};
 pub use rewind::{SessionRewound, SliceRestored};
+pub use run::{CallObserved, ChangesUnknown, RunBegan, RunNoted, TranscriptRecord};
 pub use session::{
     ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted,
 };
@@ -129,7 +131,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    Annotated, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, PositionTagged, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, WorkspaceTouched
+    Annotated, CallObserved, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, PositionTagged, RunBegan, RunNoted, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, TranscriptRecord, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::call::{finished_result, started_params};
 use super::{
-    Annotated, CallFinished, CallStarted, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandResult,
-    ContainerStarted, ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event, MergeConflict, MergeConflicted,
-    MountHydrated, Node, PositionTagged, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded,
-    WorkspaceTouched, WriteFile, write_view,
+    Annotated, CallFinished, CallObserved, CallStarted, ChangesUnknown, ChildMerged, ChildStarted, CodecError,
+    CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event,
+    MergeConflict, MergeConflicted, MountHydrated, Node, PositionTagged, RunBegan, RunNoted, SessionAllow,
+    SessionRewound, SessionStarted, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -28,6 +28,10 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         }
         ChildMerged::KIND => told(event, |merged: ChildMerged| versions(&merged.conflicts)),
         MergeConflicted::KIND => told(event, |merged: MergeConflicted| versions(&merged.conflicts)),
+        TranscriptRecord::KIND => marked(
+            std::str::from_utf8(event.payload)
+                .map_err(|error| CodecError::new(TranscriptRecord::KIND, event.version, error)),
+        ),
         DeleteEntry::KIND
         | SessionStarted::KIND
         | ChildStarted::KIND
@@ -35,6 +39,10 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         | SessionAllow::KIND
         | Annotated::KIND
         | PositionTagged::KIND
+        | RunBegan::KIND
+        | RunNoted::KIND
+        | CallObserved::KIND
+        | ChangesUnknown::KIND
         | SessionRewound::KIND
         | WorkspaceTouched::KIND
         | DriftFound::KIND

@@ -1,0 +1,97 @@
+//! Trajectories in ATIF, the Agent Trajectory Interchange Format, versions 1.4 to 1.8: one JSON document.
+
+use serde_json::{Map, Value, json};
+
+use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, content_text, params_of, text, time_of};
+use super::{SourceRun, Transcript};
+
+#[derive(Default)]
+pub(super) struct Atif;
+
+/// Returns the run of a document; none where it is none in this format.
+pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
+    if !text(document, "schema_version").starts_with("ATIF-v1.") {
+        return None;
+    }
+    let ids = [&document["trajectory_id"], &document["session_id"]];
+    let steps = document["steps"].as_array()?;
+    Some(SourceRun {
+        agent: document["agent"]["name"].as_str().unwrap_or("agent").to_owned(),
+        id: ids.into_iter().find_map(Value::as_str)?.to_owned(),
+        parent: None,
+        began: steps.iter().find_map(|step| time_of(&step["timestamp"])),
+        directory: None,
+    })
+}
+
+/// Returns the documents of subagents in a document.
+pub(super) fn children_of(document: &mut Value) -> Vec<Value> {
+    match document["subagent_trajectories"].take() {
+        Value::Array(children) => children,
+        _ => Vec::new(),
+    }
+}
+
+impl Transcript for Atif {
+    fn line(&mut self, mut document: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let steps = match document["steps"].take() {
+            Value::Array(steps) => steps,
+            _ => Vec::new(),
+        };
+        let mut facts = Map::new();
+        facts.extend(document["agent"].as_object().cloned().unwrap_or_default());
+        if let Some(model) = facts.remove("model_name") {
+            facts.insert("model".to_owned(), model);
+        }
+        let at = steps.first().and_then(|step| time_of(&step["timestamp"]));
+        give(TranscriptStep::new(at, StepKind::Facts(facts)));
+        for step in steps {
+            self.step(step, give);
+        }
+        give(TranscriptStep::new(None, StepKind::Record(document)));
+    }
+}
+
+impl Atif {
+    fn step(&mut self, mut step: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let at = time_of(&step["timestamp"]);
+        let calls = step.get_mut("tool_calls").map(Value::take).unwrap_or_default();
+        let observation = step.get_mut("observation").map(Value::take).unwrap_or_default();
+        // What the agent said stands before what it did.
+        give(TranscriptStep::new(at, StepKind::Record(step)));
+        let calls = calls.as_array().cloned().unwrap_or_default();
+        for call in &calls {
+            let (id, tool) = (text(call, "tool_call_id").to_owned(), text(call, "function_name").to_owned());
+            give(TranscriptStep::new(
+                at,
+                StepKind::Begun(BegunCall { id, tool, params: params_of(&call["arguments"]) }),
+            ));
+        }
+        for result in observation["results"].as_array().into_iter().flatten() {
+            // Some name no call: then it is that of the only one.
+            let id = result["source_call_id"].as_str();
+            match id.or_else(|| calls.first().filter(|_| calls.len() == 1).map(|call| text(call, "tool_call_id"))) {
+                Some(id) => give(TranscriptStep::new(at, StepKind::Ended(ended(id, result)))),
+                None => give(TranscriptStep::new(at, StepKind::Record(json!({ "observation": result })))),
+            }
+        }
+    }
+}
+
+fn ended(id: &str, result: &Value) -> EndedCall {
+    let shown = content_text(&result["content"]);
+    let extra = &result["extra"];
+    let child = result["subagent_trajectory_ref"][0]["trajectory_id"].as_str();
+    let child = child.or_else(|| result["subagent_trajectory_ref"][0]["session_id"].as_str()).map(str::to_owned);
+    let is_error = extra["is_error"] == true || extra["status"] == "error";
+    if is_error && extra["exit_code"].is_null() {
+        return EndedCall { child, ..EndedCall::failed(id, shown) };
+    }
+    let mut value = json!({ "content": shown });
+    for name in ["exit_code", "stdout", "stderr"] {
+        if !extra[name].is_null() {
+            value[name] = extra[name].clone();
+        }
+    }
+    EndedCall { child, ..EndedCall::ok(id, value) }
+}

@@ -1,0 +1,137 @@
+//! Transcripts of Claude Code: JSON lines, a call in one line and its result in a later one.
+
+use serde_json::{Map, Value, json};
+
+use super::step::{
+    BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, content_text, text, time_of,
+};
+use super::{SourceRun, Transcript};
+use crate::engine::event::CallStatus;
+
+/// Fields of a line that describe the run.
+const FACTS: [&str; 4] = ["cwd", "gitBranch", "version", "entrypoint"];
+
+#[derive(Default)]
+pub(super) struct ClaudeCode {
+    facts: Map<String, Value>,
+    /// Calls that edit files, by their ids, until their results come.
+    edits: std::collections::BTreeMap<String, (String, Value)>,
+}
+
+/// Returns the run of a line; none where it is no line of such a transcript.
+pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
+    let session = line["sessionId"].as_str()?;
+    line["type"].as_str()?;
+    let agent = line["agentId"].as_str().filter(|_| line["isSidechain"] == true);
+    Some(SourceRun {
+        agent: "claude".to_owned(),
+        id: agent.unwrap_or(session).to_owned(),
+        parent: agent.map(|_| session.to_owned()),
+        began: time_of(&line["timestamp"]),
+        directory: line["cwd"].as_str().map(str::to_owned),
+    })
+}
+
+impl Transcript for ClaudeCode {
+    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let at = time_of(&line["timestamp"]);
+        self.facts(&line, at, give);
+        let parts = match &line["message"]["content"] {
+            Value::Array(parts) => parts.as_slice(),
+            _ => &[],
+        };
+        let mut is_call = false;
+        for part in parts {
+            match text(part, "type") {
+                "tool_use" => {
+                    is_call = true;
+                    give(TranscriptStep::new(at, StepKind::Begun(self.begun(part))));
+                }
+                "tool_result" => {
+                    is_call = true;
+                    give(TranscriptStep::new(at, StepKind::Ended(self.ended(part, &line["toolUseResult"]))));
+                }
+                _ => {}
+            }
+        }
+        let has_more = parts.iter().any(|part| !matches!(text(part, "type"), "tool_use" | "tool_result"));
+        if !is_call || has_more {
+            give(TranscriptStep::new(at, StepKind::Record(line)));
+        }
+    }
+}
+
+impl ClaudeCode {
+    fn facts(
+        &mut self,
+        line: &Value,
+        at: Option<crate::engine::clock::Timestamp>,
+        give: &mut dyn FnMut(TranscriptStep),
+    ) {
+        let stated = FACTS.iter().map(|name| (*name, &line[*name])).chain([("model", &line["message"]["model"])]);
+        let mut fresh = Map::new();
+        for (name, value) in stated.filter(|(_, value)| value.is_string()) {
+            if self.facts.get(name) != Some(value) {
+                self.facts.insert(name.to_owned(), value.clone());
+                fresh.insert(name.to_owned(), value.clone());
+            }
+        }
+        if !fresh.is_empty() {
+            give(TranscriptStep::new(at, StepKind::Facts(fresh)));
+        }
+    }
+
+    fn begun(&mut self, part: &Value) -> BegunCall {
+        let (id, tool) = (text(part, "id").to_owned(), text(part, "name").to_owned());
+        if matches!(&*tool, "Write" | "Edit" | "MultiEdit") {
+            self.edits.insert(id.clone(), (tool.clone(), part["input"].clone()));
+        }
+        BegunCall { id, tool, params: part["input"].clone() }
+    }
+
+    fn ended(&mut self, part: &Value, stated: &Value) -> EndedCall {
+        let id = text(part, "tool_use_id");
+        let edit = self.edits.remove(id);
+        let shown = content_text(&part["content"]);
+        if part["is_error"] == true {
+            // A command that ended with another code than 0 counts as an error there.
+            let command = shown.strip_prefix("Exit code ").and_then(|rest| rest.split_once('\n').or(Some((rest, ""))));
+            if let Some((Ok(code), output)) = command.map(|(code, output)| (code.parse::<i64>(), output)) {
+                return EndedCall::ok(id, json!({ "output": output, "exit_code": code }));
+            }
+            let message = shown.trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>");
+            let status = if stated["interrupted"] == true { CallStatus::Interrupted } else { CallStatus::Error };
+            return EndedCall { status, ..EndedCall::failed(id, message) };
+        }
+        let result = match stated {
+            Value::Object(_) => stated.clone(),
+            _ => json!({ "content": shown }),
+        };
+        let files = edit.map(|(tool, input)| edited(&tool, &input, stated)).unwrap_or_default();
+        let child = stated["agentId"].as_str().map(str::to_owned);
+        let micros = stated["totalDurationMs"].as_u64().map(|millis| millis.saturating_mul(1000));
+        EndedCall { files, child, micros, ..EndedCall::ok(id, result) }
+    }
+}
+
+/// Returns the files of an edit. Those of a subagent have no `toolUseResult`, and then the input says what was done.
+fn edited(tool: &str, input: &Value, stated: &Value) -> Vec<StatedFile> {
+    let path = stated["filePath"].as_str().unwrap_or_else(|| text(input, "file_path")).to_owned();
+    let before = stated["originalFile"].as_str().map(str::to_owned);
+    let replaced = |edit: &Value, before| StatedChange::Replaced {
+        before,
+        old: text(edit, "old_string").to_owned(),
+        new: text(edit, "new_string").to_owned(),
+        all: edit["replace_all"] == true,
+    };
+    let changes = match tool {
+        "Write" => vec![StatedChange::Whole(text(input, "content").to_owned())],
+        "Edit" => vec![replaced(input, before)],
+        _ => {
+            let edits = input["edits"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let mut before = before;
+            edits.iter().map(|edit| replaced(edit, before.take())).collect()
+        }
+    };
+    changes.into_iter().map(|change| StatedFile { path: path.clone(), change }).collect()
+}

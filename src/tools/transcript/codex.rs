@@ -1,0 +1,178 @@
+//! Rollouts of Codex CLI: JSON lines of `{timestamp, type, payload}`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::step::{BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, params_of, text, time_of};
+use super::{SourceRun, Transcript};
+
+const FACTS: [&str; 6] = ["cwd", "cli_version", "model", "originator", "source", "git"];
+const EXITED: &str = "Process exited with code ";
+const EXIT_CODE: &str = "Exit code: ";
+
+#[derive(Default)]
+pub(super) struct Codex {
+    facts: Map<String, Value>,
+    /// Ends that events have told before the output of the call comes.
+    ends: BTreeMap<String, CodexEnd>,
+}
+
+#[derive(Default)]
+struct CodexEnd {
+    files: Vec<StatedFile>,
+    exit_code: Option<Value>,
+    micros: Option<u64>,
+}
+
+/// Returns the run of the first line; none where it is no such transcript.
+pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
+    if line["type"] != "session_meta" {
+        return None;
+    }
+    let meta = &line["payload"];
+    let parent = &meta["source"]["subagent"]["thread_spawn"]["parent_thread_id"];
+    let parent = parent.as_str().or_else(|| meta["parent_thread_id"].as_str());
+    Some(SourceRun {
+        agent: "codex".to_owned(),
+        id: meta["id"].as_str()?.to_owned(),
+        parent: parent.map(str::to_owned),
+        began: time_of(&line["timestamp"]).or_else(|| time_of(&meta["timestamp"])),
+        directory: meta["cwd"].as_str().map(str::to_owned),
+    })
+}
+
+impl Transcript for Codex {
+    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let at = time_of(&line["timestamp"]);
+        let payload = &line["payload"];
+        let step = match (text(&line, "type"), text(payload, "type")) {
+            ("session_meta" | "turn_context", _) => {
+                self.facts(payload, at, give);
+                StepKind::Record(line)
+            }
+            ("response_item", "function_call") => begun(payload, &payload["arguments"]),
+            ("response_item", "custom_tool_call") => begun(payload, &payload["input"]),
+            ("response_item", "local_shell_call") => begun(payload, &payload["action"]),
+            ("response_item", "function_call_output" | "custom_tool_call_output") => self.ended(payload),
+            ("event_msg", "item_completed") => {
+                self.completed(&payload["item"], &payload["started_at_ms"], &payload["completed_at_ms"]);
+                StepKind::Record(line)
+            }
+            ("event_msg", "patch_apply_end") => {
+                self.end_of(text(payload, "call_id")).files = patched(&payload["changes"]);
+                StepKind::Record(line)
+            }
+            ("event_msg", "exec_command_end") => {
+                let end = self.end_of(text(payload, "call_id"));
+                end.exit_code = Some(payload["exit_code"].clone()).filter(Value::is_i64);
+                StepKind::Record(line)
+            }
+            _ => StepKind::Record(line),
+        };
+        give(TranscriptStep::new(at, step));
+    }
+}
+
+fn begun(payload: &Value, params: &Value) -> StepKind {
+    let id = payload["call_id"].as_str().unwrap_or_else(|| text(payload, "id")).to_owned();
+    let tool = payload["name"].as_str().unwrap_or("local_shell").to_owned();
+    StepKind::Begun(BegunCall { id, tool, params: params_of(params) })
+}
+
+impl Codex {
+    fn facts(
+        &mut self,
+        payload: &Value,
+        at: Option<crate::engine::clock::Timestamp>,
+        give: &mut dyn FnMut(TranscriptStep),
+    ) {
+        let mut fresh = Map::new();
+        for name in FACTS {
+            let value = &payload[name];
+            if !value.is_null() && self.facts.get(name) != Some(value) {
+                self.facts.insert(name.to_owned(), value.clone());
+                fresh.insert(name.to_owned(), value.clone());
+            }
+        }
+        if !fresh.is_empty() {
+            give(TranscriptStep::new(at, StepKind::Facts(fresh)));
+        }
+    }
+
+    fn end_of(&mut self, call: &str) -> &mut CodexEnd {
+        self.ends.entry(call.to_owned()).or_default()
+    }
+
+    fn completed(&mut self, item: &Value, started: &Value, completed: &Value) {
+        let Some(id) = item["id"].as_str() else { return };
+        let millis = completed.as_u64().zip(started.as_u64()).map(|(end, start)| end.saturating_sub(start));
+        match text(item, "type") {
+            "FileChange" if item["status"] == "completed" => self.end_of(id).files = patched(&item["changes"]),
+            "CommandExecution" => {
+                let end = self.end_of(id);
+                end.exit_code = Some(item["exit_code"].clone()).filter(Value::is_i64);
+                end.micros = millis.map(|millis| millis.saturating_mul(1000));
+            }
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, payload: &Value) -> StepKind {
+        let id = text(payload, "call_id");
+        let CodexEnd { files, exit_code, micros } = self.ends.remove(id).unwrap_or_default();
+        // Older ones have JSON in a text, with the exit code in it.
+        let unpacked = payload["output"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let unpacked = unpacked.filter(|value| value["output"].is_string());
+        let output = match &unpacked {
+            Some(value) => value["output"].clone(),
+            None => payload["output"].clone(),
+        };
+        let shown = output.as_str().unwrap_or_default();
+        let exit_code = exit_code
+            .or_else(|| unpacked.as_ref().map(|value| value["metadata"]["exit_code"].clone()).filter(Value::is_i64))
+            .or_else(|| stated_code(shown));
+        let has_failed = ["exec_command failed:", "apply_patch verification failed:", "failed in sandbox:"];
+        let child =
+            serde_json::from_str::<Value>(shown).ok().and_then(|value| Some(value["agent_id"].as_str()?.to_owned()));
+        StepKind::Ended(match has_failed.iter().any(|start| shown.starts_with(start)) {
+            true => EndedCall { micros, ..EndedCall::failed(id, shown) },
+            false => {
+                let mut result = json!({ "output": output });
+                if let Some(code) = exit_code {
+                    result["exit_code"] = code;
+                }
+                EndedCall { files, micros, child, ..EndedCall::ok(id, result) }
+            }
+        })
+    }
+}
+
+/// Returns the exit code that the head of an output states.
+fn stated_code(output: &str) -> Option<Value> {
+    let head = output.split("\nOutput:").next().unwrap_or_default();
+    let code = head.lines().find_map(|line| line.strip_prefix(EXITED).or_else(|| line.strip_prefix(EXIT_CODE)))?;
+    Some(code.trim().parse::<i64>().ok()?.into())
+}
+
+fn patched(changes: &Value) -> Vec<StatedFile> {
+    let changes = changes.as_object().into_iter().flatten();
+    let stated = changes.filter_map(|(path, change)| {
+        // Older ones have the kind as the name of an object in it.
+        let (kind, change) = match change["type"].as_str() {
+            Some(kind) => (kind, change),
+            None => change.as_object()?.iter().next().map(|(kind, change)| (kind.as_str(), change))?,
+        };
+        let change = match kind {
+            "add" => StatedChange::Whole(text(change, "content").to_owned()),
+            "delete" => StatedChange::Removed,
+            "update" => StatedChange::Patched {
+                diff: text(change, "unified_diff").to_owned(),
+                moved_to: change["move_path"].as_str().map(str::to_owned),
+            },
+            _ => return None,
+        };
+        Some(StatedFile { path: path.clone(), change })
+    });
+    stated.collect()
+}

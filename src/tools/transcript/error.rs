@@ -1,0 +1,62 @@
+//! Errors of reading transcripts.
+
+use std::path::PathBuf;
+
+use crate::engine::commit::CommitError;
+use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::history::error::HistoryError;
+use crate::engine::session::error::SessionError;
+use crate::engine::store::StoreError;
+
+/// Error of an import of transcripts.
+#[derive(Debug, thiserror::Error)]
+pub enum TranscriptError {
+    /// A file can't be read.
+    #[error("can't read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// It is in no known format.
+    #[error("{} is no transcript that is known: {reason}", path.display())]
+    Unknown {
+        /// The file or directory.
+        path: PathBuf,
+        /// Explanation for a person.
+        reason: String,
+    },
+    /// A store for the time of the import can't be used.
+    #[error("no temporary store can be used: {0}")]
+    Temporary(std::io::Error),
+    /// The history can't be recorded.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// A session can't be read or recorded.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+impl From<StoreError> for TranscriptError {
+    fn from(error: StoreError) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl From<CommitError> for TranscriptError {
+    fn from(error: CommitError) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl Diagnostic for TranscriptError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Read { .. } | Self::Temporary(_) => ErrorKind::Io,
+            Self::Unknown { .. } => ErrorKind::Invalid,
+            Self::History(error) => error.kind(),
+            Self::Session(error) => error.kind(),
+        }
+    }
+}

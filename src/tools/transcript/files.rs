@@ -1,0 +1,127 @@
+//! The files of a run, as far as its transcript states them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::step::{StatedChange, StatedFile};
+use crate::engine::path::EntryPath;
+
+/// Bytes of contents that are kept to apply edits to.
+const KEPT_MAX: usize = 64 << 20;
+
+/// The contents that are known.
+#[derive(Debug, Default)]
+pub(super) struct StatedFiles {
+    directory: Option<String>,
+    known: BTreeMap<EntryPath, Option<Bytes>>,
+    bytes: usize,
+}
+
+/// A change of a file that can be recorded.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum KnownChange {
+    Written {
+        path: EntryPath,
+        contents: Bytes,
+        is_new: bool,
+    },
+    Removed(EntryPath),
+    /// A change of the file at this path that can't be told, for it is not known what it was.
+    Unknown(String),
+}
+
+impl StatedFiles {
+    pub(super) fn below(directory: Option<String>) -> Self {
+        Self { directory, ..Self::default() }
+    }
+
+    /// Returns the changes that a call has made below the directory.
+    pub(super) fn changes(&mut self, stated: Vec<StatedFile>) -> Vec<KnownChange> {
+        stated.into_iter().flat_map(|file| self.change(file)).collect()
+    }
+
+    fn change(&mut self, StatedFile { path: shown, change }: StatedFile) -> Vec<KnownChange> {
+        let Some(path) = self.path(&shown) else { return Vec::new() };
+        match change {
+            StatedChange::Whole(contents) => vec![self.write(path, contents)],
+            StatedChange::Replaced { before, old, new, all } => {
+                let before = before.or_else(|| self.text(&path));
+                match before.filter(|before| before.contains(&old)) {
+                    Some(before) if all => vec![self.write(path, before.replace(&old, &new))],
+                    Some(before) => vec![self.write(path, before.replacen(&old, &new, 1))],
+                    None => vec![self.lose(path, shown)],
+                }
+            }
+            StatedChange::Patched { diff, moved_to } => {
+                let after = self.text(&path).and_then(|before| patched(&before, &diff));
+                let target = moved_to.as_deref().map(|to| (self.path(to), to.to_owned()));
+                let mut changes = Vec::new();
+                let (to, shown) = match target {
+                    Some((to, shown)) => {
+                        changes.push(self.remove(path));
+                        (to, shown)
+                    }
+                    None => (Some(path), shown),
+                };
+                match (to, after) {
+                    (Some(to), Some(after)) => changes.push(self.write(to, after)),
+                    (Some(to), None) => changes.push(self.lose(to, shown)),
+                    (None, _) => {}
+                }
+                changes
+            }
+            StatedChange::Removed => vec![self.remove(path)],
+        }
+    }
+
+    /// Returns a path below the directory; none for one elsewhere.
+    fn path(&self, shown: &str) -> Option<EntryPath> {
+        let below = match (&self.directory, shown.starts_with('/')) {
+            (Some(directory), true) => shown.strip_prefix(directory.trim_end_matches('/'))?.strip_prefix('/')?,
+            // Without a directory the root is the machine's.
+            (None, true) => &shown[1..],
+            (_, false) => shown.strip_prefix("./").unwrap_or(shown),
+        };
+        EntryPath::from_bytes(below.as_bytes()).ok().filter(|path| !path.is_root())
+    }
+
+    fn text(&self, path: &EntryPath) -> Option<String> {
+        let bytes = self.known.get(path)?.as_ref()?;
+        String::from_utf8(bytes.to_vec()).ok()
+    }
+
+    fn write(&mut self, path: EntryPath, contents: String) -> KnownChange {
+        let contents = Bytes::from(contents);
+        let keeps = self.bytes + contents.len() <= KEPT_MAX;
+        self.bytes += if keeps { contents.len() } else { 0 };
+        let before = self.known.insert(path.clone(), keeps.then(|| contents.clone()));
+        self.forget(before.as_ref());
+        KnownChange::Written { path, contents, is_new: before.is_none() }
+    }
+
+    fn remove(&mut self, path: EntryPath) -> KnownChange {
+        let before = self.known.remove(&path);
+        self.forget(before.as_ref());
+        match before {
+            Some(_) => KnownChange::Removed(path),
+            // It was there before the run.
+            None => KnownChange::Unknown(path.to_string()),
+        }
+    }
+
+    fn lose(&mut self, path: EntryPath, shown: String) -> KnownChange {
+        let before = self.known.remove(&path);
+        self.forget(before.as_ref());
+        KnownChange::Unknown(shown)
+    }
+
+    fn forget(&mut self, before: Option<&Option<Bytes>>) {
+        self.bytes -= before.and_then(Option::as_ref).map_or(0, Bytes::len);
+    }
+}
+
+fn patched(before: &str, diff: &str) -> Option<String> {
+    let patch = diffy::Patch::from_str(diff).ok()?;
+    diffy::apply(before, &patch).ok()
+}

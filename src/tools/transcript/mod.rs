@@ -1,0 +1,192 @@
+//! Runs that other programs recorded, as sessions: the transcripts of coding agents and of evaluations.
+
+mod atif;
+mod claude;
+mod codex;
+mod error;
+mod files;
+mod gemini;
+mod inspect;
+mod mini;
+mod openhands;
+mod recorder;
+mod source;
+mod step;
+mod swe_agent;
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use error::TranscriptError;
+use recorder::RunRecorder;
+use source::RunSource;
+use step::TranscriptStep;
+
+use crate::engine::clock::Timestamp;
+use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::portable::copy_session;
+use crate::engine::session::name_index::name_of;
+use crate::engine::session::sessions::Sessions;
+
+/// The formats of transcripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TranscriptFormat {
+    /// The Agent Trajectory Interchange Format, 1.4 to 1.8.
+    Atif,
+    /// Claude Code's transcripts.
+    ClaudeCode,
+    /// Codex CLI's rollouts.
+    Codex,
+    /// Gemini CLI's chats.
+    GeminiCli,
+    /// Trajectories of mini-swe-agent, 1 and 2.
+    MiniSweAgent,
+    /// Trajectories of SWE-agent.
+    SweAgent,
+    /// Conversations of OpenHands, version 1.
+    OpenHands,
+    /// Logs of Inspect.
+    Inspect,
+}
+
+impl TranscriptFormat {
+    /// Returns its name, as in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Atif => "atif",
+            Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+            Self::GeminiCli => "gemini-cli",
+            Self::MiniSweAgent => "mini-swe-agent",
+            Self::SweAgent => "swe-agent",
+            Self::OpenHands => "open-hands",
+            Self::Inspect => "inspect",
+        }
+    }
+
+    fn reader(self) -> Box<dyn Transcript> {
+        match self {
+            Self::Atif => Box::<atif::Atif>::default(),
+            Self::ClaudeCode => Box::<claude::ClaudeCode>::default(),
+            Self::Codex => Box::<codex::Codex>::default(),
+            Self::GeminiCli => Box::<gemini::GeminiCli>::default(),
+            Self::MiniSweAgent => Box::<mini::MiniSweAgent>::default(),
+            Self::SweAgent => Box::<swe_agent::SweAgent>::default(),
+            Self::OpenHands => Box::<openhands::OpenHands>::default(),
+            Self::Inspect => Box::<inspect::Inspect>::default(),
+        }
+    }
+}
+
+/// A reader of one format.
+trait Transcript {
+    /// Gives the steps of the next line, or of the whole document where it is one. Steps that were given stay, whatever
+    /// comes later: a transcript that has grown is imported again.
+    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep));
+}
+
+/// A run, as the beginning of its transcript tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SourceRun {
+    /// The kind of agent.
+    agent: String,
+    /// The agent's id of the run.
+    id: String,
+    /// The id of the run that it is a subagent of.
+    parent: Option<String>,
+    began: Option<Timestamp>,
+    /// The directory below which its files are recorded.
+    directory: Option<String>,
+}
+
+impl SourceRun {
+    /// Returns the id of its session, always the same one.
+    fn session(&self) -> SessionId {
+        let digest = Digest::of(format!("foldspace transcript\n{}\n{}", self.agent, self.id).as_bytes());
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest.as_bytes()[..16]);
+        SessionId::from_bytes(id)
+    }
+
+    /// Returns a name for its session: the agent, and the beginning of its id.
+    fn name(&self) -> String {
+        let fits = |text: &str| -> String {
+            text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
+        };
+        let id: String = fits(&self.id).chars().take(16).collect();
+        let agent: String = fits(&self.agent).trim_start_matches(['.', '_', '-']).chars().take(40).collect();
+        format!("{}-{}", if agent.is_empty() { "agent" } else { &agent }, id.trim_end_matches('-'))
+    }
+}
+
+/// A run that was imported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ImportedRun {
+    /// The session, by id.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// The format of the transcript.
+    pub format: TranscriptFormat,
+    /// The agent's id of the run.
+    pub run: String,
+    /// The name of the session that it is a child of, where it is one.
+    pub parent: Option<String>,
+    /// Events of the session.
+    pub events: Seq,
+    /// Those that were not here before.
+    pub added: u64,
+    /// Its calls.
+    pub calls: u64,
+    /// Calls of which the transcript does not state which files they changed.
+    pub incomplete: u64,
+    /// Other records of the transcript, kept as they are.
+    pub records: u64,
+    /// Lines that are no JSON, which were left out.
+    pub unreadable: u64,
+}
+
+/// Imports the runs in transcripts as sessions: calls with their parameters, outcomes and times, subagents as forks,
+/// everything else as records, and files where the format states them. The formats are told by the contents.
+///
+/// A run always becomes the same session, so a transcript that has grown can be imported again: what is new is added.
+/// The first run gets the name, if one is given.
+///
+/// # Errors
+/// [`TranscriptError`]: no format fits, or the session has gone on otherwise. Nothing is recorded of that run then.
+pub fn import_transcripts(
+    sessions: &Sessions,
+    paths: &[&Path],
+    name: Option<&str>,
+) -> Result<Vec<ImportedRun>, TranscriptError> {
+    let mut sources = Vec::new();
+    for path in paths {
+        sources.extend(RunSource::all_at(path)?);
+    }
+    source::parents_first(&mut sources);
+    let mut recorder = RunRecorder::new()?;
+    let mut imported = Vec::new();
+    for (number, source) in sources.into_iter().enumerate() {
+        let name = match name.filter(|_| number == 0) {
+            Some(name) => name.to_owned(),
+            None => free_name(sessions, &source.run)?,
+        };
+        let mut run = recorder.record(source, name)?;
+        let copied = copy_session(run.session, recorder.sessions(), sessions)?;
+        (run.name, run.events, run.added) = (copied.name, copied.events, copied.added);
+        imported.push(run);
+    }
+    Ok(imported)
+}
+
+/// Returns the name of a run, or a longer one where another session has that.
+fn free_name(sessions: &Sessions, run: &SourceRun) -> Result<String, TranscriptError> {
+    let (id, name) = (run.session(), run.name());
+    let is_taken = sessions.list()?.iter().any(|entry| entry.id != id && name_of(entry) == name);
+    Ok(if is_taken { format!("{name}-{}", id.short()) } else { name })
+}

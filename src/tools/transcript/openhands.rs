@@ -1,0 +1,82 @@
+//! Conversations of OpenHands (version 1 of its SDK): a directory with a JSON file for each event, or JSON lines.
+
+use serde_json::{Map, Value, json};
+
+use super::step::{
+    BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, content_text, text, time_of,
+};
+use super::{SourceRun, Transcript};
+
+#[derive(Default)]
+pub(super) struct OpenHands;
+
+/// Returns the run of its first event; none where it is none of this program. `id` is the conversation's, if known.
+pub(super) fn run_of(event: &Value, id: Option<&str>) -> Option<SourceRun> {
+    let kind = text(event, "kind");
+    if !kind.ends_with("Event") && !kind.ends_with("Observation") || !event["source"].is_string() {
+        return None;
+    }
+    Some(SourceRun {
+        agent: "openhands".to_owned(),
+        id: id.or_else(|| event["id"].as_str())?.to_owned(),
+        parent: None,
+        began: time_of(&event["timestamp"]),
+        directory: None,
+    })
+}
+
+impl Transcript for OpenHands {
+    fn line(&mut self, event: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let at = time_of(&event["timestamp"]);
+        let id = event["tool_call_id"].as_str();
+        let step = match (text(&event, "kind"), id) {
+            ("ActionEvent", Some(id)) => {
+                let mut params = event["action"].as_object().cloned().unwrap_or_default();
+                params.remove("kind");
+                let tool = text(&event, "tool_name").to_owned();
+                give(TranscriptStep::new(
+                    at,
+                    StepKind::Begun(BegunCall { id: id.to_owned(), tool, params: params.into() }),
+                ));
+                let said: Map<_, _> = ["thought", "reasoning_content", "security_risk", "llm_response_id", "id"]
+                    .into_iter()
+                    .filter(|name| !event[*name].is_null())
+                    .map(|name| (name.to_owned(), event[name].clone()))
+                    .collect();
+                StepKind::Record(said.into())
+            }
+            ("ObservationEvent", Some(id)) => StepKind::Ended(observed(id, &event["observation"])),
+            ("AgentErrorEvent", Some(id)) => StepKind::Ended(EndedCall::failed(id, text(&event, "error"))),
+            ("UserRejectObservation", Some(id)) => {
+                StepKind::Ended(EndedCall::failed(id, text(&event, "rejection_reason")))
+            }
+            _ => StepKind::Record(event),
+        };
+        give(TranscriptStep::new(at, step));
+    }
+}
+
+fn observed(id: &str, observation: &Value) -> EndedCall {
+    let shown = match observation["output"].as_str() {
+        Some(output) => output.to_owned(),
+        None => content_text(&observation["content"]),
+    };
+    let code = [&observation["exit_code"], &observation["metadata"]["exit_code"]];
+    let code = code.into_iter().find_map(Value::as_i64);
+    let is_error = observation["is_error"] == true || observation["error"].is_string();
+    if is_error && code.is_none() {
+        let error = observation["error"].as_str().unwrap_or(&shown);
+        return EndedCall::failed(id, error);
+    }
+    let mut result = json!({ "output": shown });
+    if let Some(code) = code {
+        result["exit_code"] = code.into();
+    }
+    let files = match (observation["path"].as_str(), observation["new_content"].as_str()) {
+        (Some(path), Some(contents)) => {
+            vec![StatedFile { path: path.to_owned(), change: StatedChange::Whole(contents.to_owned()) }]
+        }
+        _ => Vec::new(),
+    };
+    EndedCall { files, ..EndedCall::ok(id, result) }
+}

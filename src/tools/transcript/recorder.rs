@@ -1,0 +1,333 @@
+//! Recording a run into a store of its own, from which its session is copied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::error::TranscriptError;
+use super::files::{KnownChange, StatedFiles};
+use super::source::RunSource;
+use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep};
+use super::{ImportedRun, SourceRun};
+use crate::engine::clock::{StepClock, Timestamp};
+use crate::engine::commit::{CallLink, Commit, CommitError, Content, Expected, ForkPoint};
+use crate::engine::event::{
+    CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChangesUnknown, DeleteEntry, Isolation, Node,
+    Origin, RunBegan, RunNoted, SessionStarted, TranscriptRecord, WriteFile, WriteMode,
+};
+use crate::engine::id::Seq;
+use crate::engine::registry::Registry;
+use crate::engine::session::Session;
+use crate::engine::session::sessions::Sessions;
+use crate::engine::session::snapshot::SnapshotPolicy;
+use crate::engine::store::{Durability, LocalStore, LocalStoreOptions, Pending};
+use crate::tools::call::content_params::lift;
+
+/// Tools of agents that change no file, whatever they are given.
+const READERS: [&str; 30] = [
+    "Read",
+    "Glob",
+    "Grep",
+    "LS",
+    "WebFetch",
+    "WebSearch",
+    "TodoWrite",
+    "TodoRead",
+    "ToolSearch",
+    "Skill",
+    "AskUserQuestion",
+    "ExitPlanMode",
+    "BashOutput",
+    "TaskOutput",
+    "NotebookRead",
+    "read_file",
+    "read_many_files",
+    "list_directory",
+    "glob",
+    "grep",
+    "search_file_content",
+    "grep_search",
+    "google_web_search",
+    "web_fetch",
+    "web_search",
+    "write_todos",
+    "update_plan",
+    "view_image",
+    "think",
+    "finish",
+];
+/// Tools that change files only if they succeed.
+const EDITORS: [&str; 10] = [
+    "Write",
+    "Edit",
+    "MultiEdit",
+    "NotebookEdit",
+    "apply_patch",
+    "write_file",
+    "replace",
+    "file_editor",
+    "str_replace_editor",
+    "str_replace_based_edit_tool",
+];
+const AGENT_MAX: usize = 200;
+const TOOL_MAX: usize = 100;
+const MESSAGE_MAX: usize = 64 << 10;
+/// The backend of a session whose workspace is no longer there: its files are those of the history.
+const BACKEND: &str = "memory";
+
+/// A place where runs are recorded, with those that were.
+pub(super) struct RunRecorder {
+    sessions: Sessions,
+    recorded: BTreeMap<(String, String), RecordedRun>,
+    _directory: TempDir,
+}
+
+/// The calls of a recorded run, from which its subagents begin.
+#[derive(Default)]
+struct RecordedRun {
+    calls: BTreeMap<String, Seq>,
+    children: BTreeMap<String, Seq>,
+    begun: Vec<(Timestamp, Seq)>,
+}
+
+impl RunRecorder {
+    pub(super) fn new() -> Result<Self, TranscriptError> {
+        let directory = tempfile::tempdir().map_err(TranscriptError::Temporary)?;
+        let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
+        let store = LocalStore::open(directory.path(), options)?;
+        let policy = SnapshotPolicy { every: 0, ..SnapshotPolicy::default() };
+        let clock = Arc::new(StepClock::new(Timestamp(0), 0));
+        let sessions = Sessions::new(Arc::new(store), Registry::standard(), clock, policy)?;
+        Ok(Self { sessions, recorded: BTreeMap::new(), _directory: directory })
+    }
+
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Records a run. A subagent of a run that is recorded already begins as a fork of that.
+    pub(super) fn record(&mut self, source: RunSource, name: String) -> Result<ImportedRun, TranscriptError> {
+        let RunSource { format, run, .. } = &source;
+        let (format, run) = (*format, run.clone());
+        let began = run.began.unwrap_or_default().max(Timestamp(0));
+        let parent = self.origin_of(&run, source.link.as_deref(), began)?;
+        let expected = match &parent {
+            Some(origin) => Expected::ForkOf(ForkPoint { session: origin.parent, seq: origin.at }),
+            None => Expected::NoSession,
+        };
+        let parent_name = parent.as_ref().map(|origin| origin.parent_name.clone());
+        let mut commit = Commit::new(run.session(), began).expecting(expected);
+        commit.push(&SessionStarted {
+            name: name.clone(),
+            backend: BACKEND.to_owned(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            options: Value::Null,
+            origin: parent,
+            limits: Default::default(),
+        })?;
+        let format_name = format.name().to_owned();
+        commit.push(&RunBegan { run: run.id.clone(), agent: run.agent.clone(), format: format_name })?;
+        self.sessions.store().submit(commit)?.wait()?;
+        let agent: String = run.agent.chars().take(AGENT_MAX / 4).collect();
+        let mut recording = RunRecording {
+            session: self.sessions.session(run.session())?,
+            agent: agent.into(),
+            last: began,
+            open: BTreeMap::new(),
+            recorded: RecordedRun::default(),
+            files: StatedFiles::below(run.directory.clone()),
+            pending: None,
+            run: run.id.clone(),
+            counts: Counts::default(),
+        };
+        let unreadable = source.read(&mut |step| recording.step(step))?;
+        let RunRecording { pending, recorded, counts, .. } = recording;
+        pending.map(Pending::wait).transpose()?;
+        self.recorded.insert((run.agent.clone(), run.id.clone()), recorded);
+        let Counts { calls, incomplete, records } = counts;
+        let (session, run) = (run.session(), run.id);
+        Ok(ImportedRun {
+            session,
+            name,
+            format,
+            run,
+            parent: parent_name,
+            events: 0,
+            added: 0,
+            calls,
+            incomplete,
+            records,
+            unreadable,
+        })
+    }
+
+    /// Returns the place where a subagent left its parent: the call that names it, or the last one that had begun.
+    fn origin_of(
+        &self,
+        run: &SourceRun,
+        link: Option<&str>,
+        began: Timestamp,
+    ) -> Result<Option<Origin>, TranscriptError> {
+        let Some(parent) = &run.parent else { return Ok(None) };
+        let Some(recorded) = self.recorded.get(&(run.agent.clone(), parent.clone())) else { return Ok(None) };
+        let by_link = link.and_then(|call| recorded.calls.get(call));
+        let by_time = || recorded.begun.iter().rev().find(|(at, _)| *at <= began).map(|(_, seq)| seq);
+        let at = by_link.or_else(|| recorded.children.get(&run.id)).or_else(by_time).copied().unwrap_or(1);
+        let parent = SourceRun { parent: None, id: parent.clone(), ..run.clone() }.session();
+        let parent = self.sessions.session(parent)?;
+        let at = parent.commit_end_before(at)?;
+        let (parent, parent_name) = (parent.id(), parent.name().to_owned());
+        Ok(Some(Origin { parent, parent_name, at, isolation: Isolation::Fork }))
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    calls: u64,
+    incomplete: u64,
+    records: u64,
+}
+
+/// A call that has no outcome yet.
+struct OpenRecord {
+    seq: Seq,
+    began: Timestamp,
+    may_change: bool,
+    is_edit: bool,
+}
+
+struct RunRecording {
+    session: Session,
+    agent: Arc<str>,
+    last: Timestamp,
+    open: BTreeMap<String, OpenRecord>,
+    recorded: RecordedRun,
+    files: StatedFiles,
+    pending: Option<Pending>,
+    run: String,
+    counts: Counts,
+}
+
+impl RunRecording {
+    fn step(&mut self, step: TranscriptStep) -> Result<(), TranscriptError> {
+        self.last = self.last.max(step.at.unwrap_or(self.last));
+        match step.kind {
+            StepKind::Facts(facts) if facts.is_empty() => Ok(()),
+            StepKind::Facts(facts) => {
+                let mut commit = self.commit();
+                commit.push(&RunNoted { run: self.run.clone(), facts })?;
+                self.submit(commit)
+            }
+            StepKind::Begun(call) => self.begin(call),
+            StepKind::Ended(call) => self.end(call),
+            StepKind::Record(record) => self.record(record),
+        }
+    }
+
+    fn commit(&self) -> Commit {
+        Commit::new(self.session.id(), self.last).as_agent(&self.agent)
+    }
+
+    fn submit(&mut self, commit: Commit) -> Result<(), TranscriptError> {
+        self.pending = Some(self.session.submit(commit)?);
+        Ok(())
+    }
+
+    fn begin(&mut self, BegunCall { id, tool, params }: BegunCall) -> Result<(), TranscriptError> {
+        // The same call again, as logs have it that were copied into each other.
+        if self.recorded.calls.contains_key(&id) {
+            return self.record(serde_json::json!({ "again": { "id": id, "tool": tool, "params": params } }));
+        }
+        let (may_change, is_edit) = (!READERS.contains(&&*tool), EDITORS.contains(&&*tool));
+        let mut contents = Vec::new();
+        let params = lift(params, &mut contents);
+        let mut commit = self.commit().of_call(CallLink::Opens);
+        let mut started = CallStarted { tool: tool.chars().take(TOOL_MAX).collect(), params };
+        if let Err(CommitError::TooLarge { .. }) = commit.push(&started) {
+            started.params = serde_json::json!({ "params": packed(&started.params, &mut contents) });
+            commit.push(&started)?;
+        }
+        commit.push(&CallObserved { run: self.run.clone(), id: id.clone() })?;
+        keep(&mut commit, contents);
+        let pending = self.session.submit(commit)?;
+        let (seq, began) = (pending.first(), self.last);
+        self.pending = Some(pending);
+        self.recorded.calls.insert(id.clone(), seq);
+        self.recorded.begun.push((began, seq));
+        self.open.insert(id, OpenRecord { seq, began, may_change, is_edit });
+        self.counts.calls += 1;
+        Ok(())
+    }
+
+    fn end(&mut self, call: EndedCall) -> Result<(), TranscriptError> {
+        let Some(open) = self.open.remove(&call.id) else {
+            // Its beginning was not in the transcript, or it has ended already.
+            let result = serde_json::json!({ "id": call.id, "result": call.result, "message": call.message });
+            return self.record(serde_json::json!({ "late": result }));
+        };
+        let has_failed = call.status != CallStatus::Ok;
+        // What a subagent changed is in its own run.
+        let mut may_change = open.may_change && !(open.is_edit && has_failed) && call.files.is_empty();
+        if let Some(child) = call.child {
+            self.recorded.children.insert(child, open.seq);
+            may_change = false;
+        }
+        let mut commit = self.commit().of_call(CallLink::Of(open.seq));
+        let mut unknown = Vec::new();
+        for change in self.files.changes(call.files) {
+            match change {
+                KnownChange::Written { path, contents, is_new } => {
+                    let mode = if is_new { WriteMode::Create } else { WriteMode::Overwrite };
+                    commit.push(&WriteFile { path, mode, node: Node::file(&contents, false) })?;
+                    commit.keep(Content::of(contents));
+                }
+                KnownChange::Removed(path) => commit.push(&DeleteEntry { path })?,
+                KnownChange::Unknown(path) => unknown.push(path),
+            }
+        }
+        if !unknown.is_empty() || may_change {
+            commit.push(&ChangesUnknown { run: self.run.clone(), paths: unknown })?;
+            self.counts.incomplete += 1;
+        }
+        let between = u64::try_from(self.last.0.saturating_sub(open.began.0)).unwrap_or(0).saturating_mul(1000);
+        let mut contents = Vec::new();
+        let reason = has_failed.then_some(CallReason::Other);
+        let result = if has_failed { Value::Null } else { lift(call.result, &mut contents) };
+        let micros = call.micros.unwrap_or(between);
+        let message = call.message.chars().take(MESSAGE_MAX).collect();
+        let mut finished = CallFinished { status: call.status, result, message, micros, reason };
+        if let Err(CommitError::TooLarge { .. }) = commit.push(&finished) {
+            finished.result = serde_json::json!({ "result": packed(&finished.result, &mut contents) });
+            commit.push(&finished)?;
+        }
+        keep(&mut commit, contents);
+        self.submit(commit)
+    }
+
+    fn record(&mut self, record: Value) -> Result<(), TranscriptError> {
+        if record.is_null() {
+            return Ok(());
+        }
+        let mut contents = Vec::new();
+        let mut record = TranscriptRecord { run: self.run.clone(), record: lift(record, &mut contents) };
+        let mut commit = self.commit();
+        if let Err(CommitError::TooLarge { .. }) = commit.push(&record) {
+            record.record = serde_json::json!({ "record": packed(&record.record, &mut contents) });
+            commit.push(&record)?;
+        }
+        keep(&mut commit, contents);
+        self.counts.records += 1;
+        self.submit(commit)
+    }
+}
+
+/// Returns a mark in place of a value that has no long texts, and is too large all the same: it becomes a text.
+fn packed(value: &Value, contents: &mut Vec<Content>) -> Value {
+    lift(Value::String(value.to_string()), contents)
+}
+
+fn keep(commit: &mut Commit, contents: Vec<Content>) {
+    contents.into_iter().for_each(|content| commit.keep(content));
+}

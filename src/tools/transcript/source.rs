@@ -1,0 +1,322 @@
+//! Finding the runs in files, and reading them step by step.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::error::TranscriptError;
+use super::step::TranscriptStep;
+use super::{SourceRun, TranscriptFormat, atif, claude, codex, gemini, inspect, mini, openhands, swe_agent};
+
+/// Lines at the beginning that are looked at for the format.
+const HEAD_LINES: usize = 64;
+/// Bytes of a document that is read as a whole, and of a line.
+const DOCUMENT_MAX: u64 = 1 << 30;
+
+/// A run and where its steps are.
+#[derive(Debug)]
+pub(super) struct RunSource {
+    pub(super) format: TranscriptFormat,
+    pub(super) run: SourceRun,
+    /// The call of the parent that began it, where a file beside it says so.
+    pub(super) link: Option<String>,
+    body: SourceBody,
+}
+
+#[derive(Debug)]
+enum SourceBody {
+    /// JSON lines.
+    Lines(PathBuf),
+    Document(Value),
+    /// One document for each step.
+    Files(Vec<PathBuf>),
+}
+
+impl RunSource {
+    /// Finds the runs in a file or a directory, parents first.
+    pub(super) fn all_at(path: &Path) -> Result<Vec<Self>, TranscriptError> {
+        if path.is_dir() {
+            return Ok(vec![Self::of_directory(path)?]);
+        }
+        let mut start = [0; 4];
+        let read = open(path)?.read(&mut start).map_err(reading(path))?;
+        if start[..read] == *b"PK\x03\x04" {
+            return archive(path);
+        }
+        if let Some((format, run)) = of_lines(path)? {
+            let children = if format == TranscriptFormat::ClaudeCode { subagents(path, &run)? } else { Vec::new() };
+            let source = Self { format, run, link: None, body: SourceBody::Lines(path.to_owned()) };
+            return Ok(std::iter::once(source).chain(children).collect());
+        }
+        let found = of_document(document(path)?);
+        if found.is_empty() {
+            return Err(unknown(path, "its contents fit none of the formats"));
+        }
+        Ok(found)
+    }
+
+    fn of_directory(path: &Path) -> Result<Self, TranscriptError> {
+        let events = path.join("events");
+        let directory = if events.is_dir() { events } else { path.to_owned() };
+        let is_event = |name: &str| name.starts_with("event-") && name.ends_with(".json");
+        let files = entries(&directory, is_event)?;
+        let Some(first) = files.first() else {
+            return Err(unknown(path, "it is a directory without events of OpenHands; give a file"));
+        };
+        let id = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        match openhands::run_of(&document(first)?, id.as_deref()) {
+            Some(run) => {
+                Ok(Self { format: TranscriptFormat::OpenHands, run, link: None, body: SourceBody::Files(files) })
+            }
+            None => Err(unknown(first, "it is no event of OpenHands")),
+        }
+    }
+
+    /// Reads the steps, and returns the number of lines that are no JSON.
+    pub(super) fn read(
+        self,
+        take: &mut dyn FnMut(TranscriptStep) -> Result<(), TranscriptError>,
+    ) -> Result<u64, TranscriptError> {
+        let (mut reader, mut failed, mut unreadable) = (self.format.reader(), Ok(()), 0);
+        let mut line = |value: Value| {
+            reader.line(value, &mut |step| {
+                if failed.is_ok() {
+                    failed = take(step);
+                }
+            });
+            std::mem::replace(&mut failed, Ok(()))
+        };
+        match self.body {
+            SourceBody::Document(document) => line(document)?,
+            SourceBody::Files(files) => files.iter().try_for_each(|file| line(document(file)?))?,
+            SourceBody::Lines(path) => {
+                let mut lines = JsonLines::open(&path)?;
+                while let Some(next) = lines.next()? {
+                    match next {
+                        Some(value) => line(value)?,
+                        None => unreadable += 1,
+                    }
+                }
+            }
+        }
+        Ok(unreadable)
+    }
+}
+
+/// Puts runs behind those that they are subagents of.
+pub(super) fn parents_first(sources: &mut Vec<RunSource>) {
+    let mut ordered: Vec<RunSource> = Vec::new();
+    let mut left = std::mem::take(sources);
+    while !left.is_empty() {
+        let waits = |source: &RunSource, left: &[RunSource]| {
+            source.run.parent.as_ref().is_some_and(|parent| left.iter().any(|other| other.run.id == *parent))
+        };
+        let ready = (0..left.len()).find(|at| !waits(&left[*at], &left)).unwrap_or(0);
+        let source = left.remove(ready);
+        // The same file given twice.
+        if !ordered.iter().any(|known| known.run.id == source.run.id && known.run.agent == source.run.agent) {
+            ordered.push(source);
+        }
+    }
+    *sources = ordered;
+}
+
+/// Tells the format of JSON lines; none where it is none of these. The directory may stand in a later line.
+fn of_lines(path: &Path) -> Result<Option<(TranscriptFormat, SourceRun)>, TranscriptError> {
+    let mut lines = JsonLines::open(path)?;
+    let mut known: Option<(TranscriptFormat, SourceRun)> = None;
+    for number in 0..HEAD_LINES {
+        let line = match lines.next()? {
+            Some(Some(line)) => line,
+            Some(None) if number > 0 => continue,
+            _ => break,
+        };
+        let found = [
+            (TranscriptFormat::ClaudeCode, claude::run_of(&line)),
+            (TranscriptFormat::Codex, codex::run_of(&line)),
+            (TranscriptFormat::GeminiCli, gemini::run_of(&line)),
+            (TranscriptFormat::OpenHands, openhands::run_of(&line, None)),
+        ];
+        match (&mut known, found.into_iter().find_map(|(format, run)| Some((format, run?)))) {
+            (Some((known, run)), Some((format, other))) if *known == format => run.directory = other.directory,
+            (None, Some(found)) => known = Some(found),
+            _ => {}
+        }
+        if known.as_ref().is_some_and(|(_, run)| run.directory.is_some()) {
+            break;
+        }
+    }
+    Ok(known)
+}
+
+/// Tells the format of a document, and gives the runs in it.
+fn of_document(mut document: Value) -> Vec<RunSource> {
+    let one = |format, run, body| RunSource { format, run, link: None, body: SourceBody::Document(body) };
+    if let Some(run) = atif::run_of(&document) {
+        let children = atif::children_of(&mut document);
+        let agent = run.agent.clone();
+        let parent = run.id.clone();
+        let mut found = vec![one(TranscriptFormat::Atif, run, document)];
+        for mut child in children.into_iter().flat_map(of_document) {
+            // Agents of one trajectory have one name space, whatever each is called.
+            child.run.agent.clone_from(&agent);
+            child.run.parent.get_or_insert_with(|| parent.clone());
+            found.push(child);
+        }
+        return found;
+    }
+    if let Some(samples) = inspect::samples_of(&mut document) {
+        return samples.into_iter().flat_map(of_document).collect();
+    }
+    let found = [
+        (TranscriptFormat::Inspect, inspect::run_of(&document)),
+        (TranscriptFormat::GeminiCli, gemini::run_of(&document)),
+        (TranscriptFormat::SweAgent, swe_agent::run_of(&document)),
+        (TranscriptFormat::MiniSweAgent, mini::run_of(&document)),
+    ];
+    match found.into_iter().find(|(_, run)| run.is_some()) {
+        Some((format, Some(run))) => vec![one(format, run, document)],
+        _ => Vec::new(),
+    }
+}
+
+/// Gives the samples of an Inspect log that is an archive.
+fn archive(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
+    let damaged = |error: zip::result::ZipError| unknown(path, &format!("the archive can't be read: {error}"));
+    let mut archive = zip::ZipArchive::new(open(path)?).map_err(damaged)?;
+    let mut header = Value::Null;
+    let mut found = Vec::new();
+    for number in 0..archive.len() {
+        let file = archive.by_index(number).map_err(damaged)?;
+        let name = file.name().map_err(damaged)?.into_owned();
+        let is_sample = name.starts_with("samples/") && name.ends_with(".json");
+        if !is_sample && name != "header.json" {
+            continue;
+        }
+        let mut text = String::new();
+        file.take(DOCUMENT_MAX).read_to_string(&mut text).map_err(reading(path))?;
+        let value = parsed(&text).map_err(|error| unknown(path, &format!("{name} is no JSON: {error}")))?;
+        if is_sample { found.push(value) } else { header = value }
+    }
+    inspect::state_model(&mut found, &header["eval"]["model"]);
+    let found: Vec<RunSource> = found.into_iter().flat_map(of_document).collect();
+    if found.is_empty() { Err(unknown(path, "it has no samples of Inspect")) } else { Ok(found) }
+}
+
+/// Gives the transcripts of subagents that are beside that of their parent.
+fn subagents(path: &Path, parent: &SourceRun) -> Result<Vec<RunSource>, TranscriptError> {
+    let directory = path.with_extension("").join("subagents");
+    if parent.parent.is_some() || !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for file in entries(&directory, |name| name.ends_with(".jsonl"))? {
+        let Some((format, run)) = of_lines(&file)? else { continue };
+        let meta = file.with_extension("meta.json");
+        let link = if meta.is_file() { document(&meta)?["toolUseId"].as_str().map(str::to_owned) } else { None };
+        found.push(RunSource { format, run, link, body: SourceBody::Lines(file) });
+    }
+    Ok(found)
+}
+
+#[expect(clippy::disallowed_methods, reason = "an import reads files that a person names")]
+fn entries(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, TranscriptError> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(reading(directory))? {
+        let path = entry.map_err(reading(directory))?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(&is_wanted) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[expect(clippy::disallowed_methods, reason = "an import reads files that a person names")]
+fn open(path: &Path) -> Result<File, TranscriptError> {
+    File::open(path).map_err(reading(path))
+}
+
+fn reading(path: &Path) -> impl Fn(std::io::Error) -> TranscriptError {
+    let path = path.to_owned();
+    move |source| TranscriptError::Read { path: path.clone(), source }
+}
+
+fn unknown(path: &Path, reason: &str) -> TranscriptError {
+    TranscriptError::Unknown { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+fn document(path: &Path) -> Result<Value, TranscriptError> {
+    let mut text = String::new();
+    open(path)?.take(DOCUMENT_MAX).read_to_string(&mut text).map_err(reading(path))?;
+    parsed(&text).map_err(|error| unknown(path, &format!("it is no JSON: {error}")))
+}
+
+/// Parses a document. Python writes numbers that JSON does not have; they become null.
+fn parsed(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|error| {
+        if !text.contains("NaN") && !text.contains("Infinity") {
+            return Err(error);
+        }
+        serde_json::from_str(&without_odd_numbers(text))
+    })
+}
+
+fn without_odd_numbers(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let (mut rest, mut is_text) = (text, false);
+    while let Some(next) = rest.chars().next() {
+        let odd = ["-Infinity", "Infinity", "NaN"].into_iter().find(|odd| !is_text && rest.starts_with(odd));
+        let taken = match (odd, next) {
+            (Some(odd), _) => {
+                clean.push_str("null");
+                odd.len()
+            }
+            (None, '\\') if is_text => {
+                let taken = rest.chars().take(2).map(char::len_utf8).sum();
+                clean.push_str(&rest[..taken]);
+                taken
+            }
+            (None, sign) => {
+                is_text ^= sign == '"';
+                clean.push(sign);
+                sign.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    clean
+}
+
+/// The lines of a file as JSON.
+struct JsonLines {
+    path: PathBuf,
+    file: BufReader<File>,
+    line: Vec<u8>,
+}
+
+impl JsonLines {
+    fn open(path: &Path) -> Result<Self, TranscriptError> {
+        Ok(Self { path: path.to_owned(), file: BufReader::with_capacity(1 << 20, open(path)?), line: Vec::new() })
+    }
+
+    /// Returns the next line that is not blank; an inner none where it is no JSON object. The last line of a file that
+    /// is being written may not be whole: it is left for the next import.
+    fn next(&mut self) -> Result<Option<Option<Value>>, TranscriptError> {
+        loop {
+            self.line.clear();
+            let read = (&mut self.file).take(DOCUMENT_MAX).read_until(b'\n', &mut self.line);
+            if read.map_err(reading(&self.path))? == 0 {
+                return Ok(None);
+            }
+            if self.line.trim_ascii().is_empty() {
+                continue;
+            }
+            let value = serde_json::from_slice::<Value>(&self.line).ok().filter(Value::is_object);
+            let is_cut = value.is_none() && self.line.last() != Some(&b'\n');
+            return Ok(if is_cut { None } else { Some(value) });
+        }
+    }
+}

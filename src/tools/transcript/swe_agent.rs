@@ -1,0 +1,54 @@
+//! Trajectories of SWE-agent: a document with actions and what came of them.
+
+use serde_json::{Map, Value, json};
+
+use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, text};
+use super::{SourceRun, Transcript};
+use crate::engine::id::Digest;
+
+const MICROS: f64 = 1e6;
+
+#[derive(Default)]
+pub(super) struct SweAgent;
+
+/// Returns the run of a document; none where it is none of this program.
+pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
+    let steps = document["trajectory"].as_array()?;
+    if !steps.is_empty() && !steps[0]["action"].is_string() {
+        return None;
+    }
+    // It has neither id nor times.
+    let begin = steps.iter().take(2).map(|step| text(step, "response")).collect::<String>();
+    let task = document["history"].as_array().into_iter().flatten().take(3).map(Value::to_string).collect::<String>();
+    let id = Digest::of(format!("{task}{begin}").as_bytes()).to_string()[..16].to_owned();
+    Some(SourceRun { agent: "swe-agent".to_owned(), id, parent: None, began: None, directory: None })
+}
+
+impl Transcript for SweAgent {
+    fn line(&mut self, mut document: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let mut facts = Map::new();
+        if document["environment"].is_string() {
+            facts.insert("environment".to_owned(), document["environment"].clone());
+        }
+        give(TranscriptStep::new(None, StepKind::Facts(facts)));
+        let steps = document["trajectory"].take();
+        for (number, step) in steps.as_array().into_iter().flatten().enumerate() {
+            let id = format!("step-{}", number + 1);
+            let said = json!({ "thought": step["thought"], "response": step["response"], "state": step["state"] });
+            give(TranscriptStep::new(None, StepKind::Record(said)));
+            let action = text(step, "action");
+            if action.trim().is_empty() {
+                continue;
+            }
+            let params = json!({ "command": action });
+            give(TranscriptStep::new(
+                None,
+                StepKind::Begun(BegunCall { id: id.clone(), tool: "bash".to_owned(), params }),
+            ));
+            let micros = step["execution_time"].as_f64().map(|seconds| (seconds.max(0.0) * MICROS) as u64);
+            let result = json!({ "output": step["observation"] });
+            give(TranscriptStep::new(None, StepKind::Ended(EndedCall { micros, ..EndedCall::ok(id, result) })));
+        }
+        give(TranscriptStep::new(None, StepKind::Record(document)));
+    }
+}
