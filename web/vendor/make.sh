@@ -29,7 +29,7 @@ cat >package.json <<'E'
     "style-mod": "4.1.5",
     "w3c-keyname": "2.2.8"
   },
-  "devDependencies": { "esbuild": "0.28.2" }
+  "devDependencies": { "esbuild": "0.28.2", "terser": "5.51.4" }
 }
 E
 npm install --silent --no-audit --no-fund --ignore-scripts
@@ -60,8 +60,10 @@ export { toml } from "@codemirror/legacy-modes/mode/toml";
 export { dockerFile } from "@codemirror/legacy-modes/mode/dockerfile";
 E
 for bundle in preact codemirror; do
-    node_modules/esbuild/bin/esbuild "$bundle.in.js" --bundle --minify --format=esm --target=es2022 \
-        --legal-comments=none --metafile="$bundle.json" --log-level=error --outfile="$here/$bundle.js"
+    node_modules/esbuild/bin/esbuild "$bundle.in.js" --bundle --format=esm --target=es2022 \
+        --legal-comments=none --metafile="$bundle.json" --log-level=error --outfile="$bundle.whole.js"
+    node_modules/.bin/terser "$bundle.whole.js" --module --ecma 2022 --compress passes=3 --mangle \
+        --output "$here/$bundle.js"
 done
 
 node - "$here" <<'E'
