@@ -596,6 +596,14 @@ class ProcessSignal(TypedDict):
     signal: Any
 
 
+class RecordedFrames(TypedDict):
+    """Frames of a terminal's recording."""
+
+    frames: list[ScreenFrame]
+    next: int | None
+    truncated: bool
+
+
 class RecordedSeq(TypedDict):
     """The position of an event that was recorded."""
 
@@ -621,6 +629,24 @@ class RewindRequest(TypedDict):
     force: NotRequired[bool]
     keep_earlier: NotRequired[bool]
     dry_run: NotRequired[bool]
+
+
+class ScreenFrame(TypedDict):
+    """A change of a terminal's screen."""
+
+    micros: int
+    size: NotRequired[WindowSize | None]
+    cursor: list[Any] | None
+    rows: dict[str, Any]
+
+
+class ScreenText(TypedDict):
+    """Text of one look."""
+
+    text: str
+    foreground: NotRequired[str | None]
+    background: NotRequired[str | None]
+    style: NotRequired[list[str]]
 
 
 class SectionDocument(TypedDict):

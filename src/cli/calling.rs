@@ -93,7 +93,8 @@ impl Calling<'_> {
         live: Option<&mut LiveOutput>,
         progress: impl FnMut(&str),
     ) -> Result<ToolOutcome, Failure> {
-        let request = TerminalRequest { call: self.request.clone(), window: input.window() };
+        let request =
+            TerminalRequest { call: self.request.clone(), window: input.window(), ..TerminalRequest::default() };
         let begun = tokio::select! {
             begun = self.client.begin_terminal(self.session, &request) => begun,
             () = self.cancel.cancelled() => return Err(taken_back()),

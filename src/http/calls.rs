@@ -107,7 +107,7 @@ impl CallRequest {
         Ok(call)
     }
 
-    fn deny(&self) -> Result<Vec<DenyRule>, ValueError> {
+    pub(super) fn deny(&self) -> Result<Vec<DenyRule>, ValueError> {
         self.deny.iter().map(|words| DenyRule::words(words)).collect()
     }
 

@@ -5,10 +5,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, HOST, ORIGIN, UPGRADE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL, UPGRADE, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::FutureExt;
 
 use super::admission::Admission;
@@ -60,8 +64,10 @@ impl Guard {
         }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|value| value.split_once(' '));
-        match shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
-            Some((_, shown)) if token.is(shown.trim()) => {
+        let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let shown = shown.map(|(_, shown)| shown.trim().to_owned()).or_else(|| of_websocket(headers));
+        match shown {
+            Some(shown) if token.is(&shown) => {
                 note_known(request);
                 Ok(())
             }
@@ -92,6 +98,24 @@ impl Guard {
                 .with_hint("start it without --read-only")),
         }
     }
+}
+
+/// Begins the subprotocol by which a page shows its token: its script can send no header with a websocket's request.
+const BEARER_PROTOCOL: &str = "foldspace.bearer.";
+
+/// Returns the token among the subprotocols of a websocket, where there is one and no `Authorization`.
+fn of_websocket(headers: &HeaderMap) -> Option<String> {
+    let is_websocket = headers.get(UPGRADE).is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let mut tokens = protocols(headers).filter_map(|name| name.strip_prefix(BEARER_PROTOCOL));
+    let only =
+        tokens.next().filter(|_| is_websocket && !headers.contains_key(AUTHORIZATION) && tokens.next().is_none());
+    String::from_utf8(URL_SAFE_NO_PAD.decode(only?).ok()?).ok()
+}
+
+/// Returns the subprotocols that a client offers.
+pub(super) fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lists = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
+    lists.flat_map(|list| list.split(',').map(str::trim))
 }
 
 /// Counts the client no longer among the strangers.

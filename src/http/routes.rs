@@ -16,7 +16,8 @@ use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
 use super::{
-    HttpFace, call_output, calls, file_changes, files, follow, health, owner, processes, sign_in, tar, terminal, watch,
+    HttpFace, call_output, calls, file_changes, files, follow, health, owner, processes, recorded, sign_in, tar,
+    terminal, watch,
 };
 use crate::hub::operations::{OperationRoute, operations};
 
@@ -32,6 +33,8 @@ fn routes() -> &'static [HttpRoute] {
             own::<sign_in::SignIn>(),
             own::<calls::CallRequest>(),
             own::<call_output::FollowCall>(),
+            own::<recorded::ReadRecorded>(),
+            own::<recorded::TerminalFrames>(),
             own::<terminal::OpenTerminal>(),
             own::<files::FileAt>(),
             own::<file_changes::PutFile>(),

@@ -85,7 +85,7 @@ async fn streamed(
 /// Tells a client what becomes of its call.
 pub(super) struct CallTeller {
     pub(super) progress: mpsc::UnboundedSender<String>,
-    begun: mpsc::UnboundedSender<(Seq, Option<OutputSubscription>)>,
+    pub(super) begun: mpsc::UnboundedSender<(Seq, Option<OutputSubscription>)>,
     questions: mpsc::UnboundedSender<Value>,
 }
 

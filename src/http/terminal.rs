@@ -1,5 +1,6 @@
 //! Calls whose command gets input as it comes, at a terminal or not, over a websocket.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -11,6 +12,8 @@ use hyper_util::rt::TokioIo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -20,9 +23,13 @@ use tokio_util::sync::CancellationToken;
 use super::HttpFace;
 use super::calls::CallRequest;
 use super::frames::{ALIVE, Gone, PIECE};
+use super::guard;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
+use super::screen::{EmulatedScreen, FRAME, ScreenFrame};
 use super::stream::{self, CallTelling, Ending, output_value};
+use super::terminal_copy::run_in_copy;
+use super::terminal_keys::{PressedKey, TypingModes};
 use super::upgrade::UpgradedStream;
 use super::verb::{Headers, HttpVerb, Media};
 use crate::backends::{CommandInput, WindowSize};
@@ -36,6 +43,9 @@ const MESSAGE_MAX: usize = 4 << 20;
 /// Time for the first message of a client.
 const FIRST: Duration = Duration::from_secs(10);
 
+/// The subprotocol that is agreed on with a client that offers it.
+const PROTOCOL: &str = "foldspace.terminal";
+
 pub(super) type Socket = WebSocketStream<UpgradedStream>;
 
 /// Makes a tool call whose command gets input as it comes: ask for an upgrade to a websocket. The first message is text,
@@ -43,13 +53,18 @@ pub(super) type Socket = WebSocketStream<UpgradedStream>;
 /// command with `tty`. After it binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`.
 /// The server sends standard output, or all that a terminal shows, as binary messages; as text it sends an object with one
 /// of the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or
-/// `problem`. A client that goes away hangs the command up. Input is not recorded.
+/// `problem`. A client that goes away hangs the command up. Input is not recorded. With `screen` in the first message the
+/// terminal's screen comes in place of what it shows, as `screen` events like the frames of `terminal_frames`, at most 30 a
+/// second, and text may also be `{key: {name, shift, alt, ctrl}}`, with the name that browsers give to a key, or `{paste}`:
+/// the server sends what a terminal would. With `copy_at`, a position, `shell_execute` runs in a throw-away copy of the workspace as it was then: `call`
+/// has the position 0, for nothing is recorded, and the policy asks nobody. A page in a browser shows its token by the
+/// subprotocol `foldspace.bearer.` and the token in base64url, beside `foldspace.terminal`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenTerminal {}
 
 /// The first message of a client.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TerminalRequest {
     /// The call.
@@ -57,14 +72,22 @@ pub struct TerminalRequest {
     /// The size of its terminal, for a command with `tty`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSize>,
+    /// Sends frames of the terminal's screen in place of what it shows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub screen: bool,
+    /// Runs the command in a throw-away copy of the workspace as it was at this position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_at: Option<Seq>,
 }
 
 /// A later message of a client, beside input.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TerminalOrder {
     Resize(WindowSize),
     EndInput(bool),
+    Key(PressedKey),
+    Paste(String),
 }
 
 impl HttpVerb for OpenTerminal {
@@ -95,7 +118,10 @@ impl HttpVerb for OpenTerminal {
             (header::UPGRADE, HeaderValue::from_static("websocket")),
             (header::SEC_WEBSOCKET_ACCEPT, accepted),
         ];
-        Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
+        let named = guard::protocols(&head.headers).any(|name| name == PROTOCOL);
+        let named = named.then_some([(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL))]);
+        Ok((StatusCode::SWITCHING_PROTOCOLS, headers, named.into_iter().flatten().collect::<HeaderMap>())
+            .into_response())
     }
 }
 
@@ -111,16 +137,21 @@ fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
 async fn serve(face: HttpFace, session: String, trace: Option<TraceContext>, stream: UpgradedStream) {
     let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX)).max_frame_size(Some(MESSAGE_MAX));
     let (sink, mut messages) = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await.split();
-    let mut screen = TerminalScreen { sink, cancel: CancellationToken::new(), output: None };
+    let mut screen = TerminalScreen { sink, cancel: CancellationToken::new(), output: None, live: None };
+    let (mut wanted, (resized, sizes), modes) = (None, mpsc::unbounded_channel(), Arc::new(TypingModes::default()));
     let begun = match first(&mut messages).await {
-        Ok(request) => begin(face, session, trace, request),
+        Ok(request) => {
+            wanted = request.screen.then(|| request.window.unwrap_or_default());
+            begin(face, session, trace, request)
+        }
         Err(problem) => Err(problem),
     };
     // A client that is gone by then has hung up.
     let _ = match begun {
         Ok((ending, telling, input, cancel)) => {
             screen.cancel = cancel.clone();
-            let typing = tokio::spawn(take_input(messages, input, cancel));
+            screen.live = wanted.map(|window| LiveScreen::begin(window, sizes, input.clone(), Arc::clone(&modes)));
+            let typing = tokio::spawn(take_input(messages, input, (resized, modes), cancel));
             let shown = screen.run(ending, telling).await;
             typing.abort();
             shown
@@ -146,7 +177,7 @@ fn begin(
     face: HttpFace,
     session: String,
     trace: Option<TraceContext>,
-    TerminalRequest { call: mut request, window }: TerminalRequest,
+    TerminalRequest { call: mut request, window, copy_at, .. }: TerminalRequest,
 ) -> Result<TerminalCall, HttpProblem> {
     let mut call = request.call()?;
     let unable = |error| HttpProblem::new(ProblemKind::Broken, format!("no input can be passed on: {error}"));
@@ -161,6 +192,9 @@ fn begin(
     let (teller, telling) = stream::telling();
     let ending = tokio::spawn(async move {
         let face = face.telling(&teller.progress);
+        if let Some(at) = copy_at {
+            return run_in_copy(&face, (session, at), request, (call, window.unwrap_or_default()), teller).await;
+        }
         let open = face.open(&session).await?;
         stream::make(request, call, open, &face, teller).await
     });
@@ -168,7 +202,12 @@ fn begin(
 }
 
 /// Passes a client's input on. Cancels the call when the client goes away, or says what is no message.
-async fn take_input(mut messages: SplitStream<Socket>, input: CommandInput, cancel: CancellationToken) {
+async fn take_input(
+    mut messages: SplitStream<Socket>,
+    input: CommandInput,
+    (resized, modes): (mpsc::UnboundedSender<WindowSize>, Arc<TypingModes>),
+    cancel: CancellationToken,
+) {
     while let Some(Ok(message)) = messages.next().await {
         match message {
             Message::Binary(bytes) => {
@@ -176,7 +215,13 @@ async fn take_input(mut messages: SplitStream<Socket>, input: CommandInput, canc
                 input.send(&bytes).await;
             }
             Message::Text(text) => match serde_json::from_str(&text) {
-                Ok(TerminalOrder::Resize(window)) => input.resize(window),
+                Ok(TerminalOrder::Resize(window)) => {
+                    input.resize(window);
+                    // Only a screen needs it.
+                    let _ = resized.send(window);
+                }
+                Ok(TerminalOrder::Key(key)) => drop(input.send(&modes.pressed(&key)).await),
+                Ok(TerminalOrder::Paste(text)) => drop(input.send(&modes.pasted(&text)).await),
                 Ok(TerminalOrder::EndInput(true)) => input.end(),
                 Ok(TerminalOrder::EndInput(false)) => {}
                 Err(error) => {
@@ -196,16 +241,68 @@ struct TerminalScreen {
     sink: SplitSink<Socket, Message>,
     cancel: CancellationToken,
     output: Option<OutputSubscription>,
+    live: Option<LiveScreen>,
+}
+
+/// The screen of a client that wants no bytes.
+struct LiveScreen {
+    screen: EmulatedScreen,
+    input: CommandInput,
+    modes: Arc<TypingModes>,
+    sizes: mpsc::UnboundedReceiver<WindowSize>,
+    since: Instant,
+    sent: Option<Instant>,
+    /// The time of the next frame, where something has changed.
+    due: Option<Instant>,
+}
+
+impl LiveScreen {
+    fn begin(
+        window: WindowSize,
+        sizes: mpsc::UnboundedReceiver<WindowSize>,
+        input: CommandInput,
+        modes: Arc<TypingModes>,
+    ) -> Self {
+        let screen = EmulatedScreen::new(window);
+        Self { screen, input, modes, sizes, since: Instant::now(), sent: None, due: None }
+    }
+
+    /// Makes a change, which is shown with those that follow closely.
+    fn change(&mut self, change: impl FnOnce(&mut EmulatedScreen)) {
+        change(&mut self.screen);
+        self.screen.note_modes(&self.modes);
+        let reply = self.screen.take_reply();
+        if !reply.is_empty() {
+            let input = self.input.clone();
+            // A command that does not read must not keep its output back.
+            tokio::spawn(async move { input.send(reply.as_bytes()).await });
+        }
+        let now = Instant::now();
+        let next = self.sent.map_or(now, |sent| now.max(sent + FRAME));
+        self.due.get_or_insert(next);
+    }
+
+    fn frame(&mut self) -> Option<ScreenFrame> {
+        (self.due, self.sent) = (None, Some(Instant::now()));
+        self.screen.frame(u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
 }
 
 impl TerminalScreen {
     async fn run(&mut self, mut ending: Ending, mut telling: CallTelling) -> Result<(), Gone> {
         let ended = loop {
+            let due = OptionFuture::from(self.live.as_ref().and_then(|live| live.due).map(tokio::time::sleep_until));
+            let size = OptionFuture::from(self.live.as_mut().map(|live| live.sizes.recv()));
             let next = OptionFuture::from(self.output.as_ref().map(OutputSubscription::next));
             let shown = tokio::select! {
                 biased;
                 Some(text) = telling.progress.recv() => self.event("progress", &json!({ "text": text })).await,
                 Some((call, output)) = telling.begun.recv() => self.begun(call, output).await,
+                Some(()) = due => self.frame().await,
+                Some(Some(window)) = size => {
+                    self.live.iter_mut().for_each(|live| live.change(|screen| screen.resize(window)));
+                    Ok(())
+                }
                 Some(piece) = next => self.show(piece).await,
                 Some(question) = telling.questions.recv() => self.event("question", &question).await,
                 ended = &mut ending => break ended,
@@ -223,6 +320,7 @@ impl TerminalScreen {
         while let Some(piece) = self.output.as_ref().and_then(OutputSubscription::try_next) {
             self.show(piece).await?;
         }
+        self.frame().await?;
         match ended {
             Ok(Ok(outcome)) => self.event("outcome", &json!(outcome)).await,
             Ok(Err(problem)) => self.event("problem", &json!(problem)).await,
@@ -252,12 +350,20 @@ impl TerminalScreen {
                 }
                 all.extend_from_slice(&more.bytes);
             }
-            match stream {
-                OutputStream::Stdout => self.send(Message::Binary(all.into())).await?,
-                OutputStream::Stderr => self.event("output", &output_value(stream, &all)).await?,
+            match (stream, &mut self.live) {
+                (OutputStream::Stdout, Some(live)) => live.change(|screen| screen.feed(&all)),
+                (OutputStream::Stdout, None) => self.send(Message::Binary(all.into())).await?,
+                (OutputStream::Stderr, _) => self.event("output", &output_value(stream, &all)).await?,
             }
         }
         Ok(())
+    }
+
+    async fn frame(&mut self) -> Result<(), Gone> {
+        match self.live.as_mut().and_then(LiveScreen::frame) {
+            Some(frame) => self.event("screen", &json!(frame)).await,
+            None => Ok(()),
+        }
     }
 
     async fn event(&mut self, name: &str, value: &Value) -> Result<(), Gone> {

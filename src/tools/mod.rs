@@ -42,6 +42,7 @@ pub(crate) use call::process;
 #[cfg(feature = "http")]
 pub(crate) use call::registrations::Registration;
 pub(crate) use call::registrations::Registrations;
+pub(crate) use call::shell::TERMINAL;
 pub use call::shell::ToolShell;
 #[cfg(feature = "http")]
 pub(crate) use call::tool::{Answering, ErasedTool, ToolAnswer};

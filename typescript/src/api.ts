@@ -264,6 +264,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/calls/{call}/frames": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Gives what a command showed on its terminal as frames of the screen, at most 30 a second: each has the lines that changed. A page ends after 2 MiB or so; `next` is the `from` of the one after it. */
+        get: operations["terminal_frames"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/calls/{call}/output": {
         parameters: {
             query?: never;
@@ -273,6 +290,23 @@ export interface paths {
         };
         /** Follows what the command of a call in flight prints from now on, as server-sent events: `output` `{stream, text | base64}`, `missed` `{bytes}` where this client was too slow, and at last `ended`. The command does not wait for it. */
         get: operations["follow_call"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/calls/{call}/recorded/{stream}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Gives what was kept of a command's output, as bytes: of a long one, its beginning and its end. A result shows less. */
+        get: operations["read_recorded"];
         put?: never;
         post?: never;
         delete?: never;
@@ -768,7 +802,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Makes a tool call whose command gets input as it comes: ask for an upgrade to a websocket. The first message is text, `{call, window}`: `call` has the fields of `make_call`, and `window` `{rows, columns}` the size of the terminal, for a command with `tty`. After it binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`. The server sends standard output, or all that a terminal shows, as binary messages; as text it sends an object with one of the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or `problem`. A client that goes away hangs the command up. Input is not recorded. */
+        /** Makes a tool call whose command gets input as it comes: ask for an upgrade to a websocket. The first message is text, `{call, window}`: `call` has the fields of `make_call`, and `window` `{rows, columns}` the size of the terminal, for a command with `tty`. After it binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`. The server sends standard output, or all that a terminal shows, as binary messages; as text it sends an object with one of the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or `problem`. A client that goes away hangs the command up. Input is not recorded. With `screen` in the first message the terminal's screen comes in place of what it shows, as `screen` events like the frames of `terminal_frames`, at most 30 a second, and text may also be `{key: {name, shift, alt, ctrl}}`, with the name that browsers give to a key, or `{paste}`: the server sends what a terminal would. With `copy_at`, a position, `shell_execute` runs in a throw-away copy of the workspace as it was then: `call` has the position 0, for nothing is recorded, and the policy asks nobody. A page in a browser shows its token by the subprotocol `foldspace.bearer.` and the token in base64url, beside `foldspace.terminal`. */
         get: operations["open_terminal"];
         put?: never;
         post?: never;
@@ -2174,6 +2208,15 @@ export interface components {
         };
         /** @description Place where `evaluate_python` runs code. */
         PythonPlace: "in-process" | "container";
+        /** @description Frames of a terminal's recording. */
+        RecordedFrames: {
+            /** @description The frames. The first one of all has the size and every line that is not blank. */
+            frames: components["schemas"]["ScreenFrame"][];
+            /** @description The number of the next frame; null at the end. */
+            next: number | null;
+            /** @description True if more was shown than is kept. */
+            truncated: boolean;
+        };
         /** @description The position of an event that was recorded. */
         RecordedSeq: {
             /**
@@ -2247,6 +2290,39 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
+        };
+        /** @description A change of a terminal's screen. */
+        ScreenFrame: {
+            /**
+             * Format: int64
+             * @description Microseconds since the beginning.
+             */
+            micros: number;
+            /** @description The size of the screen, where it is another than before. */
+            size?: components["schemas"]["WindowSize"] | null;
+            /** @description The cursor's column and line, from 0; null while it is hidden. */
+            cursor: [
+                number,
+                number
+            ] | null;
+            /** @description The lines that changed, by their numbers from 0. What is blank at the end of a line is left out. */
+            rows: {
+                [key: string]: components["schemas"]["ScreenText"][];
+            };
+        };
+        /** @description Text of one look. */
+        ScreenText: {
+            /** @description The characters, control characters never among them. */
+            text: string;
+            /**
+             * @description Its colour: `red` and the other seven names, `bright-red` and so on, `#rrggbb`, or `ground` and `ink`, the usual
+             *     ones the other way round.
+             */
+            foreground?: string | null;
+            /** @description The colour behind it. */
+            background?: string | null;
+            /** @description `bold`, `dim`, `italic`, `underline`, `struck`; `wide` where each character takes two columns. */
+            style?: string[];
         };
         /** @description The words of a prompt about a session's workspace. */
         SectionDocument: {
@@ -3229,6 +3305,41 @@ export interface operations {
             };
         };
     };
+    terminal_frames: {
+        parameters: {
+            query?: {
+                /** @description The number of the first frame, from 0, which is the default. */
+                from?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description The position of the call's intent. */
+                call: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedFrames"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     follow_call: {
         parameters: {
             query?: never;
@@ -3249,6 +3360,40 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_recorded: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description The position of the call's intent. */
+                call: number;
+                /** @description The stream: `stdout`, `stderr`, or `terminal`, the recording as asciicast version 2. */
+                stream: "stdout" | "stderr" | "terminal";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
                 };
             };
             "4XX": {

@@ -13,12 +13,14 @@ use crate::backends::{
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Allowances, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, compare};
+use crate::tools::workspace::limits::{denied, limits_of};
 use crate::tools::workspace::plan::can_be_written;
 use crate::tools::workspace::populate::{fill, not_kept, write_all};
 
@@ -93,6 +95,21 @@ impl Probe {
             seq: state.seq(),
             is_used: false,
         })
+    }
+
+    /// Opens a probe with the files of a session at a position, in a workspace like the session's. It denies what the
+    /// session's limits deny.
+    ///
+    /// # Errors
+    /// Errors of the session and the workspace.
+    pub fn of_session(
+        session: &Session,
+        seq: Seq,
+        home: &Path,
+        mut policy: CommandPolicy,
+    ) -> Result<Self, WorkspaceError> {
+        let spec = spec_of(session, home, &mut policy)?;
+        Self::open(session, &session.state_at(seq)?, &spec, home, policy)
     }
 
     /// Returns the position of the probe's files.
@@ -201,6 +218,19 @@ impl Probe {
         }
         Ok(paths)
     }
+}
+
+/// Returns what copies of a session's workspace are made like, and denies what its limits deny.
+pub(super) fn spec_of(
+    session: &Session,
+    home: &Path,
+    policy: &mut CommandPolicy,
+) -> Result<WorkspaceSpec, WorkspaceError> {
+    let Some(started) = session.started() else {
+        return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
+    };
+    policy.deny.extend(denied(&limits_of(session)?));
+    Ok(WorkspaceSpec::of_session(started)?.with_values_of(session.id(), home))
 }
 
 fn allowed_in(state: &State) -> BTreeSet<String> {

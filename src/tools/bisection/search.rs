@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
-use super::probe::Probe;
+use super::probe::{Probe, spec_of};
 use super::probe_record::ProbeRecord;
 use crate::backends::{ShellCommand, WorkspaceSpec, unwatched};
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
@@ -17,7 +17,6 @@ use crate::engine::session::error::SessionError;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::CommandPolicy;
 use crate::tools::predicate::Predicate;
-use crate::tools::workspace::limits::{denied, limits_of};
 
 /// Exit codes of a shell for commands that it can't run.
 const NOT_RUN: std::ops::RangeInclusive<i32> = 126..=127;
@@ -56,11 +55,7 @@ impl Bisection {
         home: PathBuf,
         jobs: usize,
     ) -> Result<Self, WorkspaceError> {
-        let Some(started) = session.started() else {
-            return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
-        };
-        let spec = WorkspaceSpec::of_session(started)?.with_values_of(session.id(), &home);
-        policy.deny.extend(denied(&limits_of(&session)?));
+        let spec = spec_of(&session, &home, &mut policy)?;
         let good = good.map_or_else(|| first_position(&session), Ok)?;
         let bad = bad.map_or_else(|| session.head(), Ok)?;
         Ok(Self { session, spec, home, command, policy, good, bad, jobs })

@@ -30,7 +30,7 @@ use crate::tools::policy::rules::ShellRules;
 /// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
 const CODE_SHOWN: usize = 1000;
 /// The kind of terminal that commands are told.
-const TERMINAL: &str = "xterm-256color";
+pub(crate) const TERMINAL: &str = "xterm-256color";
 pub(crate) const EVALUATION: Duration = Duration::from_secs(5);
 
 /// Shell for a tool's commands. Commands see the call's earlier changes, and the call sees theirs, which are recorded

@@ -267,7 +267,11 @@ async fn unknown_query_parameter_is_refused_at_every_path() {
     let mut tried = 0;
     for (path, methods) in description["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
-            let place = path.replace("{session}", "demo").replace("{call}", "1").replace("{slice}", "Usage");
+            let place = path
+                .replace("{session}", "demo")
+                .replace("{call}", "1")
+                .replace("{slice}", "Usage")
+                .replace("{stream}", "stdout");
             let place = place.replace("{path}", "a/b");
             let body = (method == "post").then(|| json!({ "tool": "ls", "answer": "once", "child": "c", "to": 1 }));
             let refused = served.ask(&method.to_uppercase(), &format!("{place}?nope=1"), body.as_ref()).await;
@@ -280,7 +284,7 @@ async fn unknown_query_parameter_is_refused_at_every_path() {
             tried += 1;
         }
     }
-    assert_eq!(tried, 60);
+    assert_eq!(tried, 62);
     assert_eq!(served.ask("GET", "/v1/sessions/demo", None).await.json()["events"], 1, "and nothing is done");
 }
 

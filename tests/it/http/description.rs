@@ -32,7 +32,11 @@ async fn openapi_paths_all_exist() {
         for (method, operation) in methods.as_object().unwrap() {
             operations += 1;
             assert!(!operation["summary"].as_str().unwrap_or_default().is_empty(), "{method} {path}");
-            let place = path.replace("{session}", "none").replace("{call}", "1").replace("{slice}", "s");
+            let place = path
+                .replace("{session}", "none")
+                .replace("{call}", "1")
+                .replace("{slice}", "s")
+                .replace("{stream}", "stdout");
             let place = place.replace("{path}", "p");
             let body = (method == "post")
                 .then(|| serde_json::json!({ "tool": "ls", "answer": "once", "child": "c", "to": 1 }));
@@ -42,7 +46,7 @@ async fn openapi_paths_all_exist() {
             assert!(!["no_route", "method"].contains(&kind.as_str()), "{method} {path}: {answer:?}");
         }
     }
-    assert_eq!(operations, 60);
+    assert_eq!(operations, 62);
     // A reference that leads nowhere helps nobody.
     let text = description.to_string();
     for reference in text.split("\"$ref\":\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {

@@ -14,6 +14,7 @@ mod lists;
 mod materialise;
 mod output;
 mod processes;
+mod recorded;
 mod states;
 mod terminal;
 mod ui;

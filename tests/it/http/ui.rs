@@ -6,6 +6,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
+use super::terminal::by_protocol;
 use crate::rig::{Answer, Server, sent, taken};
 
 /// A request to a page's own listener.
@@ -146,9 +147,12 @@ async fn read_only_page_changes_nothing() {
         }
     }
     assert!(refused > 20, "{refused}");
-    for path in ["/v1/sessions/s/section", "/v1/sessions/s/terminal"] {
-        let headers = [shown[0], ("connection", "upgrade"), ("upgrade", "websocket")];
-        assert_eq!(ask_page(&address, "GET", path, &headers, &Value::Null).await.status, 403, "{path}");
+    let by_protocol = by_protocol(token.trim_start_matches("Bearer "));
+    for shown in [shown[0], (by_protocol.0, by_protocol.1.as_str())] {
+        for path in ["/v1/sessions/s/section", "/v1/sessions/s/terminal"] {
+            let headers = [shown, ("connection", "upgrade"), ("upgrade", "websocket")];
+            assert_eq!(ask_page(&address, "GET", path, &headers, &Value::Null).await.status, 403, "{path}");
+        }
     }
     for path in ["/v1/sessions/s", "/v1/sessions/s/timeline", "/v1/sessions/s/files/a.txt"] {
         assert_eq!(ask_page(&address, "GET", path, &shown, &Value::Null).await.status, 200, "{path}");
