@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { CommandLine, copy, Dialog } from "./dialog.js";
 import { Bisect, RunCommand } from "./running.js";
 import { ofSession, post } from "./source.js";
+import { Terminal } from "./terminal.js";
 import { count, quoted, visible } from "./text.js";
 
 export { Bisect };
@@ -49,7 +50,7 @@ function itemsOf(model) {
     ["Rerun elsewhere…", "", open(Rerun)],
   ];
   if (!model.writable) return reading;
-  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind)], ["Bisect…", "B", open(Bisect)], ["Merge a child…", "", open(Merge)], ["Run a command…", "", open(RunCommand)], ...reading];
+  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind)], ["Bisect…", "B", open(Bisect)], ["Merge a child…", "", open(Merge)], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
 }
 
 // Sends once, and keeps what came of it.

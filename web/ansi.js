@@ -29,7 +29,7 @@ function classes({ bold, dim, underline, colour }) {
 
 // What a line shows after its last return to the beginning, as a terminal would show it.
 function overwritten(text) {
-  return text.replace(/\r\n/g, "\n").replace(/[^\n]*\r(?=[^\n])/g, "");
+  return text.replace(/\r+\n/g, "\n").replace(/[^\n]*\r(?=[^\n])/g, "");
 }
 
 export function ansi(text) {

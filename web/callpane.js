@@ -3,6 +3,7 @@
 import { html, useLayoutEffect, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
 import { JsonTree } from "./json.js";
+import { Kept, Player } from "./recorded.js";
 import { get, getKept, ofSession } from "./source.js";
 import { bytes, clock, count, duration, failed, kind, SIGNS, verdict, visible } from "./text.js";
 import { eventSummary } from "./timeline.js";
@@ -44,7 +45,7 @@ export function CallPane({ model }) {
     ${error && html`<p class="problem">${visible(error.message)}</p>`}
     <${Params} params=${shown?.params ?? call.params} />
     ${shown && html`<${Decision} events=${Object.values(shown.recorded)} />`}
-    ${call.status === "running" ? html`<${LiveOutput} model=${model} />` : shown && html`<${Result} whole=${shown} />`}
+    ${call.status === "running" ? html`<${LiveOutput} model=${model} />` : shown && html`${kinds(shown).TerminalRecorded && html`<${Player} key=${path} path=${`${path}/frames`} />`}<${Result} whole=${shown} path=${path} />`}
     <${Changed} model=${model} call=${call} />
     ${shown && html`<${Events} model=${model} whole=${shown} />`}
   </article>`;
@@ -90,14 +91,23 @@ function Decision({ events }) {
     <b>${event.decision === "allow" ? "Allowed" : "Denied"}</b> ${BY[event.by] ?? event.by}${event.reason ? `: ${visible(event.reason)}` : ""}</p>`)}</section>`;
 }
 
-function Result({ whole }) {
+const kinds = ({ recorded }) => Object.fromEntries(Object.values(recorded).map(({ kind: name, event }) => [name, event]));
+
+function Result({ whole, path }) {
   const { result } = whole;
   if (result === null || result === undefined) return null;
   if (typeof result === "string") return html`<section><h3>Result</h3><${Long} text=${result} /></section>`;
   const texts = ["stdout", "stderr", "output", "content", "text", "value"].filter((name) => typeof result[name] === "string" && result[name] !== "");
   const rest = Object.fromEntries(Object.entries(result).filter(([name]) => !texts.includes(name) && result[name] !== ""));
   const titles = { stdout: "Output", stderr: "Error output", content: "Contents" };
-  return html`${texts.map((name) => html`<section key=${name}><h3>${titles[name] ?? name}</h3><${Long} text=${result[name]} label=${titles[name] ?? name} /></section>`)}
+  const found = kinds(whole);
+  const ran = found.CommandResult ?? found.EvalResult ?? {};
+  const shown = (name, title) => {
+    const long = html`<${Long} text=${result[name]} label=${title} />`;
+    if (!result.truncated || !(ran[name]?.kept > result[name].length)) return long;
+    return html`<${Kept} key=${path} path=${`${path}/recorded/${name}`} kept=${ran[name].kept} written=${ran[name].bytes} label=${title}>${long}</${Kept}>`;
+  };
+  return html`${texts.map((name) => html`<section key=${name}><h3>${titles[name] ?? name}</h3>${shown(name, titles[name] ?? name)}</section>`)}
     <${Rest} values=${rest} />`;
 }
 

@@ -2,15 +2,15 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 
-export function Dialog({ title, onClose, children, wide = false }) {
+export function Dialog({ title, onClose, children, wide = false, stays = false }) {
   const element = useRef(null);
   useEffect(() => {
     const before = document.activeElement;
     element.current.showModal();
     return () => before?.focus?.();
   }, []);
-  const outside = (event) => event.target === element.current && onClose();
-  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose} onMouseDown=${outside}>
+  const outside = (event) => event.target === element.current && !stays && onClose();
+  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose} onCancel=${(event) => stays && event.preventDefault()} onMouseDown=${outside}>
     <div class="inside"><header><h2>${title}</h2><button class="plain" aria-label="Close" onClick=${onClose}>×</button></header>
     ${children}</div>
   </dialog>`;

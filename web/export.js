@@ -43,6 +43,7 @@ class ExportedRun {
 
   answer_calls(rest, params) {
     const number = rest.split("/")[2];
+    if (rest.split("/")[3]) return this.of(rest);
     if (number) return this.of(`/calls/${number}`) ?? this.listed(Number(number));
     const from = params.from ?? 1;
     const all = this.matching(params).filter((call) => call.call >= from);

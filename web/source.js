@@ -115,6 +115,12 @@ export async function postStreamed(path, body, told, signal) {
   return outcome;
 }
 
+// A websocket's request has no headers of ours: the token goes among its subprotocols.
+export function socketOf(path) {
+  const token = btoa(sessionStorage.getItem(KEY) ?? "").replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return new WebSocket(location.origin.replace("http", "ws") + path, ["foldspace.terminal", `foldspace.bearer.${token}`]);
+}
+
 // Follows a stream, and comes again where it broke off. Ends when the signal does, or by an `end` event.
 export async function follow(path, params, signal, told) {
   let [last, wait] = [null, 500];

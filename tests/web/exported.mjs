@@ -65,6 +65,6 @@ async function look(page) {
   await page.getByRole("button", { name: "Failed", exact: true }).click();
   await page.getByRole("listbox", { name: "Calls, 17 of them" }).waitFor();
   await page.getByRole("button", { name: "Actions" }).click();
-  equal(await page.getByRole("menuitem", { name: /Fork|Rewind|Bisect|Merge|Run/ }).count(), 0, "verbs in an export");
+  equal(await page.getByRole("menuitem", { name: /Fork|Rewind|Bisect|Merge|Run|terminal/ }).count(), 0, "verbs in an export");
   await until(async () => page.url().includes("#/s/first"), "deep links in the file");
 }

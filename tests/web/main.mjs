@@ -8,9 +8,10 @@ import { large } from "./large.mjs";
 import { live } from "./live.mjs";
 import { panes } from "./panes.mjs";
 import { Rig } from "./rig.mjs";
+import { terminals } from "./terminals.mjs";
 import { verbs } from "./verbs.mjs";
 
-const PARTS = { assets, panes, verbs, live, hostile, container, exported, large };
+const PARTS = { assets, panes, verbs, live, hostile, container, exported, terminals, large };
 const rig = new Rig(process.argv[2]);
 const wanted = process.argv.slice(3);
 try {

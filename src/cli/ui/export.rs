@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use foldspace::event::Digest;
+use foldspace::event::{Digest, Event, TerminalRecorded};
 use foldspace::http::{HttpClient, HttpFace, HttpOptions};
 use foldspace::hub::HubOptions;
 use foldspace::view::{self, Position};
@@ -136,7 +136,9 @@ async fn collected(
     page.room += CONTENTS;
     for call in &calls {
         let rest = format!("/calls/{}", number(call, "call"));
-        page.answer_if_it_fits(&place, &rest, client.get(&format!("{place}{rest}")).await?)?;
+        let whole: Value = client.get(&format!("{place}{rest}")).await?;
+        page.take_terminal(client, &place, &whole).await?;
+        page.answer_if_it_fits(&place, &rest, whole)?;
     }
     page.take_slices(&place, session, &calls)?;
     let count = calls.len();
@@ -210,6 +212,23 @@ impl ExportedPage {
         match self.has_room(size, value.to_string().as_bytes())? {
             true => self.answer(place, rest, value),
             false => self.left_out.push(json!({ "path": rest.trim_start_matches('/'), "digest": null, "size": size })),
+        }
+        Ok(())
+    }
+
+    /// Takes the frames of a call's terminal, unless they are more than a page of the API.
+    async fn take_terminal(&mut self, client: &HttpClient, place: &str, whole: &Value) -> Result<(), Failure> {
+        let mut events = whole["recorded"].as_object().into_iter().flat_map(Map::values);
+        let Some(recorded) = events.find(|event| event["kind"] == TerminalRecorded::KIND) else { return Ok(()) };
+        let rest = format!("/calls/{}/frames", whole["call"]);
+        let frames: Value = client.get(&format!("{place}{rest}")).await?;
+        match frames["next"].is_null() && self.fits(frames.to_string().as_bytes())? {
+            true => self.answer(place, &rest, frames),
+            false => {
+                let (path, size) =
+                    (format!("the terminal of call {}", whole["call"]), number(&recorded["event"], "bytes"));
+                self.left_out.push(json!({ "path": path, "digest": null, "size": size }));
+            }
         }
         Ok(())
     }
