@@ -16,6 +16,8 @@ use crate::backends::WindowSize;
 const MOST: WindowSize = WindowSize { rows: 300, columns: 500 };
 /// Characters of the parameters of a control sequence that are looked at.
 const PARAMS_MAX: usize = 32;
+/// Bytes of answers that wait to be taken.
+const REPLY_MAX: usize = 1024;
 /// Time between two frames at least.
 pub(super) const FRAME: Duration = Duration::from_micros(33_333);
 
@@ -110,7 +112,7 @@ impl EmulatedScreen {
             Some(function) => self.terminal.execute(function),
             None => {}
         }
-        match self.watch.see(c) {
+        match self.watch.see(c).filter(|_| self.reply.len() < REPLY_MAX) {
             Some(Question::Place) => {
                 let cursor = self.terminal.cursor();
                 self.reply.push_str(&format!("\x1b[{};{}R", cursor.row + 1, cursor.col.min(self.columns_last()) + 1));
@@ -315,6 +317,8 @@ mod tests {
         let mut screen = screen(10, 5);
         screen.feed(b"\r\nab\x1b[6n\x1b[c\x1b[5n");
         assert_eq!(screen.take_reply(), "\x1b[2;3R\x1b[?6c\x1b[0n");
+        screen.feed(&b"\x1b[6n".repeat(10_000));
+        assert!(screen.take_reply().len() < 2 * REPLY_MAX);
         for (bytes, wanted) in [(&b"\x1b[?1;2004h"[..], true), (b"\x1b[?2004l\x1b[?1l", false)] {
             screen.feed(bytes);
             let modes = TypingModes::default();

@@ -43,6 +43,8 @@ const MESSAGE_MAX: usize = 4 << 20;
 /// Time for the first message of a client.
 const FIRST: Duration = Duration::from_secs(10);
 
+/// Answers to questions of a command that wait for it.
+const REPLIES: usize = 64;
 /// The subprotocol that is agreed on with a client that offers it.
 const PROTOCOL: &str = "foldspace.terminal";
 
@@ -247,7 +249,7 @@ struct TerminalScreen {
 /// The screen of a client that wants no bytes.
 struct LiveScreen {
     screen: EmulatedScreen,
-    input: CommandInput,
+    replies: mpsc::Sender<String>,
     modes: Arc<TypingModes>,
     sizes: mpsc::UnboundedReceiver<WindowSize>,
     since: Instant,
@@ -263,8 +265,14 @@ impl LiveScreen {
         input: CommandInput,
         modes: Arc<TypingModes>,
     ) -> Self {
-        let screen = EmulatedScreen::new(window);
-        Self { screen, input, modes, sizes, since: Instant::now(), sent: None, due: None }
+        let (screen, (replies, mut waiting)) = (EmulatedScreen::new(window), mpsc::channel::<String>(REPLIES));
+        // A command that does not read must not keep its output back.
+        tokio::spawn(async move {
+            while let Some(reply) = waiting.recv().await {
+                input.send(reply.as_bytes()).await;
+            }
+        });
+        Self { screen, replies, modes, sizes, since: Instant::now(), sent: None, due: None }
     }
 
     /// Makes a change, which is shown with those that follow closely.
@@ -273,9 +281,8 @@ impl LiveScreen {
         self.screen.note_modes(&self.modes);
         let reply = self.screen.take_reply();
         if !reply.is_empty() {
-            let input = self.input.clone();
-            // A command that does not read must not keep its output back.
-            tokio::spawn(async move { input.send(reply.as_bytes()).await });
+            // One that asks on without reading gets no more.
+            let _ = self.replies.try_send(reply);
         }
         let now = Instant::now();
         let next = self.sent.map_or(now, |sent| now.max(sent + FRAME));
