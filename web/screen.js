@@ -12,10 +12,10 @@ export function framed(screen, { size, cursor, rows }) {
   return { ...screen, ...size, cursor, lines };
 }
 
-const colour = (name) => name && (name[0] === "#" ? name : `var(--t-${name})`);
+const colour = (name, set) => name && (name[0] === "#" ? name : `var(--${set}-${name})`);
 
 function part({ text, foreground, background, style = [] }) {
-  const look = { color: colour(foreground), backgroundColor: colour(background) };
+  const look = { color: background && foreground === "black" ? "#000" : colour(foreground, "t"), backgroundColor: colour(background, "b") };
   if (style.includes("wide")) look.width = `${2 * [...text].length}ch`;
   return html`<span class=${style.join(" ")} style=${look}>${visible(text)}</span>`;
 }
