@@ -18,6 +18,7 @@ export async function container(rig) {
   rig.foldspace("run", rig.script("boxed", calls), "--session", "boxed", "--backend", "podman", "--engine", engine, "--image", image, "--yes", "--keep-going");
   const { origin, stop } = await rig.serve();
   await rig.check(`a session of ${CALLS} calls in a container, with children and merges`, () => look(rig, origin));
+  await rig.check("a terminal into a copy of a container", () => terminal(rig, origin));
   await stop();
 }
 
@@ -38,5 +39,21 @@ async function look(rig, origin) {
   equal(await page.getByText("merged", { exact: true }).count(), 1, "one merge");
   await rig.axe(page, "a session in a container");
   await rig.shot(page, "container");
+  rig.sound(page);
+}
+
+async function terminal(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/boxed@120");
+  await page.getByRole("button", { name: "Actions" }).click();
+  await page.getByRole("menuitem", { name: "Open a terminal…" }).click();
+  const shown = page.getByRole("dialog", { name: "Terminal" });
+  await shown.getByLabel(/A throw-away copy/).check();
+  await shown.getByRole("button", { name: "Open" }).click();
+  await shown.getByText("A copy of event 120", { exact: true }).waitFor({ timeout: 60_000 });
+  await page.keyboard.type("pwd; tail -n1 src/file0.py; exit");
+  await page.keyboard.press("Enter");
+  await shown.getByText(/\/workspace$/).waitFor();
+  await shown.getByText(/^print\(\d+\)$/).waitFor();
+  await shown.getByText(/Exit code 0/).waitFor();
   rig.sound(page);
 }
