@@ -637,7 +637,7 @@ class ScreenFrame(TypedDict):
     micros: int
     size: NotRequired[WindowSize | None]
     cursor: list[Any] | None
-    rows: dict[str, Any]
+    rows: dict[str, list[ScreenText]]
 
 
 class ScreenText(TypedDict):

@@ -32,6 +32,7 @@ pub(super) struct ScreenFrame {
     /// The cursor's column and line, from 0; null while it is hidden.
     cursor: Option<(usize, usize)>,
     /// The lines that changed, by their numbers from 0. What is blank at the end of a line is left out.
+    #[schemars(with = "BTreeMap<String, Vec<ScreenText>>")]
     rows: BTreeMap<usize, Vec<ScreenText>>,
 }
 
