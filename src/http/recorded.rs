@@ -158,11 +158,13 @@ impl FramePage {
 
     fn read(mut self, cast: &Bytes) -> Result<RecordedFrames, HttpProblem> {
         // The span of the frame that has begun: what is shown close together is one.
-        let mut open: Option<(u64, u64)> = None;
+        let (mut open, mut latest): (Option<(u64, u64)>, u64) = (None, 0);
         for line in cast.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty()) {
             let broken = |error| HttpProblem::new(ProblemKind::Broken, format!("the recording is damaged: {error}"));
             let (seconds, kind, text): CastPart = serde_json::from_slice(line).map_err(broken)?;
-            let micros = (seconds * 1e6) as u64;
+            // One that was made elsewhere may go back in time.
+            latest = latest.max((seconds * 1e6) as u64);
+            let micros = latest;
             if let Some((first, last)) = open
                 && micros.saturating_sub(first) >= FRAME.as_micros() as u64
             {

@@ -140,9 +140,10 @@ async function live(rig, origin) {
   await page.keyboard.type("cat -v");
   await page.keyboard.press("Enter");
   await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("Escape");
   await page.keyboard.press("Alt+x");
   await page.keyboard.press("Enter");
-  await screen.getByText("^[[A^[x").first().waitFor();
+  await screen.getByText("^[[A^[^[x").first().waitFor();
   await page.evaluate(() => {
     const data = new DataTransfer();
     data.setData("text/plain", "pasted\n");
