@@ -31,7 +31,7 @@ async fn keys(client: &HttpClient, command: &str, count: usize) -> Result<Vec<Du
     let params = params.as_object().cloned().unwrap_or_default();
     let tool = "shell_execute".to_owned();
     let call = CallRequest { tool, params, auto_confirm: true, ..CallRequest::default() };
-    let request = TerminalRequest { call, window: Some(WindowSize::default()) };
+    let request = TerminalRequest { call, window: Some(WindowSize::default()), ..TerminalRequest::default() };
     let (mut stream, mut keys) = client.begin_terminal("s", &request).await?;
     shown(&mut stream, "ready").await?;
     let mut took = Vec::with_capacity(count);
