@@ -142,8 +142,9 @@ async def resumed(
     connection: Connection, template: str, query: dict[str, Any], last: str = "", **path: str | int
 ) -> AsyncIterator[tuple[str, Any]]:
     """Gives the events of a stream; one that breaks goes on after the last event that was seen."""
-    failures, is_over = 0, False
+    failures, is_over, closings = 0, False, connection.closings
     while True:
+        connection.check_open(closings)
         headers = {"accept": "text/event-stream"} | ({"last-event-id": last} if last else {})
         try:
             async with connection.response("GET", template, query=query, headers=headers, **path) as response:

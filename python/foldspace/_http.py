@@ -18,7 +18,7 @@ from yarl import URL
 
 from foldspace import _owner
 from foldspace._progress import Progress
-from foldspace.errors import ConnectionLostError, FoldspaceError, of_problem
+from foldspace.errors import ClientClosedError, ConnectionLostError, FoldspaceError, of_problem
 
 _STREAM = {"accept": "text/event-stream"}
 # The server ends a request that takes too long; a call may take a day.
@@ -42,15 +42,29 @@ class Connection:
         self._attendance: _owner.Attendance | None = None
         self._http: aiohttp.ClientSession | None = None
         self._attending = asyncio.Lock()
+        self._responses: set[aiohttp.ClientResponse] = set()
+        # How often it was closed: what has begun before does not go on.
+        self.closings = 0
 
-    async def attend(self) -> aiohttp.ClientSession:
-        """Connects, or connects again where the server has ended since."""
+    def check_open(self, closings: int) -> None:
+        """Raises where it was closed since it was closed so often."""
+        if closings != self.closings:
+            raise ClientClosedError("the client was closed")
+
+    async def attend(self, closings: int | None = None) -> aiohttp.ClientSession:
+        """Connects, or connects again where the server has ended since; not for what began before it was closed."""
+        closings = self.closings if closings is None else closings
         async with self._attending:
+            self.check_open(closings)
             if self._http is not None and self._attendance is not None and not self._attendance.is_over():
                 return self._http
             # Who still reads from the old server sees its end; closed here, aiohttp would not tell.
             self.leave()
-            self._attendance = await _owner.attend(self.directory)
+            attendance = await _owner.attend(self.directory)
+            if closings != self.closings:
+                attendance.close()
+            self.check_open(closings)
+            self._attendance = attendance
             http = aiohttp.ClientSession(
                 connector=aiohttp.UnixConnector(_owner.socket_of(self.directory), limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -69,8 +83,12 @@ class Connection:
             self._attendance = None
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections. What waits for the server ends with ``ClientClosedError``."""
+        self.closings += 1
         self.leave()
+        # A reader of a connection that is closed here would hear nothing of it.
+        for response in self._responses:
+            response.content.set_exception(ClientClosedError("the client was closed"))
         if self._http is not None:
             http, self._http = self._http, None
             await http.close()
@@ -132,28 +150,34 @@ class Connection:
         sent = content if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json" if content is None else "application/octet-stream", **(headers or {})}
         url = URL("http://localhost" + path_and_query, encoded=True)
+        closings = self.closings
         try:
-            response = await self._send(method, url, sent, headers, is_repeatable=content is None)
-            async with response:
-                if response.status >= 400:
-                    raise _problem(await response.read(), response.status)
-                yield response
+            response = await self._send(method, url, sent, headers, closings, is_repeatable=content is None)
+            self._responses.add(response)
+            try:
+                async with response:
+                    if response.status >= 400:
+                        raise _problem(await response.read(), response.status)
+                    yield response
+            finally:
+                self._responses.discard(response)
         except aiohttp.ClientError as error:
+            self.check_open(closings)
             raise ConnectionLostError(f"the server hung up: {error!r}") from error
 
     async def _send(
-        self, method: str, url: URL, content: Any, headers: dict[str, str], is_repeatable: bool
+        self, method: str, url: URL, content: Any, headers: dict[str, str], closings: int, *, is_repeatable: bool
     ) -> aiohttp.ClientResponse:
         # Bytes of any length, without a warning.
         body = io.BytesIO(content) if isinstance(content, bytes) and len(content) > _LONG else content
-        http = await self.attend()
+        http = await self.attend(closings)
         try:
             return await http.request(method, url, data=body, headers=headers)
         except aiohttp.ClientConnectorError:
             # The server has ended since, and saw nothing of the request.
             if self._http is http:
                 self.leave()
-            http = await self.attend()
+            http = await self.attend(closings)
             if not is_repeatable:
                 raise ConnectionLostError("the server was gone; it runs again", hint="send the contents again") from None
         return await http.request(method, url, data=content, headers=headers)

@@ -40,6 +40,12 @@ class ConnectionLostError(InfrastructureError):
     kind = "connection"
 
 
+class ClientClosedError(FoldspaceError):
+    """The client was closed while it waited."""
+
+    kind = "closed"
+
+
 class BackendError(InfrastructureError):
     """The workspace's backend refused."""
 
