@@ -96,7 +96,7 @@ def first_sentence(text: str) -> str:
 
 # -- the synchronous client
 
-SOURCES = ("_absolute", "_session", "_files", "_process", "_client")
+SOURCES = ("_absolute", "_past", "_session", "_files", "_process", "_client")
 HEAD = '''"""The same client without asyncio. Made by generate.py from the asyncio client, which has the logic."""
 
 # ruff: noqa: E501
@@ -110,9 +110,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foldspace import _absolute, _client, _files, _models, _process, _session
+from foldspace import _absolute, _client, _files, _models, _past, _process, _session
 from foldspace._background import LOOP
-from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rewind
+from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
 from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
 '''

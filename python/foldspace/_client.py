@@ -121,6 +121,11 @@ class Client:
         """Tells whether the server is well."""
         return await self._connection.document("GET", "/healthz")
 
+    async def metrics(self) -> str:
+        """Returns the server's figures, as Prometheus reads them."""
+        async with self._connection.response("GET", "/metrics") as response:
+            return await response.text()
+
     async def stop_server(self) -> None:
         """Ends the server: calls in flight get some time."""
         await self._connection.document("POST", "/v1/server/stop")

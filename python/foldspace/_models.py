@@ -269,6 +269,10 @@ Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 
 """The difference in the files between two positions."""
 
 
+Divergence = TypedDict('Divergence', {'differs': 'str', 'at': 'NotRequired[str | None]', 'was': 'NotRequired[Any]', 'is': 'NotRequired[Any]', 'change': 'NotRequired[str]', 'path': 'NotRequired[str]', 'before': 'NotRequired[Entry | None]', 'after': 'NotRequired[Entry | None]', 'binary': 'NotRequired[bool]', 'lines_added': 'NotRequired[int]', 'lines_removed': 'NotRequired[int]', 'patch': 'NotRequired[str]'})
+"""A way in which two runs differ."""
+
+
 class Entry(TypedDict):
     """The form of an entry."""
 
@@ -610,6 +614,50 @@ class RecordedSeq(TypedDict):
     seq: int
 
 
+class Rerun(TypedDict):
+    """The result of a rerun."""
+
+    recorded: str
+    session: str | None
+    name: str | None
+    start: int
+    end: int
+    calls: int
+    diverged: int
+    skipped: int
+    same: bool
+    differing: list[RerunCall]
+    files: list[Change]
+    more: bool
+    missing: list[str]
+
+
+class RerunCall(TypedDict):
+    """A call that was made again."""
+
+    call: int | None
+    rerun: int | None
+    tool: str
+    agent: str
+    summary: str
+    verdict: str
+    reason: str | None
+    divergences: list[Divergence]
+
+
+class RerunRequest(TypedDict):
+    """Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every difference."""
+
+    until: NotRequired[Position | None]
+    backend: NotRequired[str | None]
+    options: NotRequired[dict[str, Any]]
+    keep: NotRequired[str | None]
+    rules: NotRequired[dict[str, Any]]
+    no_default_rules: NotRequired[bool]
+    allow: NotRequired[list[str]]
+    auto_confirm: NotRequired[bool]
+
+
 Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]'})
 """The changes of a rewind, done or not."""
 
@@ -722,6 +770,15 @@ class State(TypedDict):
     unreadable: int
     slices: list[SliceSummary]
     value: NotRequired[Any]
+
+
+class Stop(TypedDict):
+    """The place where a run through a history stopped."""
+
+    seq: int | None
+    because: str | None
+    call: int | None
+    next: int | None
 
 
 class Timeline(TypedDict):

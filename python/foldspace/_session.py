@@ -11,11 +11,12 @@ from foldspace import _models
 from foldspace._absolute import AbsoluteFiles
 from foldspace._http import Connection, events_of
 from foldspace._progress import Progress
-from foldspace._models import Annotation, Bisect, CallOutcome, Event, Merge, Rewind
+from foldspace._models import Annotation, Bisect, CallOutcome, Event, Merge, Rerun, Rewind
 from foldspace.errors import BackendError, CommandFailedError, ConnectionLostError, of_outcome, of_problem
 from foldspace._files import Files, ReadFiles, resumed, succeeded
+from foldspace._past import SessionPast
 from foldspace._process import Process, decoded
-from foldspace.results import CommandResult, Diff, Log
+from foldspace.results import CommandResult
 from foldspace.types import Ask, Command, Identified, Output, PositionLike, Question
 
 _SESSION = "/v1/sessions/{session}"
@@ -67,11 +68,11 @@ class Snapshot:
         return await _state(self._connection, self._session, slice, pointer, self._at)
 
 
-class Session:
+class Session(SessionPast):
     """A session: a workspace with its history."""
 
     def __init__(self, connection: Connection, document: _models.Session, rules: Rules) -> None:
-        self._connection = connection
+        super().__init__(connection, document["session"])
         self._document = document
         self._rules = rules
         self._absolute: AbsoluteFiles | None = None
@@ -263,10 +264,6 @@ class Session:
         """Lists the tools that it has."""
         return await self._connection.document("GET", "/v1/tools", query={"session": self.id})
 
-    async def show_call(self, call: int) -> _models.WholeCall:
-        """Describes a call, with its result."""
-        return await self._connection.document("GET", _SESSION + "/calls/{call}", session=self.id, call=call)
-
     async def cancel(self, call: int) -> None:
         """Cancels a call in flight."""
         await self._connection.document("DELETE", _SESSION + "/calls/{call}", session=self.id, call=call)
@@ -362,24 +359,21 @@ class Session:
         body |= {"timeout_seconds": timeout, "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
         return await self._connection.document("POST", _SESSION + "/bisect", body=body, what="bisect", session=self.id)
 
-    async def diff(self, start: PositionLike | None = None, end: PositionLike | None = None, *, path: str | None = None) -> Diff:
-        """Shows what changed between two positions: by default from the beginning to now."""
-        query = {"from": start, "to": end, "path": path}
-        found: Any = await self._connection.document("GET", _SESSION + "/diff", query=query, session=self.id)
-        return Diff(found["changes"], found["from"], found["to"])
-
-    async def log(self, start: int = 1, *, limit: int | None = None) -> Log:
-        """Returns its events from a position on."""
-        log = Log()
-        at: int | None = start
-        while at is not None and (limit is None or len(log) < limit):
-            query = {"from": at, "limit": _PAGE if limit is None else min(_PAGE, limit - len(log))}
-            page: _models.Page = await self._connection.document(
-                "GET", _SESSION + "/events", query=query, session=self.id
-            )
-            log += page["events"]
-            at = page["next"]
-        return log
+    async def rerun(
+        self,
+        *,
+        until: PositionLike | None = None,
+        backend: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        keep: str | None = None,
+        rules: Mapping[str, Any] | None = None,
+    ) -> Rerun:
+        """Runs its recorded calls again in a fresh session, and tells every difference. The fresh session has a
+        workspace like this one's, unless ``backend`` says otherwise, and is thrown away, unless ``keep`` names it.
+        ``rules`` describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
+        body: dict[str, Any] = {"until": until, "backend": backend, "options": dict(options or {}), "keep": keep}
+        body |= {"rules": dict(rules or {}), "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
+        return await self._connection.document("POST", _SESSION + "/rerun", body=body, what="rerun", session=self.id)
 
     async def events(self, start: int | None = None) -> AsyncIterator[Event]:
         """Gives its events from a position on, and those that come, until it is removed. It reconnects."""
@@ -444,9 +438,6 @@ class Session:
             f"<p><b>{escape(shown['name'])}</b> <code>{escape(shown['session'][:12])}</code> "
             f"{escape(shown['backend'])}, {shown['events']} events when last asked</p>"
         )
-
-
-_PAGE = 1000
 
 
 def mount_of(host_path: str, mount_path: str | None, exclude: Sequence[str]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from foldspace import _absolute, _client, _files, _models, _process, _session
+from foldspace import _absolute, _client, _files, _models, _past, _process, _session
 from foldspace._background import LOOP
-from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rewind
+from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
 from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
 
@@ -50,6 +50,61 @@ class AbsoluteFiles:
         LOOP.wait(self._core.write(path, data, executable=executable))
 
 
+class SessionPast:
+    """What a session did. Nothing here changes it."""
+
+    def __init__(self, core: _past.SessionPast) -> None:
+        self._core: _past.SessionPast = core
+
+    def log(self, start: int=1, *, limit: int | None=None) -> Log:
+        """Returns its events from a position on."""
+        return LOOP.wait(self._core.log(start, limit=limit))
+
+    def calls(self, start: int=1, *, limit: int | None=None, tool: str | None=None, agent: str | None=None, failed: bool=False, changed: bool=False, path: str | None=None, text: str | None=None) -> list[_models.ListedCall]:
+        """Lists its calls from a position on, in the order in which they began: those that fit all that is given.
+        ``path`` is a glob of what they changed, ``text`` stands in the tool, the parameters, the result or the error."""
+        return LOOP.wait(self._core.calls(start, limit=limit, tool=tool, agent=agent, failed=failed, changed=changed, path=path, text=text))
+
+    def show_call(self, call: int) -> _models.WholeCall:
+        """Describes a call, with its result."""
+        return LOOP.wait(self._core.show_call(call))
+
+    def output(self, call: int) -> Iterator[tuple[str, bytes]]:
+        """Gives what the command of a call in flight prints from now on, with the stream's name, until the call ends.
+        It raises ``NotFoundError`` where no such call is in flight."""
+        return LOOP.iterate(self._core.output(call))
+
+    def timeline(self, *, buckets: int | None=None, tool: str | None=None, agent: str | None=None, failed: bool=False, changed: bool=False, path: str | None=None, text: str | None=None) -> _models.Timeline:
+        """Counts its calls in buckets, from its beginning to its end: those that fit all that is given."""
+        return LOOP.wait(self._core.timeline(buckets=buckets, tool=tool, agent=agent, failed=failed, changed=changed, path=path, text=text))
+
+    def until(self, *conditions: str, start: PositionLike | None=None, backward: bool=False) -> _models.Stop | None:
+        """Finds the next event that meets one of the conditions, after ``start`` or before it; none where there is
+        none. A condition is ``path GLOB``, ``kind KIND``, ``agent NAME``, ``tool NAME``, ``failed``, ``/REGEX/``, or a
+        predicate over slices, such as ``Usage.calls > 5``."""
+        return LOOP.wait(self._core.until(*conditions, start=start, backward=backward))
+
+    def diff(self, start: PositionLike | None=None, end: PositionLike | None=None, *, path: str | None=None) -> Diff:
+        """Shows what changed between two positions: by default from the beginning to now."""
+        return LOOP.wait(self._core.diff(start, end, path=path))
+
+    def changes(self, start: PositionLike | None=None, end: PositionLike | None=None) -> _models.ChangeList:
+        """Lists what changed between two positions, without contents."""
+        return LOOP.wait(self._core.changes(start, end))
+
+    def blame(self, path: str, at: PositionLike | None=None) -> _models.Blame:
+        """Tells which call wrote each line of a file."""
+        return LOOP.wait(self._core.blame(path, at))
+
+    def align(self, other: str | Identified, *, end: PositionLike | None=None, other_end: PositionLike | None=None) -> _models.Alignment:
+        """Puts its calls beside those of another session, up to a position of each."""
+        return LOOP.wait(self._core.align(other, end=end, other_end=other_end))
+
+    def family(self) -> _models.Family:
+        """Lists the sessions that it comes from and that come from it, with their merges."""
+        return LOOP.wait(self._core.family())
+
+
 class Snapshot:
     """A session as it was at a position."""
 
@@ -66,48 +121,49 @@ class Snapshot:
         return LOOP.wait(self._core.state(slice, pointer=pointer))
 
 
-class Session:
+class Session(SessionPast):
     """A session: a workspace with its history."""
 
     def __init__(self, core: _session.Session) -> None:
-        self._core: _session.Session = core
+        super().__init__(core)
+        self._own: _session.Session = core
 
     @property
     def id(self) -> str:
         """Returns its identity: 32 hexadecimal digits."""
-        return self._core.id
+        return self._own.id
 
     @property
     def name(self) -> str:
         """Returns its name."""
-        return self._core.name
+        return self._own.name
 
     @property
     def backend(self) -> str:
         """Returns the backend of its workspace."""
-        return self._core.backend
+        return self._own.backend
 
     @property
     def files(self) -> Files:
         """Returns its files as they are now."""
-        return Files(self._core.files)
+        return Files(self._own.files)
 
     @property
     def absolute(self) -> AbsoluteFiles:
         """Returns files by the absolute paths that commands know, also outside of the workspace."""
-        return AbsoluteFiles(self._core.absolute)
+        return AbsoluteFiles(self._own.absolute)
 
     def show(self) -> _models.Session:
         """Describes it as it is now."""
-        return LOOP.wait(self._core.show())
+        return LOOP.wait(self._own.show())
 
     def head(self) -> int:
         """Returns the position of its last event."""
-        return LOOP.wait(self._core.head())
+        return LOOP.wait(self._own.head())
 
     def at(self, position: PositionLike) -> Snapshot:
         """Returns the session as it was at a position."""
-        return Snapshot(self._core.at(position))
+        return Snapshot(self._own.at(position))
 
     def run(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str | bytes=b'', timeout: float | None=None, check: bool=False, on_output: Output | None=None, merge_output: bool=False) -> CommandResult:
         """Runs a command to its end. It has no time limit unless ``timeout`` gives one in seconds.
@@ -116,115 +172,109 @@ class Session:
         command's own raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` puts standard error
         in standard output. Who cancels the task cancels the command.
         """
-        return LOOP.wait(self._core.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout, check=check, on_output=on_output, merge_output=merge_output))
+        return LOOP.wait(self._own.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout, check=check, on_output=on_output, merge_output=merge_output))
 
     def start(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str='', input: bool=False, window: tuple[int, int] | None=None, timeout: float | None=None) -> Process:
         """Starts a command that runs on in the background. ``input`` keeps its standard input open; ``window``, rows
         and columns, gives it a terminal."""
-        return Process(LOOP.wait(self._core.start(command, cwd=cwd, env=env, stdin=stdin, input=input, window=window, timeout=timeout)))
+        return Process(LOOP.wait(self._own.start(command, cwd=cwd, env=env, stdin=stdin, input=input, window=window, timeout=timeout)))
 
     def processes(self) -> list[Process]:
         """Lists the processes in the background, and those that ended lately."""
-        return [Process(each) for each in LOOP.wait(self._core.processes())]
+        return [Process(each) for each in LOOP.wait(self._own.processes())]
 
     def process(self, number: int) -> Process:
         """Returns a process by its number."""
-        return Process(LOOP.wait(self._core.process(number)))
+        return Process(LOOP.wait(self._own.process(number)))
 
     def call(self, tool: str, params: Mapping[str, Any] | None=None, *, on_output: Output | None=None, timeout: float | None=None) -> CallOutcome:
         """Makes a tool call, and raises when it fails."""
-        return LOOP.wait(self._core.call(tool, params, on_output=on_output, timeout=timeout))
+        return LOOP.wait(self._own.call(tool, params, on_output=on_output, timeout=timeout))
 
     def tools(self) -> list[_models.Tool]:
         """Lists the tools that it has."""
-        return LOOP.wait(self._core.tools())
-
-    def show_call(self, call: int) -> _models.WholeCall:
-        """Describes a call, with its result."""
-        return LOOP.wait(self._core.show_call(call))
+        return LOOP.wait(self._own.tools())
 
     def cancel(self, call: int) -> None:
         """Cancels a call in flight."""
-        LOOP.wait(self._core.cancel(call))
+        LOOP.wait(self._own.cancel(call))
 
     def fork(self, *, count: int=1, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Mapping[str, Any] | None=None) -> list[Session]:
         """Forks it ``count`` times, as it is now or was at a position: all or none begin."""
-        return [Session(each) for each in LOOP.wait(self._core.fork(count=count, at=at, name=name, agent=agent, limits=limits))]
+        return [Session(each) for each in LOOP.wait(self._own.fork(count=count, at=at, name=name, agent=agent, limits=limits))]
 
     def clone(self, *, isolation: str='fork', at: PositionLike | None=None, name: str | None=None, agent: str | None=None) -> Session:
         """Clones it: a ``fork``, its mounts afresh (``full``), or itself for another agent (``shared``)."""
-        return Session(LOOP.wait(self._core.clone(isolation=isolation, at=at, name=name, agent=agent)))
+        return Session(LOOP.wait(self._own.clone(isolation=isolation, at=at, name=name, agent=agent)))
 
     def merge(self, child: str | Identified, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), dry_run: bool=False) -> Merge:
         """Merges what a child changed. Conflicts are decided by globs of paths whose side is taken; undecided ones
         leave the session as it is, with ``outcome`` ``conflicted``."""
-        return LOOP.wait(self._core.merge(child, theirs=theirs, ours=ours, dry_run=dry_run))
+        return LOOP.wait(self._own.merge(child, theirs=theirs, ours=ours, dry_run=dry_run))
 
     def apply(self, to: str | None=None, *, take: Sequence[str]=(), keep: Sequence[str]=(), dry_run: bool=False) -> _models.Applied:
         """Merges what it changed into a directory of this machine: by default the one that it began from."""
-        return LOOP.wait(self._core.apply(to, take=take, keep=keep, dry_run=dry_run))
+        return LOOP.wait(self._own.apply(to, take=take, keep=keep, dry_run=dry_run))
 
     def rewind(self, to: PositionLike, *, force: bool=False, keep_earlier: bool=False, dry_run: bool=False) -> Rewind:
         """Takes log and files back to a position. The rewind is an event, and can be undone."""
-        return LOOP.wait(self._core.rewind(to, force=force, keep_earlier=keep_earlier, dry_run=dry_run))
+        return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, dry_run=dry_run))
 
     def bisect(self, command: Command | None=None, *, slice: str | None=None, good: PositionLike | None=None, bad: PositionLike | None=None, jobs: int=1, timeout: float | None=None) -> Bisect:
         """Finds the first change after which a command fails, or a predicate over slices holds."""
-        return LOOP.wait(self._core.bisect(command, slice=slice, good=good, bad=bad, jobs=jobs, timeout=timeout))
+        return LOOP.wait(self._own.bisect(command, slice=slice, good=good, bad=bad, jobs=jobs, timeout=timeout))
 
-    def diff(self, start: PositionLike | None=None, end: PositionLike | None=None, *, path: str | None=None) -> Diff:
-        """Shows what changed between two positions: by default from the beginning to now."""
-        return LOOP.wait(self._core.diff(start, end, path=path))
-
-    def log(self, start: int=1, *, limit: int | None=None) -> Log:
-        """Returns its events from a position on."""
-        return LOOP.wait(self._core.log(start, limit=limit))
+    def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Mapping[str, Any] | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None) -> Rerun:
+        """Runs its recorded calls again in a fresh session, and tells every difference. The fresh session has a
+        workspace like this one's, unless ``backend`` says otherwise, and is thrown away, unless ``keep`` names it.
+        ``rules`` describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
+        return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules))
 
     def events(self, start: int | None=None) -> Iterator[Event]:
         """Gives its events from a position on, and those that come, until it is removed. It reconnects."""
-        return LOOP.iterate(self._core.events(start))
+        return LOOP.iterate(self._own.events(start))
 
     def state(self, slice: str | None=None, *, pointer: str | None=None) -> Any:
         """Returns its state: its slices, or one of them, or a part of one."""
-        return LOOP.wait(self._core.state(slice, pointer=pointer))
+        return LOOP.wait(self._own.state(slice, pointer=pointer))
 
     def annotate(self, name: str, *, score: float | None=None, note: str | None=None, value: Any=None, at: PositionLike | None=None) -> int:
         """Records a score, a note or a value for a position, and returns the position of that."""
-        return LOOP.wait(self._core.annotate(name, score=score, note=note, value=value, at=at))
+        return LOOP.wait(self._own.annotate(name, score=score, note=note, value=value, at=at))
 
     def annotations(self, name: str | None=None) -> list[Annotation]:
         """Lists the annotations."""
-        return LOOP.wait(self._core.annotations(name))
+        return LOOP.wait(self._own.annotations(name))
 
     def tag(self, name: str, at: PositionLike | None=None) -> int:
         """Names a position; ``"tag:NAME"`` is a position from then on."""
-        return LOOP.wait(self._core.tag(name, at))
+        return LOOP.wait(self._own.tag(name, at))
 
     def tags(self) -> dict[str, int]:
         """Lists the names of positions."""
-        return LOOP.wait(self._core.tags())
+        return LOOP.wait(self._own.tags())
 
     def untag(self, name: str) -> None:
         """Removes the name of a position."""
-        LOOP.wait(self._core.untag(name))
+        LOOP.wait(self._own.untag(name))
 
     def mount(self, host_path: str, mount_path: str | None=None, *, exclude: Sequence[str]=()) -> Any:
         """Copies a directory of this machine into the workspace."""
-        return LOOP.wait(self._core.mount(host_path, mount_path, exclude=exclude))
+        return LOOP.wait(self._own.mount(host_path, mount_path, exclude=exclude))
 
     def verify(self) -> _models.Verification:
         """Folds its history again, and compares."""
-        return LOOP.wait(self._core.verify())
+        return LOOP.wait(self._own.verify())
 
     def remove(self) -> None:
         """Removes it, with its history."""
-        LOOP.wait(self._core.remove())
+        LOOP.wait(self._own.remove())
 
     def __repr__(self) -> str:
-        return self._core.__repr__()
+        return self._own.__repr__()
 
     def _repr_html_(self) -> str:
-        return self._core._repr_html_()
+        return self._own._repr_html_()
 
 
 class ReadFiles:
@@ -402,6 +452,10 @@ class Client:
     def health(self) -> _models.Health:
         """Tells whether the server is well."""
         return LOOP.wait(self._core.health())
+
+    def metrics(self) -> str:
+        """Returns the server's figures, as Prometheus reads them."""
+        return LOOP.wait(self._core.metrics())
 
     def stop_server(self) -> None:
         """Ends the server: calls in flight get some time."""

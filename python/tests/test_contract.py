@@ -15,21 +15,13 @@ HERE = Path(__file__).parent.parent
 API = json.loads((HERE.parent / "docs" / "openapi.json").read_text())
 # What the client has no use for.
 UNUSED = {
-    ("get", "/metrics"),
     ("get", "/openapi.json"),
     ("get", "/v1/sessions/{session}/section"),
     ("get", "/v1/sessions/{session}/state/{slice}"),
     ("get", "/v1/sessions/{session}/terminal"),
-    # What the page in a browser asks for.
-    ("get", "/v1/sessions/{session}/alignment"),
-    ("get", "/v1/sessions/{session}/blame/{path}"),
-    ("get", "/v1/sessions/{session}/calls"),
+    # What the page in a browser begins with.
     ("get", "/v1/sessions/{session}/calls/{call}/frames"),
-    ("get", "/v1/sessions/{session}/calls/{call}/output"),
     ("get", "/v1/sessions/{session}/calls/{call}/recorded/{stream}"),
-    ("get", "/v1/sessions/{session}/changes"),
-    ("get", "/v1/sessions/{session}/family"),
-    ("get", "/v1/sessions/{session}/timeline"),
     ("post", "/v1/sign-in"),
     ("post", "/v1/ui"),
 }

@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 
 use foldspace::event::CallStatus;
-use foldspace::tools::{CallVerdict, RerunReport, ScriptedCall};
+use foldspace::tools::{CallVerdict, RerunReport, ScriptedCall, roots_of};
 use foldspace::view::Position;
 use foldspace::{Seq, Session};
 
-use super::rerun::{AgainArgs, RerunTarget, roots_of};
+use super::rerun::{AgainArgs, RerunTarget};
 use super::run::{CallScript, ScriptStep};
-use super::{BOLD, Exit, Failure, Globals, Out, output, workspace};
+use super::{BOLD, Exit, Failure, Globals, Out, open, output, workspace};
 
 /// Runs other calls in place of recorded ones, and compares
 #[derive(Debug, clap::Args)]
@@ -65,7 +65,7 @@ impl WhatIfArgs {
         };
         let calls = script.steps.iter().map(scripted).collect();
         let what_if = foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
-        let what_if = what_if.with_rules(rules.with_roots(roots_of(globals, &found.session)?));
+        let what_if = what_if.with_rules(rules.with_roots(roots_of(&found.session, &open::directory(globals)?)?));
         let rules = self.options.commands.again()?;
         let done = place.report(&found.session, rules, out, async |fresh, watch| what_if.run(fresh, watch).await)?;
         let wrong = wrong(&script, &done);

@@ -223,16 +223,6 @@ fn written(event: &WriteFile) -> String {
     }
 }
 
-/// Tells whether an event is the end of a call, a command or an evaluation that failed.
-pub(crate) fn failed(event: &EventRef<'_>) -> bool {
-    let call = event.typed::<CallFinished>().and_then(Result::ok);
-    let command = event.typed::<CommandResult>().and_then(Result::ok);
-    let evaluation = event.typed::<EvalResult>().and_then(Result::ok);
-    call.is_some_and(|call| call.event.status != CallStatus::Ok)
-        || command.is_some_and(|command| command.event.exit_code != 0)
-        || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
-}
-
 /// Returns the end of a call in a word or two: a failed command's end counts for an ok call.
 pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     let exit_code = result.get("exit_code").and_then(Value::as_i64);

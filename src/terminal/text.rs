@@ -70,13 +70,6 @@ pub(crate) fn list(names: &[String]) -> String {
     }
 }
 
-/// Returns the fault of a regular expression: the last line, below the picture of the others.
-pub(crate) fn regex_error(error: impl std::fmt::Display) -> String {
-    let error = error.to_string();
-    let last = error.lines().last().unwrap_or_default();
-    last.strip_prefix("error: ").unwrap_or(last).to_owned()
-}
-
 /// Escapes terminal controls and invisible characters, except for line ends and tabs.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     view::visible_lines(text)

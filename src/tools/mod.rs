@@ -66,6 +66,8 @@ pub use policy::python::{PythonPlace, PythonRules};
 pub use policy::rules::ShellRules;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
 pub use predicate::Predicate;
+#[doc(hidden)]
+pub use rerun::roots_of;
 pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunReport, RerunWorkspace,
     Scratch, ScriptedCall, WhatIf,
@@ -76,6 +78,8 @@ pub(crate) use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 #[cfg(feature = "transcripts")]
 pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts};
+#[doc(hidden)]
+pub use words::regex_error;
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{began, denied, limits_of};
 pub(crate) use workspace::managed::Extent;

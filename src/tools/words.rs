@@ -18,7 +18,7 @@ pub(super) fn any_of(names: &[String]) -> String {
 }
 
 /// Returns the reason in a regular expression's error: its last line, since the lines before draw the expression.
-pub(super) fn regex_error(error: &impl std::fmt::Display) -> String {
+pub fn regex_error(error: &impl std::fmt::Display) -> String {
     let error = error.to_string();
     let last = error.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()

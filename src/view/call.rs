@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteFile, WriteMode};
+use crate::engine::event::{
+    CallFinished, CallStarted, CallStatus, CommandResult, DeleteEntry, EvalResult, Event, WriteFile, WriteMode,
+};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
@@ -215,6 +217,16 @@ pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorde
         if ended.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(ended.or_else(|| calls.next_begun()).map(|call| (call, events)))
+}
+
+/// Tells whether an event is the end of a call, a command or an evaluation that failed.
+pub fn has_failed(event: &EventRef<'_>) -> bool {
+    let call = event.typed::<CallFinished>().and_then(Result::ok);
+    let command = event.typed::<CommandResult>().and_then(Result::ok);
+    let evaluation = event.typed::<EvalResult>().and_then(Result::ok);
+    call.is_some_and(|call| call.event.status != CallStatus::Ok)
+        || command.is_some_and(|command| command.event.exit_code != 0)
+        || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
 }
 
 /// The path that an event is about.

@@ -8,12 +8,14 @@ mod event;
 mod patch;
 mod position;
 mod question;
+mod rerun;
 mod slice;
 mod subject;
 mod text;
+mod until;
 
 pub use blame::{BlameDocument, BlamedLine, blamed};
-pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_at, path_of, whole};
+pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_at, has_failed, path_of, whole};
 pub use call_row::{CallFilter, CallRow, CallRows};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
@@ -22,6 +24,8 @@ pub use patch::{
 };
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};
+pub use rerun::{DivergenceDocument, RerunCall, divergence, rerun_call};
 pub use slice::{slice, slice_named};
 pub use subject::{one_line, subject};
 pub use text::{misleads, visible, visible_lines};
+pub use until::{ConditionError, EventTest, HistoryRun, SearchQuery, Sought, StopCondition, touches};

@@ -658,6 +658,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/rerun": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every difference. The session itself is only read. Questions about commands are answered as they were recorded; where commands are not sandboxed, a recorded yes does not count. */
+        post: operations["rerun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/rewind": {
         parameters: {
             query?: never;
@@ -821,6 +838,23 @@ export interface paths {
         };
         /** Counts the calls of a whole session, or some of them, in buckets of equally many. With the counts a list of all calls can be drawn of which `list_calls` gives any page. */
         get: operations["show_timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/until": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Runs through a session's history until one of several conditions is met, as the debugger does; nothing is executed. One request looks at 20,000 events, or at the states after 2,000; `next` says from where to ask for more. */
+        get: operations["run_until"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1532,6 +1566,39 @@ export interface components {
             /** @description The changes that lead from the one to the other, sorted by path, with patches. */
             changes: components["schemas"]["Change"][];
         };
+        /** @description A way in which two runs differ. */
+        Divergence: {
+            /** @description `call`, `status`, `message`, `result` or `file`. */
+            differs: string;
+            /** @description The place in the result, as a JSON pointer; empty for the whole. */
+            at?: string | null;
+            /** @description What was recorded; null in a result where there was nothing. */
+            was?: unknown;
+            /** @description What it is now; null in a result where there is nothing. */
+            is?: unknown;
+            /** @description `added`, `removed` or `changed`. */
+            change?: string;
+            /** @description The path. */
+            path?: string;
+            /** @description The entry before. */
+            before?: components["schemas"]["Entry"] | null;
+            /** @description The entry after. */
+            after?: components["schemas"]["Entry"] | null;
+            /** @description True where contents differ that are no text. */
+            binary?: boolean;
+            /**
+             * Format: int64
+             * @description Lines that came.
+             */
+            lines_added?: number;
+            /**
+             * Format: int64
+             * @description Lines that went.
+             */
+            lines_removed?: number;
+            /** @description The patch, as `git apply` and `patch -p1` understand it. */
+            patch?: string;
+        };
         /** @description The form of an entry. The fields are the kind's: a file has a content, a link a target. */
         Entry: {
             /** @description `file`, `symlink`, `directory` or `special`. */
@@ -2225,6 +2292,108 @@ export interface components {
              */
             seq: number;
         };
+        /** @description The result of a rerun. */
+        Rerun: {
+            /** @description The recorded session. */
+            recorded: string;
+            /** @description The fresh session, where it was kept. */
+            session: string | null;
+            /** @description Its name, where it was kept. */
+            name: string | null;
+            /**
+             * Format: int64
+             * @description The position whose files it began with.
+             */
+            start: number;
+            /**
+             * Format: int64
+             * @description The position with whose files its end was compared.
+             */
+            end: number;
+            /** @description The number of calls. */
+            calls: number;
+            /** @description The number of those that differed. */
+            diverged: number;
+            /** @description The number of those that were not made again. */
+            skipped: number;
+            /** @description True where no call and no file differed. */
+            same: boolean;
+            /** @description The calls that differed or were skipped; of their texts and patches the first 4 KiB. */
+            differing: components["schemas"]["RerunCall"][];
+            /** @description What differed in the files at the end, likewise. */
+            files: components["schemas"]["Change"][];
+            /** @description True where more differed than is given here: 500 differences. */
+            more: boolean;
+            /** @description Entries that the fresh workspace lacked, as their contents were never kept. */
+            missing: string[];
+        };
+        /** @description A call that was made again. */
+        RerunCall: {
+            /**
+             * Format: int64
+             * @description The call in the recorded session.
+             */
+            call: number | null;
+            /**
+             * Format: int64
+             * @description The call in the fresh session; null where it was not made.
+             */
+            rerun: number | null;
+            /** @description The tool. */
+            tool: string;
+            /** @description The agent that made it. */
+            agent: string;
+            /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
+            summary: string;
+            /** @description `same`, `diverged`, `skipped` or, for a call of a script, `made`. */
+            verdict: string;
+            /** @description The reason why it was skipped. */
+            reason: string | null;
+            /** @description What differed. */
+            divergences: components["schemas"]["Divergence"][];
+        };
+        /**
+         * @description Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every
+         *     difference. The session itself is only read. Questions about commands are answered as they were recorded; where
+         *     commands are not sandboxed, a recorded yes does not count.
+         */
+        RerunRequest: {
+            /** @description Runs only the calls that began at this position or before. */
+            until?: components["schemas"]["Position"] | null;
+            /** @description The backend of the workspace, as for a new session; by default it is like the recorded one's. */
+            backend?: string | null;
+            /**
+             * @description Options of that backend, as for a new session; a `directory` can't be given.
+             * @default {}
+             */
+            options: {
+                [key: string]: unknown;
+            };
+            /** @description Keeps the fresh session under this name, instead of throwing it away. */
+            keep?: string | null;
+            /**
+             * @description Accepted differences, beside the usual ones: `texts`, `ignore_fields`, `ignore_paths` and `text_files`.
+             * @default {}
+             */
+            rules: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Leaves out the usual rules, for times, durations, addresses and the like.
+             * @default false
+             */
+            no_default_rules: boolean;
+            /**
+             * @description Programs that commands may run without a question.
+             * @default []
+             */
+            allow: string[];
+            /**
+             * @description Answers every question about a command with yes.
+             * @default false
+             */
+            auto_confirm: boolean;
+        };
         /** @description The changes of a rewind, done or not. */
         Rewind: {
             /** @description The session. */
@@ -2453,6 +2622,26 @@ export interface components {
             slices: components["schemas"]["SliceSummary"][];
             /** @description The slice that was asked for, or the part of it; left out where none was. */
             value?: unknown;
+        };
+        /** @description The place where a run through a history stopped. */
+        Stop: {
+            /**
+             * Format: int64
+             * @description The position of the event; null where no condition is met.
+             */
+            seq: number | null;
+            /** @description The condition that is met there. */
+            because: string | null;
+            /**
+             * Format: int64
+             * @description The call that the event belongs to.
+             */
+            call: number | null;
+            /**
+             * Format: int64
+             * @description The position to go on from, where not all was looked at; otherwise null.
+             */
+            next: number | null;
         };
         /** @description The calls of a session in numbers. */
         Timeline: {
@@ -4210,6 +4399,40 @@ export interface operations {
             };
         };
     };
+    rerun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RerunRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rerun"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     rewind: {
         parameters: {
             query?: never;
@@ -4585,6 +4808,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Timeline"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    run_until: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The conditions, one a line, at most 50: `path GLOB`, `kind KIND`, `agent NAME`, `tool NAME`, `failed`, `/REGEX/`, or
+                 *     a predicate over slices, such as `Usage.calls > 5`, which is met where it becomes true.
+                 */
+                conditions?: string;
+                /** @description The position to leave; by default before the first event, backward after the last. */
+                from?: components["schemas"]["Position"];
+                /** @description Goes towards earlier events. */
+                backward?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stop"];
                 };
             };
             "4XX": {

@@ -2,7 +2,7 @@
 
 import { resolve } from "node:path";
 import type { components } from "./api.js";
-import type { Cancel, Connection } from "./connection.js";
+import { encoded, type Cancel, type Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
 import { Files, ReadFiles, type Position } from "./files.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
@@ -250,6 +250,55 @@ export class Session implements AsyncDisposable {
     const { timeout, signal, ...rest } = options;
     const { allow, auto_confirm } = this.#rules;
     return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm }, signal);
+  }
+
+  /** Runs its recorded calls again in a fresh session, kept as `keep`, and tells every difference. */
+  rerun(options: { until?: Position; backend?: string; options?: object; keep?: string; rules?: object } & Cancel = {}): Promise<Schemas["Rerun"]> {
+    const { signal, ...rest } = options;
+    const { allow, auto_confirm } = this.#rules;
+    return this.#post("rerun", { ...rest, allow, auto_confirm }, signal);
+  }
+
+  /** Finds the next event that meets one of the conditions, such as `failed`, `path src/**` or `Usage.calls > 5`. */
+  async until(conditions: string | string[], options: { from?: Position; backward?: boolean } = {}): Promise<Schemas["Stop"] | undefined> {
+    const query = { ...options, conditions: [conditions].flat().join("\n") };
+    for (let from = options.from; ; ) {
+      const found: Schemas["Stop"] = await this.connection.document("GET", `${this.#path}/until`, { query: { ...query, from } });
+      if (found.next === null || found.next === undefined) return found.seq === null ? undefined : found;
+      from = found.next;
+    }
+  }
+
+  /** Lists its calls from a position on: those that fit every wish. */
+  async calls(wishes: { from?: number; tool?: string; agent?: string; failed?: boolean; changed?: boolean; path?: string; text?: string } = {}): Promise<Schemas["ListedCall"][]> {
+    const calls: Schemas["ListedCall"][] = [];
+    for (let from: number | null | undefined = wishes.from ?? 1; from !== null && from !== undefined; ) {
+      const page: Schemas["CallsPage"] = await this.connection.document("GET", `${this.#path}/calls`, { query: { ...wishes, from, limit: 1000 } });
+      calls.push(...page.calls);
+      from = page.next;
+    }
+    return calls;
+  }
+
+  /** Lists what changed between two positions, without contents. */
+  changes(options: { from?: Position; to?: Position } = {}): Promise<Schemas["ChangeList"]> {
+    return this.connection.document("GET", `${this.#path}/changes`, { query: options });
+  }
+
+  /** Tells which change wrote each line of a file. */
+  blame(path: string, at?: Position): Promise<Schemas["Blame"]> {
+    return this.connection.document("GET", `${this.#path}/blame/${encoded(path)}`, { query: { at } });
+  }
+
+  /** Puts its calls beside those of another session. */
+  align(other: Session | string, options: { to?: Position; otherTo?: Position } = {}): Promise<Schemas["Alignment"]> {
+    const query = { other: typeof other === "string" ? other : other.id, to: options.to, other_to: options.otherTo };
+    return this.connection.document("GET", `${this.#path}/alignment`, { query });
+  }
+
+  /** Lists the sessions that it comes from and that come from it, with their merges. */
+  family(): Promise<Schemas["Family"]> {
+    return this.connection.document("GET", `${this.#path}/family`);
   }
 
   /** Shows what changed between two positions: by default from the beginning to now. */

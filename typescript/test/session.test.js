@@ -77,6 +77,24 @@ test("time goes back, forks go their own way, and a merge brings them home", asy
   assert.ok((await s.state("Usage")).value.events > 5);
 });
 
+test("calls are found, reruns and other sessions compared", async (t) => {
+  const s = await world(t).create({ name: "first", backend: "host", autoConfirm: true });
+  await s.run("echo one > a.txt; echo two >> a.txt");
+  await s.run("exit 3");
+  const [wrote, failed] = await s.calls();
+  assert.deepEqual((await s.calls({ failed: true })).map((call) => call.call), [failed.call]);
+  assert.equal((await s.until(["failed", "path b.txt"], { from: wrote.finished })).call, failed.call);
+  assert.equal((await s.until("path *.txt", { backward: true })).call, wrote.call);
+  assert.equal(await s.until("path b.txt"), undefined);
+  assert.deepEqual((await s.changes({ to: wrote.finished })).changes.map((change) => change.path), ["a.txt"]);
+  assert.deepEqual((await s.blame("/a.txt")).lines.map((line) => line.line), ["one", "two"]);
+  const again = await s.rerun({ keep: "again" });
+  assert.deepEqual([again.same, again.calls, again.name], [true, 2, "again"]);
+  assert.ok((await s.align("again")).rows.every((row) => row.same));
+  await s.fork({ name: "fork" });
+  assert.deepEqual((await s.family()).sessions.map((member) => member.name), ["first", "fork-1"]);
+});
+
 test("events and changes come as they happen", async (t) => {
   const s = await world(t).create({ backend: "host", autoConfirm: true });
   const stop = new AbortController();

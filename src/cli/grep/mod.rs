@@ -7,7 +7,7 @@ use foldspace::tools::LineSearch;
 use foldspace::{EntryPath, VirtualFileSystem};
 use serde_json::json;
 
-use super::{AtArg, BAD, Exit, Failure, Globals, NOTED, Out, open, position, text, tree};
+use super::{AtArg, BAD, Exit, Failure, Globals, NOTED, Out, open, position, tree};
 
 /// Finds lines that match a regular expression
 #[derive(Debug, clap::Args)]
@@ -90,7 +90,7 @@ impl Grep {
     fn lines(&self) -> Result<LineSearch, Failure> {
         let flags = if self.ignore_case { "(?i)" } else { "" };
         let lines = LineSearch::new(&format!("{flags}{}", self.pattern));
-        lines.map_err(|error| Failure::pattern("pattern", text::regex_error(error)))
+        lines.map_err(|error| Failure::pattern("pattern", foldspace::tools::regex_error(&error)))
     }
 
     fn as_json(&self, path: &EntryPath, (number, line): &Hit) -> serde_json::Value {

@@ -1,18 +1,16 @@
 mod report;
 
 use std::io::Read;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use foldspace::backends::HostOptions;
-use foldspace::event::SessionStarted;
 use foldspace::tools::WorkspaceError;
 use foldspace::tools::{
     AllowedRoots, CallReport, CallWatch, Forker, NormalRules, RerunReport, RerunWorkspace, Scratch, ShellRules,
+    roots_of,
 };
 use foldspace::view::Position;
-use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, SessionId, Tools, WorkspaceSpec};
+use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, Tools, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -132,7 +130,7 @@ impl RerunArgs {
         let found = store.opened.find(&self.session)?;
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
         let place = RerunTarget::open(globals, store, &found.session, asked, self.options.keep.as_deref())?;
-        let rules = rules.with_roots(roots_of(globals, &found.session)?);
+        let rules = rules.with_roots(roots_of(&found.session, &open::directory(globals)?)?);
         let mut rerun = foldspace::tools::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
             rerun = rerun.until(until);
@@ -149,34 +147,6 @@ fn exit_of(report: &RerunReport) -> Exit {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Ok,
         (false, false) => Exit::Failed,
-    }
-}
-
-/// Returns the workspace roots that the session's commands saw; for a fork, those of its ancestors, too.
-pub(super) fn roots_of(globals: &Globals, session: &Session) -> Result<Vec<String>, Failure> {
-    let own_from = session.origin().map_or(0, |origin| origin.at);
-    let mut started = Vec::new();
-    session.visit(1, &mut |event| {
-        started.extend(event.typed::<SessionStarted>().and_then(Result::ok).map(|started| started.event));
-        if event.seq > own_from { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    let home = open::directory(globals)?;
-    // Each tells who began before it.
-    let children = started.iter().skip(1).map(|started| started.origin.as_ref().map(|origin| origin.parent));
-    let ids = children.chain([Some(session.id())]);
-    let roots = started.iter().zip(ids).filter_map(|(started, id)| root_of(&home, started, id?));
-    Ok(roots.collect())
-}
-
-fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<String> {
-    match WorkspaceSpec::of_session(started).ok()? {
-        WorkspaceSpec::Host(HostOptions { directory, .. }) => {
-            let directory = directory.unwrap_or_else(|| WorkspaceSpec::directory(id, home));
-            let known = directory.canonicalize().or_else(|_| std::path::absolute(&directory));
-            known.ok().map(|directory| directory.to_string_lossy().into_owned())
-        }
-        WorkspaceSpec::Podman(_) => Some("/workspace".to_owned()),
-        WorkspaceSpec::Memory | WorkspaceSpec::Mock(_) => None,
     }
 }
 

@@ -145,22 +145,12 @@ impl RerunPrinter {
     fn as_json(&self, call: &CallReport) -> Result<Value, Failure> {
         let mut value = serde_json::to_value(call).unwrap_or_default();
         if let (Value::Object(fields), CallVerdict::Diverged { divergences }) = (&mut value, &call.verdict) {
-            let list: Result<Vec<Value>, Failure> = divergences.iter().map(|one| self.divergence_json(one)).collect();
-            fields.insert("divergences".to_owned(), Value::Array(list?));
+            let list: Result<Vec<_>, _> =
+                divergences.iter().map(|one| view::divergence(&self.was, &self.is, one)).collect();
+            fields.insert("divergences".to_owned(), json!(list?));
         }
         if let Value::Object(fields) = &mut value {
             fields.shift_insert(0, "type".to_owned(), json!("call"));
-        }
-        Ok(value)
-    }
-
-    fn divergence_json(&self, divergence: &Divergence) -> Result<Value, Failure> {
-        let Divergence::File { change } = divergence else {
-            return Ok(serde_json::to_value(divergence).unwrap_or_default());
-        };
-        let mut value = json!(view::change_between(&self.was, &self.is, change)?);
-        if let Value::Object(fields) = &mut value {
-            fields.shift_insert(0, "differs".to_owned(), json!("file"));
         }
         Ok(value)
     }

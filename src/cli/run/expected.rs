@@ -1,11 +1,11 @@
 //! A run measured by a session that is known to be right.
 
 use clap::{Arg, Args};
-use foldspace::tools::{CallVerdict, Expectation};
+use foldspace::tools::{CallVerdict, Expectation, roots_of};
 use foldspace::{Seq, Session, WorkspaceSpec};
 
-use super::super::rerun::{RerunPrinter, RuleFileArgs, roots_of};
-use crate::cli::{Failure, FoundSession, Globals, OpenedStore, Out, text, workspace};
+use super::super::rerun::{RerunPrinter, RuleFileArgs};
+use crate::cli::{Failure, FoundSession, Globals, OpenedStore, Out, open, text, workspace};
 
 /// The options about what a run must come to.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ impl ExpectArgs {
     pub(super) fn find(&self, globals: &Globals, opened: &OpenedStore) -> Result<Option<ExpectedRun>, Failure> {
         let Some(wanted) = &self.expect else { return Ok(None) };
         let found = opened.find(wanted)?;
-        let rules = self.rules.rules()?.with_roots(roots_of(globals, &found.session)?);
+        let rules = self.rules.rules()?.with_roots(roots_of(&found.session, &open::directory(globals)?)?);
         let expectation = Expectation::of(&found.session).with_rules(rules);
         Ok(Some(ExpectedRun { found, expectation }))
     }
@@ -49,7 +49,7 @@ impl ExpectedRun {
 
     pub(super) fn compare(self, is: &Session, from: Seq, globals: &Globals, out: &mut Out) -> Result<bool, Failure> {
         let was = &self.found.session;
-        let compared = self.expectation.compare(is, from, &roots_of(globals, is)?)?;
+        let compared = self.expectation.compare(is, from, &roots_of(is, &open::directory(globals)?)?)?;
         let mut report = RerunPrinter::new(was, is);
         if !out.is_json() {
             out.line(format!("\ncompared with session {}:", text::one_line(&self.found.name, 80)))?;

@@ -119,6 +119,16 @@ impl Sessions {
         &self.shared.clock
     }
 
+    /// Checks that a new session may have that name. Fails with [`SessionError::NameTaken`] and
+    /// [`SessionError::BadName`].
+    pub(crate) fn check_free(&self, name: &str) -> SessionResult<()> {
+        check_name(name)?;
+        match self.shared.store.entries()?.iter().any(|entry| name_of(entry) == name) {
+            true => Err(SessionError::NameTaken { name: name.to_owned() }),
+            false => Ok(()),
+        }
+    }
+
     /// Creates a session; its first event is [`SessionStarted`]. Fails with [`SessionError::NameTaken`] and
     /// [`SessionError::BadName`].
     pub fn create(&self, new: NewSession) -> SessionResult<Session> {

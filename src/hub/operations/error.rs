@@ -8,6 +8,7 @@ use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
 use crate::hub::HubError;
 use crate::tools::{MountError, WorkspaceError};
+use crate::view::ConditionError;
 
 /// A failure of a verb. Nothing has changed then, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -95,4 +96,4 @@ macro_rules! invalid {
     };
 }
 
-invalid!(ValueError, ShellError);
+invalid!(ValueError, ShellError, ConditionError);

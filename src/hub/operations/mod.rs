@@ -24,7 +24,9 @@ mod log;
 mod merge;
 mod processes;
 mod remove_session;
+mod rerun;
 mod rewind;
+mod run_until;
 mod section;
 mod show_call;
 mod show_session;
@@ -82,7 +84,9 @@ pub use merge::{Merge, MergeDocument, merged};
 pub(crate) use processes::no_process;
 pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
 pub use remove_session::RemoveSession;
+pub use rerun::{RerunCalls, RerunDocument};
 pub use rewind::{Rewind, RewoundDocument, RewoundRange, rewound};
+pub use run_until::{RunUntil, StopDocument};
 pub use section::{Section, SectionDocument};
 pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
@@ -402,6 +406,8 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<ListChanges>(),
             row::<Verify>(),
             row::<Bisect>(),
+            row::<RerunCalls>(),
+            row::<RunUntil>(),
             row::<ListFiles>(),
             row::<StatEntry>(),
             row::<BlameFile>(),

@@ -100,6 +100,11 @@ impl FileWork {
         }
     }
 
+    /// Tells whether calls of that name are a client's work, and no tool's: their parameters lack the contents.
+    pub(crate) fn is_name(tool: &str) -> bool {
+        matches!(tool, "put_file" | "move_entry" | "make_directory" | "unpack_tar")
+    }
+
     /// Returns what is recorded of it; contents are recorded as the files'.
     fn params(&self) -> Value {
         match self {

@@ -27,7 +27,7 @@ use crate::tools::policy::MAX_SCRIPT_CHARS;
 
 /// Processes of a session that run at once: the runner has connections for these and some calls.
 const RUNNING_MAX: usize = 48;
-const START: &str = "start_process";
+pub(crate) const START: &str = "start_process";
 
 /// A command that is to run in the background.
 #[derive(Debug, Clone)]

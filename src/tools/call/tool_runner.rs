@@ -33,7 +33,7 @@ use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// The call that records the end of a process.
-pub(super) const END_PROCESS: &str = "end_process";
+pub(crate) const END_PROCESS: &str = "end_process";
 /// A wait for another call that nobody is told of.
 const PATIENCE: Duration = Duration::from_secs(1);
 const WAITS: &[u8] = b"[waits for another call of this session]\n";

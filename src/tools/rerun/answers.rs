@@ -7,6 +7,7 @@ use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision};
 use crate::engine::id::Digest;
 use crate::tools::call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::tools::call::shell::beginning;
+use crate::tools::policy::rules::ShellRules;
 
 /// Approver that repeats recorded answers; without one it asks another approver.
 ///
@@ -16,11 +17,14 @@ pub(super) struct Answers {
     recorded: Mutex<Vec<CommandDecided>>,
     may_allow: bool,
     otherwise: Option<Arc<dyn Asker>>,
+    advice: Option<Arc<str>>,
 }
 
 impl Answers {
-    pub(super) fn new(otherwise: Option<Arc<dyn Asker>>, may_allow: bool) -> Self {
-        Self { recorded: Mutex::default(), may_allow, otherwise }
+    /// Creates one for rules of commands.
+    pub(super) fn new(rules: &ShellRules, may_allow: bool) -> Self {
+        let ShellRules { asker: otherwise, advice, .. } = rules.clone();
+        Self { recorded: Mutex::default(), may_allow, otherwise, advice }
     }
 
     pub(super) fn hold(&self, decisions: Vec<CommandDecided>) {
@@ -33,14 +37,15 @@ impl Answers {
         Some(recorded.remove(at))
     }
 
-    fn refusal(question: &CommandQuestion, was_allowed: bool) -> String {
+    fn refusal(&self, question: &CommandQuestion, was_allowed: bool) -> String {
         let names = words::all_of(&question.programs);
         let (was, is) = if question.programs.len() == 1 { ("was", "is") } else { ("were", "are") };
         let why = match was_allowed {
             true => format!("{was} allowed when this was recorded; here, without a sandbox, that does not count"),
             false => format!("{is} not allowed"),
         };
-        format!("{names} {why}, and there is nobody to ask: use --allow PROGRAM, or --yes to allow whatever is asked")
+        let advice = self.advice.as_deref().unwrap_or("use --allow PROGRAM, or --yes to allow whatever is asked");
+        format!("{names} {why}, and there is nobody to ask: {advice}")
     }
 }
 
@@ -66,7 +71,7 @@ impl Asker for Answers {
             (Some(CommandDecided { decision: PolicyDecision::Deny, reason, .. }), _) => ApprovalAnswer::Refuse(reason),
             (Some(_), _) if self.may_allow => ApprovalAnswer::Once,
             (_, Some(asker)) => return asker.ask(question),
-            (_, None) => ApprovalAnswer::Refuse(Self::refusal(&question, was_allowed)),
+            (_, None) => ApprovalAnswer::Refuse(self.refusal(&question, was_allowed)),
         };
         Box::pin(std::future::ready(answer))
     }
@@ -118,7 +123,7 @@ mod tests {
         let other = format!("{long}y = 2");
         let known = question(&["make", "all"], "in", &[("A", "1")]);
         let evaluated = question(&["python3", "-c", &long], "", &[]);
-        let answers = Answers::new(None, true);
+        let answers = Answers::new(&ShellRules::default(), true);
         let hold = || {
             let allow = PolicyDecision::Allow;
             answers.hold(vec![decided(&known, None, allow), decided(&evaluated, Some(&long), allow)]);
@@ -144,7 +149,7 @@ mod tests {
     #[test]
     fn recorded_refusal_counts_without_sandbox() {
         let known = question(&["make"], "", &[]);
-        let answers = Answers::new(None, false);
+        let answers = Answers::new(&ShellRules::default(), false);
         answers.hold(vec![decided(&known, None, PolicyDecision::Allow)]);
         let ApprovalAnswer::Refuse(why) = answer(&answers, known.clone()) else { panic!("nobody has allowed it here") };
         assert!(why.contains("--allow"), "{why}");

@@ -15,8 +15,10 @@ use crate::backends::Workspace;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::tools::call::file_work::FileWork;
+use crate::tools::call::process::START;
 use crate::tools::call::tool_call::{ToolCall, ToolOutcome};
-use crate::tools::call::tool_runner::ToolRunner;
+use crate::tools::call::tool_runner::{END_PROCESS, ToolRunner};
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
@@ -172,7 +174,7 @@ impl Course<'_> {
         cancel: &CancellationToken,
     ) -> Result<CallReport, WorkspaceError> {
         let over = call.was_over_limits().then_some("what the session might use was used up");
-        if let Some(reason) = call.obstacle().or(over) {
+        if let Some(reason) = call.obstacle().or(over).or(beside_tools(&call.tool)) {
             place.apply(&call.changes)?;
             return Ok(CallReport::of(Some(call), None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
@@ -183,6 +185,14 @@ impl Course<'_> {
         let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
         let report = CallReport::of(Some(call), None, CallVerdict::of(divergences));
         Ok(CallReport { rerun: Some(outcome.call), ..report })
+    }
+}
+
+/// Returns what a client did without a tool, so that there is nothing to call again.
+fn beside_tools(tool: &str) -> Option<&'static str> {
+    match tool {
+        START | END_PROCESS => Some("it ran on in the background"),
+        tool => FileWork::is_name(tool).then_some("a client changed the files itself"),
     }
 }
 

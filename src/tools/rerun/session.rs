@@ -63,7 +63,7 @@ impl<'a> RerunSession<'a> {
             return Err(WorkspaceError::NotFresh(session.name().to_owned()));
         }
         let is_sandboxed = workspace.unrecorded_shell().is_none_or(|shell| shell.properties().sandboxed);
-        let answers = Arc::new(Answers::new(rules.asker.clone(), is_sandboxed));
+        let answers = Arc::new(Answers::new(&rules, is_sandboxed));
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
         let tool_runner = ToolRunner::with_rules(session, tools, workspace, rules)?;
         if !is_fork && !PastRun::of(tool_runner.session()).files_at(tool_runner.session().head()?)?.is_empty() {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::filter::{FilteredRows, RowFilter};
-use super::seek::Sought;
 use super::view::ViewTarget;
 use super::{Direction, Failure, Leash, Model, Rows, Scroll, Seek, SessionHistory, Tone, ViewContent};
+use foldspace::view::Sought;
 
 pub(crate) struct BackgroundTask {
     number: u64,

@@ -8,10 +8,10 @@ use foldspace::Seq;
 use foldspace::event::{
     CallFinished, CallStarted, CommandDecided, CommandResult, DeleteEntry, EvalResult, EventRef, WriteFile,
 };
+use foldspace::view::{self, StopCondition};
 
 use super::history::ToolSort;
-use super::{Brief, Direction, Failure, Leash, Model, SessionHistory, StopCondition, Tone};
-use crate::terminal::events;
+use super::{Brief, Direction, Failure, Leash, Model, SessionHistory, Tone};
 
 /// Result of a search for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ const FORMS: &str =
     "failed, commands, writes, reads, tool NAME, agent NAME, path GLOB, kind TEXT or /REGEX/; nothing shows all rows";
 
 impl RowFilter {
-    pub(crate) fn read(text: &str) -> Result<Arc<Self>, Failure> {
+    pub(crate) fn read(text: &str, past: &SessionHistory) -> Result<Arc<Self>, Failure> {
         let (word, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()));
         let test = match (word, rest) {
             ("commands", "") => FilterTest::Commands,
@@ -52,9 +52,9 @@ impl RowFilter {
             ("reads", "") => FilterTest::Reads,
             ("failed", "") => FilterTest::Failed,
             ("kind", kind) if !kind.is_empty() => FilterTest::Kind(kind.to_lowercase()),
-            ("tool" | "agent" | "path", name) if !name.is_empty() => FilterTest::Met(StopCondition::read(text)?),
+            ("tool" | "agent" | "path", name) if !name.is_empty() => FilterTest::Met(past.condition(text)?),
             _ if text.len() > 2 && text.starts_with('/') && text.ends_with('/') => {
-                FilterTest::Met(StopCondition::read(text)?)
+                FilterTest::Met(past.condition(text)?)
             }
             _ => return Err(Failure::usage(format!("a filter is {FORMS}"))),
         };
@@ -107,9 +107,9 @@ impl RowFilter {
                     || is_of(ToolSort::Write)
             }
             FilterTest::Reads => is_of(ToolSort::Read),
-            FilterTest::Failed => events::failed(event),
+            FilterTest::Failed => view::has_failed(event),
             FilterTest::Kind(kind) => event.kind.to_lowercase().contains(kind.as_str()),
-            FilterTest::Met(condition) => condition.is_met(past, event),
+            FilterTest::Met(condition) => past.meets(condition, event),
         }
     }
 }
@@ -175,7 +175,7 @@ impl Model {
         if text.is_empty() {
             self.show_all_rows();
         } else {
-            self.filter_due = Some(RowFilter::read(text)?);
+            self.filter_due = Some(RowFilter::read(text, &self.past)?);
         }
         Ok(())
     }

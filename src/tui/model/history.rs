@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldspace::event::{CallFinished, CallStarted, ChildStarted, Digest, EventRef};
 use foldspace::reducers::Change;
-use foldspace::view::{self, Position};
-use foldspace::{Event, Recorded, Replay, Seq, Session, SessionId, Sessions, State};
+use foldspace::view::{self, EventTest, HistoryRun, Position, SearchQuery, Sought, StopCondition};
+use foldspace::{Event, Recorded, Registry, Seq, Session, SessionId, Sessions, State};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
-use super::{Failure, Leash, Tone};
+use super::{Direction, Failure, Leash, Tone};
 use crate::terminal::events;
 
 pub(crate) const CHUNK: u64 = 256;
@@ -168,10 +168,39 @@ impl SessionHistory {
         Ok(self.session.event(seq)?)
     }
 
-    pub(crate) fn replay(&self, at: Seq) -> Result<Replay, Failure> {
-        let mut replay = Replay::at_start(&self.session)?;
-        replay.jump(at)?;
-        Ok(replay)
+    pub(crate) fn condition(&self, text: &str) -> Result<Arc<StopCondition>, Failure> {
+        Ok(StopCondition::read(text, &Registry::standard())?)
+    }
+
+    pub(crate) fn meets(&self, condition: &StopCondition, event: &EventRef<'_>) -> bool {
+        condition.is_met(&self.session, event)
+    }
+
+    pub(crate) fn matches(&self, search: &SearchQuery, event: &EventRef<'_>) -> bool {
+        search.is_met(&self.session, event)
+    }
+
+    pub(crate) fn next_event(
+        &self,
+        from: (Seq, Direction),
+        leash: &Leash,
+        is_met: EventTest<'_>,
+    ) -> Result<Option<Sought>, Failure> {
+        Ok(self.run_from(from, &|seq| leash.at(seq)).to_event(is_met)?)
+    }
+
+    pub(crate) fn next_stop(
+        &self,
+        from: (Seq, Direction),
+        leash: &Leash,
+        conditions: &[Arc<StopCondition>],
+    ) -> Result<Option<Sought>, Failure> {
+        Ok(self.run_from(from, &|seq| leash.at(seq)).to_stop(conditions)?)
+    }
+
+    fn run_from<'a>(&'a self, (from, way): (Seq, Direction), goes_on: &'a dyn Fn(Seq) -> bool) -> HistoryRun<'a> {
+        let end = if way == Direction::Forward { self.head() } else { 1 };
+        HistoryRun { session: &self.session, from, end, goes_on }
     }
 
     pub(crate) fn visit(
@@ -240,18 +269,18 @@ impl SessionHistory {
             return Ok(known);
         }
         let event = self.event(seq)?;
-        let view = event.view();
-        let child = (view.kind == ChildStarted::KIND).then(|| {
-            let value = self.session.event_json(&view);
+        let event_view = event.view();
+        let child = (event_view.kind == ChildStarted::KIND).then(|| {
+            let value = self.session.event_json(&event_view);
             let name = value.get("name").or_else(|| value.get("child")).and_then(Value::as_str);
             name.unwrap_or("child").to_owned()
         });
         let call = event.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);
         let (text, sort) = match &call {
             Some(call) => (events::call_gist(&self.session, call, CALL_MAX), ToolSort::of(&call.tool)),
-            None => (events::gist(&self.session, &view), ToolSort::Other),
+            None => (events::gist(&self.session, &event_view), ToolSort::Other),
         };
-        let tone = if events::failed(&view) { Tone::Bad } else { events::tone_of(view.kind) };
+        let tone = if view::has_failed(&event_view) { Tone::Bad } else { events::tone_of(event_view.kind) };
         let gist = Arc::new(Gist { text, tone, sort, child });
         self.gists.insert(seq, Arc::clone(&gist));
         Ok(gist)

@@ -3,7 +3,6 @@
 
 mod action;
 pub(crate) mod background_task;
-mod condition;
 mod filter;
 pub(crate) mod history;
 mod json;
@@ -15,7 +14,6 @@ mod moving;
 pub(crate) mod panes;
 mod pointer;
 mod prompt;
-mod search;
 mod seek;
 mod sheet;
 mod sheets;
@@ -28,6 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use foldspace::Seq;
+use foldspace::view::{SearchQuery, StopCondition};
 
 use crate::terminal::exit::Failure;
 use crate::terminal::style::Tone;
@@ -35,7 +34,6 @@ pub(crate) use action::{
     Ask, DebuggerAction, Direction, MenuKind, OutsideCommand, OutsideRequest, OutsideVerb, ScreenPlace,
 };
 pub(crate) use background_task::{BackgroundTask, TaskDone};
-pub(crate) use condition::StopCondition;
 #[cfg(test)]
 pub(crate) use history::IsHeld;
 pub(crate) use history::{SessionHistory, ToolSort};
@@ -47,12 +45,10 @@ pub(crate) use timeline::{TimelineRow, VisibleRows};
 pub(crate) use view::{HistoryPosition, ShownStep, Tab, ViewContent};
 
 use background_task::Busy;
-use condition::touches;
 use filter::{Reached, RowFilter};
 use history::{Brief, CHUNK};
 use json::{JsonDifference, differences, pointer_to};
 use leash::Leash;
-use search::SearchQuery;
 use seek::{Seek, SeekTarget};
 use timeline::Rows;
 use view::{ViewChoice, ViewTarget};

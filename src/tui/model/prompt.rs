@@ -1,10 +1,8 @@
 //! Questions to the person, and their answers.
 
-use super::{
-    Ask, DebuggerAction, Direction, Failure, Focus, Model, OutsideVerb, SearchQuery, Seek, SeekTarget, StopCondition,
-    Tab, Tone,
-};
+use super::{Ask, DebuggerAction, Direction, Failure, Focus, Model, OutsideVerb, Seek, SeekTarget, Tab, Tone};
 use foldspace::EntryPath;
+use foldspace::view::SearchQuery;
 use tui_input::Input;
 
 #[derive(Debug, Clone)]
@@ -99,11 +97,11 @@ impl Model {
                 return self.go_to(seq);
             }
             Ask::Until(way) => {
-                let condition = StopCondition::read(text)?;
+                let condition = self.past.condition(text)?;
                 self.seek(way, SeekTarget::Any(vec![condition]));
             }
             Ask::Breakpoint => {
-                let condition = StopCondition::read(text)?;
+                let condition = self.past.condition(text)?;
                 self.tell(Tone::Plain, format!("breakpoint {}: {}", self.breakpoints.len() + 1, condition.text()));
                 self.breakpoints.push(condition);
             }

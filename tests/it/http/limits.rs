@@ -62,8 +62,16 @@ async fn client_that_reads_nothing_is_disconnected() {
 }
 
 /// What takes a body, below `/v1/sessions`.
-const TAKE_BODIES: [&str; 7] =
-    ["", "/demo/calls", "/demo/calls/1/answer", "/demo/children", "/demo/merge", "/demo/rewind", "/demo/bisect"];
+const TAKE_BODIES: [&str; 8] = [
+    "",
+    "/demo/calls",
+    "/demo/calls/1/answer",
+    "/demo/children",
+    "/demo/merge",
+    "/demo/rewind",
+    "/demo/bisect",
+    "/demo/rerun",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn body_that_never_comes_times_out() {

@@ -15,6 +15,7 @@ mod materialise;
 mod output;
 mod processes;
 mod recorded;
+mod rerun;
 mod states;
 mod terminal;
 mod ui;

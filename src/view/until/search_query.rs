@@ -1,19 +1,22 @@
 //! Regular expressions over events, paths and contents.
 
-use foldspace::event::{CommandDecided, CommandResult, Digest, EvalResult, EventRef, Node, WriteFile};
-use foldspace::view;
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
-use super::{Failure, SessionHistory};
-use crate::terminal::text;
+use super::ConditionError;
+use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node, WriteFile};
+use crate::engine::id::Digest;
+use crate::engine::recorded::EventRef;
+use crate::engine::session::Session;
+use crate::tools::regex_error;
+use crate::view::path_of;
 
 const CONTENT_MAX: usize = 8 << 20;
 
 /// A regular expression and its field: `path:RE`, `content:RE`, `event:RE`, or all of them.
 #[derive(Debug)]
-pub(crate) struct SearchQuery {
+pub struct SearchQuery {
     matcher: RegexMatcher,
     place: SearchField,
 }
@@ -27,17 +30,21 @@ enum SearchField {
 }
 
 impl SearchQuery {
-    pub(crate) fn read(search: &str) -> Result<Self, Failure> {
+    /// Reads an expression; its case counts where it has capital letters.
+    ///
+    /// # Errors
+    /// [`ConditionError`] with what is wrong about it.
+    pub fn read(search: &str) -> Result<Self, ConditionError> {
         let places =
             [("path:", SearchField::Paths), ("content:", SearchField::Contents), ("event:", SearchField::Events)];
         let named = places.into_iter().find_map(|(prefix, place)| Some((search.strip_prefix(prefix)?, place)));
         let (pattern, place) = named.unwrap_or((search, SearchField::Anywhere));
         if pattern.is_empty() {
-            return Err(Failure::usage("give a regular expression"));
+            return Err(ConditionError::new("give a regular expression"));
         }
         let mut builder = RegexMatcherBuilder::new();
         let matcher = builder.case_smart(true).multi_line(true).build(pattern);
-        let matcher = matcher.map_err(|error| Failure::pattern("pattern", text::regex_error(error)))?;
+        let matcher = matcher.map_err(|error| ConditionError::pattern("pattern", regex_error(&error)))?;
         Ok(Self { matcher, place })
     }
 
@@ -45,21 +52,22 @@ impl SearchQuery {
         self.matcher.is_match(bytes).unwrap_or(false)
     }
 
-    pub(crate) fn is_met(&self, past: &SessionHistory, event: &EventRef<'_>) -> bool {
+    /// Tells whether an event, its path or a content of it matches.
+    pub fn is_met(&self, session: &Session, event: &EventRef<'_>) -> bool {
         let wants = |place| self.place == SearchField::Anywhere || self.place == place;
-        let by_path = || view::path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
+        let by_path = || path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
         let by_event = || {
             self.matches(event.kind.as_bytes())
                 || self.matches(event.agent.as_bytes())
-                || self.is_said(past, &past.plain_json(event))
+                || self.is_said(session, &session.event_json(event))
         };
         wants(SearchField::Paths) && by_path()
             || wants(SearchField::Events) && by_event()
-            || wants(SearchField::Contents) && contents(event).iter().any(|digest| self.is_in(past, digest))
+            || wants(SearchField::Contents) && contents(event).iter().any(|digest| self.is_in(session, digest))
     }
 
     /// Tells whether a text of an event matches, unescaped; long texts are read from their contents.
-    fn is_said(&self, past: &SessionHistory, event: &Value) -> bool {
+    fn is_said(&self, session: &Session, event: &Value) -> bool {
         let mut waiting = vec![event];
         while let Some(value) = waiting.pop() {
             let matches = match value {
@@ -70,7 +78,7 @@ impl SearchQuery {
                     false
                 }
                 Value::Object(fields) => match fields.get("$content").and_then(Value::as_str).map(str::parse) {
-                    Some(Ok(content)) => self.is_in(past, &content),
+                    Some(Ok(content)) => self.is_in(session, &content),
                     _ => {
                         waiting.extend(fields.values());
                         false
@@ -85,8 +93,8 @@ impl SearchQuery {
         false
     }
 
-    fn is_in(&self, past: &SessionHistory, digest: &Digest) -> bool {
-        past.content(digest).is_ok_and(|bytes| self.matches(&bytes[..bytes.len().min(CONTENT_MAX)]))
+    fn is_in(&self, session: &Session, digest: &Digest) -> bool {
+        session.content(digest).is_ok_and(|bytes| self.matches(&bytes[..bytes.len().min(CONTENT_MAX)]))
     }
 }
 

@@ -1,0 +1,140 @@
+"""What a session did: its calls, what they changed, and who came from where."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from foldspace import _models
+from foldspace._files import relative, resumed
+from foldspace._http import Connection
+from foldspace._process import decoded
+from foldspace.results import Diff, Log
+from foldspace.types import Identified, PositionLike
+
+_SESSION = "/v1/sessions/{session}"
+_PAGE = 1000
+
+
+class SessionPast:
+    """What a session did. Nothing here changes it."""
+
+    def __init__(self, connection: Connection, session: str) -> None:
+        self._connection = connection
+        self._session = session
+
+    async def log(self, start: int = 1, *, limit: int | None = None) -> Log:
+        """Returns its events from a position on."""
+        log = Log()
+        at: int | None = start
+        while at is not None and (limit is None or len(log) < limit):
+            query = {"from": at, "limit": _PAGE if limit is None else min(_PAGE, limit - len(log))}
+            page: _models.Page = await self._connection.document(
+                "GET", _SESSION + "/events", query=query, session=self._session
+            )
+            log += page["events"]
+            at = page["next"]
+        return log
+
+    async def calls(
+        self,
+        start: int = 1,
+        *,
+        limit: int | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        failed: bool = False,
+        changed: bool = False,
+        path: str | None = None,
+        text: str | None = None,
+    ) -> list[_models.ListedCall]:
+        """Lists its calls from a position on, in the order in which they began: those that fit all that is given.
+        ``path`` is a glob of what they changed, ``text`` stands in the tool, the parameters, the result or the error."""
+        found: list[_models.ListedCall] = []
+        wanted = _filters(tool, agent, failed, changed, path, text)
+        at: int | None = start
+        while at is not None and (limit is None or len(found) < limit):
+            query = wanted | {"from": at, "limit": _PAGE if limit is None else min(_PAGE, limit - len(found))}
+            page: _models.CallsPage = await self._connection.document(
+                "GET", _SESSION + "/calls", query=query, session=self._session
+            )
+            found += page["calls"]
+            at = page["next"]
+        return found
+
+    async def show_call(self, call: int) -> _models.WholeCall:
+        """Describes a call, with its result."""
+        return await self._connection.document("GET", _SESSION + "/calls/{call}", session=self._session, call=call)
+
+    async def output(self, call: int) -> AsyncIterator[tuple[str, bytes]]:
+        """Gives what the command of a call in flight prints from now on, with the stream's name, until the call ends.
+        It raises ``NotFoundError`` where no such call is in flight."""
+        template = _SESSION + "/calls/{call}/output"
+        async for name, event in resumed(self._connection, template, {}, session=self._session, call=call):
+            if name == "output":
+                yield event["stream"], decoded(event)
+
+    async def timeline(
+        self,
+        *,
+        buckets: int | None = None,
+        tool: str | None = None,
+        agent: str | None = None,
+        failed: bool = False,
+        changed: bool = False,
+        path: str | None = None,
+        text: str | None = None,
+    ) -> _models.Timeline:
+        """Counts its calls in buckets, from its beginning to its end: those that fit all that is given."""
+        query = _filters(tool, agent, failed, changed, path, text) | {"buckets": buckets}
+        return await self._connection.document("GET", _SESSION + "/timeline", query=query, session=self._session)
+
+    async def until(
+        self, *conditions: str, start: PositionLike | None = None, backward: bool = False
+    ) -> _models.Stop | None:
+        """Finds the next event that meets one of the conditions, after ``start`` or before it; none where there is
+        none. A condition is ``path GLOB``, ``kind KIND``, ``agent NAME``, ``tool NAME``, ``failed``, ``/REGEX/``, or a
+        predicate over slices, such as ``Usage.calls > 5``."""
+        at: PositionLike | None = start
+        while True:
+            query = {"conditions": "\n".join(conditions), "from": at, "backward": backward}
+            found: _models.Stop = await self._connection.document(
+                "GET", _SESSION + "/until", query=query, session=self._session
+            )
+            at = found["next"]
+            if at is None:
+                return None if found["seq"] is None else found
+
+    async def diff(self, start: PositionLike | None = None, end: PositionLike | None = None, *, path: str | None = None) -> Diff:
+        """Shows what changed between two positions: by default from the beginning to now."""
+        query = {"from": start, "to": end, "path": path}
+        found: Any = await self._connection.document("GET", _SESSION + "/diff", query=query, session=self._session)
+        return Diff(found["changes"], found["from"], found["to"])
+
+    async def changes(self, start: PositionLike | None = None, end: PositionLike | None = None) -> _models.ChangeList:
+        """Lists what changed between two positions, without contents."""
+        query = {"from": start, "to": end}
+        return await self._connection.document("GET", _SESSION + "/changes", query=query, session=self._session)
+
+    async def blame(self, path: str, at: PositionLike | None = None) -> _models.Blame:
+        """Tells which call wrote each line of a file."""
+        template = _SESSION + "/blame/{path}"
+        return await self._connection.document("GET", template, query={"at": at}, session=self._session, path=relative(path))
+
+    async def align(
+        self, other: str | Identified, *, end: PositionLike | None = None, other_end: PositionLike | None = None
+    ) -> _models.Alignment:
+        """Puts its calls beside those of another session, up to a position of each."""
+        query = {"other": other if isinstance(other, str) else other.id, "to": end, "other_to": other_end}
+        return await self._connection.document("GET", _SESSION + "/alignment", query=query, session=self._session)
+
+    async def family(self) -> _models.Family:
+        """Lists the sessions that it comes from and that come from it, with their merges."""
+        return await self._connection.document("GET", _SESSION + "/family", session=self._session)
+
+
+def _filters(
+    tool: str | None, agent: str | None, failed: bool, changed: bool, path: str | None, text: str | None
+) -> dict[str, Any]:
+    flags = {"failed": failed or None, "changed": changed or None}
+    return {"tool": tool, "agent": agent, "path": path, "text": text} | flags

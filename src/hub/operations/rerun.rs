@@ -1,0 +1,259 @@
+//! The recorded calls again, in a fresh session.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::backends::WorkspaceSpec;
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::path::EntryPath;
+use crate::engine::registry::Registry;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::engine::session::sessions::Sessions;
+use crate::tools::{
+    CallReport, CallVerdict, NormalRules, Rerun, RerunReport, RerunWorkspace, Scratch, ShellRules, WorkspaceError,
+    roots_of,
+};
+use crate::view::{
+    ChangeDocument, DivergenceDocument, Position, RerunCall, change_between, one_line, rerun_call, subject,
+};
+
+/// Differences that are given.
+const SHOWN: usize = 500;
+/// Bytes of each text of a difference that are given.
+const TEXT: usize = 4096;
+const SUBJECT: usize = 100;
+const ADVICE: &str = "name the program in `allow`, or set `auto_confirm` to allow whatever is asked";
+
+/// Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every
+/// difference. The session itself is only read. Questions about commands are answered as they were recorded; where
+/// commands are not sandboxed, a recorded yes does not count.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "RerunRequest")]
+#[serde(deny_unknown_fields)]
+pub struct RerunCalls {
+    /// Runs only the calls that began at this position or before.
+    pub until: Option<Position>,
+    /// The backend of the workspace, as for a new session; by default it is like the recorded one's.
+    pub backend: Option<String>,
+    /// Options of that backend, as for a new session; a `directory` can't be given.
+    #[serde(default)]
+    pub options: Map<String, Value>,
+    /// Keeps the fresh session under this name, instead of throwing it away.
+    pub keep: Option<String>,
+    /// Accepted differences, beside the usual ones: `texts`, `ignore_fields`, `ignore_paths` and `text_files`.
+    #[serde(default)]
+    pub rules: Map<String, Value>,
+    /// Leaves out the usual rules, for times, durations, addresses and the like.
+    #[serde(default)]
+    pub no_default_rules: bool,
+    /// Programs that commands may run without a question.
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Answers every question about a command with yes.
+    #[serde(default)]
+    pub auto_confirm: bool,
+}
+
+/// The result of a rerun.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Rerun")]
+pub struct RerunDocument {
+    /// The recorded session.
+    #[schemars(with = "String")]
+    pub recorded: SessionId,
+    /// The fresh session, where it was kept.
+    #[schemars(with = "Option<String>")]
+    pub session: Option<SessionId>,
+    /// Its name, where it was kept.
+    pub name: Option<String>,
+    /// The position whose files it began with.
+    pub start: Seq,
+    /// The position with whose files its end was compared.
+    pub end: Seq,
+    /// The number of calls.
+    pub calls: usize,
+    /// The number of those that differed.
+    pub diverged: usize,
+    /// The number of those that were not made again.
+    pub skipped: usize,
+    /// True where no call and no file differed.
+    pub same: bool,
+    /// The calls that differed or were skipped; of their texts and patches the first 4 KiB.
+    pub differing: Vec<RerunCall>,
+    /// What differed in the files at the end, likewise.
+    pub files: Vec<ChangeDocument>,
+    /// True where more differed than is given here: 500 differences.
+    pub more: bool,
+    /// Entries that the fresh workspace lacked, as their contents were never kept.
+    #[schemars(with = "Vec<String>")]
+    pub missing: Vec<EntryPath>,
+}
+
+impl Operation for RerunCalls {
+    const NAME: &'static str = "rerun";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("states", "/v1/sessions/{session}/rerun", 200);
+    type Output = RerunDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<RerunDocument, OperationError> {
+        let recorded = context.session().await?;
+        let mut rules = ShellRules { asker: None, advice: Some(ADVICE.into()), ..context.caller.rules().clone() };
+        rules.policy.auto_confirm |= self.auto_confirm;
+        rules.policy.allow.extend(self.allow.iter().cloned());
+        let options = context.hub.options();
+        let (home, tools, preparing) = (options.home.clone(), Arc::clone(&options.tools), options.progress.clone());
+        let (sessions, cancel) = (context.hub.sessions().clone(), context.cancel.clone());
+        let (told, shown) = (context.progress.clone(), recorded.clone());
+        let tell = move |call: &CallReport| {
+            let Some(progress) = &told else { return };
+            // The client may be gone: then it is cancelled.
+            drop(progress.send(line(&shown, call)));
+        };
+        let runtime = Handle::current();
+        // A request that is dropped cancels it; it then ends by itself, and takes the throw-away session with it.
+        reading(move || {
+            let place = self.place(&recorded, &sessions, &home)?;
+            if let Some(preparing) = preparing {
+                place.scratch.workspace().watch_progress(preparing);
+            }
+            let fresh = RerunWorkspace {
+                session: place.scratch.session().clone(),
+                workspace: Arc::clone(place.scratch.workspace()),
+                tools,
+                rules,
+                cancel: cancel.clone(),
+            };
+            let report = runtime.block_on(self.rerun(&recorded, &home)?.run(fresh, &mut |call| tell(call)))?;
+            // Also where the call that it cancelled was the last one.
+            if report.interrupted || cancel.is_cancelled() {
+                return Err(WorkspaceError::Cancelled.into());
+            }
+            if self.keep.is_some() {
+                place.scratch.put_back(&sessions)?;
+                place.spec.keep_values(place.scratch.session().id(), &home)?;
+            }
+            Ok(document(&recorded, place.scratch.session(), &report, self.keep)?)
+        })
+        .await
+    }
+
+    fn is_well(rerun: &RerunDocument) -> bool {
+        rerun.same
+    }
+}
+
+/// The throw-away session in which the calls run, and its workspace.
+struct RerunPlace {
+    scratch: Scratch,
+    spec: WorkspaceSpec,
+}
+
+impl RerunCalls {
+    fn place(&self, recorded: &Session, sessions: &Sessions, home: &Path) -> Result<RerunPlace, OperationError> {
+        let spec = self.spec(recorded, home)?.forked();
+        if let Some(name) = &self.keep {
+            sessions.check_free(name)?;
+        }
+        let name = self.keep.as_deref().unwrap_or("rerun");
+        Ok(RerunPlace { scratch: Scratch::begin(Registry::standard(), &spec, name)?, spec })
+    }
+
+    fn spec(&self, recorded: &Session, home: &Path) -> Result<WorkspaceSpec, OperationError> {
+        let Some(backend) = &self.backend else {
+            if !self.options.is_empty() {
+                return Err(OperationError::invalid("options are those of a backend: give it, too"));
+            }
+            let unreadable = || SessionError::Unreadable { name: recorded.name().to_owned() };
+            let started = recorded.started().ok_or_else(unreadable)?;
+            return Ok(WorkspaceSpec::of_session(started)?.with_values_of(recorded.id(), home));
+        };
+        let asked = WorkspaceSpec::asked_for(backend, &Value::Object(self.options.clone()));
+        let spec = asked.map_err(|error| OperationError::invalid(error.to_string()))?;
+        match spec.named_directory() {
+            None => Ok(spec),
+            Some(_) => {
+                Err(OperationError::invalid("calls run again in a new directory of their own: leave out directory"))
+            }
+        }
+    }
+
+    fn rerun(&self, recorded: &Session, home: &Path) -> Result<Rerun, OperationError> {
+        let rules = if self.no_default_rules { NormalRules::bare() } else { NormalRules::default() };
+        let rules = rules.with_json(&Value::Object(self.rules.clone()).to_string())?;
+        let rerun = Rerun::of(recorded).with_rules(rules.with_roots(roots_of(recorded, home)?));
+        let until = self.until.as_ref().map(|until| until.resolve(recorded)).transpose()?;
+        Ok(until.map_or(rerun.clone(), |until| rerun.until(until)))
+    }
+}
+
+fn line(recorded: &Session, call: &CallReport) -> String {
+    let word = match &call.verdict {
+        CallVerdict::Same | CallVerdict::Made { .. } => "same",
+        CallVerdict::Diverged { .. } => "DIVERGED",
+        CallVerdict::Skipped { .. } => "skipped",
+    };
+    let (seq, tool) = (call.call.unwrap_or_default(), one_line(&call.tool, SUBJECT));
+    format!("call {seq}: {word}, {tool} {}", subject(recorded, &call.params, SUBJECT))
+}
+
+fn document(
+    was: &Session,
+    is: &Session,
+    report: &RerunReport,
+    keep: Option<String>,
+) -> Result<RerunDocument, SessionError> {
+    let (mut left, mut differing, mut files) = (SHOWN, Vec::new(), Vec::new());
+    let is_wanted = |call: &&CallReport| !matches!(call.verdict, CallVerdict::Same);
+    for call in report.calls.iter().filter(is_wanted) {
+        if left == 0 {
+            break;
+        }
+        let mut call = rerun_call(was, is, call, left)?;
+        call.divergences.iter_mut().for_each(shorten);
+        left = left.saturating_sub(call.divergences.len().max(1));
+        differing.push(call);
+    }
+    for change in report.files.iter().take(left) {
+        let mut change = change_between(was, is, change)?;
+        cut(&mut change.patch);
+        files.push(change);
+    }
+    Ok(RerunDocument {
+        recorded: was.id(),
+        session: keep.is_some().then(|| is.id()),
+        name: keep,
+        start: report.start,
+        end: report.end,
+        calls: report.calls.len(),
+        diverged: report.diverged(),
+        skipped: report.skipped(),
+        same: report.is_same(),
+        more: left == 0 || files.len() < report.files.len(),
+        differing,
+        files,
+        missing: report.missing.clone(),
+    })
+}
+
+fn shorten(one: &mut DivergenceDocument) {
+    if let Some(change) = &mut one.change {
+        cut(&mut change.patch);
+    }
+    for side in [&mut one.was, &mut one.is].into_iter().flatten() {
+        let mut text = side.as_str().map_or_else(|| side.to_string(), str::to_owned);
+        if text.len() > TEXT {
+            cut(&mut text);
+            *side = Value::String(text);
+        }
+    }
+}
+
+fn cut(text: &mut String) {
+    text.truncate(text.floor_char_boundary(TEXT));
+}

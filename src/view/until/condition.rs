@@ -1,0 +1,141 @@
+//! Conditions: where a run stops.
+
+use std::sync::Arc;
+
+use super::SearchQuery;
+use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::event::{CallStarted, Node, WriteFile};
+use crate::engine::nearest::nearest;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::EventRef;
+use crate::engine::registry::Registry;
+use crate::engine::session::Session;
+use crate::engine::state::State;
+use crate::tools::{PathGlob, Predicate};
+use crate::view::{has_failed, path_of};
+
+/// A condition at which a run through a history stops, as a person writes it.
+pub struct StopCondition {
+    text: String,
+    test: Test,
+}
+
+enum Test {
+    Path(PathGlob),
+    Kind(String),
+    Agent(String),
+    Tool(String),
+    Failed,
+    Text(SearchQuery),
+    State(Predicate),
+}
+
+/// A condition that can't be understood.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
+pub struct ConditionError {
+    text: String,
+    hint: Option<String>,
+}
+
+impl ConditionError {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), hint: None }
+    }
+
+    pub(super) fn pattern(what: &str, error: impl std::fmt::Display) -> Self {
+        Self::new(format!("the {what} can't be understood: {error}"))
+    }
+}
+
+impl Diagnostic for ConditionError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
+    }
+}
+
+const FORMS: &str = "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
+
+impl StopCondition {
+    /// Reads a condition; a predicate in it is over the slices that the registry knows.
+    ///
+    /// # Errors
+    /// [`ConditionError`] with the forms that there are.
+    pub fn read(text: &str, registry: &Registry) -> Result<Arc<Self>, ConditionError> {
+        let text = text.trim();
+        let (word, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()));
+        let named = |what: &str| match rest {
+            "" => Err(ConditionError::new(format!("say which {what}: {word} NAME"))),
+            rest => Ok(rest.to_owned()),
+        };
+        let test = match word {
+            "" => return Err(ConditionError::new(format!("a condition is one of: {FORMS}"))),
+            "path" => Test::Path(
+                PathGlob::new(&named("path")?).map_err(|error| ConditionError::pattern("glob", error.kind()))?,
+            ),
+            "kind" => Test::Kind(named("kind")?.to_lowercase()),
+            "agent" => Test::Agent(named("agent")?),
+            "tool" => Test::Tool(named("tool")?),
+            "failed" if rest.is_empty() => Test::Failed,
+            _ => match text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) {
+                Some(pattern) => Test::Text(SearchQuery::read(pattern)?),
+                None => Test::State(Predicate::parse(text, registry).map_err(|error| {
+                    let meant = nearest(word, ["path", "kind", "agent", "tool", "failed"]);
+                    let hint = meant.map(|meant| format!("did you mean {meant}?"));
+                    ConditionError { hint, ..ConditionError::new(format!("{error}; conditions: {FORMS}")) }
+                })?),
+            },
+        };
+        Ok(Arc::new(Self { text: text.to_owned(), test }))
+    }
+
+    /// Returns it as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Tells whether it is about states, and not about events by themselves.
+    pub fn needs_state(&self) -> bool {
+        matches!(self.test, Test::State(_))
+    }
+
+    pub(super) fn holds(&self, state: &State) -> bool {
+        match &self.test {
+            // A slice without a JSON form holds nothing.
+            Test::State(predicate) => predicate.holds(state).unwrap_or(false),
+            _ => false,
+        }
+    }
+
+    /// Tells whether an event meets it; none meets one about states.
+    pub fn is_met(&self, session: &Session, event: &EventRef<'_>) -> bool {
+        match &self.test {
+            Test::Path(glob) => path_of(event).is_some_and(|path| glob.fits(&path)),
+            Test::Kind(kind) => event.kind.to_lowercase() == *kind,
+            Test::Agent(agent) => event.agent == agent,
+            Test::Tool(tool) => {
+                event.typed::<CallStarted>().and_then(Result::ok).is_some_and(|call| call.event.tool == *tool)
+            }
+            Test::Failed => has_failed(event),
+            Test::Text(search) => search.is_met(session, event),
+            Test::State(_) => false,
+        }
+    }
+}
+
+/// Tells whether an event changes what is at a path, or the path to it.
+pub fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {
+    path_of(event).is_some_and(|changed| {
+        // A removal takes what is below with it, and so does what takes a directory's place.
+        changed == *path || changed.is_below(path) || path.is_below(&changed) && !makes_directory(event)
+    })
+}
+
+fn makes_directory(event: &EventRef<'_>) -> bool {
+    let write = event.typed::<WriteFile>().and_then(Result::ok);
+    write.is_some_and(|write| write.event.node == Node::Directory)
+}
