@@ -1,13 +1,12 @@
 // What can be done from here. Each dialog says what it does, and the command line that does the same.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { CommandLine, copy, Dialog } from "./dialog.js";
-import { Bisect, RunCommand } from "./running.js";
-import { ofSession, post } from "./source.js";
+import { ansi } from "./ansi.js";
+import { CommandLine, copy, Dialog, Trouble, useSending } from "./dialog.js";
+import { Question } from "./questions.js";
+import { get, isExport, ofSession, post, postStreamed } from "./source.js";
 import { Terminal } from "./terminal.js";
-import { count, quoted, visible } from "./text.js";
-
-export { Bisect };
+import { count, duration, quoted, visible } from "./text.js";
 
 export function ActionMenu({ model }) {
   const [open, setOpen] = useState(false);
@@ -47,58 +46,35 @@ function itemsOf(model) {
     ["Set the mark", "m", () => model.setMark()],
     ["Go to an event…", ":", open(Jump)],
     ["Compare with…", "d", () => model.show("compare")],
-    ["Rerun elsewhere…", "", open(Rerun)],
+    ["Go on until…", "u", open(Until)],
+    ["Rerun…", "", open(Rerun)],
   ];
   if (!model.writable) return reading;
   return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind)], ["Bisect…", "B", open(Bisect)], ["Merge a child…", "", open(Merge)], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
 }
 
-// Sends once, and keeps what came of it.
-export function useSending() {
-  const [state, setState] = useState({ busy: false, problem: null, done: null });
-  const send = async (work) => {
-    setState({ busy: true, problem: null, done: null });
-    try {
-      setState({ busy: false, problem: null, done: await work() });
-    } catch (problem) {
-      setState({ busy: false, problem, done: null });
-    }
+function Ask({ title, label, word, begins = "", take, onClose }) {
+  const [text, setText] = useState(begins);
+  const submit = (event) => {
+    event.preventDefault();
+    if (take(text) !== null) onClose();
   };
-  return [state, send];
-}
-
-export function Trouble({ problem }) {
-  if (!problem) return null;
-  return html`<p class="problem" role="alert">${visible(problem.message)}${problem.hint ? html`<br /><span class="hint">${visible(problem.hint)}</span>` : ""}</p>`;
+  return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${submit}>
+    <label for="ask">${label}</label><input id="ask" value=${text} onInput=${(event) => setText(event.target.value)} autofocus autocomplete="off" />
+    <div class="row-buttons"><button class="primary" type="submit">${word}</button></div></form></${Dialog}>`;
 }
 
 export function Jump({ model, onClose }) {
-  const [text, setText] = useState("");
-  const submit = (event) => {
-    event.preventDefault();
+  const take = (text) => {
     const number = Number(text);
-    const seq = text === "'" ? model.mark : Number.isSafeInteger(number) ? (number < 0 ? model.head + number : number) : null;
-    if (seq === null || text === "") return;
-    onClose();
-    model.goTo(seq);
+    const seq = text === "'" ? model.mark : text !== "" && Number.isSafeInteger(number) ? (number < 0 ? model.head + number : number) : null;
+    return seq === null ? null : void model.goTo(seq);
   };
-  return html`<${Dialog} title="Go to an event" onClose=${onClose}><form onSubmit=${submit}>
-    <label for="jump">A position from 1 to ${model.head}; -3 is three before the last</label>
-    <input id="jump" value=${text} onInput=${(event) => setText(event.target.value)} autofocus autocomplete="off" />
-    <div class="row-buttons"><button class="primary" type="submit">Go</button></div></form></${Dialog}>`;
+  return html`<${Ask} title="Go to an event" label=${`A position from 1 to ${model.head}; -3 is three before the last`} word="Go" take=${take} onClose=${onClose} />`;
 }
 
 export function Search({ model, onClose }) {
-  const [text, setText] = useState(model.filters.text);
-  const submit = (event) => {
-    event.preventDefault();
-    onClose();
-    model.filter({ text });
-  };
-  return html`<${Dialog} title="Find calls" onClose=${onClose}><form onSubmit=${submit}>
-    <label for="find">A text in a call: its tool, parameters, or message</label>
-    <input id="find" value=${text} onInput=${(event) => setText(event.target.value)} autofocus autocomplete="off" />
-    <div class="row-buttons"><button class="primary" type="submit">Find</button></div></form></${Dialog}>`;
+  return html`<${Ask} title="Find calls" label="A text in a call: its tool, parameters, or message" word="Find" begins=${model.filters.text} take=${(text) => void model.filter({ text })} onClose=${onClose} />`;
 }
 
 export function Fork({ model, onClose }) {
@@ -176,10 +152,219 @@ export function Merge({ model, onClose }) {
   </${Dialog}>`;
 }
 
-function Rerun({ model, onClose }) {
-  const session = quoted(model.session);
-  return html`<${Dialog} title="Rerun elsewhere" onClose=${onClose}>
-    <p>These make the recorded calls again in a fresh workspace, and show every difference. They run at a terminal, as they may ask before commands; this session does not change.</p>
-    <${CommandLine} words=${`foldspace rerun ${session}`} />
-    <${CommandLine} words=${`foldspace shell ${session} --at ${model.at}`} /></${Dialog}>`;
+// -- What runs: a bisection with its probes, a command with its output, a rerun.
+
+function useStream() {
+  const [state, setState] = useState({ busy: false, problem: null, outcome: null });
+  const [events, setEvents] = useState([]);
+  const abort = useRef(null);
+  useEffect(() => () => abort.current?.abort(), []);
+  const run = async (path, body) => {
+    abort.current = new AbortController();
+    setEvents([]);
+    setState({ busy: true, problem: null, outcome: null });
+    try {
+      const outcome = await postStreamed(path, body, (event, data) => setEvents((known) => [...known, { event, data }].slice(-2000)), abort.current.signal);
+      setState({ busy: false, problem: null, outcome });
+    } catch (problem) {
+      setState({ busy: false, problem: problem.name === "AbortError" ? null : problem, outcome: null });
+    }
+  };
+  return { ...state, events, run, stop: () => abort.current?.abort() };
+}
+
+// What a form has, and what puts a field in.
+function useForm(initial) {
+  const [form, setForm] = useState(initial);
+  return [form, (name) => ({ target }) => setForm({ ...form, [name]: target.type === "checkbox" ? target.checked : target.value })];
+}
+
+export function Bisect({ model, onClose }) {
+  const [form, put] = useForm({ command: "", good: "", bad: String(model.at), jobs: "1", confirmed: false });
+  const { busy, problem, outcome, events, run, stop } = useStream();
+  const start = (event) => {
+    event.preventDefault();
+    const body = { command: form.command, jobs: Number(form.jobs) || 1, bad: Number(form.bad) || undefined, auto_confirm: form.confirmed };
+    if (form.good !== "") body.good = Number(form.good);
+    run(ofSession(model.session, "/bisect"), body);
+  };
+  const words = `foldspace bisect ${quoted(model.session)}${form.good === "" ? "" : ` --good ${form.good}`}${form.bad ? ` --bad ${form.bad}` : ""} --jobs ${form.jobs || 1} --sh -- ${quoted(form.command || "make test")}`;
+  return html`<${Dialog} title="Bisect" onClose=${onClose} wide>
+    <p>Finds the first change after which a command fails. It runs in throw-away copies of the workspace, so the session does not change.</p>
+    <form onSubmit=${start}>
+      <label for="bisect-command">Command, for /bin/sh: 0 is good, 125 can't tell, others are bad</label>
+      <input id="bisect-command" class="mono" value=${form.command} onInput=${put("command")} placeholder="make test" required autofocus autocomplete="off" spellcheck="false" />
+      <div class="fields"><span><label for="bisect-good">Good at</label><input id="bisect-good" type="number" min="0" value=${form.good} placeholder="first" onInput=${put("good")} /></span>
+        <span><label for="bisect-bad">Bad at</label><input id="bisect-bad" type="number" min="1" value=${form.bad} onInput=${put("bad")} /></span>
+        <span><label for="bisect-jobs">At once</label><input id="bisect-jobs" type="number" min="1" max="64" value=${form.jobs} onInput=${put("jobs")} /></span></div>
+      <label class="check"><input type="checkbox" checked=${form.confirmed} onChange=${put("confirmed")} /> The command may run: I have read it</label>
+      <${CommandLine} words=${words} />
+      <div class="row-buttons"><button class="primary" type="submit" disabled=${busy}>Find it</button>${busy ? html`<button type="button" onClick=${stop}>Stop</button>` : html`<button type="button" onClick=${onClose}>Close</button>`}</div>
+    </form>
+    <${Told} events=${events} busy=${busy} />
+    <${Trouble} problem=${problem} />
+    ${outcome && html`<${Found} model=${model} outcome=${outcome} onClose=${onClose} />`}
+  </${Dialog}>`;
+}
+
+function Told({ events, busy }) {
+  return html`<div role="log" aria-label="Progress" class="bounded">${events.filter(({ event }) => event === "progress").map(({ data }, number) => html`<p key=${number} class="quiet progress">${visible(data.text ?? "")}</p>`)}
+    ${busy && html`<p class="quiet">Running…</p>`}</div>`;
+}
+
+function Found({ model, outcome, onClose }) {
+  const probes = [...(outcome.checks ?? []), ...(outcome.probes ?? [])].sort((a, b) => a.seq - b.seq);
+  const lead = (seq) => {
+    onClose();
+    model.goTo(seq);
+  };
+  return html`<section><h3>Found</h3>
+    ${outcome.first_bad ? html`<p>The first bad change is <button class="link" onClick=${() => lead(outcome.first_bad)}>event ${outcome.first_bad}</button>; ${outcome.good} is good.</p>` : html`<p>The first bad change is one of ${count(outcome.bad.length, "change")} after ${outcome.good}.</p>`}
+    <table class="probes"><thead><tr><th>Event</th><th>Verdict</th><th>Exit</th><th>Took</th></tr></thead>
+    <tbody>${probes.map((probe) => html`<tr key=${`${probe.seq}${probe.micros}`}><td><button class="link" onClick=${() => lead(probe.seq)}>${probe.seq}</button></td><td class=${probe.verdict}>${probe.verdict}</td><td>${probe.exit_code}</td><td>${duration(probe.micros)}</td></tr>`)}</tbody></table></section>`;
+}
+
+export function RunCommand({ model, onClose }) {
+  const [command, setCommand] = useState("");
+  const [answered, setAnswered] = useState(new Set());
+  const { busy, problem, outcome, events, run, stop } = useStream();
+  const start = (event) => {
+    event.preventDefault();
+    setAnswered(new Set());
+    run(ofSession(model.session, "/calls"), { tool: "shell_execute", params: { command } });
+  };
+  const answer = async (call, word, reason) => {
+    setAnswered(new Set([...answered, call]));
+    await post(ofSession(model.session, `/calls/${call}/answer`), reason ? { answer: word, reason } : { answer: word });
+  };
+  const questions = events.filter(({ event, data }) => event === "question" && !answered.has(data.call));
+  const output = events.filter(({ event }) => event === "output").map(({ data }) => data.text ?? "").join("");
+  return html`<${Dialog} title="Run a command" onClose=${onClose} wide>
+    <p>Runs in the workspace of <b>${visible(model.session)}</b> as it is now, as a call that is recorded. The policy may ask.</p>
+    <form onSubmit=${start}><label for="run-command">Command</label>
+      <input id="run-command" class="mono" value=${command} onInput=${(event) => setCommand(event.target.value)} required autofocus autocomplete="off" spellcheck="false" />
+      <${CommandLine} words=${`foldspace exec ${quoted(model.session)} --sh -- ${quoted(command || "make")}`} />
+      <div class="row-buttons"><button class="primary" type="submit" disabled=${busy}>Run</button>${busy ? html`<button type="button" onClick=${stop}>Stop</button>` : html`<button type="button" onClick=${onClose}>Close</button>`}</div></form>
+    ${busy && questions.map(({ data }) => html`<${Question} key=${data.call} question=${data} onAnswer=${answer} />`)}
+    ${output && html`<pre class="code live-output" tabindex="0" aria-label="Output" data-scrolls>${ansi(output)}</pre>`}
+    <${Trouble} problem=${problem} />
+    ${outcome && html`<p role="status">${outcome.status === "ok" ? `Exit code ${outcome.result?.exit_code ?? 0}` : visible(outcome.text ?? outcome.status)}, ${duration(outcome.micros)}.</p>`}
+  </${Dialog}>`;
+}
+
+export function Rerun({ model, onClose }) {
+  const [form, put] = useForm({ until: "", backend: "", image: "", keep: `${model.session}-rerun`, confirmed: false });
+  const { busy, problem, outcome, events, run, stop } = useStream();
+  const { until, backend, keep, confirmed } = form;
+  const image = backend === "container" ? form.image : "";
+  const start = (event) => {
+    event.preventDefault();
+    run(ofSession(model.session, "/rerun"), {
+      auto_confirm: confirmed, ...(until && { until: Number(until) }), ...(keep && { keep }), ...(backend && { backend, options: image ? { image } : {} }),
+    });
+  };
+  const given = model.writable ? [["until", until], ["backend", backend], ["image", image], ["keep", keep]].map(([name, value]) => (value ? ` --${name} ${quoted(value)}` : "")).join("") : "";
+  return html`<${Dialog} title="Rerun" onClose=${onClose} wide>
+    <p>Makes the recorded calls again in a fresh workspace, and shows every difference. This session does not change. Answers about commands count as they were recorded, a yes only in a sandbox.</p>
+    <form onSubmit=${start}>${model.writable && html`
+      <div class="fields"><span><label for="rerun-until">Calls up to event</label><input id="rerun-until" type="number" min="1" value=${until} placeholder="all" onInput=${put("until")} autofocus /></span>
+        <span><label for="rerun-backend">Workspace</label><select id="rerun-backend" value=${backend} onChange=${put("backend")}><option value="">as it was recorded</option>${["memory", "host", "container"].map((name) => html`<option key=${name}>${name}</option>`)}</select></span>
+        <span><label for="rerun-keep">Keep it as</label><input id="rerun-keep" value=${keep} placeholder="not kept" onInput=${put("keep")} autocomplete="off" /></span>
+        ${backend === "container" && html`<span><label for="rerun-image">Image</label><input id="rerun-image" value=${image} placeholder="the usual" onInput=${put("image")} /></span>`}</div>
+      <label class="check"><input type="checkbox" checked=${confirmed} onChange=${put("confirmed")} /> The commands may run: I have read them</label>`}
+      <${CommandLine} words=${`foldspace rerun ${quoted(model.session)}${given}${confirmed ? " --yes" : ""}`} />
+      <div class="row-buttons">${model.writable && html`<button class="primary" type="submit" disabled=${busy}>Rerun</button>`}<button type="button" onClick=${busy ? stop : onClose}>${busy ? "Stop" : "Close"}</button></div></form>
+    <${Told} events=${events} busy=${busy} /><${Trouble} problem=${problem} />
+    ${outcome && html`<${Outcome} model=${model} outcome=${outcome} onClose=${onClose} />`}</${Dialog}>`;
+}
+
+function Outcome({ model, outcome, onClose }) {
+  const { name, differing, files } = outcome;
+  const away = (go) => () => {
+    onClose();
+    go();
+  };
+  return html`<section><h3>${outcome.same ? "Nothing differs" : "What differs"}</h3>
+    <p role="status">${count(outcome.calls, "call")}: ${outcome.diverged} diverged, ${outcome.skipped} skipped. Paths that differ at the end: ${files.length}.${outcome.more ? " Not all is shown." : ""}</p>
+    ${name && html`<p>Kept as <a href=${`#/s/${encodeURIComponent(name)}`}>${visible(name)}</a>. <button onClick=${away(() => model.show("compare", { other: { session: name, at: null } }))}>Compare</button></p>`}
+    <ul class="divergences">${differing.map((call) => html`<li key=${call.call}><button class="link" onClick=${away(() => model.goTo(call.call))}>event ${call.call}</button> <b>${visible(call.tool)}</b> ${visible(call.summary)}
+      ${name && call.rerun && html` <a href=${`#/s/${encodeURIComponent(name)}@${call.rerun}`}>there</a>`} <span class="quiet">${visible(call.reason ?? "")}</span>
+      ${call.divergences.map((one, number) => html`<${Difference} key=${number} one=${one} />`)}</li>`)}
+      ${files.map((one) => html`<li key=${one.path}><${Difference} one=${{ ...one, differs: "at the end" }} /></li>`)}</ul></section>`;
+}
+
+function Difference({ one }) {
+  const lines = (sign, value) => (typeof value === "string" ? value : JSON.stringify(value)).replace(/^/gm, sign);
+  return html`<details><summary>${one.differs} ${visible(one.path ?? one.at ?? "")}</summary><pre class="code" tabindex="0">${visible(one.patch ?? `${lines("- ", one.was)}\n${lines("+ ", one.is)}`)}</pre></details>`;
+}
+
+// -- Runs through the history until a condition is met: the server looks, a part at a time.
+
+const EXPORTED = "This needs the server, and an exported file has none.";
+
+// Goes to the next event that meets one of the conditions, and tells whether there is one.
+export async function runUntil(model, conditions, way) {
+  if (isExport) return model.say(EXPORTED);
+  if (!conditions.length) return model.say("There is no breakpoint: p sets one.");
+  model.run?.abort();
+  const run = (model.run = new AbortController());
+  let from = model.at;
+  try {
+    while (from !== null && !model.closed) {
+      const found = await get(ofSession(model.session, "/until"), { conditions: conditions.join("\n"), from, backward: way < 0 }, { signal: run.signal });
+      if (found.seq) {
+        model.say(`Stopped at ${found.seq}: ${visible(found.because)}`);
+        await model.goTo(found.seq);
+        return true;
+      }
+      from = found.next;
+      model.say(from === null ? `No ${way < 0 ? "earlier" : "later"} event meets it.` : `Looked up to ${from}. Esc stops.`);
+    }
+  } catch (problem) {
+    if (problem.name !== "AbortError") throw problem;
+    model.say("Stopped.");
+  } finally {
+    if (model.run === run) model.run = null;
+  }
+  return false;
+}
+
+export function toBreakpoint(model, way) {
+  return runUntil(model, model.stops, way).catch((problem) => model.say(problem.message));
+}
+
+export function Until({ model, way = 1, onClose }) {
+  const [text, setText] = useState("");
+  const [{ busy, problem, done }, send] = useSending();
+  const { stops, session, at } = model;
+  const own = useRef(null);
+  useEffect(() => () => own.current?.abort(), []);
+  const put = (list) => {
+    model.set({ stops: list });
+    model.remember({ replace: true });
+  };
+  const wanted = text.trim() ? [text.trim()] : stops;
+  const add = () => send(async () => {
+    // Only to know whether it is understood.
+    await get(ofSession(session, "/until"), { conditions: text, from: model.head });
+    put([...stops, ...wanted]);
+    setText("");
+  });
+  const go = (event) => {
+    event.preventDefault();
+    send(async () => {
+      const going = runUntil(model, wanted, Number(event.submitter.value));
+      own.current = model.run;
+      return (await going) && onClose();
+    });
+  };
+  if (isExport) return html`<${Dialog} title="Go on until" onClose=${onClose}><p>${EXPORTED}</p></${Dialog}>`;
+  return html`<${Dialog} title="Go on until" onClose=${onClose}><form onSubmit=${go}>
+    <p>Goes to the next event that meets a condition: <code>path GLOB</code>, <code>kind KIND</code>, <code>agent NAME</code>, <code>tool NAME</code>, <code>failed</code>, <code>/REGEX/</code>, or a predicate over a slice, such as <code>Usage.calls > 5</code>.</p>
+    <label for="until">Condition</label><input id="until" required=${!stops.length} class="mono" value=${text} placeholder=${stops.length ? "one of the breakpoints" : "failed"} onInput=${(event) => setText(event.target.value)} autofocus autocomplete="off" spellcheck="false" />
+    <div class="row-buttons">${[way, -way].map((direction) => html`<button key=${direction} value=${direction} class=${direction === way ? "primary" : ""} disabled=${busy}>${direction > 0 ? "On" : "Back"}</button>`)}
+      <button type="button" disabled=${busy || !text.trim()} onClick=${add}>Set a breakpoint</button>${busy && html`<button type="button" onClick=${() => model.run?.abort()}>Stop</button>`}</div></form>
+    <${Trouble} problem=${problem} /><p role="status" class="quiet">${(busy || done === false) && model.notice}</p>
+    ${stops.length > 0 && html`<h3>Breakpoints</h3><ul class="changed bounded">${stops.map((stop, number) => html`<li key=${number}><code class="grow">${visible(stop)}</code><button class="small" aria-label=${`Remove ${visible(stop)}`} onClick=${() => put(stops.toSpliced(number, 1))}>Remove</button></li>`)}</ul><p class="quiet">c goes on to the next of them, C back.</p>`}
+    <${CommandLine} words=${`foldspace replay ${quoted(session)} --at ${Math.max(1, at)}${wanted.map((stop) => ` --until ${quoted(stop)}`).join("")}${way < 0 ? " --backward" : ""}`} /></${Dialog}>`;
 }

@@ -1,6 +1,7 @@
 // A dialog, and the command line that does the same.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { visible } from "./text.js";
 
 export function Dialog({ title, onClose, children, wide = false, stays = false }) {
   const element = useRef(null);
@@ -20,6 +21,25 @@ export function CommandLine({ words }) {
   const [copied, setCopied] = useState(false);
   return html`<div class="command-line"><span class="quiet">The same on the command line:</span>
     <code>${words}</code><button type="button" class="small" onClick=${() => copy(words).then(() => setCopied(true))}>${copied ? "Copied" : "Copy"}</button></div>`;
+}
+
+// Sends once, and keeps what came of it.
+export function useSending() {
+  const [state, setState] = useState({ busy: false, problem: null, done: null });
+  const send = async (work) => {
+    setState({ busy: true, problem: null, done: null });
+    try {
+      setState({ busy: false, problem: null, done: await work() });
+    } catch (problem) {
+      setState({ busy: false, problem, done: null });
+    }
+  };
+  return [state, send];
+}
+
+export function Trouble({ problem }) {
+  if (!problem) return null;
+  return html`<p class="problem" role="alert">${visible(problem.message)}${problem.hint ? html`<br /><span class="hint">${visible(problem.hint)}</span>` : ""}</p>`;
 }
 
 export async function copy(text) {

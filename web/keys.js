@@ -1,7 +1,7 @@
 // The keys, as far as they can be those of the debugger in the terminal.
 
 import { html } from "./vendor/preact.js";
-import { Bisect, Fork, Jump, Rewind, Search } from "./actions.js";
+import { Bisect, Fork, Jump, Rewind, Search, toBreakpoint, Until } from "./actions.js";
 import { copy, Dialog } from "./dialog.js";
 
 const PAGE = 20;
@@ -15,6 +15,9 @@ export const KEYS = [
     [":", "go to an event: 12, -3 (before the last), ' (the mark)"],
     ["n N", "next, previous failure"],
     ["] [", "next, previous change of the file"],
+    ["u U", "on, back until a condition is met"],
+    ["p", "set or remove a breakpoint"],
+    ["c C", "on, back to the next breakpoint"],
     ["m, '", "set the mark, go to it"],
   ]],
   ["Panes", [
@@ -36,9 +39,11 @@ export const KEYS = [
     ["y", "copy a link to this place"],
     ["r", "stay at the last call of a run under way"],
     ["?", "these keys"],
-    ["Esc", "close, leave a field, all calls again"],
+    ["Esc", "close, stop, leave a field, all calls again"],
   ]],
 ];
+
+const until = (way) => (model) => model.dialog({ view: Until, given: { way } });
 
 const VERBS = {
   next: (model) => model.move(1),
@@ -65,6 +70,9 @@ const BY_KEY = {
   N: (model) => model.nextFailure(-1),
   "]": (model) => model.nextChange(1),
   "[": (model) => model.nextChange(-1),
+  u: until(1), U: until(-1), p: until(1),
+  c: (model) => toBreakpoint(model, 1),
+  C: (model) => toBreakpoint(model, -1),
   m: (model) => model.setMark(),
   "'": (model) => (model.mark === null ? model.say("No position is marked; m marks this one.") : model.goTo(model.mark)),
   ":": (model) => model.dialog({ view: Jump }),
@@ -88,7 +96,7 @@ const BY_KEY = {
   "?": (model) => model.dialog({ kind: "keys" }),
   1: (model) => model.show("call"), 2: (model) => model.show("files"), 3: (model) => model.show("slices"),
   4: (model) => model.show("family"), 5: (model) => model.show("compare"),
-  Escape: (model) => (model.open !== null ? model.set({ open: null }) : model.list.isFiltered ? model.clearFilters() : null),
+  Escape: (model) => (model.run ? model.run.abort() : model.open !== null ? model.set({ open: null }) : model.list.isFiltered ? model.clearFilters() : null),
 };
 
 function view(model, name) {

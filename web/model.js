@@ -37,6 +37,7 @@ export class Model {
     this.notice = "";
     this.live = null;
     this.fileCalls = null;
+    this.stops = [];
   }
 
   emit = () => {
@@ -116,7 +117,7 @@ export class Model {
 
   // The address tells all of it, so that a link leads to the same place.
   remember({ replace = false, soon = false } = {}) {
-    const options = { mark: this.mark ?? "", since: this.since === "step" ? "" : this.since, view: this.fileView === "diff" ? "" : this.fileView };
+    const options = { stops: this.stops.join("\n"), mark: this.mark ?? "", since: this.since === "step" ? "" : this.since, view: this.fileView === "diff" ? "" : this.fileView };
     for (const [name, value] of Object.entries(this.filters)) options[name] = value || "";
     const { session, at, tab, path, slice, other } = this;
     const hash = route.format({ session, at, tab, path, slice, other, options });
@@ -133,6 +134,7 @@ export class Model {
     this.mark = Number.isSafeInteger(number) ? number : null;
     this.since = ["mark", "start"].includes(options.since) ? options.since : "step";
     this.fileView = options.view || "diff";
+    this.stops = options.stops?.split("\n") ?? [];
     const text = (name) => options[name] ?? "";
     this.filters = { tool: text("tool"), agent: text("agent"), path: text("path"), text: text("text"), failed: options.failed === "true", changed: options.changed === "true" };
   }

@@ -20,6 +20,7 @@ export async function panes(rig) {
   await rig.check("the code of `foldspace ui` is good once, and goes from the address", () => code(rig));
   await rig.check("the timeline is moved by keys", () => timeline(rig, origin));
   await rig.check("a deep link leads to its place, and Back leads back", () => links(rig, origin));
+  await rig.check("a run goes on until a condition, and from breakpoint to breakpoint", () => conditions(rig, origin));
   await rig.check("filters narrow the timeline", () => filters(rig, origin));
   await rig.check("a call shows parameters, decision and output", () => call(rig, origin));
   await rig.check("files show the tree, the changes, and a difference both ways", () => files(rig, origin));
@@ -155,6 +156,65 @@ async function links(rig, origin) {
   await until(async () => (await position(page)) > 62, "the next change of the file");
   await page.goBack();
   await until(async () => (await position(page)) === 62, "back at the place before");
+  rig.sound(page);
+}
+
+async function conditions(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/first@1");
+  const found = async (query) => String((await rig.api(origin, `/v1/sessions/first/until?${new URLSearchParams(query)}`)).seq);
+  const at = () => page.getByRole("slider").getAttribute("aria-valuenow");
+  const arrives = (seq, what) => until(async () => (await at()) === seq, `${what} at ${seq}`);
+  const shown = page.getByRole("dialog", { name: "Go on until" });
+  await page.keyboard.press("u");
+  await shown.getByLabel("Condition").fill("fialed");
+  await page.keyboard.press("Enter");
+  await shown.getByRole("alert").getByText("did you mean failed?").waitFor();
+  await shown.getByLabel("Condition").fill("path **/movements.py");
+  await shown.getByText("foldspace replay first --at 1 --until 'path **/movements.py'").waitFor();
+  await page.keyboard.press("Enter");
+  const written = await found({ conditions: "path **/movements.py", from: 1 });
+  await page.getByRole("status").getByText(`Stopped at ${written}: path **/movements.py`).waitFor();
+  await arrives(written, "the first change of the file");
+  await page.keyboard.press("u");
+  await shown.getByLabel("Condition").fill("Usage.calls >= 40");
+  await page.keyboard.press("Enter");
+  const fortieth = await found({ conditions: "Usage.calls >= 40", from: written });
+  await arrives(fortieth, "the fortieth call");
+  await page.keyboard.press("U");
+  await shown.getByLabel("Condition").fill("/movements/");
+  await page.keyboard.press("Enter");
+  const before = await found({ conditions: "/movements/", from: fortieth, backward: true });
+  await arrives(before, "the match before");
+  await page.keyboard.press("c");
+  await page.getByText("There is no breakpoint: p sets one.").waitFor();
+  await page.keyboard.press("p");
+  for (const condition of ["failed", "Usage.calls >= 60"]) {
+    await shown.getByLabel("Condition").fill(condition);
+    await shown.getByRole("button", { name: "Set a breakpoint" }).press("Enter");
+    await shown.getByRole("button", { name: `Remove ${condition}` }).waitFor();
+  }
+  await rig.axe(page, "breakpoints");
+  await rig.shot(page, "breakpoints");
+  await page.keyboard.press("Escape");
+  const stops = "failed\nUsage.calls >= 60";
+  let now = before;
+  for (const [key, backward] of [["c", false], ["c", false], ["C", true]]) {
+    await page.keyboard.press(key);
+    now = await found({ conditions: stops, from: now, backward });
+    await arrives(now, `a breakpoint by ${key}`);
+  }
+  await page.reload();
+  await page.getByRole("tabpanel").locator(":scope > *").first().waitFor();
+  await page.keyboard.press("c");
+  await arrives(await found({ conditions: stops, from: now }), "a breakpoint after a reload");
+  await page.keyboard.press("p");
+  for (const condition of ["failed", "Usage.calls >= 60"]) await shown.getByRole("button", { name: `Remove ${condition}` }).click();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("G");
+  await page.keyboard.press("u");
+  await shown.getByLabel("Condition").fill("failed");
+  await page.keyboard.press("Enter");
+  await shown.getByText("No later event meets it.").waitFor();
   rig.sound(page);
 }
 

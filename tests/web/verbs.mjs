@@ -5,11 +5,17 @@ import { assert, equal, until } from "./rig.mjs";
 export async function verbs(rig) {
   const script = rig.script("steps", [1, 2, 3, 4, 5].map((number) => ({ tool: "write_file", params: { file_path: "/n.txt", content: `${number}\n`, mode: "overwrite" } })));
   rig.foldspace("run", script, "--session", "steps", "--backend", "host");
+  const clock = rig.script("clock", [
+    { tool: "write_file", params: { file_path: "/a.txt", content: "a\n" } },
+    { tool: "shell_execute", params: { command: "date +%s%N > time.txt; wc -c < time.txt" } },
+  ]);
+  rig.foldspace("run", clock, "--session", "clock", "--backend", "host", "--yes");
   const { origin, stop } = await rig.serve();
   await rig.check("a fork begins from the dialog", () => fork(rig, origin));
   await rig.check("a child is merged from the dialog", () => merge(rig, origin));
   await rig.check("a rewind tells what it will change, and is undone by another", () => rewind(rig, origin));
   await rig.check("a bisection finds the change", () => bisect(rig, origin));
+  await rig.check("a rerun shows what differs, and stands beside its session", () => rerun(rig, origin));
   await rig.check("a command runs, after its question is answered", () => command(rig, origin));
   await rig.check("a read-only page offers none of these", () => readOnly(rig));
   await stop();
@@ -93,6 +99,45 @@ async function bisect(rig, origin) {
   rig.sound(page);
 }
 
+async function rerun(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/clock");
+  await menu(page, /^Rerun/);
+  const shown = dialog(page, "Rerun");
+  await shown.getByLabel("Calls up to event").fill("2");
+  await shown.getByLabel("Keep it as").fill("");
+  await shown.getByText("foldspace rerun clock --until 2", { exact: true }).waitFor();
+  await shown.getByRole("button", { name: "Rerun" }).press("Enter");
+  await shown.getByText("1 call: 0 diverged, 0 skipped.").waitFor();
+  await shown.getByRole("heading", { name: "Nothing differs" }).waitFor();
+  await shown.getByLabel("Calls up to event").fill("");
+  await shown.getByRole("button", { name: "Rerun" }).click();
+  await shown.getByText("date is not allowed").or(shown.getByText("message")).first().waitFor();
+  await shown.getByLabel("Keep it as").fill("clock-again");
+  await shown.getByLabel(/The commands may run/).check();
+  await shown.getByText("foldspace rerun clock --keep clock-again --yes").waitFor();
+  await shown.getByRole("button", { name: "Rerun" }).click();
+  await shown.getByRole("log").getByText("call 5: DIVERGED, shell_execute date").waitFor();
+  await shown.getByText("2 calls: 1 diverged, 0 skipped.").waitFor();
+  await shown.getByRole("link", { name: "clock-again" }).waitFor();
+  await shown.locator("summary", { hasText: "file time.txt" }).click();
+  await shown.getByText("+++ b/time.txt").first().waitFor();
+  await rig.axe(page, "a rerun");
+  await rig.shot(page, "rerun");
+  equal(await shown.getByRole("link", { name: "there" }).getAttribute("href"), "#/s/clock-again@5", "the call in the other session");
+  await shown.getByRole("button", { name: "event 5" }).click();
+  await until(async () => (await page.getByRole("slider").getAttribute("aria-valuenow")) === "5", "the call that differed");
+  await menu(page, /^Rerun/);
+  await shown.getByLabel("Keep it as").fill("clock-again");
+  await shown.getByRole("button", { name: "Rerun" }).click();
+  await shown.getByRole("alert").getByText(/clock-again/).waitFor();
+  await shown.getByLabel("Keep it as").fill("clock-third");
+  await shown.getByRole("button", { name: "Rerun" }).click();
+  await shown.getByRole("button", { name: "Compare" }).click();
+  await page.getByLabel("Other session", { exact: true }).waitFor();
+  equal(await page.getByLabel("Other session", { exact: true }).inputValue(), "clock-third", "the session that is compared");
+  rig.sound(page);
+}
+
 async function command(rig, origin) {
   const page = await rig.signedIn(origin, "#/s/steps");
   await menu(page, /Run a command/);
@@ -112,6 +157,10 @@ async function readOnly(rig) {
   await page.getByRole("button", { name: "Actions" }).click();
   await page.getByRole("menuitem", { name: /Copy a link/ }).waitFor();
   equal(await page.getByRole("menuitem", { name: /Fork|Rewind|Bisect|Merge|Run|terminal/ }).count(), 0, "verbs in the menu");
+  await page.keyboard.press("Escape");
+  await menu(page, /^Rerun/);
+  await dialog(page, "Rerun").getByText("foldspace rerun steps").waitFor();
+  equal(await dialog(page, "Rerun").getByRole("button", { name: "Rerun" }).count(), 0, "a rerun of a read-only page");
   await page.keyboard.press("Escape");
   for (const key of ["F", "R", "B"]) await page.keyboard.press(key);
   equal(await page.getByRole("dialog").count(), 0, "dialogs by keys");
