@@ -62,6 +62,11 @@ async function look(page) {
   await page.locator(".editor").getByText("shelfcount").first().waitFor();
   await page.keyboard.press("3");
   await page.getByRole("button", { name: /^Usage/ }).waitFor();
+  await page.keyboard.press("u");
+  await page.getByRole("dialog", { name: "Go on until" }).getByText("This needs the server").waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("c");
+  await page.getByRole("status").getByText("This needs the server").waitFor();
   await page.getByRole("button", { name: "Failed", exact: true }).click();
   await page.getByRole("listbox", { name: "Calls, 17 of them" }).waitFor();
   await page.getByRole("button", { name: "Actions" }).click();
