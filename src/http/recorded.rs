@@ -1,4 +1,4 @@
-//! What was kept of the output of a call's command, beyond its result.
+//! Output of a call's command that was kept beyond its result.
 
 use std::time::Duration;
 

@@ -114,12 +114,12 @@ impl EmulatedScreen {
             None => {}
         }
         match self.watch.see(c).filter(|_| self.reply.len() < REPLY_MAX) {
-            Some(Question::Place) => {
+            Some(ScreenQuery::Place) => {
                 let cursor = self.terminal.cursor();
                 self.reply.push_str(&format!("\x1b[{};{}R", cursor.row + 1, cursor.col.min(self.columns_last()) + 1));
             }
-            Some(Question::Health) => self.reply.push_str("\x1b[0n"),
-            Some(Question::Kind) => self.reply.push_str("\x1b[?6c"),
+            Some(ScreenQuery::Health) => self.reply.push_str("\x1b[0n"),
+            Some(ScreenQuery::Kind) => self.reply.push_str("\x1b[?6c"),
             None => {}
         }
     }
@@ -219,13 +219,13 @@ fn named(color: Color) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-enum Question {
+enum ScreenQuery {
     Place,
     Health,
     Kind,
 }
 
-/// What the emulator passes over: whether pastes are bracketed, and questions to the terminal.
+/// Things that the emulator passes over: whether pastes are bracketed, and questions to the terminal.
 #[derive(Default)]
 struct SequenceWatch {
     /// The parameters of the sequence that has begun; none outside of one.
@@ -235,7 +235,7 @@ struct SequenceWatch {
 }
 
 impl SequenceWatch {
-    fn see(&mut self, c: char) -> Option<Question> {
+    fn see(&mut self, c: char) -> Option<ScreenQuery> {
         let follows_escape = std::mem::replace(&mut self.is_escape, c == '\x1b');
         match c {
             '[' if follows_escape => self.params = Some(String::new()),
@@ -247,11 +247,11 @@ impl SequenceWatch {
         None
     }
 
-    fn ended(&mut self, params: &str, last: char) -> Option<Question> {
+    fn ended(&mut self, params: &str, last: char) -> Option<ScreenQuery> {
         match (params, last) {
-            ("6", 'n') => Some(Question::Place),
-            ("5", 'n') => Some(Question::Health),
-            ("" | "0", 'c') => Some(Question::Kind),
+            ("6", 'n') => Some(ScreenQuery::Place),
+            ("5", 'n') => Some(ScreenQuery::Health),
+            ("" | "0", 'c') => Some(ScreenQuery::Kind),
             (_, 'h' | 'l')
                 if params.strip_prefix('?').is_some_and(|modes| modes.split(';').any(|mode| mode == "2004")) =>
             {

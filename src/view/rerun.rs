@@ -32,7 +32,7 @@ pub struct RerunCall {
     pub verdict: &'static str,
     /// The reason why it was skipped.
     pub reason: Option<String>,
-    /// What differed.
+    /// Differences.
     pub divergences: Vec<DivergenceDocument>,
 }
 
@@ -45,10 +45,10 @@ pub struct DivergenceDocument {
     /// The place in the result, as a JSON pointer; empty for the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// What was recorded; null in a result where there was nothing.
+    /// Value that was recorded; null in a result where there was nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub was: Option<Value>,
-    /// What it is now; null in a result where there is nothing.
+    /// Value that it is now; null in a result where there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is: Option<Value>,
     /// The change of a file, from what was recorded to what is now.

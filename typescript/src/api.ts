@@ -1572,9 +1572,9 @@ export interface components {
             differs: string;
             /** @description The place in the result, as a JSON pointer; empty for the whole. */
             at?: string | null;
-            /** @description What was recorded; null in a result where there was nothing. */
+            /** @description Value that was recorded; null in a result where there was nothing. */
             was?: unknown;
-            /** @description What it is now; null in a result where there is nothing. */
+            /** @description Value that it is now; null in a result where there is nothing. */
             is?: unknown;
             /** @description `added`, `removed` or `changed`. */
             change?: string;
@@ -2320,7 +2320,7 @@ export interface components {
             same: boolean;
             /** @description The calls that differed or were skipped; of their texts and patches the first 4 KiB. */
             differing: components["schemas"]["RerunCall"][];
-            /** @description What differed in the files at the end, likewise. */
+            /** @description Differences in the files at the end, likewise. */
             files: components["schemas"]["Change"][];
             /** @description True where more differed than is given here: 500 differences. */
             more: boolean;
@@ -2349,7 +2349,7 @@ export interface components {
             verdict: string;
             /** @description The reason why it was skipped. */
             reason: string | null;
-            /** @description What differed. */
+            /** @description Differences. */
             divergences: components["schemas"]["Divergence"][];
         };
         /**

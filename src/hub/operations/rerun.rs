@@ -87,7 +87,7 @@ pub struct RerunDocument {
     pub same: bool,
     /// The calls that differed or were skipped; of their texts and patches the first 4 KiB.
     pub differing: Vec<RerunCall>,
-    /// What differed in the files at the end, likewise.
+    /// Differences in the files at the end, likewise.
     pub files: Vec<ChangeDocument>,
     /// True where more differed than is given here: 500 differences.
     pub more: bool,

@@ -3,22 +3,7 @@
 use foldspace::Seq;
 use tui_input::InputRequest;
 
-use super::{Focus, Heights, Tab};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Forward,
-    Back,
-}
-
-impl Direction {
-    pub(crate) fn nothing_found(self) -> &'static str {
-        match self {
-            Self::Forward => "nothing found up to the end",
-            Self::Back => "nothing found back to the beginning",
-        }
-    }
-}
+use super::{Direction, Focus, Heights, Tab};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DebuggerAction {

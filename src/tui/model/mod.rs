@@ -3,6 +3,7 @@
 
 mod action;
 pub(crate) mod background_task;
+mod direction;
 mod filter;
 pub(crate) mod history;
 mod json;
@@ -30,10 +31,9 @@ use foldspace::view::{SearchQuery, StopCondition};
 
 use crate::terminal::exit::Failure;
 use crate::terminal::style::Tone;
-pub(crate) use action::{
-    Ask, DebuggerAction, Direction, MenuKind, OutsideCommand, OutsideRequest, OutsideVerb, ScreenPlace,
-};
+pub(crate) use action::{Ask, DebuggerAction, MenuKind, OutsideCommand, OutsideRequest, OutsideVerb, ScreenPlace};
 pub(crate) use background_task::{BackgroundTask, TaskDone};
+pub(crate) use direction::Direction;
 #[cfg(test)]
 pub(crate) use history::IsHeld;
 pub(crate) use history::{SessionHistory, ToolSort};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::SearchQuery;
-use crate::engine::error::{Diagnostic, ErrorKind};
+use super::error::ConditionError;
 use crate::engine::event::{CallStarted, Node, WriteFile};
 use crate::engine::nearest::nearest;
 use crate::engine::path::EntryPath;
@@ -28,34 +28,6 @@ enum Test {
     Failed,
     Text(SearchQuery),
     State(Predicate),
-}
-
-/// A condition that can't be understood.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{text}")]
-pub struct ConditionError {
-    text: String,
-    hint: Option<String>,
-}
-
-impl ConditionError {
-    pub(super) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), hint: None }
-    }
-
-    pub(super) fn pattern(what: &str, error: impl std::fmt::Display) -> Self {
-        Self::new(format!("the {what} can't be understood: {error}"))
-    }
-}
-
-impl Diagnostic for ConditionError {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Invalid
-    }
-
-    fn hint(&self) -> Option<String> {
-        self.hint.clone()
-    }
 }
 
 const FORMS: &str = "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";

@@ -1,12 +1,14 @@
 //! Runs through a history to the next event that is wanted, or to the next state.
 
 mod condition;
+mod error;
 mod search_query;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-pub use condition::{ConditionError, StopCondition, touches};
+pub use condition::{StopCondition, touches};
+pub use error::ConditionError;
 pub use search_query::SearchQuery;
 
 use crate::engine::id::Seq;

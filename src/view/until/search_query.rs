@@ -4,7 +4,7 @@ use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
-use super::ConditionError;
+use super::error::ConditionError;
 use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node, WriteFile};
 use crate::engine::id::Digest;
 use crate::engine::recorded::EventRef;
