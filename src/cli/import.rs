@@ -43,7 +43,7 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         match &self.files[..] {
-            [file] if files::is_standard(file) || is_exported(file)? => self.exported(file, globals, out),
+            [file] if files::is_standard(file) || is_exported(file) => self.exported(file, globals, out),
             files => {
                 if let Some(file) = files.iter().find(|file| files::is_standard(file)) {
                     return Err(Failure::usage(format!("{} can't be one of several files", file.display())));
@@ -104,14 +104,13 @@ fn harmless(started: &SessionStarted) -> Result<(), String> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "what kind of file it is stands at its beginning")]
-fn is_exported(file: &Path) -> Result<bool, Failure> {
-    let failed = |error| Failure::io("read", file.display(), &error);
-    if file.is_dir() {
-        return Ok(false);
-    }
+fn is_exported(file: &Path) -> bool {
     let mut start = [0; EXPORTED.len()];
-    let read = std::fs::File::open(file).and_then(|mut opened| opened.read(&mut start)).map_err(failed)?;
-    Ok(start[..read] == EXPORTED)
+    match std::fs::File::open(file).and_then(|mut opened| opened.read(&mut start)) {
+        Ok(read) => start[..read] == EXPORTED,
+        // Else the import tells that there is none.
+        Err(_) => !file.is_dir(),
+    }
 }
 
 fn told(run: &ImportedRun) -> String {

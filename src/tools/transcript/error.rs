@@ -54,7 +54,7 @@ impl Diagnostic for TranscriptError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Read { .. } | Self::Temporary(_) => ErrorKind::Io,
-            Self::Unknown { .. } => ErrorKind::Invalid,
+            Self::Unknown { .. } => ErrorKind::Damaged,
             Self::History(error) => error.kind(),
             Self::Session(error) => error.kind(),
         }
