@@ -11,7 +11,7 @@ os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 from agents.extensions.sandbox.e2b import E2BSandboxClient, E2BSandboxClientOptions
 from agents.sandbox import Manifest
 from agents.sandbox.entries import File
-from servers import check
+from servers import check, leave
 
 
 async def work(persistence: str) -> None:
@@ -52,3 +52,4 @@ def main() -> None:
 
 
 main()
+leave()

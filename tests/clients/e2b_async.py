@@ -8,7 +8,7 @@ import sys
 
 from e2b import AsyncSandbox, CommandExitException
 from e2b.exceptions import TimeoutException
-from servers import PATIENCE, Wrong, check
+from servers import PATIENCE, Wrong, check, leave
 
 
 async def eventually(holds: object, what: str) -> None:
@@ -99,3 +99,4 @@ def main() -> None:
 
 
 main()
+leave()

@@ -18,7 +18,7 @@ from e2b.exceptions import (
     SandboxNotFoundException,
     TimeoutException,
 )
-from servers import check, eventually, raises
+from servers import check, eventually, leave, raises
 
 
 def files(sandbox: Sandbox) -> None:
@@ -243,3 +243,4 @@ def main() -> None:
 
 
 main()
+leave()

@@ -5,12 +5,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 # How long a server may take to say where it is, and to end: a busy machine is slow.
 PATIENCE = 60
@@ -124,3 +126,9 @@ def _end(process: subprocess.Popen, said: list[str]) -> None:
         process.kill()
         process.wait()
         raise Wrong(f"the server did not end within {PATIENCE} s of SIGTERM:\n{''.join(said)}") from None
+
+
+def leave() -> NoReturn:
+    """Ends this process at once: a thread of the HTTP client of E2B's SDK may abort it while Python winds up."""
+    sys.stdout.flush()
+    os._exit(0)
