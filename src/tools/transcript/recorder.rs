@@ -71,7 +71,8 @@ const EDITORS: [&str; 10] = [
     "str_replace_editor",
     "str_replace_based_edit_tool",
 ];
-const AGENT_MAX: usize = 200;
+/// Characters of an agent's name, which has at most 200 bytes.
+const AGENT_MAX: usize = 50;
 const TOOL_MAX: usize = 100;
 const MESSAGE_MAX: usize = 64 << 10;
 /// The backend of a session whose workspace is no longer there: its files are those of the history.
@@ -130,7 +131,7 @@ impl RunRecorder {
         let format_name = format.name().to_owned();
         commit.push(&RunBegan { run: run.id.clone(), agent: run.agent.clone(), format: format_name })?;
         self.sessions.store().submit(commit)?.wait()?;
-        let agent: String = run.agent.chars().take(AGENT_MAX / 4).collect();
+        let agent: String = run.agent.chars().take(AGENT_MAX).collect();
         let mut recording = RunRecording {
             session: self.sessions.session(run.session())?,
             agent: agent.into(),
@@ -267,6 +268,10 @@ impl RunRecording {
             let result = serde_json::json!({ "id": call.id, "result": call.result, "message": call.message });
             return self.record(serde_json::json!({ "late": result }));
         };
+        if call.message.len() > MESSAGE_MAX {
+            // The outcome has its beginning.
+            self.record(serde_json::json!({ "message": { "id": call.id, "text": call.message } }))?;
+        }
         let has_failed = call.status != CallStatus::Ok;
         // What a subagent changed is in its own run.
         let mut may_change = open.may_change && !(open.is_edit && has_failed) && call.files.is_empty();
