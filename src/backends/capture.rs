@@ -1,11 +1,12 @@
 //! Changes that commands have made to the files: where to look, and what is there.
 
 use std::io::Read;
+use std::path::Path;
 
 use super::BackendError;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Special;
-use crate::engine::id::{Seq, SessionId};
+use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
 
 /// Finds what has changed on a workspace's disk, between commands, for one caller at a time.
@@ -58,6 +59,33 @@ pub trait ChangeDetector: Send + Sync {
 
     /// Everything below a directory, as far as this process may look.
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError>;
+
+    /// Tells whether entries are left out that are there: of a path that [`below`](ChangeDetector::below) does not show,
+    /// only [`observe`](ChangeDetector::observe) tells.
+    #[doc(hidden)]
+    fn leaves_out(&self) -> bool {
+        false
+    }
+
+    /// Lets new files be taken for what git has, unread, if `accept` takes the directory of its objects.
+    #[doc(hidden)]
+    fn borrow_from_git(&self, accept: &mut dyn FnMut(&Path) -> bool) {
+        let _ = accept;
+    }
+
+    /// Returns the digest of a file that need not be read, since git has its contents.
+    #[doc(hidden)]
+    fn borrowed(&self, path: &EntryPath) -> Option<Digest> {
+        let _ = path;
+        None
+    }
+
+    /// Tells whether a file looks like one with secrets, whose contents are not kept.
+    #[doc(hidden)]
+    fn is_secret(&self, path: &EntryPath) -> bool {
+        let _ = path;
+        false
+    }
 
     /// A regular file's bytes; none when this process may not read it. Anything else is an error, and
     /// never waited for.

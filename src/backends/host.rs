@@ -13,12 +13,13 @@ use super::command_options::CommandOptions;
 use super::commands::{CommandHost, RunnerShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::PopulateMarker;
-use super::disk::{Anchor, KeptIndex, OpenedDirectory, PlainOptions, StagingDir};
+use super::disk::{Anchor, IgnoreRules, KeptIndex, OpenedDirectory, PlainOptions, StagingDir};
 use super::runner::Runner;
 use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
 use super::{BackendError, ChangeDetector, FileChange, Shell, ShellError, Workspace};
 use crate::engine::lock::lock;
+use crate::engine::path::EntryPath;
 
 const NAME: &str = "host";
 
@@ -32,6 +33,14 @@ pub struct HostOptions {
     /// Its files are read and written, and no command runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub files_only: bool,
+    /// What git ignores in its directory is not recorded, nor what is git's own; without a repository, what programs make
+    /// in directories such as `node_modules`. Files that git has are recorded by the ids of their blobs, and files that
+    /// look like secrets by their digests only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gitignore: bool,
+    /// Paths below the directory that are recorded all the same, with everything below them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<EntryPath>,
     /// Options of all its commands.
     #[serde(skip)]
     pub commands: CommandOptions,
@@ -138,7 +147,12 @@ impl HostWorkspace {
         kept: Option<KeptIndex>,
     ) -> Result<Self, BackendError> {
         let has_shell = !asked.files_only;
-        let options = PlainOptions { kept, ..PlainOptions::default() };
+        let rules = asked.gitignore.then(|| IgnoreRules::of(directory, asked.include.clone()));
+        let rules = rules.transpose().map_err(|error| BackendError {
+            backend: NAME,
+            reason: format!("can't read the ignore rules of {}: {error}", directory.display()),
+        })?;
+        let options = PlainOptions { kept, rules: rules.map(Arc::new), ..PlainOptions::default() };
         let OpenedDirectory { directory, files, marker, anchor, aside } =
             OpenedDirectory::open(NAME, directory, options)?;
         let place = Arc::new(HostPlace {

@@ -13,6 +13,7 @@ mod containers;
 pub(crate) mod disk;
 mod doctor;
 mod error;
+pub(crate) mod git;
 mod host;
 mod memory;
 mod mock;

@@ -13,7 +13,7 @@ use foldspace::store::MAX_AGENT_BYTES;
 use foldspace::tools::{
     Asker, CaptureBudget, CommandPolicy, CommandTime, DenyRule, PythonPlace, PythonRules, ShellRules,
 };
-use foldspace::{Session, WorkspaceSpec};
+use foldspace::{EntryPath, Session, WorkspaceSpec};
 use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
@@ -72,6 +72,12 @@ pub(super) struct WorkspaceArgs {
     /// container: works in a copy of DIR, which stays as it is; `foldspace apply` brings the changes home
     #[arg(long, requires = "dir")]
     copy_on_write: bool,
+    /// host: leaves out what git ignores in DIR, and .git; without a repository node_modules, target and the like
+    #[arg(long, requires = "dir")]
+    gitignore: bool,
+    /// host: records PATH below DIR although git ignores it, with everything below it; can be given several times
+    #[arg(long, value_name = "PATH", requires = "gitignore", value_parser = entry_path)]
+    include_ignored: Vec<EntryPath>,
     /// container: the image
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
@@ -202,6 +208,16 @@ pub(super) struct RuleArgs {
     keep_step_bytes: Option<u64>,
 }
 
+/// Parses a path below a directory, as an option names it.
+pub(super) fn entry_path(text: &str) -> Result<EntryPath, String> {
+    let path = EntryPath::from_bytes(text.trim_start_matches("./").trim_end_matches('/').as_bytes());
+    match path {
+        Ok(path) if !path.is_root() => Ok(path),
+        Ok(_) => Err("name a path below the directory".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The places of Python code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PythonArg {
@@ -217,7 +233,7 @@ pub(super) fn again(arg: Arg) -> Arg {
     let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
     match arg.get_id().as_str() {
         "backend" => arg.help("The place of its files and commands [default: like the recorded session]"),
-        "dir" | "copy_on_write" => arg.hide(true),
+        "dir" | "copy_on_write" | "gitignore" | "include_ignored" => arg.hide(true),
         _ => arg,
     }
 }
@@ -261,7 +277,8 @@ impl WorkspaceArgs {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
             Some(BackendArg::Host) => {
-                Some(WorkspaceSpec::Host(HostOptions { directory, commands, ..HostOptions::default() }))
+                let (gitignore, include) = (self.gitignore, self.include_ignored.clone());
+                Some(WorkspaceSpec::Host(HostOptions { directory, gitignore, include, commands, files_only: false }))
             }
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
             Some(BackendArg::Podman) => container(EngineKind::Podman),
@@ -270,9 +287,10 @@ impl WorkspaceArgs {
         })
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 16] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 17] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
+            (BackendArg::Host, self.gitignore, "--gitignore"),
             container(self.copy_on_write, "--copy-on-write"),
             container(self.image.is_some(), "--image"),
             container(self.pull, "--pull"),

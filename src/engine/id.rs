@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha1::Digest as _;
 
 use crate::engine::error::ValueError;
 
@@ -87,20 +88,58 @@ hexadecimal! {
     CommitId, 16
 }
 hexadecimal! {
-    /// BLAKE3 digest of a content.
+    /// BLAKE3 digest of a content, or the id of a git blob.
     Digest, 32
 }
+
+/// End of a digest that begins with the id of a git blob. A BLAKE3 digest has it once in 2^96.
+const GIT_BLOB: [u8; 12] = *b" of git blob";
 
 impl Digest {
     /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
+
+    /// Returns the digest that names the content of a git blob by its SHA-1 id.
+    pub fn of_git_blob(id: [u8; 20]) -> Self {
+        let mut digest = [0; 32];
+        digest[..20].copy_from_slice(&id);
+        digest[20..].copy_from_slice(&GIT_BLOB);
+        Self(digest)
+    }
+
+    /// Returns the digest of `bytes` as those of a git blob.
+    pub fn as_git_blob(bytes: &[u8]) -> Self {
+        let head = format!("blob {}\0", bytes.len());
+        Self::of_git_blob(sha1::Sha1::new().chain_update(head).chain_update(bytes).finalize().into())
+    }
+
+    /// Returns the id of the git blob that it names; none for a BLAKE3 digest.
+    pub fn git_blob(&self) -> Option<[u8; 20]> {
+        let (id, end) = self.0.split_first_chunk()?;
+        (end == GIT_BLOB).then_some(*id)
+    }
+
+    /// Returns true if it is the digest of `bytes`.
+    pub fn is_of(&self, bytes: &[u8]) -> bool {
+        *self == if self.git_blob().is_some() { Self::as_git_blob(bytes) } else { Self::of(bytes) }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digest_of_git_blob_has_its_id() {
+        let digest = Digest::as_git_blob(b"hello\n");
+        let id = digest.git_blob().unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(id, "ce013625030ba8dba906f756967f9e9ca394464a", "as `git hash-object` prints it");
+        assert!(digest.is_of(b"hello\n") && !digest.is_of(b"hello"));
+        assert_eq!(Digest::of(b"hello\n").git_blob(), None);
+        assert!(Digest::of(b"hello\n").is_of(b"hello\n"));
+    }
 
     #[test]
     fn id_text_and_bytes_agree() {

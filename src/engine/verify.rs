@@ -122,7 +122,7 @@ impl VerifyCheck<'_> {
         for (seq, path, digest, size) in found {
             self.report.contents += 1;
             match store.content(&digest) {
-                Ok(bytes) if bytes.len() as u64 == size && Digest::of(&bytes) == digest => {}
+                Ok(bytes) if bytes.len() as u64 == size && digest.is_of(&bytes) => {}
                 Ok(bytes) => self.differs(seq, None, format!("{path} has {size} bytes and {} are kept", bytes.len())),
                 Err(error @ (StoreError::NoContent(_) | StoreError::Damaged { .. })) => {
                     self.differs(seq, None, format!("{path}: {error}"));

@@ -255,7 +255,9 @@ impl WorkspaceSpec {
     /// ```
     pub fn forked(&self) -> Self {
         match self {
-            Self::Host(options) => Self::Host(HostOptions { directory: None, files_only: false, ..options.clone() }),
+            Self::Host(HostOptions { commands, .. }) => {
+                Self::Host(HostOptions { commands: commands.clone(), ..HostOptions::default() })
+            }
             Self::Podman(options) => {
                 Self::Podman(PodmanOptions { directory: None, copy_on_write: false, ..options.clone() })
             }

@@ -17,7 +17,7 @@ use super::listing::{Lister, look, look_at};
 use super::making::{MakingError, ParentDir, times};
 use super::remove::remove_all;
 use super::tree::{DirTree, read_again};
-use crate::backends::{BackendError, FileChange};
+use crate::backends::{BackendError, FileChange, Observed};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -111,6 +111,12 @@ impl<'a> ApplyBatch<'a> {
         if is_directory && *node == Node::Directory {
             return Ok(MadeStat::Directory);
         }
+        if is_directory && self.tree.left_out.rules.is_some() {
+            self.take_recorded(path)?;
+            if self.present(path)?.is_some() {
+                return Err(Errno::NOTEMPTY);
+            }
+        }
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
         let made =
@@ -192,6 +198,11 @@ impl<'a> ApplyBatch<'a> {
             Err(error) if super::beneath::leads_nowhere(error) => return Ok(()),
             other => other?,
         };
+        if self.tree.left_out.rules.is_some()
+            && look(&parent, path.name()).is_ok_and(|stat| kind_of(&stat) == FileType::Directory)
+        {
+            return self.take_recorded(path);
+        }
         let aside = self.tree.next_aside();
         match renameat(&parent, path.name(), &self.tree.aside, aside.as_str()) {
             Ok(()) => {
@@ -234,6 +245,31 @@ impl<'a> ApplyBatch<'a> {
             unlinkat(self.tree.parent(&path)?, path.name(), AtFlags::REMOVEDIR)?;
             let (mode, owner) = (u32::from(stat.stx_mode) & 0o7777, (stat.stx_uid, stat.stx_gid));
             self.steps.push(UndoStep::Emptied { path, mode, owner });
+        }
+        Ok(())
+    }
+
+    /// Moves aside what is in a directory but for what rules leave out. That stays, and so do directories with it.
+    fn take_recorded(&mut self, top: &EntryPath) -> Result<(), Errno> {
+        let (mut files, mut directories) = (Vec::new(), Vec::new());
+        let walked = self.tree.walk(top, &mut |path, entry| match entry.kind {
+            Observed::Directory => directories.push(path),
+            _ => files.push(path),
+        });
+        walked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        for file in files {
+            self.take(&file)?;
+        }
+        for path in directories.into_iter().rev() {
+            let stat = look(self.tree.parent(&path)?, path.name())?;
+            match unlinkat(self.tree.parent(&path)?, path.name(), AtFlags::REMOVEDIR) {
+                Ok(()) => {
+                    let (mode, owner) = (u32::from(stat.stx_mode) & 0o7777, (stat.stx_uid, stat.stx_gid));
+                    self.steps.push(UndoStep::Emptied { path, mode, owner });
+                }
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

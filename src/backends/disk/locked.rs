@@ -1,13 +1,16 @@
 //! Files on a disk as workspaces have them: one caller at a time, errors with the backend's name.
 
 use std::io::Read;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
+use super::ignore_rules::IgnoreRules;
 use super::tree::TreeEntry;
 use super::workspace_disk::WorkspaceDisk;
 use crate::backends::{
     BackendError, Below, ChangeDetector, DirtyPath, FileChange, KeptAt, KnownFilesKeeper, Observed, Walked,
 };
+use crate::engine::id::Digest;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
@@ -87,14 +90,37 @@ impl ChangeDetector for OnDisk {
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
         let mut entries = Vec::new();
         let mut disk = self.lock();
+        let mut pending = disk.known().pending.take();
+        let mut is_known = |path: &EntryPath| pending.as_mut().is_some_and(|pending| pending.has(path));
         let mut take = |path, found: TreeEntry| entries.push((path, found));
-        let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
-        let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
-        if let Some(pending) = &mut disk.known().pending {
-            pending.shown_below(path, &entries, &closed);
+        let walked = disk.tree().and_then(|tree| tree.walk_with(path, &mut is_known, &mut take));
+        if let (Ok(closed), Some(pending)) = (&walked, &mut pending) {
+            pending.shown_below(path, &entries, closed);
         }
+        disk.known().pending = pending;
+        let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
         let entries = entries.into_iter().filter(|(found, _)| found != path);
         Ok(Below { entries: entries.map(|(path, found)| (path, found.kind)).collect(), closed })
+    }
+
+    fn leaves_out(&self) -> bool {
+        self.lock().rules().is_some()
+    }
+
+    fn borrow_from_git(&self, accept: &mut dyn FnMut(&Path) -> bool) {
+        let mut disk = self.lock();
+        let repository = disk.rules().and_then(IgnoreRules::repository);
+        if repository.is_some_and(|repository| accept(&repository.common_directory)) {
+            disk.borrow_from_git();
+        }
+    }
+
+    fn borrowed(&self, path: &EntryPath) -> Option<Digest> {
+        self.lock().borrowed(path)
+    }
+
+    fn is_secret(&self, path: &EntryPath) -> bool {
+        self.lock().rules().is_some_and(|rules| rules.is_secret(path))
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {

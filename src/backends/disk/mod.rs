@@ -7,8 +7,10 @@ mod copying;
 mod dir_xattrs;
 mod entries;
 mod file_stat;
+mod ignore_rules;
 mod index;
 mod kept_index;
+mod left_out;
 mod limits;
 mod listing;
 pub(crate) mod locked;
@@ -32,6 +34,7 @@ mod watch;
 mod workspace_disk;
 
 pub(crate) use entries::{entries_in, lock_file, make_private};
+pub(crate) use ignore_rules::IgnoreRules;
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use mapped_mount::MappedMount;
 pub(crate) use opened_directory::{OpenedDirectory, overlap, owner_of};

@@ -163,6 +163,16 @@ impl PendingScan {
         }
     }
 
+    /// Tells whether the scan saw something at a path.
+    pub(super) fn has(&mut self, path: &EntryPath) -> bool {
+        self.at(path).is_some()
+    }
+
+    /// Returns true if the scan saw a file at a path that was written last before a moment.
+    pub(super) fn is_older(&mut self, path: &EntryPath, moment: FileTime) -> bool {
+        self.at(path).is_some_and(|entry| !entry.stamp.is_unknown() && !entry.stamp.is_fresh(moment))
+    }
+
     fn at(&mut self, path: &EntryPath) -> Option<IndexedEntry> {
         let directory = parent_bytes(path.as_bytes()).unwrap_or_default();
         let number = self.number(directory)?;

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::dir_xattrs::Forms;
 use super::file_stat::{FileTime, MadeStat};
+use super::ignore_rules::IgnoreRules;
 use super::index::StatIndex;
 use super::kept_index::KeptIndex;
 use super::mapped_mount::MappedMount;
@@ -19,7 +21,9 @@ use super::told_look::look_at_told;
 use super::tree::DirTree;
 use super::watch::{Told, Watch};
 use super::workspace_disk::WorkspaceDisk;
+use crate::backends::git::CleanFiles;
 use crate::backends::{BackendError, DirtyPath, FileChange, KeptAt, Walked};
+use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
 /// The time after which an index that has changed is kept again.
@@ -37,11 +41,13 @@ pub(crate) struct PlainOptions {
     pub(crate) walk_every: Duration,
     /// Shows the files in containers; none where a container is made with the directory.
     pub(crate) shown: Option<MappedMount>,
+    /// The rules by which entries are left out.
+    pub(crate) rules: Option<Arc<IgnoreRules>>,
 }
 
 impl Default for PlainOptions {
     fn default() -> Self {
-        Self { kept: None, may_watch: false, walk_every: Duration::from_secs(60), shown: None }
+        Self { kept: None, may_watch: false, walk_every: Duration::from_secs(60), shown: None, rules: None }
     }
 }
 
@@ -58,6 +64,18 @@ pub(crate) struct PlainDisk {
     /// While it is there, the pending scan has the only index, and what was named is carried until it is settled.
     watching: Option<WatchState>,
     keeping: Keeping,
+    borrowing: Borrowing,
+}
+
+/// Files that need not be read, since git has their contents.
+#[derive(Debug, Default)]
+enum Borrowing {
+    #[default]
+    Nothing,
+    /// They are asked for with the first look.
+    Due,
+    /// Those of which git had the contents at that moment.
+    Since(FileTime, CleanFiles),
 }
 
 #[derive(Debug)]
@@ -84,6 +102,10 @@ impl PlainDisk {
 
     pub(crate) fn with_options(tree: DirTree, options: PlainOptions) -> io::Result<Self> {
         tree.empty_aside()?;
+        let tree = match options.rules.clone() {
+            Some(rules) => tree.ruled_by(rules),
+            None => tree,
+        };
         Ok(Self {
             tree,
             known: KnownFiles::default(),
@@ -92,6 +114,7 @@ impl PlainDisk {
             options,
             watching: None,
             keeping: Keeping::default(),
+            borrowing: Borrowing::Nothing,
         })
     }
 
@@ -135,7 +158,9 @@ impl PlainDisk {
             }
         }
         let made = std::mem::take(&mut self.made);
+        let are_rules_changed = self.rules().map_or(Ok(false), IgnoreRules::refresh)?;
         if let Some(watching) = &mut self.watching {
+            watching.told.is_everything |= are_rules_changed;
             watching.watch.drain(&mut watching.told);
             if let Some(unsettled) = self.known.pending.take() {
                 unsettled.doubted.iter().for_each(|path| watching.told.tell_of(path.as_bytes()));
@@ -161,7 +186,7 @@ impl PlainDisk {
             return None;
         }
         let (root, started) = (self.tree.root.as_fd(), FileTime::now());
-        let outcome = look_at_told(root, self.tree.hidden, index, &mut watching.watch, &watching.told);
+        let outcome = look_at_told(root, &self.tree.left_out, index, &mut watching.watch, &watching.told);
         self.keeping.is_changed |= !outcome.touched.is_empty();
         self.known.carried.extend(outcome.touched);
         if outcome.is_partial {
@@ -174,12 +199,15 @@ impl PlainDisk {
 
     fn look_at_all(&mut self) -> io::Result<Walked> {
         let is_first = self.known.index.listings.is_empty();
+        if is_first {
+            self.ask_git();
+        }
         let root = self.tree.root.as_fd();
         let outcome = match &mut self.watching {
-            None => scan(root, &self.known.index, Forms::Plain, self.tree.hidden)?,
+            None => scan(root, &self.known.index, Forms::Plain, &self.tree.left_out)?,
             Some(watching) => {
                 watching.watch.begin();
-                scan_watched(root, &self.known.index, self.tree.hidden, &mut watching.watch)?
+                scan_watched(root, &self.known.index, &self.tree.left_out, &mut watching.watch)?
             }
         };
         self.keeping.is_changed |= is_first || !outcome.touched.is_empty();
@@ -193,6 +221,18 @@ impl PlainDisk {
         // Others may know of entries that are gone.
         let all = || vec![DirtyPath::Subtree(EntryPath::root())];
         Ok(if is_first { Walked { dirty: all(), late: Vec::new() } } else { walked })
+    }
+
+    fn ask_git(&mut self) {
+        let (now, repository) = (FileTime::now(), self.rules().and_then(IgnoreRules::repository));
+        let (Borrowing::Due, Some(repository)) = (&self.borrowing, repository) else { return };
+        self.borrowing = match CleanFiles::of(repository) {
+            Ok(files) => Borrowing::Since(now, files),
+            Err(error) => {
+                tracing::warn!(%error, "every file is read, for git does not tell which are as it has them");
+                Borrowing::Nothing
+            }
+        };
     }
 
     fn take_up(&mut self, mut watching: WatchState, mut outcome: ScanOutcome, is_first: bool) -> Walked {
@@ -252,11 +292,27 @@ impl WorkspaceDisk for PlainDisk {
         &mut self.known
     }
 
+    fn rules(&self) -> Option<&IgnoreRules> {
+        self.options.rules.as_deref()
+    }
+
+    fn borrow_from_git(&mut self) {
+        self.borrowing = Borrowing::Due;
+    }
+
+    fn borrowed(&mut self, path: &EntryPath) -> Option<Digest> {
+        let Borrowing::Since(moment, files) = &self.borrowing else { return None };
+        let digest = files.digest(path.as_bytes())?;
+        let is_older = |pending: &mut PendingScan| pending.is_older(path, *moment);
+        self.known.pending.as_mut().is_some_and(is_older).then_some(digest)
+    }
+
     fn mark_clean(&mut self) -> io::Result<()> {
         if let (Some(watching), Some(pending)) = (&mut self.watching, &self.known.pending) {
             pending.doubted.iter().for_each(|path| watching.told.tell_of(path.as_bytes()));
         }
         self.known.mark_clean();
+        self.borrowing = Borrowing::Nothing;
         Ok(())
     }
 

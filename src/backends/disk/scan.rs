@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use super::beneath::{leads_nowhere, open_directory, open_in};
 use super::dir_xattrs::Forms;
 use super::file_stat::{FileStat, FileTime};
+use super::ignore_rules::DirRules;
 use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
+use super::left_out::LeftOut;
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
 use super::listing::{Lister, is_linked};
 use super::watch::Watch;
@@ -39,54 +41,56 @@ pub(super) struct Start {
     pub(super) old: u32,
 }
 
-/// Looks at everything beneath a directory but the entry `hidden` right in it.
+/// Looks at everything beneath a directory but what is left out.
 pub(super) fn scan(
     root: BorrowedFd<'_>,
     known: &StatIndex,
     forms: Forms,
-    hidden: Option<&'static str>,
+    left_out: &LeftOut,
 ) -> io::Result<ScanOutcome> {
-    scan_from(root, known, forms, hidden, Start::at_root(known), None)
+    scan_from(root, known, forms, left_out, Start::at_root(known), None)
 }
 
 /// The same for a plain tree. Each directory is watched before it is listed.
 pub(super) fn scan_watched(
     root: BorrowedFd<'_>,
     known: &StatIndex,
-    hidden: Option<&'static str>,
+    left_out: &LeftOut,
     watch: &mut Watch,
 ) -> io::Result<ScanOutcome> {
-    scan_from(root, known, Forms::Plain, hidden, Start::at_root(known), Some(watch))
+    scan_from(root, known, Forms::Plain, left_out, Start::at_root(known), Some(watch))
 }
 
 /// The same for what is below a directory that is not the root. The index that it gives begins with that one's listing.
 pub(super) fn scan_below(
     root: BorrowedFd<'_>,
     known: &StatIndex,
+    left_out: &LeftOut,
     start: Start,
     watch: &mut Watch,
 ) -> io::Result<ScanOutcome> {
-    scan_from(root, known, Forms::Plain, None, start, Some(watch))
+    scan_from(root, known, Forms::Plain, left_out, start, Some(watch))
 }
 
 fn scan_from(
     root: BorrowedFd<'_>,
     known: &StatIndex,
     forms: Forms,
-    hidden: Option<&'static str>,
+    left_out: &LeftOut,
     start: Start,
     watch: Option<&mut Watch>,
 ) -> io::Result<ScanOutcome> {
     let started = FileTime::now();
     let Start { path, before, old } = start;
     let is_alone = known.len() < MANY || !path.is_empty();
-    let first = ScanJob { parent: None, path, before, is_settled: false, old, id: 0, covered: false };
+    let rules = left_out.at(root, &path);
+    let first = ScanJob { parent: None, path, rules, before, is_settled: false, old, id: 0, covered: false };
     let handles = AtomicUsize::new(0);
     let scan = DiskScan {
         root,
         known,
         forms,
-        hidden,
+        left_out,
         started,
         watch: watch.map(Mutex::new),
         queue: Mutex::new(Queue { jobs: vec![first], busy: 0, failed: None }),
@@ -115,6 +119,8 @@ fn scan_from(
 struct ScanJob<'a> {
     parent: Option<Arc<Handle<'a>>>,
     path: Vec<u8>,
+    /// Those that count there, but for its own.
+    rules: DirRules,
     before: Before,
     /// Set if its stamp is as before, and could not be so after a change.
     is_settled: bool,
@@ -174,7 +180,7 @@ struct DiskScan<'a> {
     root: BorrowedFd<'a>,
     known: &'a StatIndex,
     forms: Forms,
-    hidden: Option<&'static str>,
+    left_out: &'a LeftOut,
     started: FileTime,
     watch: Option<Mutex<&'a mut Watch>>,
     queue: Mutex<Queue<'a>>,
@@ -277,7 +283,9 @@ impl<'a> DiskScan<'a> {
         let count = self.handles.fetch_add(1, Ordering::Relaxed);
         let handle = Arc::new(Handle { directory: handle, handles: self.handles });
         let share = (count < HANDLES_MAX).then_some(&handle);
-        let mut compare = Compare { scan: self, path: &job.path, covered, share, old: Matching::new(old) };
+        let rules = self.left_out.enter(&job.rules, handle.directory.as_fd(), &job.path);
+        let mut compare =
+            Compare { scan: self, path: &job.path, rules: &rules, covered, share, old: Matching::new(old) };
         let mut give = |name: &[u8], stat: &Statx| {
             compare.entry(name, stat, &mut listing, part, below);
             if part.bytes > SCAN_BYTES_MAX { Err(OVER) } else { Ok(()) }
@@ -335,6 +343,7 @@ impl<'a> DiskScan<'a> {
 struct Compare<'s, 'a> {
     scan: &'s DiskScan<'a>,
     path: &'s [u8],
+    rules: &'s DirRules,
     covered: bool,
     /// The directory itself, where it may stay open for those below it.
     share: Option<&'s Arc<Handle<'a>>>,
@@ -350,11 +359,12 @@ impl<'a> Compare<'_, 'a> {
         part: &mut ScanPart,
         below: &mut Vec<ScanJob<'a>>,
     ) {
-        if self.path.is_empty() && self.scan.hidden.is_some_and(|hidden| hidden.as_bytes() == name) {
-            return;
-        }
         let stamp = FileStat::of(stat);
         let before = self.old.find(name);
+        let is_new = before.is_none() && !self.scan.left_out.is_nothing();
+        if is_new && self.scan.left_out.skips(self.rules, &below_path(self.path, name), stamp.is_directory()) {
+            return;
+        }
         let is_unchanged = before.is_some_and(|before| before.stamp == stamp && !before.fresh);
         // What could not change unseen before can't now. A plain tree is looked at again all the same:
         // overlays need a kernel that gives a change after a look another time, and it may have an older one.
@@ -382,6 +392,7 @@ impl<'a> Compare<'_, 'a> {
         part.bytes += path.len();
         below.push(ScanJob {
             parent: self.share.cloned(),
+            rules: self.scan.left_out.below(self.rules, &path),
             path,
             before: before_it,
             is_settled,

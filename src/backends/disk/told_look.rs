@@ -1,7 +1,7 @@
 //! A look at what the kernel told of, which takes up in the index what it finds.
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::beneath::{leads_nowhere, open_directory, open_in};
 use super::file_stat::{FileStat, FileTime};
 use super::index::{IndexedEntry, NONE, StatIndex};
+use super::left_out::LeftOut;
 use super::listing::{is_linked, look};
 use super::scan::{Before, Start, scan_below};
 use super::watch::{Told, ToldChange, Watch, joined};
@@ -18,7 +19,7 @@ use crate::engine::path::{EntryPath, parent_bytes};
 /// A plain directory, what is known of it, and what tells of changes there.
 struct ToldLook<'a> {
     root: BorrowedFd<'a>,
-    hidden: Option<&'static str>,
+    left_out: &'a LeftOut,
     index: &'a mut StatIndex,
     watch: &'a mut Watch,
     started: FileTime,
@@ -42,14 +43,14 @@ type Names = BTreeMap<Vec<u8>, ToldChange>;
 /// Looks at what was told.
 pub(super) fn look_at_told(
     root: BorrowedFd<'_>,
-    hidden: Option<&'static str>,
+    left_out: &LeftOut,
     index: &mut StatIndex,
     watch: &mut Watch,
     told: &Told,
 ) -> ToldOutcome {
     watch.begin();
     let started = FileTime::now();
-    let mut look = ToldLook { root, hidden, index, watch, started, touched: Vec::new(), gone: Vec::new() };
+    let mut look = ToldLook { root, left_out, index, watch, started, touched: Vec::new(), gone: Vec::new() };
     let is_partial = look.all(told.names.clone()).is_err();
     let ToldLook { watch, touched, mut gone, .. } = look;
     if !gone.is_empty() {
@@ -92,17 +93,23 @@ impl ToldLook<'_> {
         };
         let Some(listing) = self.index.listing_of(path) else { return Ok(false) };
         let before = self.index.find_all(listing, names.keys());
+        let rules = self.left_out.enter(&self.left_out.at(self.root, path), handle.as_fd(), path);
         let mut update = BTreeMap::new();
         let mut below = Vec::new();
         for ((name, change), before) in names.iter().zip(before) {
-            if path.is_empty() && self.hidden.is_some_and(|hidden| hidden.as_bytes() == name) {
-                continue;
+            if self.left_out.depends_on(name) {
+                // Entries may be recorded from now on that no change shows.
+                return Err(Odd);
             }
             let now = match look(&handle, name.as_slice()) {
                 Ok(stat) => Some(stat),
                 Err(Errno::NOENT) => None,
                 Err(_) => return Err(Odd),
             };
+            let is_directory = now.as_ref().is_some_and(|now| FileStat::of(now).is_directory());
+            if before.is_none() && self.left_out.skips(&rules, &joined(path, name), is_directory) {
+                continue;
+            }
             let known = self.entry(&handle, joined(path, name), *change, (before, now), &mut below)?;
             update.insert(name.as_slice(), known.map(|known| (known, 0)));
         }
@@ -172,7 +179,7 @@ impl ToldLook<'_> {
     /// Looks at everything below a directory that came there, and watches it.
     fn below(&mut self, start: Start) -> Result<(), Odd> {
         let path = start.path.clone();
-        let scanned = scan_below(self.root, self.index, start, self.watch).map_err(|_| Odd)?;
+        let scanned = scan_below(self.root, self.index, self.left_out, start, self.watch).map_err(|_| Odd)?;
         let listing = self.index.listing_of(&path).ok_or(Odd)?;
         self.touched.extend(scanned.touched);
         self.index.graft(listing, scanned.index);

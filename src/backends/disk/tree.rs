@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, Statx, openat, readlinkat, renameat_with};
@@ -12,6 +13,8 @@ use rustix::io::Errno;
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::entries::{kind_of, mount_id, vanished};
 use super::file_stat::FileStat;
+use super::ignore_rules::IgnoreRules;
+use super::left_out::LeftOut;
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
 use super::listing::{Lister, is_absent, look, look_at};
 use super::root_check::Anchor;
@@ -33,8 +36,7 @@ pub(crate) struct DirTree {
     pub(super) owner: Option<(u32, u32)>,
     /// The path by which others reach the root; none where it has only its handle.
     anchor: Option<Anchor>,
-    /// A name right in the root that is no entry.
-    pub(super) hidden: Option<&'static str>,
+    pub(super) left_out: LeftOut,
     /// The upper layer where this is an overlay, with its files in the directory of that name.
     upper: Option<(OwnedFd, &'static str)>,
     last_aside: AtomicU64,
@@ -77,12 +79,29 @@ impl DirTree {
         owner: Option<(u32, u32)>,
     ) -> Self {
         let last_aside = AtomicU64::new(0);
-        Self { backend, root, aside, aside_place, owner, anchor: None, hidden: None, upper: None, last_aside }
+        Self {
+            backend,
+            root,
+            aside,
+            aside_place,
+            owner,
+            anchor: None,
+            left_out: LeftOut::default(),
+            upper: None,
+            last_aside,
+        }
     }
 
     /// This tree without what has such a name right in its root: no look finds it, and nothing is changed there.
-    pub(crate) fn hiding(self, name: &'static str) -> Self {
-        Self { hidden: Some(name), ..self }
+    pub(crate) fn hiding(mut self, name: &'static str) -> Self {
+        self.left_out.hidden = Some(name);
+        self
+    }
+
+    /// This tree without what the rules leave out.
+    pub(super) fn ruled_by(mut self, rules: Arc<IgnoreRules>) -> Self {
+        self.left_out.rules = Some(rules);
+        self
     }
 
     /// This tree where it is that of an overlay with this upper layer, which has its files in `directory`.
@@ -121,7 +140,7 @@ impl DirTree {
     }
 
     pub(super) fn is_hidden(&self, path: &EntryPath) -> bool {
-        self.hidden.is_some_and(|hidden| path.segments().next() == Some(hidden.as_bytes()))
+        self.left_out.hides(path.as_bytes())
     }
 
     /// Looks at a path; none where nothing is, or where a parent is a link, which is not followed.
@@ -179,11 +198,21 @@ impl DirTree {
         below: &EntryPath,
         visit: &mut dyn FnMut(EntryPath, TreeEntry),
     ) -> io::Result<Vec<EntryPath>> {
+        self.walk_with(below, &mut |_| false, visit)
+    }
+
+    /// The same with what is known although the rules leave it out.
+    pub(crate) fn walk_with(
+        &self,
+        below: &EntryPath,
+        is_known: &mut dyn FnMut(&EntryPath) -> bool,
+        visit: &mut dyn FnMut(EntryPath, TreeEntry),
+    ) -> io::Result<Vec<EntryPath>> {
         let mut unreadable = Vec::new();
         let mut lister = Lister::new();
-        let mut left = vec![below.clone()];
+        let mut left = vec![(below.clone(), self.left_out.at(self.root.as_fd(), below.as_bytes()))];
         let mut bytes = 0;
-        while let Some(directory) = left.pop() {
+        while let Some((directory, rules)) = left.pop() {
             if directory.as_bytes().len() > PATH_BYTES_MAX {
                 unreadable.push(directory);
                 continue;
@@ -201,21 +230,25 @@ impl DirTree {
                 let stat = look_at(&handle).map_err(context("look at", &directory.rooted()))?;
                 visit(directory.clone(), TreeEntry { kind: Observed::Directory, identity: FileStat::of(&stat) });
             }
+            let rules = self.left_out.enter(&rules, handle.as_fd(), directory.as_bytes());
             let listed = lister.each(handle.as_fd(), |name, stat| {
                 let (Ok(path), Some(found)) =
                     (directory.join(name.to_bytes()), vanished(observed(&handle, name, stat))?)
                 else {
                     return Ok(());
                 };
-                if self.is_hidden(&path) {
+                let is_directory = found.kind == Observed::Directory;
+                if self.left_out.skips(&rules, path.as_bytes(), is_directory)
+                    && (self.is_hidden(&path) || !is_known(&path))
+                {
                     return Ok(());
                 }
                 bytes += path.as_bytes().len();
                 if bytes > SCAN_BYTES_MAX {
                     return Err(Errno::OVERFLOW);
                 }
-                if found.kind == Observed::Directory {
-                    left.push(path.clone());
+                if is_directory {
+                    left.push((path.clone(), self.left_out.below(&rules, path.as_bytes())));
                 }
                 visit(path, found);
                 Ok(())

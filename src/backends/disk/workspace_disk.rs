@@ -3,9 +3,11 @@
 use std::io;
 use std::path::Path;
 
+use super::ignore_rules::IgnoreRules;
 use super::pending_scan::KnownFiles;
 use super::tree::DirTree;
 use crate::backends::{BackendError, DirtyPath, FileChange, KeptAt, Walked};
+use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
 pub(crate) trait WorkspaceDisk: Send {
@@ -40,6 +42,20 @@ pub(crate) trait WorkspaceDisk: Send {
 
     /// Ends the keeping: the files may not be those of the history.
     fn distrust(&mut self) {}
+
+    /// Returns the rules by which entries are left out.
+    fn rules(&self) -> Option<&IgnoreRules> {
+        None
+    }
+
+    /// Takes new files for what git has, unread, from the next look at everything on.
+    fn borrow_from_git(&mut self) {}
+
+    /// Returns the digest of a file that need not be read.
+    fn borrowed(&mut self, path: &EntryPath) -> Option<Digest> {
+        let _ = path;
+        None
+    }
 
     /// Gives what is known of the files, and the last `dirty`, which takes up what its caller is shown.
     fn known(&mut self) -> &mut KnownFiles;

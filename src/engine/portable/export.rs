@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{BUFFER, COMMIT, CONTENT, CONTENT_MAX, END, HistoryError, LEVEL, MAGIC, PortableSummary, VERSION, damaged};
+use super::{
+    BLOB, BUFFER, COMMIT, CONTENT, CONTENT_MAX, END, HistoryError, LEVEL, MAGIC, PortableSummary, VERSION, damaged,
+};
 use crate::engine::event::{digests_in, references_of};
 use crate::engine::session::name_index::name_of;
 use crate::engine::store::{EventStore, READ_MAX, StoreError};
@@ -94,7 +96,8 @@ impl<W: Write> Export<'_, W> {
             }
             Ok(bytes) => {
                 self.exported.insert(*digest);
-                self.file.content(&bytes)
+                let kind = if digest.git_blob().is_some() { BLOB } else { CONTENT };
+                self.file.content(kind, &bytes)
             }
             Err(StoreError::NoContent(missing)) if missing == *digest => Ok(()),
             Err(error) => Err(error.into()),
@@ -117,8 +120,8 @@ impl<W: Write> Records<W> {
         self.put(session.as_bytes())
     }
 
-    fn content(&mut self, bytes: &[u8]) -> Result<(), HistoryError> {
-        self.record(CONTENT, bytes.len())?;
+    fn content(&mut self, kind: u8, bytes: &[u8]) -> Result<(), HistoryError> {
+        self.record(kind, bytes.len())?;
         self.put(bytes)
     }
 

@@ -89,7 +89,7 @@ impl CheckedFile {
         let mut begun = None;
         let checksum = loop {
             match reader.next()? {
-                Record::Content(length) => reader.content(length).skip()?,
+                Record::Content(length) | Record::Blob(length) => reader.content(length).skip()?,
                 Record::Commit(first) => {
                     let commit = reader.commit(first)?;
                     if first == 1 {
@@ -219,6 +219,10 @@ impl<'a> ImportRecording<'a> {
         loop {
             match reader.next()? {
                 Record::Content(length) => self.content(&mut reader, length)?,
+                Record::Blob(length) => {
+                    let bytes = Bytes::from(reader.content(length).whole()?);
+                    self.hold(Content { digest: Digest::as_git_blob(&bytes), bytes })?;
+                }
                 Record::Commit(_) if reader.events <= self.checked.here => {}
                 Record::Commit(first) => self.commit(&reader, first.max(self.checked.here + 1))?,
                 Record::End(checksum) if checksum == self.checked.checksum => break,

@@ -29,6 +29,8 @@ const COMMIT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTE
 const CONTENT: u8 = 1;
 const COMMIT: u8 = 2;
 const END: u8 = 3;
+/// Content that is named by its id as a git blob.
+const BLOB: u8 = 4;
 const BUFFER: usize = 64 << 10;
 
 /// Summary of an export or an import.

@@ -1,7 +1,7 @@
 use std::io::{self, BufReader, Read};
 
 use super::{
-    BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, HistoryError, MAGIC, VERSION, damaged,
+    BLOB, BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, HistoryError, MAGIC, VERSION, damaged,
 };
 use crate::engine::{Commit, CommitView, EventRef, Seq, SessionError, SessionId};
 
@@ -11,6 +11,8 @@ const WINDOW_LOG_MAX: u32 = 23;
 pub(super) enum Record {
     /// Content of that many bytes; [`ExportReader::content`] must read it before the next record.
     Content(u64),
+    /// The same, named by its id as a git blob.
+    Blob(u64),
     Commit(Seq),
     End([u8; 32]),
 }
@@ -53,8 +55,12 @@ impl<'a> ExportReader<'a> {
                 self.contents += 1;
                 Ok(Record::Content(u64::from(length)))
             }
+            BLOB if length <= CONTENT_MAX => {
+                self.contents += 1;
+                Ok(Record::Blob(u64::from(length)))
+            }
             COMMIT if length as usize <= COMMIT_MAX => self.read_commit(length as usize),
-            CONTENT | COMMIT => {
+            CONTENT | BLOB | COMMIT => {
                 Err(damaged(format!("a record says that it has {length} bytes, more than it may have")))
             }
             _ => Err(damaged("it holds a record of an unknown kind; is it of a newer program?")),

@@ -228,6 +228,16 @@ impl Session {
         Ok(self.core.shared.store.content(digest)?)
     }
 
+    /// Checks that the content with that digest is kept, so that it is not only borrowed.
+    pub(crate) fn keeps(&self, digest: &Digest) -> SessionResult<bool> {
+        Ok(self.core.shared.store.has_content(digest)?)
+    }
+
+    /// Lets contents be read from a git repository; see [`EventStore::borrow_from`](super::store::EventStore::borrow_from).
+    pub(crate) fn borrow_from(&self, git_directory: &std::path::Path) -> SessionResult<bool> {
+        Ok(self.core.shared.store.borrow_from(git_directory)?)
+    }
+
     /// Subscribes to the events from `from` on: existing ones, then new ones.
     pub fn subscribe(&self, from: Seq, filter: Filter) -> Subscription {
         Subscription::new(Arc::clone(&self.core.shared.store), self.core.id, from, filter)

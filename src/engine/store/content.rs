@@ -108,7 +108,7 @@ pub(super) fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
         _ => return None,
     };
     let digest = Digest::from_bytes(*digest);
-    (bytes.len() == raw_len && Digest::of(&bytes) == digest).then_some((digest, bytes))
+    (bytes.len() == raw_len && digest.is_of(&bytes)).then_some((digest, bytes))
 }
 
 /// Returns the length of the whole content and its chunks.
@@ -246,7 +246,7 @@ impl Contents {
                 return Err(damaged("its chunks are longer than it"));
             }
         }
-        if Digest::of(&whole) != *digest {
+        if !digest.is_of(&whole) {
             return Err(damaged("its chunks do not fit its digest"));
         }
         Ok(Bytes::from(whole))

@@ -31,7 +31,7 @@ pub enum StoreError {
     #[error("session {0} was removed and has children: its id can't be used again")]
     Buried(SessionId),
     /// The content does not exist.
-    #[error("no content has the digest {0}")]
+    #[error("{}", no_content(.0))]
     NoContent(Digest),
     /// The commit is over a limit or can't be encoded.
     #[error(transparent)]
@@ -104,6 +104,16 @@ pub enum StoreError {
     /// The index could not be used; it can be rebuilt from the journal.
     #[error("the index failed ({0}); it will be rebuilt from the journal when the store is next opened")]
     Index(String),
+}
+
+fn no_content(digest: &Digest) -> String {
+    match digest.git_blob() {
+        None => format!("no content has the digest {digest}"),
+        Some(_) => {
+            let id = &digest.to_string()[..40];
+            format!("git blob {id} was not kept, and is in none of the repositories that contents are borrowed from")
+        }
+    }
 }
 
 impl Diagnostic for StoreError {

@@ -19,6 +19,8 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use std::path::Path;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +98,13 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// Checks that the content is kept.
     fn has_content(&self, digest: &Digest) -> Result<bool>;
+
+    /// Lets contents with digests of git blobs be read from the repository with this git directory, as long as they are
+    /// there, where they are not kept. Returns false if the store can't do that.
+    fn borrow_from(&self, git_directory: &Path) -> Result<bool> {
+        let _ = git_directory;
+        Ok(false)
+    }
 
     /// Returns the latest snapshot of the session at or before `seq`.
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>>;

@@ -103,8 +103,17 @@ fn look(
         let above = |path: &EntryPath| std::iter::successors(path.parent(), EntryPath::parent);
         let is_hidden = |path: &EntryPath| !closed.is_empty() && above(path).any(|above| closed.contains(&above));
         let known = tree.below(&path).map(|(path, _)| path).filter(|path| !is_hidden(path));
-        found.extend(known.map(|path| (path.clone(), None)));
+        let known: Vec<EntryPath> = known.cloned().collect();
+        found.extend(known.iter().map(|path| (path.clone(), None)));
         found.extend(below.entries.into_iter().map(|(path, observed)| (path, Some(observed))));
+        if disk.leaves_out() {
+            // What was recorded before a rule left it out stays recorded.
+            for path in known {
+                if let Some(missing @ None) = found.get_mut(&path) {
+                    *missing = disk.observe(&path)?;
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -140,9 +149,12 @@ impl CaptureComparison<'_> {
             Observed::Directory => Node::Directory,
             Observed::Symlink { target } => Node::Symlink { target: target.clone() },
             Observed::Special(special) => Node::Special { special: *special },
-            Observed::File { size, executable } => match self.file(path, *size, *executable, known)? {
+            Observed::File { size, executable } => match self.borrowed(path, (*size, *executable), known) {
                 Some(node) => node,
-                None => return self.entry(path, None),
+                None => match self.file(path, *size, *executable, known)? {
+                    Some(node) => node,
+                    None => return self.entry(path, None),
+                },
             },
         };
         if known == Some(&node) {
@@ -151,6 +163,12 @@ impl CaptureComparison<'_> {
         let mode = if known.is_some() { WriteMode::Overwrite } else { WriteMode::Create };
         self.written.push(WriteFile { path: path.clone(), mode, node });
         Ok(())
+    }
+
+    /// Returns the node of a new file that need not be read. Git does not tell whether it is text, so that is assumed.
+    fn borrowed(&self, path: &EntryPath, (size, executable): (u64, bool), known: Option<&Node>) -> Option<Node> {
+        let content = if known.is_none() { self.disk.borrowed(path) } else { None }?;
+        Some(Node::File { content, size, executable, text: true, incomplete: false })
     }
 
     fn file(
@@ -165,7 +183,8 @@ impl CaptureComparison<'_> {
             Some(None) => return Ok(Some(unseen(size, executable))),
             None => return Ok(None),
         };
-        let limit = self.file_bytes.min(self.left);
+        let is_secret = self.disk.is_secret(path);
+        let limit = if is_secret { 0 } else { self.file_bytes.min(self.left) };
         if size > limit && size > self.unread {
             return Ok(Some(unseen(size, executable)));
         }
@@ -178,6 +197,13 @@ impl CaptureComparison<'_> {
             let read = LargeFile::read_on(bytes, reader).map_err(|error| self.unreadable(path, &error.to_string()))?;
             self.unread = self.unread.saturating_sub(read.size);
             return Ok(Some(if self.unread == 0 { unseen(size, executable) } else { read.node(executable, known) }));
+        }
+        if let Some(Node::File { content, text, incomplete, .. }) = known
+            && content.git_blob().is_some()
+            && content.is_of(&bytes)
+        {
+            let (content, text, incomplete) = (*content, *text, *incomplete);
+            return Ok(Some(Node::File { content, size: bytes.len() as u64, executable, text, incomplete }));
         }
         let mut node = Node::file(&bytes, executable);
         if let Node::File { content, incomplete, .. } = &mut node {

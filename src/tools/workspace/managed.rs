@@ -173,6 +173,13 @@ pub(crate) fn prepare(
     budget: CaptureBudget,
 ) -> Result<(), WorkspaceError> {
     let Some(disk) = workspace.capture() else { return Ok(()) };
+    disk.borrow_from_git(&mut |objects| match session.borrow_from(objects) {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            tracing::warn!(%error, "every file is read, for the store can't borrow from git");
+            false
+        }
+    });
     let is_blank = workspace.is_blank();
     let (turn, looking) = (session.turn_now(), session.looking_now());
     let is_alone = turn.is_some() && looking.is_some();

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::borrowed::{borrows, replaced};
 use super::intent::Intent;
 use super::plan::{ChangePlan, NewContents, PlannedChange, after, content_of};
 use super::populate::pieces;
@@ -38,6 +39,11 @@ impl Landing<'_> {
             return Ok(self.session.record(commit)?);
         }
         self.check()?;
+        let mut commit = commit;
+        if borrows(self.session) {
+            let lost = self.steps.iter().flat_map(|step| replaced(self.session, self.now, step));
+            lost.for_each(|content| commit.keep(content));
+        }
         self.workspace.unsettled(&Intent::of(self.session, self.now, self.steps).encode()?)?;
         let mut landed = 0;
         let projected = project(self.session, self.workspace, self.steps, self.fresh, &mut landed);

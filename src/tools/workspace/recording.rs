@@ -1,5 +1,7 @@
 //! Events of a call: one commit, or several when a command's changes exceed one.
 
+use super::borrowed::{borrows, replaced};
+use super::managed::files_of;
 use super::plan::{NewContents, PlannedChange};
 use crate::engine::commit::{CallLink, Commit, CommitError, Content, MAX_COMMIT_BYTES};
 use crate::engine::event::{Event, Node};
@@ -7,6 +9,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::Pending;
+use crate::reducers::VirtualFileSystem;
 
 /// Half of a commit's limit, so that two parts always fit into one or two commits.
 const HALF: usize = MAX_COMMIT_BYTES / 2;
@@ -16,6 +19,8 @@ pub(crate) struct EventBuffer {
     link: CallLink,
     full: Vec<Commit>,
     commit: Commit,
+    /// The files before, where contents that are replaced may have to be kept.
+    before: Option<VirtualFileSystem>,
     /// Several commits are allowed, for changes that have happened and must be recorded.
     pub(crate) may_split: bool,
 }
@@ -32,7 +37,9 @@ impl EventBuffer {
 
     fn new(session: &Session, link: CallLink, may_split: bool) -> Self {
         let commit = session.commit().of_call(link);
-        Self { session: session.clone(), link, full: Vec::new(), commit, may_split }
+        // Where the state can't be read, recording fails as well.
+        let before = if borrows(session) { files_of(session).ok() } else { None };
+        Self { session: session.clone(), link, full: Vec::new(), commit, before, may_split }
     }
 
     pub(crate) fn push<E: Event>(&mut self, event: &E) -> Result<(), CommitError> {
@@ -47,11 +54,17 @@ impl EventBuffer {
 
     /// Adds a change's event, with its contents in the same commit.
     pub(crate) fn push_change(&mut self, change: &PlannedChange, fresh: &NewContents) -> Result<(), CommitError> {
+        let lost = self.before.as_ref().map(|before| replaced(&self.session, before, change));
         let event = match change {
-            PlannedChange::Delete(event) => return self.push(event),
+            PlannedChange::Delete(event) => {
+                self.push(event)?;
+                lost.into_iter().flatten().for_each(|content| self.keep(content));
+                return Ok(());
+            }
             PlannedChange::Write(event, _) => event,
         };
         self.push(event)?;
+        lost.into_iter().flatten().for_each(|content| self.keep(content));
         if let Node::File { content: digest, .. } = event.node
             && let Some(bytes) = fresh.get(&digest)
         {

@@ -19,6 +19,7 @@ use super::pool::{ASIDE, Layer, TREE, subdirectory};
 use crate::backends::disk::beneath::{failed, open_in};
 use crate::backends::disk::file_stat::{FileTime, MadeStat};
 use crate::backends::disk::index::StatIndex;
+use crate::backends::disk::left_out::LeftOut;
 use crate::backends::disk::pending_scan::{KnownFiles, ScannedFiles};
 use crate::backends::disk::remove::remove_path;
 use crate::backends::disk::scan::{ScanOutcome, scan};
@@ -230,7 +231,7 @@ impl OverlayDisk {
         if let Some(mounted) = self.mounted.get()
             && let Some(upper) = mounted.changed()?
         {
-            return scan(upper, &self.known.index, mounted.notes.forms(), None);
+            return scan(upper, &self.known.index, mounted.notes.forms(), &LeftOut::default());
         }
         Ok(ScanOutcome { index: StatIndex::default(), touched: Vec::new(), started: FileTime::now() })
     }

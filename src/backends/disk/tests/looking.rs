@@ -15,6 +15,7 @@ use super::rig::{
 use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::dir_xattrs::Forms;
 use crate::backends::disk::index::StatIndex;
+use crate::backends::disk::left_out::LeftOut;
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::scan::scan;
 use crate::backends::disk::{DirTree, PlainDisk};
@@ -277,7 +278,7 @@ fn scan_reports_changes_before_first_look() {
         file("twice/in"),
     ]);
     let changes: Vec<_> = changes.collect();
-    let mut index = scan(tree.root.as_fd(), &StatIndex::default(), Forms::Plain, None).unwrap().index;
+    let mut index = scan(tree.root.as_fd(), &StatIndex::default(), Forms::Plain, &LeftOut::default()).unwrap().index;
     let made = tree.apply(&changes).unwrap();
     fs::write(at("theirs"), "them").unwrap();
     fs::remove_file(at("gone")).unwrap();
@@ -286,7 +287,7 @@ fn scan_reports_changes_before_first_look() {
     fs::create_dir(at("directory")).unwrap();
     fs::create_dir(at("again")).unwrap();
     index.learn(tree.root.as_fd(), &made, Forms::Plain).unwrap();
-    let touched = scan(tree.root.as_fd(), &index, Forms::Plain, None).unwrap().touched;
+    let touched = scan(tree.root.as_fd(), &index, Forms::Plain, &LeftOut::default()).unwrap().touched;
     for named in ["theirs", "again", "directory", "gone", "in"] {
         assert!(names(&touched, named), "{named}: {touched:?}");
     }

@@ -3,6 +3,7 @@
 
 mod applying;
 mod asides;
+mod ignoring;
 mod keeping;
 mod killed;
 mod lazy;

@@ -1,5 +1,6 @@
 //! The local store: a journal with events and contents, and an index.
 
+mod borrowed;
 pub(in crate::engine::store) mod catalogue_file;
 mod check;
 mod collect;
@@ -15,7 +16,7 @@ pub(crate) mod session_heads;
 #[cfg(test)]
 mod testing;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -32,6 +33,7 @@ use crate::engine::bus::Bus;
 use crate::engine::commit::CallLink;
 use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, Recorded, Seq, SessionId, read_lock};
 
+use borrowed::BorrowedContents;
 use catalogue_file::ScannedPositions;
 pub use collect::GcReport;
 use lineage::CommitBase;
@@ -107,6 +109,7 @@ struct LocalInner {
     journal: [u8; 16],
     segments: Arc<Segments>,
     contents: Arc<Contents>,
+    borrowed: BorrowedContents,
     /// None if the store only reads, or the index failed.
     index: RwLock<Option<Arc<SledIndex>>>,
     slots: Arc<Slots>,
@@ -353,12 +356,22 @@ impl EventStore for LocalStore {
 
     fn content(&self, digest: &Digest) -> Result<Bytes> {
         let read = || self.shared.healing(|| self.shared.contents.read(digest, self.shared.index().as_deref()));
-        self.shared.finding(|read| matches!(read, Err(StoreError::NoContent(_))), read)
+        match self.shared.finding(|read| matches!(read, Err(StoreError::NoContent(_))), read) {
+            Err(StoreError::NoContent(missing)) if missing == *digest => {
+                self.shared.borrowed.content(digest).ok_or(StoreError::NoContent(missing))
+            }
+            read => read,
+        }
     }
 
     fn has_content(&self, digest: &Digest) -> Result<bool> {
         let known = || self.shared.healing(|| self.shared.contents.known(digest, self.shared.index().as_deref()));
         self.shared.finding(|known| matches!(known, Ok(false)), known)
+    }
+
+    fn borrow_from(&self, git_directory: &Path) -> Result<bool> {
+        self.shared.writer()?;
+        self.shared.borrowed.add(git_directory).map(|()| true)
     }
 
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {

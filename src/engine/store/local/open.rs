@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
+use super::borrowed::BorrowedContents;
 use super::catalogue_file::{self, CatalogueFile};
 use super::maintain::Maintenance;
 use super::proof::{self, JournalEnd};
@@ -139,6 +140,7 @@ impl LocalStore {
             journal,
             segments,
             contents,
+            borrowed: BorrowedContents::of(directory),
             index: RwLock::new(index.map(Arc::new)),
             slots,
             bus,
@@ -167,6 +169,7 @@ impl LocalStore {
             pack_behind: None,
             journal: [0; 16],
             contents: Arc::new(Contents::new(Arc::clone(&segments))),
+            borrowed: BorrowedContents::of(directory),
             segments,
             index: RwLock::new(None),
             slots,

@@ -214,7 +214,7 @@ impl WireCommit {
         for (digest, length) in self.contents {
             let bytes = cut(&mut tail, length)?;
             let digest = Digest::from_bytes(digest);
-            if Digest::of(&bytes) != digest {
+            if !digest.is_of(&bytes) {
                 return None;
             }
             commit.keep(Content { digest, bytes });

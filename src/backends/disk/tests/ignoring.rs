@@ -1,0 +1,197 @@
+//! Entries that rules leave out, compared with what git says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::backends::disk::locked::OnDisk;
+use crate::backends::disk::{DirTree, IgnoreRules, PlainDisk, PlainOptions};
+use crate::backends::{ChangeDetector, DirtyPath, FileChange, Observed};
+use crate::engine::path::EntryPath;
+use crate::testing::eventually;
+
+fn git(directory: &Path, arguments: &[&str]) -> Vec<u8> {
+    let ran = Command::new("git").arg("-C").arg(directory).args(arguments).output().unwrap();
+    assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    ran.stdout
+}
+
+fn write(directory: &Path, path: &str, text: &str) {
+    let path = directory.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+struct Ruled {
+    files: tempfile::TempDir,
+    disk: OnDisk,
+    _aside: tempfile::TempDir,
+}
+
+/// A disk with the rules of its directory; with `below` it is that subdirectory.
+fn ruled(files: tempfile::TempDir, below: &str, included: &[&str]) -> Ruled {
+    let aside = tempfile::tempdir().unwrap();
+    let root = files.path().join(below).canonicalize().unwrap();
+    let included = included.iter().map(|path| EntryPath::lookup(path).unwrap()).collect();
+    let rules = Some(Arc::new(IgnoreRules::of(&root, included).unwrap()));
+    let tree = DirTree::beneath("host", &root, aside.path(), None).unwrap();
+    let options = PlainOptions { rules, may_watch: true, ..PlainOptions::default() };
+    let disk = OnDisk::new("host", Box::new(PlainDisk::with_options(tree, options).unwrap()));
+    Ruled { files, disk, _aside: aside }
+}
+
+/// Returns the files that a look finds.
+fn seen(disk: &OnDisk) -> BTreeSet<String> {
+    disk.dirty().unwrap();
+    let below = disk.below(&EntryPath::root()).unwrap();
+    disk.mark_clean().unwrap();
+    let files = below.entries.into_iter().filter(|(_, observed)| *observed != Observed::Directory);
+    files.map(|(path, _)| path.to_string()).collect()
+}
+
+/// Returns the paths that a look names, once what was written before is old enough to show a change.
+fn named(disk: &OnDisk) -> BTreeSet<String> {
+    let dirty = disk.dirty().unwrap();
+    for path in &dirty {
+        let (DirtyPath::Entry(path) | DirtyPath::Subtree(path)) = path;
+        disk.observe(path).unwrap();
+    }
+    disk.mark_clean().unwrap();
+    let shown = |path: &DirtyPath| match path {
+        DirtyPath::Entry(path) => path.to_string(),
+        DirtyPath::Subtree(path) => format!("{path}/"),
+    };
+    dirty.iter().map(shown).collect()
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+const NAMES: [&str; 6] = ["a", "b.log", "build", "src", "x", ".hidden"];
+const PATTERNS: [&str; 14] = [
+    "*.log", "!b.log", "build/", "/build", "src/x", "**/x", "a", "!a", "/src/*", "!/src/a", "x/**", "# a", "\\#a", "b*",
+];
+
+fn path() -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(&NAMES[..]), 1..4).prop_map(|names| names.join("/"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rules_leave_out_what_git_ignores(
+        files in prop::collection::btree_set(path(), 1..25),
+        rules in prop::collection::vec((prop_oneof![Just(String::new()), path()], prop::collection::vec(prop::sample::select(&PATTERNS[..]), 1..4)), 0..4),
+        exclude in prop::collection::vec(prop::sample::select(&PATTERNS[..]), 0..2),
+        tracked in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        git(root, &["init", "-q"]);
+        fs::write(root.join(".git/info/exclude"), exclude.join("\n")).unwrap();
+        let put = |path: &str, text: &str| {
+            // Where a file is, no directory can be.
+            let path = root.join(path);
+            drop(fs::create_dir_all(path.parent().unwrap()));
+            drop(fs::write(path, text));
+        };
+        files.iter().for_each(|path| put(path, "1"));
+        rules.iter().for_each(|(directory, lines)| put(&format!("{directory}/.gitignore").trim_start_matches('/').to_owned(), &lines.join("\n")));
+        let files: Vec<_> = files.iter().filter(|path| root.join(path).is_file()).collect();
+        for tracked in tracked {
+            if !files.is_empty() {
+                let tracked = files[tracked.index(files.len())].as_str();
+                git(root, &["add", "-f", "--", tracked]);
+            }
+        }
+        let printed = git(root, &["ls-files", "-z", "-c", "-o", "--exclude-standard"]);
+        let expected: BTreeSet<_> = printed.split(|byte| *byte == 0).filter(|path| !path.is_empty())
+            .map(|path| String::from_utf8(path.to_vec()).unwrap()).collect();
+        let ruled = ruled(directory, "", &[]);
+        prop_assert_eq!(seen(&ruled.disk), expected);
+    }
+}
+
+#[test]
+fn rules_without_repository_leave_out_what_programs_make() {
+    let directory = tempfile::tempdir().unwrap();
+    for path in ["a", "node_modules/x/y", "sub/target/z", "sub/b", ".env"] {
+        write(directory.path(), path, "1");
+    }
+    let ruled = ruled(directory, "", &["sub/target"]);
+    assert_eq!(seen(&ruled.disk), names(&[".env", "a", "sub/b", "sub/target/z"]));
+    assert!(ruled.disk.is_secret(&EntryPath::lookup(".env").unwrap()));
+    assert!(!ruled.disk.is_secret(&EntryPath::lookup(".env.example").unwrap()));
+}
+
+#[test]
+fn rules_above_a_subdirectory_count_there() {
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "-q"]);
+    write(directory.path(), ".gitignore", "*.log\n/sub/made\n");
+    for path in ["sub/a", "sub/a.log", "sub/made/x", "sub/deep/b.log", "other"] {
+        write(directory.path(), path, "1");
+    }
+    let ruled = ruled(directory, "sub", &[]);
+    assert_eq!(seen(&ruled.disk), names(&["a"]));
+}
+
+#[test]
+fn known_entry_stays_when_a_rule_ignores_it_later() {
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "-q"]);
+    write(directory.path(), "made/a", "1");
+    write(directory.path(), "b", "1");
+    let ruled = ruled(directory, "", &[]);
+    let (files, disk) = (ruled.files.path(), &ruled.disk);
+    assert_eq!(seen(disk).len(), 2);
+    write(files, ".gitignore", "made\nb\nc\n");
+    assert!(named(disk).contains(".gitignore"));
+    eventually("nothing is new", || named(disk).is_empty());
+    write(files, "made/a", "two");
+    write(files, "made/new", "1");
+    write(files, "c", "1");
+    fs::remove_file(files.join("b")).unwrap();
+    assert_eq!(named(disk), names(&["b", "made/a"]));
+    // A rule that goes shows what it ignored.
+    write(files, ".gitignore", "");
+    assert!(named(disk).is_superset(&names(&[".gitignore", "c", "made/new"])));
+}
+
+#[test]
+fn git_directories_are_nobody_elses() {
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "-q"]);
+    git(directory.path(), &["init", "-q", "vendor/inner"]);
+    write(directory.path(), "vendor/inner/a", "1");
+    let ruled = ruled(directory, "", &[]);
+    assert_eq!(seen(&ruled.disk), names(&["vendor/inner/a"]));
+    let config = EntryPath::lookup("vendor/inner/.git/config").unwrap();
+    assert_eq!(ruled.disk.observe(&config).unwrap(), None);
+    let change = FileChange::Delete { path: config };
+    assert!(ruled.disk.apply(&[change]).unwrap_err().to_string().contains("not permitted"));
+    assert!(ruled.files.path().join("vendor/inner/.git/config").exists());
+}
+
+#[test]
+fn directory_removed_keeps_what_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "-q"]);
+    write(directory.path(), ".gitignore", "*.o\n");
+    for path in ["src/a.c", "src/a.o", "src/deep/b.c", "lib/c.c"] {
+        write(directory.path(), path, "1");
+    }
+    let ruled = ruled(directory, "", &[]);
+    seen(&ruled.disk);
+    let delete = |path: &str| FileChange::Delete { path: EntryPath::lookup(path).unwrap() };
+    ruled.disk.apply(&[delete("src"), delete("lib")]).unwrap();
+    let there = |path: &str| ruled.files.path().join(path).exists();
+    assert_eq!(["src/a.o", "src/a.c", "src/deep", "lib"].map(there), [true, false, false, false]);
+    assert!(named(&ruled.disk).contains("src/"), "it is still there, which no one asked for");
+}

@@ -1,0 +1,102 @@
+//! A git repository around a workspace's directory, as git itself tells of it. Nothing is written there.
+
+mod baseline;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(crate) use baseline::CleanFiles;
+
+/// Settings for every call: no program that the repository names runs for a look at it.
+const QUIET: [&str; 4] = ["-c", "core.fsmonitor=false", "-c", "core.quotePath=false"];
+
+/// A repository, seen from a directory of its worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GitRepository {
+    /// The directory.
+    pub(crate) directory: PathBuf,
+    /// The top of the worktree that it is in.
+    pub(crate) top: PathBuf,
+    /// The git directory of that worktree.
+    pub(crate) git_directory: PathBuf,
+    /// The git directory that all worktrees share, with the objects.
+    pub(crate) common_directory: PathBuf,
+    /// Set if its objects have SHA-1 ids.
+    is_sha1: bool,
+}
+
+impl GitRepository {
+    /// Finds the repository that a directory is in; none where it is in none.
+    ///
+    /// # Errors
+    /// git's words, for example that the directory belongs to another user.
+    pub(crate) fn find(directory: &Path) -> io::Result<Option<Self>> {
+        let asked = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-object-format"];
+        let printed = match run(directory, &asked, None) {
+            Ok(printed) => printed,
+            Err(error) if error.to_string().contains("not a git repository") => return Ok(None),
+            // In a bare repository, or in a git directory itself, there is no worktree.
+            Err(error) if error.to_string().contains("must be run in a work tree") => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_below_git(directory) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let lines: Vec<&[u8]> = printed.trim_ascii_end().split(|byte| *byte == b'\n').collect();
+        let [top, git, common, format] = lines[..] else {
+            return Err(io::Error::other("git answered otherwise than expected"));
+        };
+        let path = |line: &[u8]| directory.join(OsStr::from_bytes(line));
+        Ok(Some(Self {
+            directory: directory.to_owned(),
+            top: path(top),
+            git_directory: path(git),
+            common_directory: path(common).canonicalize()?,
+            is_sha1: format == b"sha1",
+        }))
+    }
+
+    /// Lists the files that are tracked although a rule ignores them, below the directory.
+    pub(crate) fn tracked_though_ignored(&self) -> io::Result<Vec<Vec<u8>>> {
+        Ok(paths(&run(&self.directory, &["ls-files", "-z", "-c", "-i", "--exclude-standard"], None)?))
+    }
+}
+
+/// Tells whether a directory, or one above it, has an entry that is git's.
+fn is_below_git(directory: &Path) -> bool {
+    directory.ancestors().any(|above| above.join(".git").exists())
+}
+
+fn paths(printed: &[u8]) -> Vec<Vec<u8>> {
+    printed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+/// Runs git in a directory, and returns what it prints. It takes no locks, and fetches nothing.
+#[expect(clippy::disallowed_methods, reason = "git reads its own formats")]
+fn run(directory: &Path, arguments: &[&str], input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
+    let mut git = Command::new("git");
+    // What this process was given about another repository does not count.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
+        git.env_remove(name);
+    }
+    git.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_LAZY_FETCH", "1").env("LC_ALL", "C");
+    git.arg("-C").arg(directory).args(QUIET).args(arguments);
+    git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut process = git.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let writer = process.stdin.take().zip(input);
+    // It writes while git prints: neither must wait for the other.
+    let writer = writer.map(|(mut ask, input)| std::thread::spawn(move || ask.write_all(&input)));
+    let output = process.wait_with_output()?;
+    drop(writer.map(std::thread::JoinHandle::join));
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => {
+            let said = OsString::from_vec(output.stderr);
+            Err(io::Error::other(said.to_string_lossy().trim().to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+#![expect(clippy::disallowed_methods, reason = "the tests make repositories by themselves")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+use crate::engine::id::Digest;
+
+/// Makes a repository with some tracked files, and runs git in it.
+fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "-q"]);
+    for (path, text) in files {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    git(directory.path(), &["add", "-f", "."]);
+    git(directory.path(), &["commit", "-q", "-m", "first"]);
+    directory
+}
+
+fn git(directory: &Path, arguments: &[&str]) {
+    let name = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+    let ran = Command::new("git").arg("-C").arg(directory).args(name).args(arguments).output().unwrap();
+    assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+fn found(directory: &Path) -> GitRepository {
+    GitRepository::find(directory).unwrap().unwrap()
+}
+
+#[test]
+fn repository_of_directory_without_one_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(GitRepository::find(directory.path()).unwrap(), None);
+}
+
+#[test]
+fn repository_is_found_from_below_its_top() {
+    let made = repository(&[("src/a", "1")]);
+    let top = made.path().canonicalize().unwrap();
+    let found = found(&top.join("src"));
+    assert_eq!(
+        (&found.top, &found.git_directory, &found.common_directory),
+        (&top, &top.join(".git"), &top.join(".git"))
+    );
+    let clean = CleanFiles::of(&found).unwrap();
+    assert_eq!(clean.digest(b"a"), Some(Digest::as_git_blob(b"1")), "paths are those below the directory");
+}
+
+#[test]
+fn clean_files_are_those_that_are_as_committed() {
+    let made = repository(&[("clean", "1\n"), ("edited", "1\n"), ("staged", "1\n"), ("gone", "1\n"), ("kept", "1\n")]);
+    fs::write(made.path().join("edited"), "2\n").unwrap();
+    fs::write(made.path().join("staged"), "2\n").unwrap();
+    fs::write(made.path().join("new"), "1\n").unwrap();
+    fs::remove_file(made.path().join("gone")).unwrap();
+    git(made.path(), &["add", "staged"]);
+    git(made.path(), &["update-index", "--assume-unchanged", "kept"]);
+    let clean = CleanFiles::of(&found(made.path())).unwrap();
+    assert_eq!(clean.digest(b"clean"), Some(Digest::as_git_blob(b"1\n")));
+    assert_eq!(clean.digest(b"staged"), Some(Digest::as_git_blob(b"2\n")), "the blob is the index's");
+    for path in ["edited", "new", "gone", "kept"] {
+        assert_eq!(clean.digest(path.as_bytes()), None, "{path}");
+    }
+}
+
+#[test]
+fn clean_files_leave_out_what_git_converts() {
+    let made = repository(&[("a.txt", "1\n"), ("b.bin", "1\n"), (".gitattributes", "*.txt text=auto\n")]);
+    let clean = CleanFiles::of(&found(made.path())).unwrap();
+    assert_eq!(clean.digest(b"a.txt"), None);
+    assert!(clean.digest(b"b.bin").is_some());
+    git(made.path(), &["config", "core.autocrlf", "input"]);
+    assert!(CleanFiles::of(&found(made.path())).unwrap().is_empty());
+}
+
+#[test]
+fn tracked_though_ignored_lists_those_only() {
+    let made = repository(&[("a.log", "1"), ("b.txt", "1"), (".gitignore", "*.log\n")]);
+    fs::write(made.path().join("c.log"), "1").unwrap();
+    assert_eq!(found(made.path()).tracked_though_ignored().unwrap(), [b"a.log"]);
+}

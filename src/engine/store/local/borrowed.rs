@@ -1,0 +1,144 @@
+//! Contents that git repositories have, as long as they have them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+
+use bytes::Bytes;
+
+use super::super::{Result, StoreError};
+use crate::engine::Digest;
+use crate::engine::lock::lock;
+
+/// The file of a store that lists git directories, one a line.
+const LIST: &str = "git-repositories";
+/// Bytes of the largest blob that is read.
+const BLOB_MAX: u64 = 1 << 30;
+
+/// Git repositories from which contents are read that the store does not keep.
+#[derive(Debug)]
+pub(super) struct BorrowedContents {
+    list: PathBuf,
+    /// A process for each repository that was asked.
+    readers: Mutex<BTreeMap<PathBuf, BlobReader>>,
+}
+
+impl BorrowedContents {
+    pub(super) fn of(store: &Path) -> Self {
+        Self { list: store.join(LIST), readers: Mutex::default() }
+    }
+
+    /// Adds a repository to the list; one that is in it stays.
+    #[expect(clippy::disallowed_methods, reason = "the list is a file of the store")]
+    pub(super) fn add(&self, git_directory: &Path) -> Result<()> {
+        let failed = StoreError::io("write", &self.list);
+        let line = git_directory.as_os_str().as_bytes();
+        if line.contains(&b'\n') {
+            return Err(failed(io::Error::other("the path of a repository has a line break")));
+        }
+        if self.repositories().iter().any(|known| known == git_directory) {
+            return Ok(());
+        }
+        let write = || {
+            let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.list)?;
+            file.write_all(&[line, b"\n"].concat())?;
+            file.sync_all()
+        };
+        write().map_err(failed)
+    }
+
+    /// Returns a content that one of the repositories has.
+    pub(super) fn content(&self, digest: &Digest) -> Option<Bytes> {
+        digest.git_blob()?;
+        let mut readers = lock(&self.readers);
+        for repository in self.repositories() {
+            let mut read = || {
+                let reader = match readers.remove(&repository) {
+                    Some(reader) => reader,
+                    None => BlobReader::start(&repository)?,
+                };
+                let (reader, bytes) = reader.read(digest)?;
+                readers.insert(repository.clone(), reader);
+                Ok::<_, io::Error>(bytes)
+            };
+            match read() {
+                Ok(Some(bytes)) if digest.is_of(&bytes) => return Some(Bytes::from(bytes)),
+                Ok(_) => {}
+                Err(error) => {
+                    let repository = repository.display();
+                    tracing::debug!(%error, %repository, "a repository that contents are borrowed from can't be read");
+                }
+            }
+        }
+        None
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the list is a file of the store")]
+    fn repositories(&self) -> Vec<PathBuf> {
+        let listed = std::fs::read(&self.list).unwrap_or_default();
+        let lines = listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| PathBuf::from(OsStr::from_bytes(line))).collect()
+    }
+}
+
+/// A process of git that gives blobs.
+#[derive(Debug)]
+struct BlobReader {
+    process: Child,
+    ask: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl BlobReader {
+    #[expect(clippy::disallowed_methods, reason = "git reads its own formats")]
+    fn start(git_directory: &Path) -> io::Result<Self> {
+        let mut git = Command::new("git");
+        // Nothing is fetched from elsewhere, and what this process was given about another repository does not count.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
+            git.env_remove(name);
+        }
+        git.env("GIT_NO_LAZY_FETCH", "1").current_dir("/").arg("--git-dir").arg(git_directory);
+        git.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = git.spawn()?;
+        let (ask, answers) = (process.stdin.take(), process.stdout.take());
+        let answers = BufReader::new(answers.ok_or_else(|| io::Error::other("git has no output"))?);
+        Ok(Self { process, ask, answers })
+    }
+
+    /// Reads a blob; none where the repository has none of that id. After an error the process is of no more use.
+    fn read(mut self, digest: &Digest) -> io::Result<(Self, Option<Vec<u8>>)> {
+        let odd = || io::Error::new(io::ErrorKind::InvalidData, "git answered otherwise than expected");
+        let ask = self.ask.as_mut().ok_or_else(odd)?;
+        writeln!(ask, "{}", &digest.to_string()[..40])?;
+        let mut head = String::new();
+        self.answers.read_line(&mut head)?;
+        let mut words = head.split_whitespace().skip(1);
+        let length = match (words.next(), words.next().and_then(|word| word.parse::<u64>().ok())) {
+            (Some("missing"), _) => return Ok((self, None)),
+            (Some("blob"), Some(length)) if length <= BLOB_MAX => length,
+            _ => return Err(odd()),
+        };
+        let mut bytes = Vec::new();
+        // A line feed follows.
+        (&mut self.answers).take(length + 1).read_to_end(&mut bytes)?;
+        match bytes.pop() {
+            Some(b'\n') if bytes.len() as u64 == length => Ok((self, Some(bytes))),
+            _ => Err(odd()),
+        }
+    }
+}
+
+impl Drop for BlobReader {
+    fn drop(&mut self) {
+        // It ends when it has nothing more to read; one that does not is killed.
+        self.ask = None;
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
