@@ -261,8 +261,7 @@ pub mod view;
 /// let node = Node::file(b"hello", false);
 /// commit.keep(Content::of("hello"));
 /// commit.push(&WriteFile { path: EntryPath::for_creation("a.txt")?, mode: WriteMode::Create, node })?;
-/// let message = "created a.txt".to_owned();
-/// let result = serde_json::Value::Null;
+/// let (message, result) = (String::new(), serde_json::Value::Null);
 /// commit.push(&CallFinished { status: CallStatus::Ok, result, message, micros: 900, reason: None })?;
 /// let written = session.record(commit)?;
 /// assert_eq!(session.content(&Digest::of(b"hello"))?, "hello");
@@ -278,13 +277,14 @@ pub mod event {
     pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
     pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
     pub use crate::engine::event::{
-        Annotated, CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChangesUnknown, ChildLimits,
-        ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult, ConflictKind,
-        ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventsLost,
-        Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated, MountPreview, Node, Origin,
-        PolicyDecision, PositionTagged, RecordedOutput, RunBegan, RunNoted, SessionAllow, SessionRewound,
-        SessionStarted, SliceRestored, Special, TerminalRecorded, TranscriptRecord, VariableValue, WorkspaceTouched,
-        WriteFile, WriteMode,
+        Annotated, CallFinished, CallNoted, CallObserved, CallReason, CallStarted, CallStatus, ChangesShared,
+        ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,
+        ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
+        EventsLost, GitMoved, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated,
+        MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged, RecordedOutput, ReportLate,
+        RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SliceRestored,
+        Special, TaskObserved, TerminalRecorded, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile,
+        WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

@@ -1,18 +1,34 @@
 //! Runs that other programs made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::event::{CallObserved, ChangesUnknown, RunBegan, RunNoted, TranscriptRecord};
-use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, ValueError};
+use crate::engine::event::{
+    CallFinished, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ObservedAccess, ReportLate, RunBegan,
+    RunEnded, RunNoted, RunPrompted, SessionStarted, TaskObserved, TranscriptRecord,
+};
+use crate::engine::{EntryPath, OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
+
+/// Ended calls that are remembered.
+const ENDED_MAX: usize = 256;
 
 /// Runs of agents that were recorded by looking on, or from their transcripts. A rewind keeps them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentRuns {
     /// Runs by the ids that their agents give them.
     pub runs: BTreeMap<String, AgentRun>,
+    /// Observed calls that have not ended, by their positions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub open: BTreeMap<Seq, ObservedCall>,
+    /// The latest observed calls that ended, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<(Seq, ObservedCall)>,
+    /// Tasks that run in the background, by the ids that their agents give them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tasks: BTreeMap<String, BackgroundTask>,
 }
 
 /// A run of an agent.
@@ -32,6 +48,44 @@ pub struct AgentRun {
     pub incomplete: u64,
     /// The number of other records of its transcript.
     pub records: u64,
+    /// The first line of the latest request; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt: String,
+    /// The position of its end; 0 while it goes on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ended: Seq,
+}
+
+/// A call that another program makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedCall {
+    /// The run.
+    pub run: String,
+    /// The id that its agent gives it.
+    pub id: String,
+    /// The agent, as in the session.
+    pub agent: Arc<str>,
+    /// The changes that it may make.
+    pub access: ObservedAccess,
+    /// The paths that it says it changes.
+    pub paths: Vec<EntryPath>,
+    /// The time of its beginning.
+    pub began: Timestamp,
+}
+
+/// A task that runs in the background.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackgroundTask {
+    /// The run.
+    pub run: String,
+    /// The call that began it.
+    pub call: Seq,
+    /// The agent, as in the session.
+    pub agent: Arc<str>,
+}
+
+fn is_zero(seq: &Seq) -> bool {
+    *seq == 0
 }
 
 impl Slice for AgentRuns {
@@ -40,14 +94,58 @@ impl Slice for AgentRuns {
 }
 
 impl AgentRuns {
+    /// Returns the agent of an observed call that is open, or that began a task; empty for others.
+    pub fn agent_of(&self, call: Seq) -> Arc<str> {
+        let open = self.open.get(&call).map(|open| &open.agent);
+        let task = || self.tasks.values().find(|task| task.call == call).map(|task| &task.agent);
+        open.or_else(task).map(Arc::clone).unwrap_or_default()
+    }
+
     fn with(mut self, run: &str, change: impl FnOnce(&mut AgentRun)) -> Self {
         change(self.runs.entry(run.to_owned()).or_default());
+        self
+    }
+
+    fn observed(mut self, recorded: &Recorded<CallObserved>) -> Self {
+        let CallObserved { run, id, access, paths } = recorded.event.clone();
+        let (agent, began) = (Arc::clone(&recorded.agent), recorded.time);
+        let call = ObservedCall { run: run.clone(), id, agent, access, paths, began };
+        self.open.insert(recorded.call.unwrap_or(recorded.seq), call);
+        self.with(&run, |entry| entry.calls += 1)
+    }
+
+    fn finished(mut self, call: Option<Seq>) -> Self {
+        let Some((call, observed)) = call.and_then(|call| self.open.remove_entry(&call)) else { return self };
+        self.ended.push((call, observed));
+        if self.ended.len() > ENDED_MAX {
+            self.ended.remove(0);
+        }
+        self
+    }
+
+    fn task(mut self, recorded: &Recorded<TaskObserved>) -> Self {
+        let TaskObserved { run, task, call, running } = recorded.event.clone();
+        match running {
+            true => drop(self.tasks.insert(task, BackgroundTask { run, call, agent: Arc::clone(&recorded.agent) })),
+            false => drop(self.tasks.remove(&task)),
+        }
+        self
+    }
+
+    /// What runs in a parent does not run in its child.
+    fn began(mut self, started: &SessionStarted) -> Self {
+        if started.begins_child() {
+            self.open.clear();
+            self.tasks.clear();
+        }
         self
     }
 }
 
 pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.event::<RunBegan>()?.event::<RunNoted>()?.event::<CallObserved>()?;
+    let registry = registry.event::<RunEnded>()?.event::<RunPrompted>()?.event::<TaskObserved>()?;
+    let registry = registry.event::<CallNoted>()?.event::<ReportLate>()?.event::<ChangesShared>()?;
     let registry = registry.event::<ChangesUnknown>()?.event::<TranscriptRecord>()?.slice::<AgentRuns>()?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<RunBegan>| {
         let RunBegan { run, agent, format } = recorded.event.clone();
@@ -56,9 +154,18 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<RunNoted>| {
         runs.with(&recorded.event.run, |entry| entry.facts.extend(recorded.event.facts.clone()))
     })?;
-    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallObserved>| {
-        runs.with(&recorded.event.run, |entry| entry.calls += 1)
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<RunPrompted>| {
+        runs.with(&recorded.event.run, |entry| entry.prompt.clone_from(&recorded.event.line))
     })?;
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<RunEnded>| {
+        runs.with(&recorded.event.run, |entry| entry.ended = recorded.seq)
+    })?;
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallObserved>| runs.observed(recorded))?;
+    let registry =
+        registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallFinished>| runs.finished(recorded.call))?;
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<TaskObserved>| runs.task(recorded))?;
+    let registry =
+        registry.reducer(|runs: AgentRuns, recorded: &Recorded<SessionStarted>| runs.began(&recorded.event))?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<ChangesUnknown>| {
         runs.with(&recorded.event.run, |entry| entry.incomplete += 1)
     })?;

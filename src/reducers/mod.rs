@@ -6,6 +6,7 @@ mod annotations;
 mod children;
 mod commands;
 mod general;
+mod git_worktree;
 mod merge;
 mod merges;
 mod mounts;
@@ -15,7 +16,7 @@ mod usage;
 mod virtual_file_system;
 
 pub(crate) use crate::engine::path::directories_above;
-pub use agent_runs::{AgentRun, AgentRuns};
+pub use agent_runs::{AgentRun, AgentRuns, BackgroundTask, ObservedCall};
 pub use allowances::Allowances;
 pub use annotations::{Annotation, Annotations};
 pub use children::{Child, Children, SharedChild};
@@ -24,6 +25,7 @@ pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
 };
+pub use git_worktree::GitWorktree;
 pub use merge::MergeChoices;
 #[cfg(feature = "tools")]
 pub(crate) use merge::{MergePlan, MergeStep, can_be_made, plan_merge};
@@ -91,7 +93,8 @@ fn standard() -> Result<Registry, ValueError> {
         .with(children::register)?
         .with(merges::register)?
         .with(annotations::register)?
-        .with(agent_runs::register)
+        .with(agent_runs::register)?
+        .with(git_worktree::register)
 }
 
 #[cfg(test)]
@@ -114,7 +117,8 @@ mod tests {
                 "Children",
                 "Merges",
                 "Annotations",
-                "AgentRuns"
+                "AgentRuns",
+                "GitWorktree"
             ]
         );
     }

@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 
 use foldspace::event::{
-    Annotated, CallFinished, CallObserved, CallStarted, CallStatus, ChangesUnknown, ChildStarted, CommandDecided,
-    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, EventRef,
-    EventsLost, MountHydrated, Node, PolicyDecision, PositionTagged, RunBegan, RunNoted, SessionAllow, SessionRewound,
-    SessionStarted, SliceRestored, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
+    Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
+    ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
+    DriftFound, EvalResult, EventRef, EventsLost, GitMoved, MountHydrated, Node, PolicyDecision, PositionTagged,
+    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SliceRestored,
+    TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -49,8 +50,14 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         | SessionAllow::KIND
         | Annotated::KIND
         | PositionTagged::KIND
-        | RunBegan::KIND => Tone::Odd,
-        RunNoted::KIND | CallObserved::KIND | ChangesUnknown::KIND | TranscriptRecord::KIND => Tone::Dim,
+        | RunBegan::KIND
+        | RunEnded::KIND
+        | RunPrompted::KIND
+        | ReportLate::KIND
+        | GitMoved::KIND
+        | ChangesShared::KIND => Tone::Odd,
+        RunNoted::KIND | CallObserved::KIND | CallNoted::KIND | TaskObserved::KIND => Tone::Dim,
+        ChangesUnknown::KIND | TranscriptRecord::KIND => Tone::Dim,
         SessionRewound::KIND | SliceRestored::KIND => Tone::Odd,
         _ => Tone::Plain,
     }
@@ -84,7 +91,26 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         }),
         RunBegan::KIND => typed(event).map(|e: RunBegan| format!("{} of {}", e.run, e.agent)),
         RunNoted::KIND => typed(event).map(|e: RunNoted| Value::from(e.facts).to_string()),
+        RunEnded::KIND => typed(event).map(|e: RunEnded| match e.reason.is_empty() {
+            true => e.run,
+            false => format!("{}: {}", e.run, e.reason),
+        }),
+        RunPrompted::KIND => typed(event).map(|e: RunPrompted| e.line),
         CallObserved::KIND => typed(event).map(|e: CallObserved| e.id),
+        CallNoted::KIND => typed(event).map(|e: CallNoted| format!("{} {}", e.id, Value::from(e.facts))),
+        ReportLate::KIND => typed(event).map(|e: ReportLate| format!("{} ms after it, {}", e.micros / 1000, e.id)),
+        TaskObserved::KIND => typed(event).map(|e: TaskObserved| match e.running {
+            true => format!("{} runs in the background", e.task),
+            false => format!("{} is over", e.task),
+        }),
+        ChangesShared::KIND => typed(event).map(|e: ChangesShared| {
+            let calls: Vec<String> = e.calls.iter().map(|call| format!("#{call}")).collect();
+            format!("by one of {}, or more of them", calls.join(", "))
+        }),
+        GitMoved::KIND => typed(event).map(|e: GitMoved| {
+            let branch = if e.branch.is_empty() { "no branch" } else { &e.branch };
+            format!("{branch} at {}", e.head.get(..12).unwrap_or("no commit"))
+        }),
         ChangesUnknown::KIND => typed(event).map(|e: ChangesUnknown| match e.paths.is_empty() {
             true => "which files it changed is not known".to_owned(),
             false => format!("how it changed {} is not known", e.paths.join(", ")),

@@ -26,7 +26,10 @@ pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub(crate) use references::{digests_in, references_of};
 pub use rewind::{SessionRewound, SliceRestored};
-pub use run::{CallObserved, ChangesUnknown, RunBegan, RunNoted, TranscriptRecord};
+pub use run::{
+    CallNoted, CallObserved, ChangesShared, ChangesUnknown, GitMoved, ObservedAccess, ReportLate, RunBegan, RunEnded,
+    RunNoted, RunPrompted, TaskObserved, TranscriptRecord,
+};
 pub use session::{
     ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted,
 };
@@ -131,7 +134,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    Annotated, CallObserved, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, MergeConflicted, MountHydrated, PositionTagged, RunBegan, RunNoted, SessionAllow, SessionRewound, SessionStarted, TerminalRecorded, TranscriptRecord, WorkspaceTouched
+    Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, GitMoved, MergeConflicted, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::call::{finished_result, started_params};
 use super::{
-    Annotated, CallFinished, CallObserved, CallStarted, ChangesUnknown, ChildMerged, ChildStarted, CodecError,
-    CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event,
-    MergeConflict, MergeConflicted, MountHydrated, Node, PositionTagged, RunBegan, RunNoted, SessionAllow,
-    SessionRewound, SessionStarted, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, write_view,
+    Annotated, CallFinished, CallNoted, CallObserved, CallStarted, ChangesShared, ChangesUnknown, ChildMerged,
+    ChildStarted, CodecError, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DeleteEntry,
+    DriftFound, EvalResult, Event, GitMoved, MergeConflict, MergeConflicted, MountHydrated, Node, PositionTagged,
+    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, TaskObserved,
+    TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -40,8 +41,15 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         | Annotated::KIND
         | PositionTagged::KIND
         | RunBegan::KIND
+        | RunEnded::KIND
         | RunNoted::KIND
+        | RunPrompted::KIND
         | CallObserved::KIND
+        | CallNoted::KIND
+        | ReportLate::KIND
+        | TaskObserved::KIND
+        | ChangesShared::KIND
+        | GitMoved::KIND
         | ChangesUnknown::KIND
         | SessionRewound::KIND
         | WorkspaceTouched::KIND

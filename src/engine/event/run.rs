@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::engine::{Digest, EntryPath, Seq};
+
 /// Event of an agent's run that begins in a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunBegan {
@@ -24,13 +26,117 @@ pub struct RunNoted {
     pub facts: Map<String, Value>,
 }
 
-/// Event of a call that another program made. It is in the commit of its [`CallStarted`](super::CallStarted).
+/// Event of a run that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnded {
+    /// Id of the run.
+    pub run: String,
+    /// Reason that its agent gives; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Event of a person's request to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunPrompted {
+    /// Id of the run.
+    pub run: String,
+    /// Id that the agent gives the request; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// First line of the request, of at most 200 characters.
+    pub line: String,
+    /// Digest of the whole request, which is not kept.
+    pub digest: Digest,
+}
+
+/// Event of a call that another program made. It is in the commit of its [`CallStarted`](super::CallStarted).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallObserved {
+    /// Id of the run.
+    pub run: String,
+    /// Id that the agent gives the call; one made of its tool and parameters where it gives none.
+    pub id: String,
+    /// Changes of files that the call may make while it is open.
+    #[serde(default, skip_serializing_if = "ObservedAccess::is_none")]
+    pub access: ObservedAccess,
+    /// Paths that the call says it changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<EntryPath>,
+}
+
+/// Changes of files that an observed call may make.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ObservedAccess {
+    /// None.
+    #[default]
+    None,
+    /// Of the paths that it names.
+    Named,
+    /// Any.
+    Any,
+}
+
+impl ObservedAccess {
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+/// Event of what became known of an observed call after its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallNoted {
     /// Id of the run.
     pub run: String,
     /// Id that the agent gives the call.
     pub id: String,
+    /// Facts by name, such as `exit_code`.
+    pub facts: Map<String, Value>,
+}
+
+/// Event of a report about an observed call that was recorded later than the call went on. Changes of files may be those
+/// of later calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportLate {
+    /// Id of the run.
+    pub run: String,
+    /// Id that the agent gives the call; empty where the report is about none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// Time from the report to its record, in microseconds.
+    pub micros: u64,
+}
+
+/// Event of a task in the background that an observed call began, and that may change files after the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskObserved {
+    /// Id of the run.
+    pub run: String,
+    /// Id that the agent gives the task.
+    pub task: String,
+    /// Call that began it.
+    pub call: Seq,
+    /// True when it begins, false when it is over.
+    pub running: bool,
+}
+
+/// Event of changes of files, in the same commit, that one of several calls made, or more of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangesShared {
+    /// Calls that may have made them, in order.
+    pub calls: Vec<Seq>,
+}
+
+/// Event of a git worktree whose commit, branch or index is another one than before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitMoved {
+    /// Id of the commit that is checked out; empty before the first one.
+    pub head: String,
+    /// Name of the branch; empty for none.
+    pub branch: String,
+    /// Digest of what the index lists.
+    pub index: Digest,
 }
 
 /// Event of a call of which it is not known which files it changed. It is in the commit of its outcome.

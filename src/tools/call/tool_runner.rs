@@ -24,7 +24,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::output_stream::{CommandOutput, OutputStream};
 use crate::engine::session::{Session, WorkspaceLock};
-use crate::reducers::ToolCalls;
+use crate::reducers::{AgentRuns, ToolCalls};
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::keeping::keep_at_end;
@@ -69,8 +69,10 @@ impl ToolRunner {
     ) -> Result<Self, WorkspaceError> {
         session.check_own()?;
         let state = session.state()?;
+        let is_observed = |call| state.slice::<AgentRuns>().is_some_and(|runs| runs.open.contains_key(&call));
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
-            if !session.is_in_flight(call.call) {
+            // The end of a call that another program makes is told by that program.
+            if !session.is_in_flight(call.call) && !is_observed(call.call) {
                 let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(call.call));
                 let message = "the process that ran the call ended before it did".to_owned();
                 let lost = CallFinished::without_success(CallStatus::Interrupted, CallReason::Abandoned, message, 0);

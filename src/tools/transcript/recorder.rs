@@ -250,7 +250,7 @@ impl RunRecording {
             started.params = serde_json::json!({ "params": packed(&started.params, &mut contents) });
             commit.push(&started)?;
         }
-        commit.push(&CallObserved { run: self.run.clone(), id: id.clone() })?;
+        commit.push(&CallObserved { run: self.run.clone(), id: id.clone(), ..CallObserved::default() })?;
         keep(&mut commit, contents);
         let pending = self.session.submit(commit)?;
         let (seq, began) = (pending.first(), self.last);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use super::attribution;
 use super::capture::{CaptureBudget, Captured, compare};
 use super::intent::Intent;
 use super::keeping::{distrust, keep, keep_if_due, resume};
@@ -15,11 +16,11 @@ use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
 use crate::engine::commit::CommitError;
-use crate::engine::event::{DriftFound, WorkspaceTouched};
+use crate::engine::event::{ChangesShared, DriftFound, WorkspaceTouched};
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::Pending;
-use crate::reducers::VirtualFileSystem;
+use crate::reducers::{AgentRuns, VirtualFileSystem};
 use crate::tools::call::error::ToolError;
 
 /// The extent of a look for external changes.
@@ -232,7 +233,8 @@ fn walk(disk: &dyn ChangeDetector) -> Result<Walked, BackendError> {
     disk.walk()
 }
 
-/// Records external changes, if there are any. Those at `late` paths the kernel had not told.
+/// Records changes that were found between calls, if there are any: as those of the observed calls that are open, else
+/// as external. Those at `late` paths the kernel had not told.
 pub(crate) fn record_found(
     session: &Session,
     workspace: &dyn Workspace,
@@ -243,18 +245,34 @@ pub(crate) fn record_found(
     if changes.is_empty() {
         return Ok(None);
     }
-    let mut recording = EventBuffer::without_agent(session);
+    let state = session.state()?;
+    let runs = state.slice::<AgentRuns>().cloned().unwrap_or_default();
     let is_late = |change: &&PlannedChange| {
         late.iter().any(|late| match late {
             DirtyPath::Entry(path) => path == change.path(),
             DirtyPath::Subtree(path) => path == change.path() || change.path().is_below(path),
         })
     };
-    let late = changes.iter().filter(is_late).count() as u64;
-    let backend = workspace.backend_name().to_owned();
-    recording.push(&DriftFound { backend, entries: changes.len() as u64, late })?;
-    changes.iter().try_for_each(|change| recording.push_change(change, &contents))?;
-    recording.submit().map(Some)
+    let mut last = None;
+    for (writers, changes) in attribution::sorted(changes, &runs) {
+        let mut recording = match writers[..] {
+            [call] => EventBuffer::of_observed(session, call, &runs.agent_of(call)),
+            _ => EventBuffer::without_agent(session),
+        };
+        match writers.len() {
+            0 => {
+                let late = changes.iter().filter(is_late).count() as u64;
+                let backend = workspace.backend_name().to_owned();
+                recording.push(&DriftFound { backend, entries: changes.len() as u64, late })?;
+            }
+            1 => {}
+            _ => recording.push(&ChangesShared { calls: writers })?,
+        }
+        changes.iter().try_for_each(|change| recording.push_change(change, &contents))?;
+        // Waiting for the last one waits for all.
+        last = Some(recording.submit()?);
+    }
+    Ok(last)
 }
 
 fn record_machine(session: &Session, workspace: &dyn Workspace) -> Result<(), SessionError> {

@@ -1,5 +1,6 @@
 //! Workspace of a session: opened, populated, compared and recorded.
 
+mod attribution;
 mod borrowed;
 pub(crate) mod capture;
 pub(crate) mod intent;

@@ -1,5 +1,7 @@
 //! Events of a call: one commit, or several when a command's changes exceed one.
 
+use std::sync::Arc;
+
 use super::borrowed::{borrows, replaced};
 use super::managed::files_of;
 use super::plan::{NewContents, PlannedChange};
@@ -29,6 +31,11 @@ impl EventBuffer {
     /// Creates a buffer for a call. Exceeding one commit is an error.
     pub(crate) fn of_call(session: &Session, call: Seq) -> Self {
         Self::new(session, CallLink::Of(call), false)
+    }
+
+    /// Creates a buffer for what a call of another program changed.
+    pub(crate) fn of_observed(session: &Session, call: Seq, agent: &Arc<str>) -> Self {
+        Self::new(&session.as_agent(Arc::clone(agent)), CallLink::Of(call), true)
     }
 
     pub(crate) fn without_agent(session: &Session) -> Self {

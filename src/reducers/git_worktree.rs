@@ -1,0 +1,31 @@
+//! The git worktree that a session's directory is in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::event::GitMoved;
+use crate::engine::{Digest, OnRewind, Recorded, Registry, Seq, Slice, ValueError};
+
+/// The commit, the branch and the index of a worktree, as they were last seen. A rewind keeps it: it moves none of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitWorktree {
+    /// The position at which it was seen to be so; 0 if it was never seen.
+    pub seq: Seq,
+    /// The id of the commit that is checked out; empty before the first one.
+    pub head: String,
+    /// The name of the branch; empty for none.
+    pub branch: String,
+    /// The digest of what the index lists.
+    pub index: Option<Digest>,
+}
+
+impl Slice for GitWorktree {
+    const NAME: &'static str = "GitWorktree";
+    const ON_REWIND: OnRewind = OnRewind::Keep;
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
+    registry.event::<GitMoved>()?.slice::<GitWorktree>()?.reducer(|_: GitWorktree, recorded: &Recorded<GitMoved>| {
+        let GitMoved { head, branch, index } = recorded.event.clone();
+        GitWorktree { seq: recorded.seq, head, branch, index: Some(index) }
+    })
+}
