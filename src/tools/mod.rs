@@ -1,5 +1,8 @@
 //! Tools: the only place where effects and events meet.
 
+#[cfg(feature = "attach")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the owner's side, which reads reports, is not built yet"))]
+pub(crate) mod agents;
 pub(crate) mod bisection;
 pub(crate) mod builtin;
 pub(crate) mod call;
@@ -15,6 +18,8 @@ mod transcript;
 mod words;
 pub(crate) mod workspace;
 
+#[cfg(feature = "attach")]
+pub use agents::kind::{AgentKind, UnknownAgent};
 pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use bisection::probe::Probe;
 pub use bisection::probe_record::ProbeRecord;

@@ -15,6 +15,7 @@ mod capture;
 mod cli;
 mod compliance;
 mod engine;
+mod hooks;
 mod house;
 mod http;
 mod hub;

@@ -11,6 +11,9 @@ use crate::engine::event::CallStatus;
 /// Fields of a line that describe the run.
 const FACTS: [&str; 4] = ["cwd", "gitBranch", "version", "entrypoint"];
 
+/// The beginning of what the model is shown of a call that was refused.
+pub(crate) const TOOL_ERROR: &str = "<tool_use_error>";
+
 #[derive(Default)]
 pub(super) struct ClaudeCode {
     facts: Map<String, Value>,
@@ -94,14 +97,7 @@ impl ClaudeCode {
         let edit = self.edits.remove(id);
         let shown = content_text(&part["content"]);
         if part["is_error"] == true {
-            // A command that ended with another code than 0 counts as an error there.
-            let command = shown.strip_prefix("Exit code ").and_then(|rest| rest.split_once('\n').or(Some((rest, ""))));
-            if let Some((Ok(code), output)) = command.map(|(code, output)| (code.parse::<i64>(), output)) {
-                return EndedCall::ok(id, json!({ "output": output, "exit_code": code }));
-            }
-            let message = shown.trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>");
-            let status = if stated["interrupted"] == true { CallStatus::Interrupted } else { CallStatus::Error };
-            return EndedCall { status, ..EndedCall::failed(id, message) };
+            return failed(id, &shown, stated["interrupted"] == true);
         }
         let result = match stated {
             Value::Object(_) => stated.clone(),
@@ -114,8 +110,20 @@ impl ClaudeCode {
     }
 }
 
+/// Returns the end of a call that counts as failed there.
+pub(crate) fn failed(id: &str, shown: &str, is_interrupted: bool) -> EndedCall {
+    // A command that ended with another code than 0 counts as an error there.
+    let command = shown.strip_prefix("Exit code ").and_then(|rest| rest.split_once('\n').or(Some((rest, ""))));
+    if let Some((Ok(code), output)) = command.map(|(code, output)| (code.parse::<i64>(), output)) {
+        return EndedCall::ok(id, json!({ "output": output, "exit_code": code }));
+    }
+    let message = shown.trim_start_matches(TOOL_ERROR).trim_end_matches("</tool_use_error>");
+    let status = if is_interrupted { CallStatus::Interrupted } else { CallStatus::Error };
+    EndedCall { status, ..EndedCall::failed(id, message) }
+}
+
 /// Returns the files of an edit. Those of a subagent have no `toolUseResult`, and then the input says what was done.
-fn edited(tool: &str, input: &Value, stated: &Value) -> Vec<StatedFile> {
+pub(crate) fn edited(tool: &str, input: &Value, stated: &Value) -> Vec<StatedFile> {
     let path = stated["filePath"].as_str().unwrap_or_else(|| text(input, "file_path")).to_owned();
     let before = stated["originalFile"].as_str().map(str::to_owned);
     let replaced = |edit: &Value, before| StatedChange::Replaced {

@@ -12,7 +12,7 @@ const KEPT_MAX: usize = 64 << 20;
 
 /// The contents that are known.
 #[derive(Debug, Default)]
-pub(super) struct StatedFiles {
+pub(crate) struct StatedFiles {
     directory: Option<String>,
     known: BTreeMap<EntryPath, Option<Bytes>>,
     bytes: usize,
@@ -20,7 +20,7 @@ pub(super) struct StatedFiles {
 
 /// A change of a file that can be recorded.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum KnownChange {
+pub(crate) enum KnownChange {
     Written {
         path: EntryPath,
         contents: Bytes,
@@ -32,12 +32,12 @@ pub(super) enum KnownChange {
 }
 
 impl StatedFiles {
-    pub(super) fn below(directory: Option<String>) -> Self {
+    pub(crate) fn below(directory: Option<String>) -> Self {
         Self { directory, ..Self::default() }
     }
 
     /// Returns the changes that a call has made below the directory.
-    pub(super) fn changes(&mut self, stated: Vec<StatedFile>) -> Vec<KnownChange> {
+    pub(crate) fn changes(&mut self, stated: Vec<StatedFile>) -> Vec<KnownChange> {
         stated.into_iter().flat_map(|file| self.change(file)).collect()
     }
 

@@ -84,9 +84,7 @@ impl GeminiCli {
                     other => json!({ "output": other }),
                 };
                 let shown = response["output"].as_str().unwrap_or_default();
-                if let Some(code) = shown.lines().rev().take(TAIL).find_map(|line| line.strip_prefix("Exit Code: "))
-                    && let Ok(code) = code.trim().parse::<i64>()
-                {
+                if let Some(code) = exit_code(shown) {
                     result["exit_code"] = code.into();
                 }
                 EndedCall { files: changed(&call["resultDisplay"]), child, ..EndedCall::ok(id, result) }
@@ -101,7 +99,14 @@ impl GeminiCli {
     }
 }
 
-fn changed(shown: &Value) -> Vec<StatedFile> {
+/// Returns the exit code in the text of a command's result. There is none for 0.
+pub(crate) fn exit_code(shown: &str) -> Option<i64> {
+    let stated = shown.lines().rev().take(TAIL).find_map(|line| line.strip_prefix("Exit Code: "))?;
+    stated.trim().parse().ok()
+}
+
+/// Returns the file that an edit shows.
+pub(crate) fn changed(shown: &Value) -> Vec<StatedFile> {
     let (Some(path), Some(contents)) = (shown["filePath"].as_str(), shown["newContent"].as_str()) else {
         return Vec::new();
     };

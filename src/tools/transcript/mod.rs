@@ -1,18 +1,19 @@
 //! Runs that other programs recorded, as sessions: the transcripts of coding agents and of evaluations.
 
 mod atif;
-mod claude;
+pub(super) mod claude;
 mod codex;
 mod error;
-mod files;
-mod gemini;
+pub(super) mod files;
+pub(super) mod gemini;
 mod inspect;
 mod mini;
 mod openhands;
 mod recorder;
 mod source;
-mod step;
+pub(super) mod step;
 mod swe_agent;
+pub(super) mod tool_access;
 
 use std::path::Path;
 

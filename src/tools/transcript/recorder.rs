@@ -10,6 +10,7 @@ use super::error::TranscriptError;
 use super::files::{KnownChange, StatedFiles};
 use super::source::RunSource;
 use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep};
+use super::tool_access::ToolAccess;
 use super::{ImportedRun, SourceRun};
 use crate::engine::clock::{StepClock, Timestamp};
 use crate::engine::commit::{CallLink, Commit, CommitError, Content, Expected, ForkPoint};
@@ -25,52 +26,6 @@ use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions, Pending};
 use crate::tools::call::content_params::lift;
 
-/// Tools of agents that change no file, whatever they are given.
-const READERS: [&str; 30] = [
-    "Read",
-    "Glob",
-    "Grep",
-    "LS",
-    "WebFetch",
-    "WebSearch",
-    "TodoWrite",
-    "TodoRead",
-    "ToolSearch",
-    "Skill",
-    "AskUserQuestion",
-    "ExitPlanMode",
-    "BashOutput",
-    "TaskOutput",
-    "NotebookRead",
-    "read_file",
-    "read_many_files",
-    "list_directory",
-    "glob",
-    "grep",
-    "search_file_content",
-    "grep_search",
-    "google_web_search",
-    "web_fetch",
-    "web_search",
-    "write_todos",
-    "update_plan",
-    "view_image",
-    "think",
-    "finish",
-];
-/// Tools that change files only if they succeed.
-const EDITORS: [&str; 10] = [
-    "Write",
-    "Edit",
-    "MultiEdit",
-    "NotebookEdit",
-    "apply_patch",
-    "write_file",
-    "replace",
-    "file_editor",
-    "str_replace_editor",
-    "str_replace_based_edit_tool",
-];
 /// Characters of an agent's name, which has at most 200 bytes.
 const AGENT_MAX: usize = 50;
 const TOOL_MAX: usize = 100;
@@ -195,8 +150,7 @@ struct Counts {
 struct OpenRecord {
     seq: Seq,
     began: Timestamp,
-    may_change: bool,
-    is_edit: bool,
+    access: ToolAccess,
 }
 
 struct RunRecording {
@@ -241,7 +195,7 @@ impl RunRecording {
         if self.recorded.calls.contains_key(&id) {
             return self.record(serde_json::json!({ "again": { "id": id, "tool": tool, "params": params } }));
         }
-        let (may_change, is_edit) = (!READERS.contains(&&*tool), EDITORS.contains(&&*tool));
+        let access = ToolAccess::of(&tool);
         let mut contents = Vec::new();
         let params = lift(params, &mut contents);
         let mut commit = self.commit().of_call(CallLink::Opens);
@@ -257,7 +211,7 @@ impl RunRecording {
         self.pending = Some(pending);
         self.recorded.calls.insert(id.clone(), seq);
         self.recorded.begun.push((began, seq));
-        self.open.insert(id, OpenRecord { seq, began, may_change, is_edit });
+        self.open.insert(id, OpenRecord { seq, began, access });
         self.counts.calls += 1;
         Ok(())
     }
@@ -274,7 +228,11 @@ impl RunRecording {
         }
         let has_failed = call.status != CallStatus::Ok;
         // What a subagent changed is in its own run.
-        let mut may_change = open.may_change && !(open.is_edit && has_failed) && call.files.is_empty();
+        let mut may_change = match open.access {
+            ToolAccess::Reads => false,
+            ToolAccess::Edits => !has_failed && call.files.is_empty(),
+            ToolAccess::Writes => call.files.is_empty(),
+        };
         if let Some(child) = call.child {
             self.recorded.children.insert(child, open.seq);
             may_change = false;

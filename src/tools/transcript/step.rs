@@ -34,23 +34,23 @@ pub(super) struct BegunCall {
 
 /// A call that ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct EndedCall {
-    pub(super) id: String,
-    pub(super) status: CallStatus,
+pub(crate) struct EndedCall {
+    pub(crate) id: String,
+    pub(crate) status: CallStatus,
     /// The result of a success.
-    pub(super) result: Value,
+    pub(crate) result: Value,
     /// The problem of a failure.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// The duration, where the transcript states it.
-    pub(super) micros: Option<u64>,
+    pub(crate) micros: Option<u64>,
     /// The files that it says the call has changed.
-    pub(super) files: Vec<StatedFile>,
+    pub(crate) files: Vec<StatedFile>,
     /// The id of the run that the call began, a subagent's.
-    pub(super) child: Option<String>,
+    pub(crate) child: Option<String>,
 }
 
 impl EndedCall {
-    pub(super) fn ok(id: impl Into<String>, result: Value) -> Self {
+    pub(crate) fn ok(id: impl Into<String>, result: Value) -> Self {
         Self {
             id: id.into(),
             status: CallStatus::Ok,
@@ -62,21 +62,21 @@ impl EndedCall {
         }
     }
 
-    pub(super) fn failed(id: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn failed(id: impl Into<String>, message: impl Into<String>) -> Self {
         Self { status: CallStatus::Error, message: message.into(), ..Self::ok(id, Value::Null) }
     }
 }
 
 /// A file as a transcript states it after a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct StatedFile {
+pub(crate) struct StatedFile {
     /// Its path, absolute or below the run's directory.
-    pub(super) path: String,
-    pub(super) change: StatedChange,
+    pub(crate) path: String,
+    pub(crate) change: StatedChange,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum StatedChange {
+pub(crate) enum StatedChange {
     /// The file has these contents now.
     Whole(String),
     /// One text was replaced by another, in `before` or in what is known of the file.
@@ -114,12 +114,12 @@ pub(super) fn time_of(value: &Value) -> Option<Timestamp> {
 }
 
 /// Returns a text field; empty where it is missing or no text.
-pub(super) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+pub(crate) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
 }
 
 /// Returns the parameters in a field that may hold them as JSON in a text.
-pub(super) fn params_of(value: &Value) -> Value {
+pub(crate) fn params_of(value: &Value) -> Value {
     match value {
         Value::String(text) => match serde_json::from_str::<Value>(text) {
             Ok(params @ Value::Object(_)) => params,
@@ -131,7 +131,7 @@ pub(super) fn params_of(value: &Value) -> Value {
 }
 
 /// Returns the text of a message's content: a text, or a list of parts with texts.
-pub(super) fn content_text(content: &Value) -> String {
+pub(crate) fn content_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {

@@ -1,0 +1,141 @@
+//! Payloads of hooks that are commands. Claude Code's names have become the common ones; the others differ in spelling.
+
+use serde_json::{Map, Value, json};
+
+use super::kind::AgentKind;
+use super::report::{ActingSubagent, HookKind, HookReport, ReportedCall, ReportedEnd};
+use crate::engine::event::CallStatus;
+use crate::tools::transcript::claude::{TOOL_ERROR, failed};
+use crate::tools::transcript::gemini::exit_code;
+use crate::tools::transcript::step::{content_text, params_of};
+use crate::tools::transcript::tool_access::ToolAccess;
+
+const FACTS: [(&str, &[&str]); 6] = [
+    ("model", &["model"]),
+    ("transcript_path", &["transcript_path", "transcriptPath"]),
+    ("agent_transcript_path", &["agent_transcript_path"]),
+    ("permission_mode", &["permission_mode"]),
+    ("source", &["source"]),
+    ("version", &["version", "cursor_version"]),
+];
+
+pub(super) fn read(agent: AgentKind, event: Option<&str>, payload: &Value) -> HookReport {
+    // Cursor runs Claude Code's hooks, too.
+    let roots = &payload["workspace_roots"];
+    let is_cursor = roots.is_array() || payload["conversation_id"].is_string();
+    let run = named(payload, &["session_id", "sessionId", "conversation_id"]).unwrap_or_default();
+    let subagent = named(payload, &["agent_id", "agentId"])
+        .map(|id| ActingSubagent { id, kind: named(payload, &["agent_type", "agentType"]) });
+    let is_own = subagent.as_ref().is_some_and(|subagent| subagent.id == run);
+    let event = payload["hook_event_name"].as_str().or(event).unwrap_or_default();
+    let mut facts = Map::new();
+    for (name, spellings) in FACTS {
+        if let Some(fact) = named(payload, spellings) {
+            facts.insert(name.to_owned(), fact.into());
+        }
+    }
+    HookReport {
+        agent: if is_cursor { "cursor".to_owned() } else { agent.name().to_owned() },
+        run,
+        parent: named(payload, &["parent_agent_id", "parentAgentId"]).filter(|_| is_own),
+        subagent,
+        directory: named(payload, &["cwd"]).or_else(|| roots[0].as_str().map(str::to_owned)),
+        facts,
+        kind: kind(event, payload),
+    }
+}
+
+fn kind(event: &str, payload: &Value) -> HookKind {
+    match event {
+        "SessionStart" | "sessionStart" => HookKind::RunBegan,
+        "SessionEnd" | "sessionEnd" => HookKind::RunEnded { reason: named(payload, &["reason"]) },
+        "UserPromptSubmit" | "userPromptSubmitted" | "beforeSubmitPrompt" | "BeforeAgent" => HookKind::Prompted {
+            prompt: named(payload, &["prompt"]).unwrap_or_default(),
+            id: named(payload, &["prompt_id", "turn_id", "generation_id"]),
+        },
+        "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload, &Value::Null)),
+        "PostToolUse" | "postToolUse" | "AfterTool" | "PostToolUseFailure" | "postToolUseFailure" => {
+            let answer = any(payload, &["tool_response", "tool_result", "toolResult", "tool_output"]);
+            let call = call(payload, answer);
+            let end = ended(&call, payload, answer);
+            HookKind::CallEnded(call, end)
+        }
+        "PostToolBatch" => {
+            let calls = payload["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+            HookKind::Batch(calls.iter().map(|one| (call(one, &Value::Null), shown(&one["tool_response"]))).collect())
+        }
+        "SubagentStart" | "subagentStart" => HookKind::SubagentBegan,
+        "SubagentStop" | "subagentStop" => HookKind::SubagentEnded,
+        "Stop" | "stop" | "agentStop" | "AfterAgent" | "Interrupt" => {
+            let tasks = payload["background_tasks"].as_array();
+            HookKind::Paused { background: tasks.map(|tasks| tasks.iter().map(task).collect()) }
+        }
+        other => HookKind::Other { event: other.to_owned() },
+    }
+}
+
+fn call(payload: &Value, answer: &Value) -> ReportedCall {
+    let id = named(payload, &["tool_use_id", "toolUseId", "tool_call_id"]);
+    let tool = named(payload, &["tool_name", "toolName"]).unwrap_or_default();
+    ReportedCall::new(id, tool, params_of(any(payload, &["tool_input", "toolArgs"])), answer)
+}
+
+/// Returns the end in a payload of a single call.
+fn ended(call: &ReportedCall, payload: &Value, answer: &Value) -> ReportedEnd {
+    let text = content_text(any(answer, &["llmContent", "text_result_for_llm", "textResultForLlm"]));
+    let success = any(answer, &["result_type", "resultType"]).as_str().is_none_or(|kind| kind == "success");
+    let error = payload["error"].as_str().or_else(|| answer["error"]["message"].as_str());
+    let mut end = match error {
+        Some(error) => failed("", error, payload["is_interrupt"] == true).into(),
+        None if !success => ReportedEnd::failed(&text),
+        None => ReportedEnd::ok(answer.clone()),
+    };
+    if answer["interrupted"] == true {
+        end.status = CallStatus::Interrupted;
+    }
+    if call.access == ToolAccess::Writes {
+        end.exit_code = end.exit_code.or_else(|| exit_code(&text)).or_else(|| shell_exit(&text));
+    }
+    end.micros = payload["duration_ms"].as_u64().map(|millis| millis.saturating_mul(1000));
+    end.background = named(answer, &["backgroundTaskId"]).or_else(|| moved_to_background(&text));
+    end.child = named(answer, &["agentId"]).or_else(|| {
+        let spawned: Value = serde_json::from_str(answer.as_str().filter(|_| call.tool == "spawn_agent")?).ok()?;
+        named(&spawned, &["agent_id"])
+    });
+    end
+}
+
+/// Returns the end of a call of a batch, which has only what the model is shown.
+fn shown(answer: &Value) -> ReportedEnd {
+    let text = content_text(answer);
+    if text.starts_with(TOOL_ERROR) || text.starts_with("Exit code ") {
+        return failed("", &text, false).into();
+    }
+    ReportedEnd::ok(json!({ "content": text }))
+}
+
+/// Returns the exit code at the end of what Copilot CLI shows of a command.
+fn shell_exit(text: &str) -> Option<i64> {
+    let (_, code) = text.trim_end().strip_suffix('>')?.rsplit_once("completed with exit code ")?;
+    code.parse().ok()
+}
+
+/// Returns the process that Gemini CLI has left in the background.
+fn moved_to_background(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("Command moved to background (PID: ")?;
+    Some(rest.split_once(')')?.0.to_owned())
+}
+
+/// Returns the id of a task that runs in the background.
+fn task(task: &Value) -> String {
+    let id = task.as_str().map(str::to_owned).or_else(|| named(task, &["id", "task_id", "taskId"]));
+    id.unwrap_or_else(|| task.to_string())
+}
+
+fn any<'v>(value: &'v Value, names: &[&str]) -> &'v Value {
+    names.iter().map(|name| &value[*name]).find(|value| !value.is_null()).unwrap_or(&Value::Null)
+}
+
+fn named(value: &Value, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| value[*name].as_str()).map(str::to_owned)
+}

@@ -1,0 +1,133 @@
+//! Reports of hooks, whatever agent gave them.
+
+use serde_json::{Map, Value};
+
+use super::declared::{DeclaredFile, declared_files};
+use crate::engine::event::CallStatus;
+use crate::tools::transcript::step::EndedCall;
+use crate::tools::transcript::tool_access::ToolAccess;
+
+/// A hook's payload, as foldspace reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HookReport {
+    /// The agent's name: that of an [`AgentKind`](super::kind::AgentKind), or `cursor`.
+    pub(crate) agent: String,
+    /// The agent's id of the conversation; empty where it gives none.
+    pub(crate) run: String,
+    /// The conversation that it was begun from, where a subagent is a conversation of its own.
+    pub(crate) parent: Option<String>,
+    /// The subagent that acts, or of which the event tells.
+    pub(crate) subagent: Option<ActingSubagent>,
+    /// The agent's current directory.
+    pub(crate) directory: Option<String>,
+    /// Short facts about the run, such as its model.
+    pub(crate) facts: Map<String, Value>,
+    pub(crate) kind: HookKind,
+}
+
+/// A subagent, by the agent's own id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ActingSubagent {
+    pub(crate) id: String,
+    /// Its type, such as `general-purpose`.
+    pub(crate) kind: Option<String>,
+}
+
+/// The event that a hook tells of.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum HookKind {
+    RunBegan,
+    RunEnded {
+        reason: Option<String>,
+    },
+    Prompted {
+        prompt: String,
+        id: Option<String>,
+    },
+    CallBegan(ReportedCall),
+    CallEnded(ReportedCall, ReportedEnd),
+    /// Calls that have ended together. Hooks may have told of each of them already, or of none.
+    Batch(Vec<(ReportedCall, ReportedEnd)>),
+    SubagentBegan,
+    SubagentEnded,
+    /// The agent waits for its user: no call of this conversation runs in the foreground.
+    Paused {
+        /// The tasks that still run in the background; `None` where the agent does not tell.
+        background: Option<Vec<String>>,
+    },
+    Other {
+        event: String,
+    },
+}
+
+/// A call, as a hook tells of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ReportedCall {
+    /// The agent's id of the call; some agents give none.
+    pub(crate) id: Option<String>,
+    pub(crate) tool: String,
+    pub(crate) params: Value,
+    /// The changes that it may make. One that only edits has at least one declared file.
+    pub(crate) access: ToolAccess,
+    /// The files that it says to change.
+    pub(crate) declared: Vec<DeclaredFile>,
+}
+
+/// Tools that start a subagent and change nothing themselves: hooks tell of the subagent's calls.
+const DELEGATES: [&str; 9] =
+    ["Agent", "Task", "task", "invoke_agent", "spawn_agent", "resume_agent", "close_agent", "send_input", "wait"];
+
+impl ReportedCall {
+    /// Creates a call from its parameters, and from what its tool answered if it has ended.
+    pub(super) fn new(id: Option<String>, tool: String, params: Value, answer: &Value) -> Self {
+        let mut access = if DELEGATES.contains(&&*tool) { ToolAccess::Reads } else { ToolAccess::of(&tool) };
+        let declared = if access == ToolAccess::Edits { declared_files(&tool, &params, answer) } else { Vec::new() };
+        if access == ToolAccess::Edits && declared.is_empty() {
+            access = ToolAccess::Writes;
+        }
+        Self { id, tool, params, access, declared }
+    }
+}
+
+/// The end of a call, as a hook tells of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ReportedEnd {
+    /// `Ok` for a command with any exit code.
+    pub(crate) status: CallStatus,
+    /// The tool's answer; null for a failure.
+    pub(crate) result: Value,
+    /// The problem of a failure.
+    pub(crate) message: String,
+    /// The exit code of a command, where the agent states it.
+    pub(crate) exit_code: Option<i64>,
+    /// The duration, where the agent states it.
+    pub(crate) micros: Option<u64>,
+    /// The task that goes on in the background after the call.
+    pub(crate) background: Option<String>,
+    /// The subagent, or its conversation, that the call has started.
+    pub(crate) child: Option<String>,
+}
+
+impl ReportedEnd {
+    pub(super) fn ok(result: Value) -> Self {
+        EndedCall::ok("", result).into()
+    }
+
+    pub(super) fn failed(message: &str) -> Self {
+        EndedCall::failed("", message).into()
+    }
+}
+
+impl From<EndedCall> for ReportedEnd {
+    fn from(end: EndedCall) -> Self {
+        Self {
+            status: end.status,
+            exit_code: end.result["exit_code"].as_i64(),
+            result: end.result,
+            message: end.message,
+            micros: end.micros,
+            background: None,
+            child: end.child,
+        }
+    }
+}
