@@ -15,5 +15,8 @@ fn main() -> std::process::ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == "evaluator") {
         return foldspace::backends::PythonEvaluator::serve();
     }
+    if std::env::args_os().nth(1).is_some_and(|first| first == "hook") {
+        return cli::hook(std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned()));
+    }
     cli::main()
 }

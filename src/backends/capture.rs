@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::BackendError;
+use super::git::GitPlace;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Special;
 use crate::engine::id::{Digest, Seq, SessionId};
@@ -71,6 +72,12 @@ pub trait ChangeDetector: Send + Sync {
     #[doc(hidden)]
     fn borrow_from_git(&self, accept: &mut dyn FnMut(&Path) -> bool) {
         let _ = accept;
+    }
+
+    /// Returns the place of the directory's git worktree, if it may be another one than the last time.
+    #[doc(hidden)]
+    fn git_place(&self) -> Result<Option<GitPlace>, BackendError> {
+        Ok(None)
     }
 
     /// Returns the digest of a file that need not be read, since git has its contents.

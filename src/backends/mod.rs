@@ -43,6 +43,8 @@ pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions}
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use error::BackendError;
 #[doc(hidden)]
+pub use git::GitPlace;
+#[doc(hidden)]
 pub use host::HostPath;
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;

@@ -1,6 +1,6 @@
 use foldspace::backends::{DoctorReport, Finding, PodmanOptions, diagnose};
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, hook_log, open, text};
 
 /// Checks the requirements of the backends on this machine
 #[derive(Debug, clap::Args)]
@@ -14,10 +14,11 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let defaults = PodmanOptions::default();
         let image = self.image.clone().unwrap_or_else(|| defaults.image.clone());
-        let findings = diagnose(&PodmanOptions { image, connection: self.engine.clone(), ..defaults });
+        let mut findings = diagnose(&PodmanOptions { image, connection: self.engine.clone(), ..defaults });
+        findings.extend(open::directory(globals).ok().and_then(|data| hook_log::finding(&data)));
         out.show(&findings, |out| findings.iter().try_for_each(|finding| show(finding, out)))?;
         let is_missing = findings.iter().any(|finding| finding.state == DoctorReport::Missing);
         Ok(if is_missing { Exit::Failed } else { Exit::Ok })

@@ -24,6 +24,8 @@ mod fsck;
 mod gc;
 mod grep;
 mod history;
+mod hook;
+mod hook_log;
 mod image;
 mod import;
 mod interrupt;
@@ -65,6 +67,7 @@ mod table;
 mod tools;
 mod tree;
 mod ui;
+mod undo;
 mod unsaid;
 mod verify;
 mod what_if;
@@ -192,6 +195,7 @@ commands! {
         Replay(Box<replay::ReplayArgs>),
         Bisect(Box<bisect::BisectArgs>),
         Rewind(rewind::RewindArgs),
+        Undo(undo::UndoArgs),
         Rerun(Box<rerun::RerunArgs>),
         WhatIf(Box<what_if::WhatIfArgs>),
         Materialise(materialise::Materialise),
@@ -275,6 +279,12 @@ fn overview(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
 fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let meant = foldspace::session::nearest(wanted, known);
     meant.map(|meant| format!("did you mean {}? ", text::one_line(meant, 200))).unwrap_or_default()
+}
+
+/// Runs what agents' hooks run, which must not wait for the rest of the program.
+pub(crate) fn hook(words: impl Iterator<Item = String>) -> ExitCode {
+    hook::run(words);
+    ExitCode::SUCCESS
 }
 
 pub(crate) fn main() -> ExitCode {

@@ -1,5 +1,7 @@
 //! The open workspaces of a store's sessions: what a server works through.
 
+#[cfg(feature = "attach")]
+pub(crate) mod attached;
 pub(crate) mod begin_once;
 mod directories;
 mod error;
@@ -41,6 +43,10 @@ use crate::tools::{
     hydrate, preview_merge, rewind,
 };
 
+#[cfg(feature = "attach")]
+pub use attached::{
+    ATTACHED, AttachedDirectory, HookMessage, ReportOutcome, SPOOL, all_attached, attached_at, attached_file,
+};
 use begin_once::Beginning;
 pub use error::HubError;
 pub use figures::CallFigures;
@@ -111,6 +117,8 @@ struct HubInner {
     registrations: Arc<Registrations>,
     beginning: Beginning,
     processes: ProcessTable,
+    #[cfg(feature = "attach")]
+    reports: attached::ReportOrder,
 }
 
 /// The owner of the lock opens and closes the workspace.
@@ -122,7 +130,16 @@ impl Hub {
         let (places, in_flight, registrations) = (Mutex::default(), Arc::default(), Arc::<Registrations>::default());
         options.tools = Arc::new(options.tools.and_registered(Arc::clone(&registrations)));
         let (beginning, processes) = (Beginning::default(), ProcessTable::default());
-        let shared = HubInner { sessions, places, in_flight, registrations, beginning, processes };
+        let shared = HubInner {
+            sessions,
+            places,
+            in_flight,
+            registrations,
+            beginning,
+            processes,
+            #[cfg(feature = "attach")]
+            reports: Mutex::default(),
+        };
         Self { shared: Arc::new(shared), options: Arc::new(options) }
     }
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engine::event::{
-    CallFinished, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ObservedAccess, ReportLate, RunBegan,
-    RunEnded, RunNoted, RunPrompted, SessionStarted, TaskObserved, TranscriptRecord,
+    CallFinished, CallNoted, CallObserved, CallStatus, ChangesShared, ChangesUnknown, ObservedAccess, ReportLate,
+    RunBegan, RunEnded, RunNoted, RunPrompted, SessionStarted, TaskObserved, TranscriptRecord,
 };
 use crate::engine::{EntryPath, OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
 
@@ -25,7 +25,7 @@ pub struct AgentRuns {
     pub open: BTreeMap<Seq, ObservedCall>,
     /// The latest observed calls that ended, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ended: Vec<(Seq, ObservedCall)>,
+    pub ended: Vec<EndedCall>,
     /// Tasks that run in the background, by the ids that their agents give them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tasks: BTreeMap<String, BackgroundTask>,
@@ -73,6 +73,17 @@ pub struct ObservedCall {
     pub began: Timestamp,
 }
 
+/// A call of another program that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedCall {
+    /// The position of its beginning.
+    pub call: Seq,
+    /// The call.
+    pub observed: ObservedCall,
+    /// The status; interrupted where its agent told of no end.
+    pub status: CallStatus,
+}
+
 /// A task that runs in the background.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundTask {
@@ -114,9 +125,9 @@ impl AgentRuns {
         self.with(&run, |entry| entry.calls += 1)
     }
 
-    fn finished(mut self, call: Option<Seq>) -> Self {
+    fn finished(mut self, call: Option<Seq>, status: CallStatus) -> Self {
         let Some((call, observed)) = call.and_then(|call| self.open.remove_entry(&call)) else { return self };
-        self.ended.push((call, observed));
+        self.ended.push(EndedCall { call, observed, status });
         if self.ended.len() > ENDED_MAX {
             self.ended.remove(0);
         }
@@ -161,8 +172,9 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
         runs.with(&recorded.event.run, |entry| entry.ended = recorded.seq)
     })?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallObserved>| runs.observed(recorded))?;
-    let registry =
-        registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallFinished>| runs.finished(recorded.call))?;
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallFinished>| {
+        runs.finished(recorded.call, recorded.event.status)
+    })?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<TaskObserved>| runs.task(recorded))?;
     let registry =
         registry.reducer(|runs: AgentRuns, recorded: &Recorded<SessionStarted>| runs.began(&recorded.event))?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::bisection::probe_record::ProbeRecord;
 use super::call::error::ToolError;
 use super::mounts::MountError;
+use super::undo::UndoReport;
 use super::words::counted;
 use crate::backends::{BackendError, ShellError};
 use crate::engine::commit::CommitError;
@@ -79,6 +80,23 @@ pub enum WorkspaceError {
         /// Reason why the files could not be restored.
         reason: String,
     },
+    /// No such calls, or none that changed files.
+    #[error("there is nothing to undo: no such call has changed a file")]
+    NothingToUndo,
+    /// The agent's run is unknown, or could be several.
+    #[error("{0}; `log --runs` lists them")]
+    UnknownRun(String),
+    /// Files have changed since the caller looked.
+    #[error("files have changed since {seen}, at {at}; look again at what would be undone")]
+    Moved {
+        /// Position up to which the caller has looked.
+        seen: Seq,
+        /// Position of the last change.
+        at: Seq,
+    },
+    /// Something would not be undone.
+    #[error("not all of it can be undone; nothing was done")]
+    NotUndone(Box<UndoReport>),
     /// The worker thread panicked, or the runtime is shutting down.
     #[error("the work was stopped before its end")]
     Stopped,
@@ -173,6 +191,7 @@ impl Diagnostic for WorkspaceError {
             Self::Mounts { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
             Self::NothingChanged { .. } | Self::NoCall { .. } => ErrorKind::NotFound,
+            Self::NothingToUndo | Self::UnknownRun(_) => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
             Self::NotAChild { .. } | Self::NoDirectory { .. } => ErrorKind::Invalid,
             Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,

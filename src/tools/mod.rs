@@ -1,7 +1,6 @@
 //! Tools: the only place where effects and events meet.
 
 #[cfg(feature = "attach")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the owner's side, which reads reports, is not built yet"))]
 pub(crate) mod agents;
 pub(crate) mod bisection;
 pub(crate) mod builtin;
@@ -15,6 +14,7 @@ mod rerun;
 mod rewind;
 #[cfg(feature = "transcripts")]
 mod transcript;
+mod undo;
 mod words;
 pub(crate) mod workspace;
 
@@ -83,6 +83,7 @@ pub(crate) use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 #[cfg(feature = "transcripts")]
 pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts};
+pub use undo::{UndoOptions, UndoReport, UndoSubject};
 #[doc(hidden)]
 pub use words::regex_error;
 pub use workspace::capture::CaptureBudget;

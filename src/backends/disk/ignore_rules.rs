@@ -16,7 +16,7 @@ use rustix::fs::{CWD, OFlags};
 use super::beneath::{open_directory, open_in};
 use super::file_stat::FileStat;
 use super::listing::look_at;
-use crate::backends::git::GitRepository;
+use crate::backends::git::{GitPlace, GitRepository};
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
@@ -58,6 +58,7 @@ struct RuleFiles {
     /// Paths that are tracked although a rule ignores them, and the directories that lead to them.
     tracked: BTreeSet<Vec<u8>>,
     index_stat: Option<FileStat>,
+    place_stats: Vec<Option<FileStat>>,
     /// Rules by the directory that has them.
     parsed: BTreeMap<Vec<u8>, (FileStat, Arc<Gitignore>)>,
 }
@@ -101,6 +102,18 @@ impl IgnoreRules {
 
     pub(crate) fn repository(&self) -> Option<&GitRepository> {
         self.repository.as_ref()
+    }
+
+    /// Returns the worktree's place in its repository's history, if it may be another one than the last time.
+    pub(super) fn place(&self) -> io::Result<Option<GitPlace>> {
+        let Some(repository) = &self.repository else { return Ok(None) };
+        let stats: Vec<_> = repository.signs().iter().map(|path| stat(path)).collect();
+        if lock(&self.files).place_stats == stats {
+            return Ok(None);
+        }
+        let place = repository.place()?;
+        lock(&self.files).place_stats = stats;
+        Ok(Some(place))
     }
 
     /// Takes up changes of the rules outside of the directory. Returns true if there are any, so that entries may be

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::ignore_rules::IgnoreRules;
 use super::tree::TreeEntry;
 use super::workspace_disk::WorkspaceDisk;
+use crate::backends::git::GitPlace;
 use crate::backends::{
     BackendError, Below, ChangeDetector, DirtyPath, FileChange, KeptAt, KnownFilesKeeper, Observed, Walked,
 };
@@ -113,6 +114,11 @@ impl ChangeDetector for OnDisk {
         if repository.is_some_and(|repository| accept(&repository.common_directory)) {
             disk.borrow_from_git();
         }
+    }
+
+    fn git_place(&self) -> Result<Option<GitPlace>, BackendError> {
+        let place = self.lock().rules().map_or(Ok(None), IgnoreRules::place);
+        place.map_err(|error| self.failed("look at the git worktree of", None, &error))
     }
 
     fn borrowed(&self, path: &EntryPath) -> Option<Digest> {

@@ -10,8 +10,21 @@ use std::process::{Command, Stdio};
 
 pub(crate) use baseline::CleanFiles;
 
+use crate::engine::id::Digest;
+
 /// Settings for every call: no program that the repository names runs for a look at it.
 const QUIET: [&str; 4] = ["-c", "core.fsmonitor=false", "-c", "core.quotePath=false"];
+
+/// The place of a worktree in its repository's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitPlace {
+    /// Id of the commit; empty before the first one.
+    pub head: String,
+    /// Name of the branch; empty for none.
+    pub branch: String,
+    /// Digest of what the index lists.
+    pub index: Digest,
+}
 
 /// A repository, seen from a directory of its worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +68,24 @@ impl GitRepository {
             common_directory: path(common).canonicalize()?,
             is_sha1: format == b"sha1",
         }))
+    }
+
+    /// Returns the commit, the branch and what the index lists.
+    pub(crate) fn place(&self) -> io::Result<GitPlace> {
+        // Before the first commit there is none, and away from a branch no branch.
+        let said = |arguments: &[&str]| {
+            let printed = run(&self.directory, arguments, None).unwrap_or_default();
+            String::from_utf8_lossy(printed.trim_ascii()).into_owned()
+        };
+        let head = said(&["rev-parse", "--verify", "--quiet", "HEAD"]);
+        let branch = said(&["symbolic-ref", "--short", "--quiet", "HEAD"]);
+        let index = Digest::of(&run(&self.directory, &["ls-files", "-s", "-z", "--full-name", ":/"], None)?);
+        Ok(GitPlace { head, branch, index })
+    }
+
+    /// Returns the files that change when the place does.
+    pub(crate) fn signs(&self) -> [PathBuf; 3] {
+        ["HEAD", "index", "logs/HEAD"].map(|name| self.git_directory.join(name))
     }
 
     /// Lists the files that are tracked although a rule ignores them, below the directory.

@@ -4,6 +4,8 @@ mod align;
 mod annotate;
 mod answer_call;
 mod apply;
+#[cfg(feature = "attach")]
+mod attach;
 mod bisect;
 mod blame_file;
 mod cancel_call;
@@ -34,6 +36,7 @@ mod show_slice;
 mod show_state;
 mod stat_entry;
 mod timeline;
+mod undo;
 mod verify;
 
 use std::sync::{Arc, LazyLock};
@@ -60,6 +63,8 @@ pub use align::{Align, AlignedCall, AlignedRow, Alignment};
 pub use annotate::{Annotate, ListAnnotations, ListTags, RecordedSeq, RemoveTag, TagPosition};
 pub use answer_call::{AnswerCall, CallAnswer};
 pub use apply::{Apply, ApplyDocument};
+#[cfg(feature = "attach")]
+pub use attach::{AttachDirectory, AttachedDocument, DetachDirectory, ListAttached, ReportDocument};
 pub use bisect::{
     BadChange, Bisect, BisectDocument, BisectEnds, ProbeCommand, ProbeDocument, SliceLook, bisected, bisected_by_slice,
 };
@@ -95,6 +100,7 @@ pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state}
 pub(crate) use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
+pub use undo::{Undo, UndoDocument};
 pub use verify::{Verification, Verify};
 
 /// A verb: its fields are the parameters, its documentation is what the faces say of it.
@@ -418,11 +424,20 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<Merge>(),
             row::<Apply>(),
             row::<Rewind>(),
+            row::<Undo>(),
             row::<Annotate>(),
             row::<ListAnnotations>(),
             row::<TagPosition>(),
             row::<ListTags>(),
             row::<RemoveTag>(),
+            #[cfg(feature = "attach")]
+            row::<AttachDirectory>(),
+            #[cfg(feature = "attach")]
+            row::<DetachDirectory>(),
+            #[cfg(feature = "attach")]
+            row::<ListAttached>(),
+            #[cfg(feature = "attach")]
+            row::<super::HookMessage>(),
         ]
     });
     &TABLE

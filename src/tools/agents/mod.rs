@@ -1,8 +1,11 @@
 //! Payloads of the hooks of coding agents, read as reports in one vocabulary.
 
+mod brief;
+mod call_events;
 mod command_hook;
 pub(crate) mod declared;
 pub(crate) mod kind;
+pub(crate) mod observer;
 mod plugin_hook;
 pub(crate) mod report;
 #[cfg(test)]

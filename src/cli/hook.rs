@@ -1,0 +1,170 @@
+//! What the hooks of coding agents run: it passes their payload on to the owner of the store.
+//!
+//! It never stands in an agent's way: it ends with 0 whatever happens, prints nothing but the `{}` that some agents want,
+//! and waits two seconds at most. What goes wrong is in a log that `doctor` shows.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use foldspace::hub::{ATTACHED, SPOOL, attached_file};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::owner::SOCKET;
+use super::{hook_log, open};
+
+/// Bytes of a payload that is passed on.
+const PAYLOAD_MAX: u64 = 64 << 20;
+/// Bytes of an answer that are read.
+const ANSWER_MAX: u64 = 64 << 10;
+/// Time for the owner to answer; its own is a little shorter.
+const PATIENCE: Duration = Duration::from_millis(2200);
+/// Time for an owner that is started to be ready.
+const START: Duration = Duration::from_millis(1500);
+/// Agents that take an answer in JSON for granted.
+const ANSWERED: [&str; 2] = ["gemini", "cursor"];
+
+/// The words after `hook`: an agent, perhaps an event, and options.
+struct HookWords {
+    agent: String,
+    event: Option<String>,
+    name: Option<String>,
+    data: Option<PathBuf>,
+}
+
+/// A payload, as far as it is read here.
+#[derive(Default, Deserialize)]
+struct Glance {
+    cwd: Option<PathBuf>,
+    directory: Option<PathBuf>,
+}
+
+/// Passes on what standard input has. Its words are those after `hook`.
+pub(super) fn run(words: impl Iterator<Item = String>) {
+    std::panic::set_hook(Box::new(|_| {}));
+    let words = HookWords::of(words);
+    let data = words.data.clone().or_else(open::default_directory);
+    let passed = std::panic::catch_unwind(|| pass(&words, data.as_deref()));
+    if let Some(data) = data {
+        match passed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => hook_log::note(&data, &words.agent, &error.to_string()),
+            Err(_) => hook_log::note(&data, &words.agent, "the hook panicked, which is a fault of foldspace"),
+        }
+    }
+    if ANSWERED.contains(&&*words.agent) {
+        drop(io::stdout().write_all(b"{}\n"));
+    }
+}
+
+impl HookWords {
+    fn of(mut words: impl Iterator<Item = String>) -> Self {
+        let mut read = Self { agent: String::new(), event: None, name: None, data: None };
+        while let Some(word) = words.next() {
+            match &*word {
+                "--data" => read.data = words.next().map(PathBuf::from),
+                "--name" => read.name = words.next(),
+                _ if read.agent.is_empty() => read.agent = word,
+                _ => read.event = Some(word),
+            }
+        }
+        read
+    }
+}
+
+fn pass(words: &HookWords, data: Option<&Path>) -> io::Result<()> {
+    let mut payload = Vec::new();
+    io::stdin().take(PAYLOAD_MAX).read_to_end(&mut payload)?;
+    let Some(data) = data.filter(|data| data.join(ATTACHED).is_dir()) else { return Ok(()) };
+    let glance: Glance = serde_json::from_slice(&payload).unwrap_or_default();
+    let own = || std::env::current_dir().ok();
+    let Some(directory) = glance.cwd.or(glance.directory).or_else(own) else { return Ok(()) };
+    let directory = directory.canonicalize().unwrap_or(directory);
+    if !directory.ancestors().any(|above| attached_file(data, above).exists()) {
+        return Ok(());
+    }
+    let message = message(words, &directory, &payload);
+    let sent = send(data, &message).or_else(|_| {
+        start(data)?;
+        send(data, &message)
+    });
+    match sent {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
+        Err(error) => {
+            spool(data, &message)?;
+            Err(io::Error::other(format!("the report is kept for later: {error}")))
+        }
+    }
+}
+
+/// Makes the message for the owner, with the payload as it is if it is JSON.
+fn message(words: &HookWords, directory: &Path, payload: &[u8]) -> String {
+    let payload = match serde_json::from_slice::<IgnoredAny>(payload) {
+        Ok(_) => String::from_utf8_lossy(payload).into_owned(),
+        Err(_) => json!({ "unreadable": String::from_utf8_lossy(payload) }).to_string(),
+    };
+    let HookWords { agent, event, name, .. } = words;
+    let directory = foldspace::backends::HostPath(directory.to_owned());
+    let head = json!({ "agent": agent, "event": event, "name": name, "directory": directory }).to_string();
+    format!("{},\"payload\":{payload}}}", head.trim_end_matches('}'))
+}
+
+/// Sends a message to the owner. An answer that refuses it is `InvalidData`.
+fn send(data: &Path, message: &str) -> io::Result<()> {
+    let mut owner = UnixStream::connect(data.join(SOCKET))?;
+    owner.set_read_timeout(Some(PATIENCE))?;
+    owner.set_write_timeout(Some(PATIENCE))?;
+    let length = message.len();
+    let head = "POST /v1/hooks HTTP/1.1\r\nhost: foldspace\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    owner.write_all(format!("{head}content-length: {length}\r\n\r\n{message}").as_bytes())?;
+    let mut answer = Vec::new();
+    match owner.take(ANSWER_MAX).read_to_end(&mut answer) {
+        // It has the message, and goes on.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+        other => other?,
+    };
+    let answer = String::from_utf8_lossy(&answer);
+    match answer.split(' ').nth(1) {
+        Some("200") => Ok(()),
+        // It ends at this moment.
+        None | Some("503") => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+        Some(_) => {
+            let said = answer.lines().last().unwrap_or_default().to_owned();
+            Err(io::Error::new(io::ErrorKind::InvalidData, said))
+        }
+    }
+}
+
+/// Starts the owner, and waits until it is ready.
+#[expect(clippy::disallowed_methods, reason = "the owner is a process of its own")]
+fn start(data: &Path) -> io::Result<()> {
+    let mut owner = Command::new(std::env::current_exe()?);
+    owner.arg("--data").arg(data).args(["serve", "--background"]).current_dir("/");
+    let mut owner = owner.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let Some(words) = owner.stdout.take() else { return Ok(()) };
+    // It says when it is ready, or why it is not.
+    let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(START.subsec_nanos()) };
+    let patience = Timespec { tv_sec: i64::try_from(START.as_secs()).unwrap_or(1), ..patience };
+    poll(&mut [PollFd::new(&words, PollFlags::IN)], Some(&patience))?;
+    Ok(())
+}
+
+/// Keeps a message until an owner takes it.
+#[expect(clippy::disallowed_methods, reason = "a report that can't be sent is kept")]
+fn spool(data: &Path, message: &str) -> io::Result<()> {
+    let directory = data.join(ATTACHED).join(SPOOL);
+    std::fs::DirBuilder::new().recursive(true).create(&directory)?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let file = directory.join(format!("{:020}-{}", since.as_nanos(), std::process::id()));
+    let begun = file.with_extension("new");
+    let mut opened = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&begun)?;
+    opened.write_all(message.as_bytes())?;
+    std::fs::rename(begun, file.with_extension("json"))
+}

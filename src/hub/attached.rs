@@ -1,0 +1,317 @@
+//! Directories of a person's in which coding agents work: each has a session, and its agents' hooks report to it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Hub, HubError, blocking};
+use crate::backends::disk::{entries_in, make_private, remove_path};
+use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::lock::lock;
+use crate::engine::path::EntryPath;
+use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::name_of;
+use crate::tools::AgentKind;
+use crate::tools::agents::observer::Arrival;
+use crate::tools::agents::read_report;
+
+/// The directory of the data with an entry for each attached directory.
+pub const ATTACHED: &str = "attached";
+/// The directory in it with reports that came while there was no owner.
+pub const SPOOL: &str = "spool";
+/// Time for which a report is waited for.
+const ANSWER: Duration = Duration::from_secs(2);
+const NAME_CHARS: usize = 60;
+
+/// A directory whose agents report to a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AttachedDirectory {
+    /// The directory.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+    /// The session.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+    #[serde(default)]
+    pub transcripts: bool,
+}
+
+/// A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
+/// socket.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookMessage {
+    /// The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`.
+    pub agent: String,
+    /// The name under which it is recorded; that of the agent by default.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The hook's event, where the payload does not name it.
+    #[serde(default)]
+    pub event: Option<String>,
+    /// The directory in which the hook ran.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+    /// Microseconds since the hook ran, where the report comes later.
+    #[serde(default)]
+    pub late_micros: u64,
+    /// The payload that the hook was given.
+    pub payload: Value,
+}
+
+/// The outcome of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportOutcome {
+    /// It is recorded.
+    Recorded,
+    /// It is being recorded, which takes longer.
+    Later,
+    /// Nothing is attached at that directory.
+    Unattached,
+}
+
+/// The order in which the reports of a directory are recorded: that in which they came.
+pub(super) type ReportOrder = Mutex<BTreeMap<SessionId, Arc<AsyncMutex<()>>>>;
+
+/// Returns the file that says that a directory is attached.
+pub fn attached_file(home: &Path, directory: &Path) -> PathBuf {
+    home.join(ATTACHED).join(Digest::of(directory.as_os_str().as_bytes()).to_string())
+}
+
+/// Finds the attached directory that a path is, or is in.
+pub fn attached_at(home: &Path, path: &Path) -> Option<AttachedDirectory> {
+    path.ancestors().find_map(|above| read(&attached_file(home, above)).ok().flatten())
+}
+
+/// Lists the attached directories, in order.
+///
+/// # Errors
+/// An entry can't be read.
+pub fn all_attached(home: &Path) -> io::Result<Vec<AttachedDirectory>> {
+    let mut all = Vec::new();
+    for entry in entries_in(&home.join(ATTACHED))? {
+        if entry.file_type()?.is_file() {
+            all.extend(read(&entry.path())?);
+        }
+    }
+    all.sort_by(|one, other| one.directory.0.cmp(&other.directory.0));
+    Ok(all)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the list of attached directories is the hub's")]
+fn read(file: &Path) -> io::Result<Option<AttachedDirectory>> {
+    match std::fs::read(file) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the list of attached directories is the hub's")]
+fn write(home: &Path, attached: &AttachedDirectory) -> io::Result<()> {
+    make_private(&home.join(ATTACHED))?;
+    let file = attached_file(home, &attached.directory.0);
+    let begun = file.with_extension("new");
+    File::create(&begun)?.write_all(&serde_json::to_vec(attached)?)?;
+    std::fs::rename(&begun, &file)
+}
+
+fn failed(directory: &Path, reason: impl std::fmt::Display) -> HubError {
+    BackendError { backend: "host", reason: format!("can't attach {}: {reason}", directory.display()) }.into()
+}
+
+impl Hub {
+    /// Attaches a directory: its worktree's top, where it is in a git repository. Its files are recorded as they are, and
+    /// hooks that report from there are from now on. One that is attached stays so.
+    pub(crate) async fn attach(
+        &self,
+        directory: PathBuf,
+        include: Vec<EntryPath>,
+        transcripts: bool,
+    ) -> Result<AttachedDirectory, HubError> {
+        let home = self.options().home.clone();
+        let looked = move || {
+            let canonical = directory.canonicalize().map_err(|error| failed(&directory, error))?;
+            let repository = git::GitRepository::find(&canonical).map_err(|error| failed(&canonical, error))?;
+            let top = repository.map_or(canonical, |repository| repository.top);
+            let is_home = std::env::var_os("HOME").is_some_and(|home| *home == *top);
+            if is_home || top.parent().is_none() {
+                return Err(failed(&top, "it has much more than a project; give a project's directory"));
+            }
+            let host = HostOptions {
+                directory: Some(top.clone()),
+                files_only: true,
+                gitignore: true,
+                include,
+                ..HostOptions::default()
+            };
+            let spec = WorkspaceSpec::Host(host);
+            spec.check_apart(&top, &home)?;
+            Ok((top, spec))
+        };
+        let (top, spec) = blocking(looked).await??;
+        let session = self.session_of(&top, &spec).await?;
+        let attached = AttachedDirectory { directory: HostPath(top), session, transcripts };
+        let (home, written) = (self.options().home.clone(), attached.clone());
+        let write = move || write(&home, &written).map_err(|error| failed(&written.directory.0, error));
+        blocking(write).await??;
+        Ok(attached)
+    }
+
+    /// Opens the session that records a directory like this, which may be new.
+    async fn session_of(&self, top: &Path, spec: &WorkspaceSpec) -> Result<SessionId, HubError> {
+        let (sessions, spec, top) = (self.sessions().clone(), spec.clone(), top.to_owned());
+        let wanted = spec.clone();
+        let looked = move || {
+            let all = sessions.list()?;
+            for entry in &all {
+                let session = sessions.session(entry.id)?;
+                let started = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
+                if started.as_ref() == Some(&wanted) {
+                    return Ok((Some(entry.id), String::new()));
+                }
+            }
+            let fits = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+            let name = top.file_name().unwrap_or_default().to_string_lossy();
+            let name: String = name.chars().take(NAME_CHARS).map(fits).collect();
+            let name = name.trim_start_matches(['.', '_', '-']);
+            let name = if name.is_empty() { "directory" } else { name };
+            let taken: Vec<String> = all.iter().map(name_of).collect();
+            let numbered = (2..).map(|number| format!("{name}-{number}"));
+            let mut names = std::iter::once(name.to_owned()).chain(numbered);
+            Ok::<_, SessionError>((None, names.find(|name| !taken.contains(name)).unwrap_or_default()))
+        };
+        let opened = match blocking(looked).await?? {
+            (Some(session), _) => self.open(session).await?,
+            (None, name) => self.create(Some(name), &spec, &[]).await?,
+        };
+        Ok(opened.session().id())
+    }
+
+    /// Ends that the agents in a directory report. Its session stays. Returns what was attached there.
+    pub(crate) async fn detach(&self, directory: PathBuf) -> Result<Option<AttachedDirectory>, HubError> {
+        let home = self.options().home.clone();
+        let removed = move || {
+            let Some(attached) = attached_at(&home, &directory) else { return Ok(None) };
+            let removed = remove_path(&attached_file(&home, &attached.directory.0));
+            removed.map(|()| Some(attached)).map_err(|error| failed(&directory, error))
+        };
+        blocking(removed).await?
+    }
+
+    /// Records a report, after those that came before it, and after those that were kept while there was no owner.
+    pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
+        let arrived = Instant::now();
+        let home = self.options().home.clone();
+        let spooled = blocking(move || take_spooled(&home)).await?;
+        for earlier in spooled {
+            if let Err(error) = self.report_one(earlier, arrived).await {
+                tracing::warn!(%error, "a report that was kept could not be recorded");
+            }
+        }
+        self.report_one(message, arrived).await
+    }
+
+    async fn report_one(&self, message: HookMessage, arrived: Instant) -> Result<ReportOutcome, HubError> {
+        let kind: AgentKind = message
+            .agent
+            .parse()
+            .map_err(|error: crate::tools::UnknownAgent| BackendError { backend: "host", reason: error.to_string() })?;
+        let mut report = read_report(kind, message.event.as_deref(), &message.payload);
+        if let Some(name) = message.name {
+            report.agent = name;
+        }
+        let directory = report.directory.as_ref().map_or(message.directory.0, PathBuf::from);
+        let home = self.options().home.clone();
+        let found = move || attached_at(&home, &directory.canonicalize().unwrap_or(directory.clone()));
+        let Some(attached) = blocking(found).await? else { return Ok(ReportOutcome::Unattached) };
+        let arrival = Arrival {
+            report,
+            payload: message.payload,
+            arrived,
+            waited: message.late_micros,
+            keeps_all: attached.transcripts,
+        };
+        let order = Arc::clone(lock(&self.shared.reports).entry(attached.session).or_default());
+        // Its place in the order is taken now.
+        let mut turn = Box::pin(order.lock_owned());
+        let taken = turn.as_mut().now_or_never();
+        let going = self.shared.in_flight.begin(CancellationToken::new())?;
+        let (hub, (done, answer)) = (self.clone(), oneshot::channel());
+        // A task of its own: it completes also if the hook stops waiting.
+        tokio::spawn(async move {
+            let _turn = match taken {
+                Some(turn) => turn,
+                None => turn.await,
+            };
+            let recorded = hub.record_report(attached.session, arrival, done).await;
+            if let Err(error) = recorded {
+                tracing::warn!(%error, "a report could not be recorded");
+            }
+            drop(going);
+        });
+        match tokio::time::timeout(ANSWER, answer).await {
+            Err(_) => Ok(ReportOutcome::Later),
+            Ok(Ok(recorded)) => recorded.map(|()| ReportOutcome::Recorded),
+            Ok(Err(_)) => Err(HubError::Panicked),
+        }
+    }
+
+    async fn record_report(
+        &self,
+        session: SessionId,
+        arrival: Arrival,
+        done: oneshot::Sender<Result<(), HubError>>,
+    ) -> Result<(), HubError> {
+        let recorded = async {
+            let open = self.open(session).await?;
+            open.tool_runner().observe(arrival).await.map_err(crate::tools::WorkspaceError::from)?;
+            Ok(open)
+        };
+        match recorded.await {
+            Err(error) => {
+                drop(done.send(Err(error)));
+                Ok(())
+            }
+            Ok(open) => {
+                drop(done.send(Ok(())));
+                Ok(open.tool_runner().note_git().await.map_err(crate::tools::WorkspaceError::from)?)
+            }
+        }
+    }
+}
+
+/// Takes the reports that hooks have kept, in the order in which they were made.
+fn take_spooled(home: &Path) -> Vec<HookMessage> {
+    let Ok(mut entries) = entries_in(&home.join(ATTACHED).join(SPOOL)) else { return Vec::new() };
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    entries.iter().filter_map(|entry| take_one(&entry.path())).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
+fn take_one(file: &Path) -> Option<HookMessage> {
+    // One that is still being written has another name.
+    file.extension().is_some_and(|extension| extension == "json").then_some(())?;
+    let bytes = std::fs::read(file).ok()?;
+    let since = file.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
+    std::fs::remove_file(file).ok()?;
+    let message = serde_json::from_slice::<HookMessage>(&bytes);
+    let message = message.inspect_err(|error| tracing::warn!(%error, "a report that was kept can't be read")).ok()?;
+    let late_micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1);
+    Some(HookMessage { late_micros, ..message })
+}

@@ -1,0 +1,139 @@
+//! Directories whose agents report to a session.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::backends::HostPath;
+use crate::engine::event::Node;
+use crate::engine::id::SessionId;
+use crate::engine::path::EntryPath;
+use crate::hub::HubError;
+use crate::hub::attached::{AttachedDirectory, HookMessage, ReportOutcome, all_attached};
+use crate::reducers::VirtualFileSystem;
+
+/// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
+/// blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachDirectory {
+    /// The directory; that of its whole worktree, where it is in a git repository.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+    /// Paths below it that are recorded although git ignores them, with everything below them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub include: Vec<EntryPath>,
+    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+    #[serde(default)]
+    pub transcripts: bool,
+}
+
+/// A directory that is attached, with what is recorded of it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AttachedDocument {
+    /// The directory.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+    /// The session.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// Files that are recorded.
+    pub files: u64,
+    /// Those of them of which git has the contents.
+    pub borrowed: u64,
+    /// Those of which only the digests are recorded, since they are large or look like secrets.
+    #[schemars(with = "Vec<String>")]
+    pub not_kept: Vec<EntryPath>,
+}
+
+impl Operation for AttachDirectory {
+    const NAME: &'static str = "attach_directory";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("attached", "/v1/attached", 200);
+    type Output = AttachedDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<AttachedDocument, OperationError> {
+        context.caller.may_name_roots()?;
+        let attached = context.hub.attach(self.directory.0, self.include, self.transcripts).await?;
+        let sessions = context.hub.sessions().clone();
+        reading(move || {
+            let session = sessions.session(attached.session)?;
+            let tree = VirtualFileSystem::of(&session.state()?);
+            let (mut files, mut borrowed, mut not_kept) = (0, 0, Vec::new());
+            for (path, entry) in tree.iter() {
+                let Node::File { content, incomplete, .. } = &entry.node else { continue };
+                files += 1;
+                borrowed += u64::from(content.git_blob().is_some());
+                if *incomplete {
+                    not_kept.push(path.clone());
+                }
+            }
+            let (directory, name) = (attached.directory, session.name().to_owned());
+            Ok(AttachedDocument { directory, session: session.id(), name, files, borrowed, not_kept })
+        })
+        .await
+    }
+}
+
+/// Ends that agents in a directory report to its session, which stays. Only for clients on the unix socket.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetachDirectory {
+    /// The directory, or one in it.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+}
+
+impl Operation for DetachDirectory {
+    const NAME: &'static str = "detach_directory";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("attached", "/v1/attached/detach", 200);
+    type Output = AttachedDirectory;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<AttachedDirectory, OperationError> {
+        context.caller.may_name_roots()?;
+        let shown = self.directory.0.display().to_string();
+        let none = || OperationError::not_found(format!("no directory is attached at {shown}"));
+        context.hub.detach(self.directory.0).await?.ok_or_else(none)
+    }
+}
+
+/// Lists the directories whose agents report to a session. Only for clients on the unix socket.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListAttached {}
+
+impl Operation for ListAttached {
+    const NAME: &'static str = "list_attached";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("attached", "/v1/attached");
+    type Output = Vec<AttachedDirectory>;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<Vec<AttachedDirectory>, OperationError> {
+        context.caller.may_name_roots()?;
+        let home = context.hub.options().home.clone();
+        let failed = |error: std::io::Error| {
+            let reason = format!("can't read the list of attached directories: {error}");
+            HubError::from(crate::backends::BackendError { backend: "host", reason })
+        };
+        reading(move || Ok(all_attached(&home).map_err(failed)?)).await
+    }
+}
+
+/// The outcome of a report.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ReportDocument {
+    /// The outcome.
+    pub outcome: ReportOutcome,
+}
+
+impl Operation for HookMessage {
+    const NAME: &'static str = "report_hook";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("attached", "/v1/hooks", 200);
+    type Output = ReportDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<ReportDocument, OperationError> {
+        context.caller.may_name_roots()?;
+        Ok(ReportDocument { outcome: context.hub.report(self).await? })
+    }
+}

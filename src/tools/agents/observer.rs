@@ -1,0 +1,394 @@
+//! Recording of what hooks report: runs, calls, and what changed on the disk while they were open.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::brief::{brief, first_line};
+use super::call_events::{CallEnd, push_begin, push_end};
+use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
+use crate::engine::commit::{CallLink, Commit};
+use crate::engine::event::{
+    CallNoted, CallObserved, CallStatus, GitMoved, ObservedAccess, ReportLate, RunBegan, RunEnded, RunNoted,
+    RunPrompted, TaskObserved, TranscriptRecord,
+};
+use crate::engine::id::{Digest, Seq};
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::engine::store::Pending;
+use crate::reducers::{AgentRuns, EndedCall, GitWorktree, ObservedCall};
+use crate::tools::call::content_params::lift;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool_runner::ToolRunner;
+use crate::tools::transcript::tool_access::ToolAccess;
+use crate::tools::workspace::managed::Extent;
+
+/// Time after which a call of which no end is told is closed.
+const OPEN_MAX_MILLIS: i64 = 3_600_000;
+/// Time after which a report counts as late: its hook has not waited for it.
+const LATE_MICROS: u64 = 2_000_000;
+/// Characters of a subagent's id in its agent's name.
+const SUBAGENT_CHARS: usize = 8;
+/// Characters of an agent's name, which has at most 200 bytes.
+const AGENT_MAX: usize = 40;
+
+/// A report with what is to be known of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    pub(crate) report: HookReport,
+    /// The payload, for an event that is not known.
+    pub(crate) payload: Value,
+    /// The time of its arrival.
+    pub(crate) arrived: Instant,
+    /// Microseconds that it was kept before.
+    pub(crate) waited: u64,
+    /// Keeps requests and outputs whole.
+    pub(crate) keeps_all: bool,
+}
+
+impl ToolRunner {
+    /// Records a report. The disk is looked at where a call that may write begins or ends.
+    ///
+    /// # Errors
+    /// The disk can't be read, or nothing can be recorded. The report is then not recorded, or not all of it.
+    pub(crate) async fn observe(&self, arrival: Arrival) -> Result<(), ToolError> {
+        let turn = self.session().turn().await;
+        if may_have_changed(&arrival.report.kind) {
+            self.machine().record_drift(self.session(), Extent::Due).await?;
+        }
+        let name = agent_name(&arrival.report);
+        let session = self.session().as_agent(Arc::clone(&name));
+        let root = self.workspace().root().map(PathBuf::from).unwrap_or_default();
+        let recorded = tokio::task::spawn_blocking(move || {
+            let recorded = Observer { session, name, root, arrival, last: None }.record();
+            drop(turn);
+            recorded
+        });
+        let stopped = |_| ToolError::new("the recording of a report was stopped");
+        Ok(recorded.await.map_err(stopped)??)
+    }
+
+    /// Records the place of the git worktree, if it is another one than before.
+    pub(crate) async fn note_git(&self) -> Result<(), ToolError> {
+        let workspace = Arc::clone(self.workspace());
+        let looked = tokio::task::spawn_blocking(move || workspace.capture().map_or(Ok(None), |disk| disk.git_place()));
+        let stopped = |_| ToolError::new("the look at the git worktree was stopped");
+        let Some(place) = looked.await.map_err(stopped)?? else { return Ok(()) };
+        let state = self.session().state()?;
+        let known = state.slice::<GitWorktree>();
+        let is_same = |known: &GitWorktree| {
+            (&known.head, &known.branch, known.index) == (&place.head, &place.branch, Some(place.index))
+        };
+        if known.is_some_and(is_same) {
+            return Ok(());
+        }
+        let mut commit = self.session().as_agent("").commit();
+        commit
+            .push(&GitMoved { head: place.head, branch: place.branch, index: place.index })
+            .map_err(SessionError::from)?;
+        self.session().submit(commit)?.durable().await.map_err(SessionError::from)?;
+        Ok(())
+    }
+}
+
+/// Returns the name of the one who acts: the agent, and the subagent below it.
+fn agent_name(report: &HookReport) -> Arc<str> {
+    let agent: String = report.agent.chars().take(AGENT_MAX).collect();
+    let subagent = report.subagent.as_ref().map(|subagent| subagent.id.as_str());
+    let subagent = subagent.or(report.parent.as_ref().map(|_| report.run.as_str()));
+    match subagent {
+        Some(id) => format!("{agent}/{}", id.chars().take(SUBAGENT_CHARS).collect::<String>()).into(),
+        None => agent.into(),
+    }
+}
+
+/// Tells whether a look at the disk belongs to a report: what has changed by then is to be told from what changes later.
+fn may_have_changed(kind: &HookKind) -> bool {
+    match kind {
+        HookKind::CallBegan(call) | HookKind::CallEnded(call, _) => call.access != ToolAccess::Reads,
+        HookKind::Batch(calls) => calls.iter().any(|(call, _)| call.access != ToolAccess::Reads),
+        HookKind::Other { .. } | HookKind::SubagentBegan => false,
+        HookKind::RunBegan
+        | HookKind::RunEnded { .. }
+        | HookKind::Prompted { .. }
+        | HookKind::SubagentEnded
+        | HookKind::Paused { .. } => true,
+    }
+}
+
+struct Observer {
+    /// The session, for the agent that acts.
+    session: Session,
+    name: Arc<str>,
+    /// The directory that is recorded.
+    root: PathBuf,
+    arrival: Arrival,
+    /// The last of what was submitted.
+    last: Option<Pending>,
+}
+
+impl Observer {
+    fn record(mut self) -> Result<(), SessionError> {
+        self.close_old()?;
+        self.run()?;
+        match self.arrival.report.kind.clone() {
+            HookKind::RunBegan | HookKind::SubagentBegan => {}
+            HookKind::RunEnded { reason } => {
+                self.close(|call, run, _| call.run == run)?;
+                self.end_tasks(&[])?;
+                let (run, reason) = (self.run_id(), reason.unwrap_or_default());
+                self.push(|commit| commit.push(&RunEnded { run, reason }))?;
+            }
+            HookKind::Prompted { prompt, id } => {
+                self.close(|call, run, name| call.run == run && *call.agent == *name)?;
+                self.prompted(&prompt, id)?;
+            }
+            HookKind::CallBegan(call) => drop(self.begin(&call)?),
+            HookKind::CallEnded(call, end) => self.end(&call, end)?,
+            HookKind::Batch(calls) => calls.into_iter().try_for_each(|(call, end)| self.end(&call, end))?,
+            HookKind::SubagentEnded => self.close(|call, _, name| *call.agent == *name)?,
+            HookKind::Paused { background } => {
+                self.close(|call, run, name| call.run == run && *call.agent == *name)?;
+                background.map_or(Ok(()), |background| self.end_tasks(&background))?;
+            }
+            HookKind::Other { .. } => self.other()?,
+        }
+        self.settle()
+    }
+
+    fn runs(&mut self) -> Result<AgentRuns, SessionError> {
+        self.settle()?;
+        Ok(self.session.state()?.slice::<AgentRuns>().cloned().unwrap_or_default())
+    }
+
+    fn run_id(&self) -> String {
+        let HookReport { agent, run, .. } = &self.arrival.report;
+        if run.is_empty() { agent.clone() } else { run.clone() }
+    }
+
+    fn submit(&mut self, commit: Commit) -> Result<Seq, SessionError> {
+        let pending = self.session.submit(commit)?;
+        let first = pending.first();
+        self.last = Some(pending);
+        Ok(first)
+    }
+
+    fn push(
+        &mut self,
+        events: impl FnOnce(&mut Commit) -> Result<(), crate::engine::commit::CommitError>,
+    ) -> Result<(), SessionError> {
+        let mut commit = self.session.commit();
+        events(&mut commit)?;
+        self.submit(commit).map(drop)
+    }
+
+    /// Waits until what was submitted is in the state.
+    fn settle(&mut self) -> Result<(), SessionError> {
+        self.last.take().map_or(Ok(()), |pending| pending.wait().map(drop))?;
+        Ok(())
+    }
+
+    /// Records the beginning of the run, and facts about it that are new.
+    fn run(&mut self) -> Result<(), SessionError> {
+        let (run, runs) = (self.run_id(), self.runs()?);
+        let known = runs.runs.get(&run);
+        let HookReport { agent, parent, facts, .. } = &self.arrival.report;
+        let parent = parent.as_ref().map(|parent| ("parent".to_owned(), json!(parent)));
+        let facts = facts.clone().into_iter().chain(parent);
+        let fresh: Map<String, Value> =
+            facts.filter(|(name, value)| !known.is_some_and(|known| known.facts.get(name) == Some(value))).collect();
+        if known.is_some() && fresh.is_empty() {
+            return Ok(());
+        }
+        let began = RunBegan { run: run.clone(), agent: agent.clone(), format: String::new() };
+        let is_new = known.is_none();
+        self.push(|commit| {
+            if is_new {
+                commit.push(&began)?;
+            }
+            if fresh.is_empty() { Ok(()) } else { commit.push(&RunNoted { run, facts: fresh }) }
+        })
+    }
+
+    fn prompted(&mut self, prompt: &str, id: Option<String>) -> Result<(), SessionError> {
+        let (run, id) = (self.run_id(), id.unwrap_or_default());
+        let digest = Digest::of(prompt.as_bytes());
+        let content = self.arrival.keeps_all.then(|| crate::engine::commit::Content::of(prompt.to_owned()));
+        self.push(|commit| {
+            content.into_iter().for_each(|content| commit.keep(content));
+            commit.push(&RunPrompted { run, id, line: first_line(prompt), digest })
+        })
+    }
+
+    fn other(&mut self) -> Result<(), SessionError> {
+        let payload = std::mem::take(&mut self.arrival.payload);
+        let mut contents = Vec::new();
+        let record = lift(if self.arrival.keeps_all { payload } else { brief(payload) }, &mut contents);
+        let run = self.run_id();
+        self.push(|commit| {
+            contents.into_iter().for_each(|content| commit.keep(content));
+            commit.push(&TranscriptRecord { run, record })
+        })
+    }
+
+    fn begin(&mut self, call: &ReportedCall) -> Result<Option<Seq>, SessionError> {
+        let (id, runs) = (id_of(call), self.runs()?);
+        if call.id.is_some() && (open(&runs, &id).is_some() || has_ended(&runs, &id)) {
+            // Reported twice, as by an agent that also loads another one's hooks.
+            return Ok(None);
+        }
+        let (access, paths) = self.access(call);
+        // Claude makes calls that write one after the other.
+        if access != ObservedAccess::None && &*self.arrival.report.agent == "claude" {
+            self.close(|call, run, name| {
+                call.run == run && *call.agent == *name && call.access != ObservedAccess::None
+            })?;
+        }
+        let observed = CallObserved { run: self.run_id(), id: id.clone(), access, paths };
+        let mut commit = self.session.commit().of_call(CallLink::Opens);
+        push_begin(&mut commit, &observed, &call.tool, call.params.clone())?;
+        self.push_late(&mut commit, &id)?;
+        Ok(Some(self.submit(commit)?))
+    }
+
+    fn end(&mut self, call: &ReportedCall, end: ReportedEnd) -> Result<(), SessionError> {
+        let (id, runs) = (id_of(call), self.runs()?);
+        let found = open(&runs, &id).map(|(seq, open)| (seq, open.began));
+        let (seq, began) = match found {
+            Some(found) => found,
+            None if has_ended(&runs, &id) => return self.note(&runs, &id, end),
+            // No hook told of its beginning: an edit that was refused, for one.
+            None => match self.begin(call)? {
+                Some(seq) => (seq, self.session.now()),
+                None => return Ok(()),
+            },
+        };
+        let passed = u64::try_from(self.session.now().0.saturating_sub(began.0)).unwrap_or(0).saturating_mul(1000);
+        let mut result = if self.arrival.keeps_all { end.result } else { brief(end.result) };
+        if let (Some(code), Some(fields)) = (end.exit_code, result.as_object_mut()) {
+            fields.insert("exit_code".to_owned(), code.into());
+        }
+        if let (Some(child), Some(fields)) = (&end.child, result.as_object_mut()) {
+            fields.insert("child".to_owned(), json!(child));
+        }
+        let micros = end.micros.unwrap_or(passed);
+        let ended = CallEnd { status: end.status, result, message: end.message, micros };
+        let mut commit = self.session.commit().of_call(CallLink::Of(seq));
+        if let Some(task) = end.background {
+            let began = TaskObserved { run: self.run_id(), task, call: seq, running: true };
+            commit.push(&began)?;
+        }
+        push_end(&mut commit, ended)?;
+        self.push_late(&mut commit, &id)?;
+        self.submit(commit).map(drop)
+    }
+
+    /// Records the end of a call that was closed before. A call that has ended is reported twice, which is no news.
+    fn note(&mut self, runs: &AgentRuns, id: &str, end: ReportedEnd) -> Result<(), SessionError> {
+        let is_it = |ended: &&EndedCall| ended.observed.id == id && ended.status == CallStatus::Interrupted;
+        let Some(ended) = runs.ended.iter().rev().find(is_it) else { return Ok(()) };
+        let mut contents = Vec::new();
+        let result = if self.arrival.keeps_all { end.result } else { brief(end.result) };
+        let status = json!(end.status.word());
+        let mut facts =
+            Map::from_iter([("status".to_owned(), status), ("result".to_owned(), lift(result, &mut contents))]);
+        facts.extend(end.exit_code.map(|code| ("exit_code".to_owned(), json!(code))));
+        let mut commit = self.session.commit().of_call(CallLink::Of(ended.call));
+        contents.into_iter().for_each(|content| commit.keep(content));
+        commit.push(&CallNoted { run: self.run_id(), id: id.to_owned(), facts })?;
+        self.submit(commit).map(drop)
+    }
+
+    fn push_late(&self, commit: &mut Commit, id: &str) -> Result<(), SessionError> {
+        let passed = u64::try_from(self.arrival.arrived.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let micros = self.arrival.waited.saturating_add(passed);
+        if self.arrival.waited == 0 && micros < LATE_MICROS {
+            return Ok(());
+        }
+        let late = ReportLate { run: self.run_id(), id: id.to_owned(), micros };
+        Ok(commit.push(&late)?)
+    }
+
+    /// Closes the calls of which no end will be told any more.
+    fn close(&mut self, is_over: impl Fn(&ObservedCall, &str, &str) -> bool) -> Result<(), SessionError> {
+        let (run, name) = (self.run_id(), Arc::clone(&self.name));
+        self.close_where(|call| is_over(call, &run, &name))
+    }
+
+    fn close_old(&mut self) -> Result<(), SessionError> {
+        let until = self.session.now().0.saturating_sub(OPEN_MAX_MILLIS);
+        self.close_where(|call| call.began.0 < until)
+    }
+
+    fn close_where(&mut self, is_over: impl Fn(&ObservedCall) -> bool) -> Result<(), SessionError> {
+        let now = self.session.now().0;
+        for (seq, call) in self.runs()?.open.into_iter().filter(|(_, call)| is_over(call)) {
+            let mut commit = self.session.as_agent(call.agent).commit().of_call(CallLink::Of(seq));
+            let micros = u64::try_from(now.saturating_sub(call.began.0)).unwrap_or(0).saturating_mul(1000);
+            let message = "its agent told of no end".to_owned();
+            let end = CallEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
+            push_end(&mut commit, end)?;
+            self.submit(commit)?;
+        }
+        Ok(())
+    }
+
+    fn end_tasks(&mut self, running: &[String]) -> Result<(), SessionError> {
+        let run = self.run_id();
+        let tasks = self.runs()?.tasks;
+        let over = tasks.into_iter().filter(|(task, known)| known.run == run && !running.contains(task));
+        for (task, known) in over {
+            let mut commit = self.session.as_agent(known.agent).commit().of_call(CallLink::Of(known.call));
+            let ended = TaskObserved { run: run.clone(), task, call: known.call, running: false };
+            commit.push(&ended)?;
+            self.submit(commit)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the changes that a call may make in the directory, and the paths in it that it names.
+    fn access(&self, call: &ReportedCall) -> (ObservedAccess, Vec<EntryPath>) {
+        let paths: Vec<EntryPath> = call.declared.iter().filter_map(|file| self.path(&file.path)).collect();
+        let access = match call.access {
+            ToolAccess::Reads => ObservedAccess::None,
+            ToolAccess::Edits if paths.is_empty() => ObservedAccess::None,
+            ToolAccess::Edits => ObservedAccess::Named,
+            ToolAccess::Writes => ObservedAccess::Any,
+        };
+        (access, paths)
+    }
+
+    /// Returns the path below the directory that an agent means; none where it is elsewhere.
+    fn path(&self, given: &str) -> Option<EntryPath> {
+        let below = self.arrival.report.directory.as_ref().map_or(self.root.as_path(), Path::new);
+        let mut path = PathBuf::new();
+        for component in below.join(given).components() {
+            match component {
+                Component::ParentDir => drop(path.pop()),
+                Component::CurDir => {}
+                other => path.push(other),
+            }
+        }
+        let below = path.strip_prefix(&self.root).ok()?;
+        let path = EntryPath::from_bytes(std::os::unix::ffi::OsStrExt::as_bytes(below.as_os_str())).ok()?;
+        (!path.is_root()).then_some(path)
+    }
+}
+
+/// Returns a call's id; one made of what it does where its agent gives none.
+fn id_of(call: &ReportedCall) -> String {
+    let made = || format!("{}-{}", call.tool, Digest::of(call.params.to_string().as_bytes()).short());
+    call.id.clone().unwrap_or_else(made)
+}
+
+/// Finds an open call by its id; the oldest where several have a made one.
+fn open<'r>(runs: &'r AgentRuns, id: &str) -> Option<(Seq, &'r ObservedCall)> {
+    runs.open.iter().find(|(_, call)| call.id == id).map(|(seq, call)| (*seq, call))
+}
+
+fn has_ended(runs: &AgentRuns, id: &str) -> bool {
+    runs.ended.iter().any(|ended| ended.observed.id == id)
+}
