@@ -27,6 +27,7 @@ use crate::engine::session::name_index::name_of;
 use crate::tools::AgentKind;
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::read_report;
+use crate::tools::agents::report::HookKind;
 
 /// The directory of the data with an entry for each attached directory.
 pub const ATTACHED: &str = "attached";
@@ -278,6 +279,8 @@ impl Hub {
         arrival: Arrival,
         done: oneshot::Sender<Result<(), HubError>>,
     ) -> Result<(), HubError> {
+        let is_pause = matches!(arrival.report.kind, HookKind::Paused { .. } | HookKind::RunEnded { .. });
+        let paused = is_pause.then(|| arrival.report.run.clone());
         let recorded = async {
             let open = self.open(session).await?;
             open.tool_runner().observe(arrival).await.map_err(crate::tools::WorkspaceError::from)?;
@@ -290,7 +293,15 @@ impl Hub {
             }
             Ok(open) => {
                 drop(done.send(Ok(())));
-                Ok(open.tool_runner().note_git().await.map_err(crate::tools::WorkspaceError::from)?)
+                let runner = open.tool_runner();
+                let noted = async {
+                    runner.note_git().await?;
+                    match paused {
+                        Some(run) => runner.note_exit_codes(&run).await,
+                        None => Ok(()),
+                    }
+                };
+                Ok(noted.await.map_err(crate::tools::WorkspaceError::from)?)
             }
         }
     }

@@ -82,6 +82,9 @@ pub struct EndedCall {
     pub observed: ObservedCall,
     /// The status; interrupted where its agent told of no end.
     pub status: CallStatus,
+    /// True if more became known of it after its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub noted: bool,
 }
 
 /// A task that runs in the background.
@@ -127,10 +130,16 @@ impl AgentRuns {
 
     fn finished(mut self, call: Option<Seq>, status: CallStatus) -> Self {
         let Some((call, observed)) = call.and_then(|call| self.open.remove_entry(&call)) else { return self };
-        self.ended.push(EndedCall { call, observed, status });
+        self.ended.push(EndedCall { call, observed, status, noted: false });
         if self.ended.len() > ENDED_MAX {
             self.ended.remove(0);
         }
+        self
+    }
+
+    fn noted(mut self, recorded: &Recorded<CallNoted>) -> Self {
+        let ended = self.ended.iter_mut().filter(|ended| Some(ended.call) == recorded.call);
+        ended.for_each(|ended| ended.noted = true);
         self
     }
 
@@ -175,6 +184,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallFinished>| {
         runs.finished(recorded.call, recorded.event.status)
     })?;
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallNoted>| runs.noted(recorded))?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<TaskObserved>| runs.task(recorded))?;
     let registry =
         registry.reducer(|runs: AgentRuns, recorded: &Recorded<SessionStarted>| runs.began(&recorded.event))?;

@@ -9,6 +9,7 @@
 )]
 
 mod asking;
+mod attached;
 mod attacks;
 mod calls;
 mod capture;

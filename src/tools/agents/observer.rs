@@ -23,11 +23,14 @@ use crate::reducers::{AgentRuns, EndedCall, GitWorktree, ObservedCall};
 use crate::tools::call::content_params::lift;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool_runner::ToolRunner;
+use crate::tools::transcript::exit_codes::exit_codes;
 use crate::tools::transcript::tool_access::ToolAccess;
 use crate::tools::workspace::managed::Extent;
 
 /// Time after which a call of which no end is told is closed.
 const OPEN_MAX_MILLIS: i64 = 3_600_000;
+/// The agent whose hooks never tell exit codes; its transcript does.
+const CODELESS: &str = "codex";
 /// Time after which a report counts as late: its hook has not waited for it.
 const LATE_MICROS: u64 = 2_000_000;
 /// Characters of a subagent's id in its agent's name.
@@ -69,6 +72,36 @@ impl ToolRunner {
         });
         let stopped = |_| ToolError::new("the recording of a report was stopped");
         Ok(recorded.await.map_err(stopped)??)
+    }
+
+    /// Records the exit codes that the transcript of a run states and its hooks did not, where the agent is one whose
+    /// hooks never do.
+    pub(crate) async fn note_exit_codes(&self, run: &str) -> Result<(), ToolError> {
+        let runs = self.session().state()?.slice::<AgentRuns>().cloned().unwrap_or_default();
+        let known = runs.runs.get(run).filter(|known| known.agent == CODELESS);
+        let Some(path) = known.and_then(|known| known.facts.get("transcript_path")?.as_str()) else { return Ok(()) };
+        let (session, run, path) = (self.session().clone(), run.to_owned(), PathBuf::from(path));
+        let noted = tokio::task::spawn_blocking(move || {
+            let codes = match exit_codes(&path) {
+                Ok(codes) => codes,
+                Err(error) => {
+                    tracing::info!(%error, "the exit codes of a run stay unknown");
+                    return Ok(());
+                }
+            };
+            let is_new = |ended: &&EndedCall| ended.observed.run == run && !ended.noted;
+            for ended in runs.ended.iter().filter(is_new) {
+                let Some(code) = codes.get(&ended.observed.id) else { continue };
+                let agent = Arc::clone(&ended.observed.agent);
+                let mut commit = session.as_agent(agent).commit().of_call(CallLink::Of(ended.call));
+                let facts = Map::from_iter([("exit_code".to_owned(), json!(code))]);
+                commit.push(&CallNoted { run: run.clone(), id: ended.observed.id.clone(), facts })?;
+                drop(session.submit(commit)?);
+            }
+            Ok::<_, SessionError>(())
+        });
+        let stopped = |_| ToolError::new("the reading of a transcript was stopped");
+        Ok(noted.await.map_err(stopped)??)
     }
 
     /// Records the place of the git worktree, if it is another one than before.

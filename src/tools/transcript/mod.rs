@@ -4,6 +4,7 @@ mod atif;
 pub(super) mod claude;
 mod codex;
 mod error;
+pub(crate) mod exit_codes;
 pub(super) mod files;
 pub(super) mod gemini;
 mod inspect;

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use super::call::tool_runner::ToolRunner;
 use super::error::WorkspaceError;
-use super::rewind::taken_up;
 use super::workspace::managed::{Extent, files_of};
 use super::workspace::plan::{ChangePlan, PlannedChange};
 use super::workspace::project::Landing;
@@ -25,7 +24,7 @@ use crate::reducers::{
     Change, GitWorktree, MergeChoices, MergePlan, MergeStep, VirtualFileSystem, can_be_made, plan_merge,
 };
 
-use select::{Selected, selected};
+use select::{Selected, selected, taken_up};
 
 /// The name of the call as which an undo is recorded.
 const TOOL: &str = "undo";
@@ -167,10 +166,7 @@ impl UndoWork<'_> {
         now: &VirtualFileSystem,
         report: &mut UndoReport,
     ) -> Result<UndoPlan, WorkspaceError> {
-        let earlier = match taken_up(self.session)? {
-            Some(last) => VirtualFileSystem::of(&self.session.state_at(last)?),
-            None => VirtualFileSystem::default(),
-        };
+        let earlier = taken_up(self.session)?;
         let (mut files, mut fresh) = (now.clone(), BTreeMap::new());
         for commit in selected.commits.iter().rev() {
             let choices = MergeChoices::default();
@@ -221,6 +217,7 @@ impl UndoWork<'_> {
         plan: &UndoPlan,
         now: &VirtualFileSystem,
     ) -> Result<Seq, WorkspaceError> {
+        let since = self.session.steady_micros();
         let mut commit = self.session.commit().of_call(CallLink::Opens);
         let started = CallStarted { tool: TOOL.to_owned(), params: params(subject) };
         commit.push(&started).map_err(SessionError::from)?;
@@ -236,7 +233,9 @@ impl UndoWork<'_> {
         }
         let calls = report.calls.iter().map(|call| Value::from(*call)).collect();
         let result = Value::Object(Map::from_iter([("calls".to_owned(), calls)]));
-        let done = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros: 0, reason: None };
+        // Its end is recorded with the changes, so before they are on the disk.
+        let micros = self.session.steady_micros().saturating_sub(since);
+        let done = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros, reason: None };
         commit.push(&done).map_err(SessionError::from)?;
         let workspace = self.runner.workspace().as_ref();
         let landing = Landing { session: self.session, workspace, now, steps: &plan.steps, fresh: &plan.fresh };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::UndoSubject;
-use crate::engine::event::{CallObserved, ChangesShared, DeleteEntry, Event, WriteFile};
+use crate::engine::event::{CallObserved, ChangesShared, DeleteEntry, DriftFound, Event, SessionStarted, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
@@ -75,6 +75,24 @@ pub(super) fn selected(session: &Session, subject: &UndoSubject) -> Result<Selec
     let calls: BTreeSet<Seq> = found.iter().flat_map(|changed| changed.calls.iter().copied()).collect();
     let commits = with_files(session, &found)?;
     Ok(Selected { commits, calls: calls.into_iter().collect(), shared, last_change })
+}
+
+/// Returns the files that the directory held when it was taken up; none where the session began with nothing.
+pub(super) fn taken_up(session: &Session) -> Result<VirtualFileSystem, SessionError> {
+    let mut last = None;
+    session.visit(1, &mut |event| {
+        match event.kind {
+            DriftFound::KIND if last.is_none() => last = Some(event.seq),
+            WriteFile::KIND | DeleteEntry::KIND if last.is_some() => last = Some(event.seq),
+            SessionStarted::KIND if last.is_none() => {}
+            _ => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(match last {
+        Some(last) => VirtualFileSystem::of(&session.state_at(last)?),
+        None => VirtualFileSystem::default(),
+    })
 }
 
 /// Lists the commits that changed files, in order, and the calls of the run that is meant.
