@@ -33,9 +33,9 @@ pub struct HostOptions {
     /// Its files are read and written, and no command runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub files_only: bool,
-    /// What git ignores in its directory is not recorded, nor what is git's own; without a repository, what programs make
-    /// in directories such as `node_modules`. Files that git has are recorded by the ids of their blobs, and files that
-    /// look like secrets by their digests only.
+    /// True to leave out what git ignores in its directory, and what is git's own; without a repository, what programs make
+    /// in directories such as `node_modules`. Files that git has are recorded by the ids of their blobs then, and files
+    /// that look like secrets by their digests only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gitignore: bool,
     /// Paths below the directory that are recorded all the same, with everything below them.

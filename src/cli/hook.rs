@@ -1,4 +1,4 @@
-//! What the hooks of coding agents run: it passes their payload on to the owner of the store.
+//! Passing on what the hooks of coding agents are given to the owner of the store.
 //!
 //! It never stands in an agent's way: it ends with 0 whatever happens, prints nothing but the `{}` that some agents want,
 //! and waits two seconds at most. What goes wrong is in a log that `doctor` shows.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use foldspace::hub::{ATTACHED, SPOOL, attached_file};
+use foldspace::hub::{ATTACHED, SPOOL, attached_file, worktree_at};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -86,7 +86,8 @@ fn pass(words: &HookWords, data: Option<&Path>) -> io::Result<()> {
     let own = || std::env::current_dir().ok();
     let Some(directory) = glance.cwd.or(glance.directory).or_else(own) else { return Ok(()) };
     let directory = directory.canonicalize().unwrap_or(directory);
-    if !directory.ancestors().any(|above| attached_file(data, above).exists()) {
+    let is_attached = directory.ancestors().any(|above| attached_file(data, above).exists());
+    if !is_attached && worktree_at(data, &directory).is_none() {
         return Ok(());
     }
     let message = message(words, &directory, &payload);

@@ -19,9 +19,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Hub, HubError, blocking};
 use crate::backends::disk::{entries_in, make_private, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
+use crate::engine::event::Isolation;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
+use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::name_of;
 use crate::tools::AgentKind;
@@ -49,6 +51,10 @@ pub struct AttachedDirectory {
     /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
     #[serde(default)]
     pub transcripts: bool,
+    /// The attached directory of whose repository it is another worktree; its session is a fork of that one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub worktree_of: Option<HostPath>,
 }
 
 /// A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
@@ -97,6 +103,30 @@ pub fn attached_file(home: &Path, directory: &Path) -> PathBuf {
 /// Finds the attached directory that a path is, or is in.
 pub fn attached_at(home: &Path, path: &Path) -> Option<AttachedDirectory> {
     path.ancestors().find_map(|above| read(&attached_file(home, above)).ok().flatten())
+}
+
+/// Finds the worktree that a path is in, where its repository's main worktree is attached and it is not.
+pub fn worktree_at(home: &Path, path: &Path) -> Option<(PathBuf, AttachedDirectory)> {
+    for above in path.ancestors() {
+        if attached_file(home, above).exists() {
+            return None;
+        }
+        let Some(main) = main_worktree(&above.join(".git")) else { continue };
+        let attached = read(&attached_file(home, &main)).ok().flatten();
+        return attached.map(|attached| (above.to_owned(), attached));
+    }
+    None
+}
+
+/// Returns the main worktree that a worktree's `.git` names.
+#[expect(clippy::disallowed_methods, reason = "git names the main worktree in a file")]
+fn main_worktree(link: &Path) -> Option<PathBuf> {
+    if !link.is_file() {
+        return None;
+    }
+    let text = std::fs::read_to_string(link).ok()?;
+    let (main, _) = text.trim().strip_prefix("gitdir: ")?.split_once("/.git/worktrees/")?;
+    Some(PathBuf::from(main))
 }
 
 /// Lists the attached directories, in order.
@@ -167,11 +197,41 @@ impl Hub {
         };
         let (top, spec) = blocking(looked).await??;
         let session = self.session_of(&top, &spec).await?;
-        let attached = AttachedDirectory { directory: HostPath(top), session, transcripts };
-        let (home, written) = (self.options().home.clone(), attached.clone());
-        let write = move || write(&home, &written).map_err(|error| failed(&written.directory.0, error));
-        blocking(write).await??;
-        Ok(attached)
+        self.note_attached(AttachedDirectory { directory: HostPath(top), session, transcripts, worktree_of: None })
+            .await
+    }
+
+    async fn note_attached(&self, attached: AttachedDirectory) -> Result<AttachedDirectory, HubError> {
+        let home = self.options().home.clone();
+        let write = move || match write(&home, &attached) {
+            Ok(()) => Ok(attached),
+            Err(error) => Err(failed(&attached.directory.0, error)),
+        };
+        blocking(write).await?
+    }
+
+    fn report_order(&self, session: SessionId) -> Arc<AsyncMutex<()>> {
+        Arc::clone(lock(&self.shared.reports).entry(session).or_default())
+    }
+
+    /// Attaches another worktree of an attached repository: its session is a fork.
+    async fn attach_worktree(&self, top: PathBuf, of: AttachedDirectory) -> Result<AttachedDirectory, HubError> {
+        // One after the other: two reports may come from a new worktree at once.
+        let _turn = self.report_order(of.session).lock_owned().await;
+        let (home, known) = (self.options().home.clone(), top.clone());
+        if let Some(known) = blocking(move || read(&attached_file(&home, &known)).ok().flatten()).await? {
+            return Ok(known);
+        }
+        let parent = self.session(of.session).await?;
+        let spec = parent.started().map(WorkspaceSpec::of_session).transpose()?;
+        let Some(WorkspaceSpec::Host(host)) = spec else { return Ok(of) };
+        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(top.clone()), ..host });
+        let workspace = Some((spec.backend_name().to_owned(), spec.options()));
+        let child =
+            self.start_child(of.session, ForkOptions { workspace, ..ForkOptions::new(Isolation::Fork) }).await?;
+        let (session, transcripts) = (child.session().id(), of.transcripts);
+        let (directory, worktree_of) = (HostPath(top), Some(of.directory));
+        self.note_attached(AttachedDirectory { directory, session, transcripts, worktree_of }).await
     }
 
     /// Opens the session that records a directory like this, which may be new.
@@ -209,7 +269,11 @@ impl Hub {
         let home = self.options().home.clone();
         let removed = move || {
             let Some(attached) = attached_at(&home, &directory) else { return Ok(None) };
-            let removed = remove_path(&attached_file(&home, &attached.directory.0));
+            let forget = |directory: &HostPath| remove_path(&attached_file(&home, &directory.0));
+            let others = all_attached(&home).map_err(|error| failed(&directory, error))?.into_iter();
+            let worktrees = others.filter(|other| other.worktree_of.as_ref() == Some(&attached.directory));
+            let removed = worktrees.map(|other| other.directory).try_for_each(|directory| forget(&directory));
+            let removed = removed.and_then(|()| forget(&attached.directory));
             removed.map(|()| Some(attached)).map_err(|error| failed(&directory, error))
         };
         blocking(removed).await?
@@ -239,8 +303,15 @@ impl Hub {
         }
         let directory = report.directory.as_ref().map_or(message.directory.0, PathBuf::from);
         let home = self.options().home.clone();
-        let found = move || attached_at(&home, &directory.canonicalize().unwrap_or(directory.clone()));
-        let Some(attached) = blocking(found).await? else { return Ok(ReportOutcome::Unattached) };
+        let found = move || {
+            let directory = directory.canonicalize().unwrap_or(directory);
+            (attached_at(&home, &directory), worktree_at(&home, &directory))
+        };
+        let attached = match blocking(found).await? {
+            (_, Some((top, of))) => self.attach_worktree(top, of).await?,
+            (Some(attached), None) => attached,
+            (None, None) => return Ok(ReportOutcome::Unattached),
+        };
         let arrival = Arrival {
             report,
             payload: message.payload,
@@ -248,7 +319,7 @@ impl Hub {
             waited: message.late_micros,
             keeps_all: attached.transcripts,
         };
-        let order = Arc::clone(lock(&self.shared.reports).entry(attached.session).or_default());
+        let order = self.report_order(attached.session);
         // Its place in the order is taken now.
         let mut turn = Box::pin(order.lock_owned());
         let taken = turn.as_mut().now_or_never();

@@ -3,6 +3,7 @@
 #[cfg(feature = "attach")]
 pub(crate) mod attached;
 pub(crate) mod begin_once;
+mod closing;
 mod directories;
 mod error;
 mod figures;
@@ -23,7 +24,6 @@ mod span;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
@@ -46,6 +46,7 @@ use crate::tools::{
 #[cfg(feature = "attach")]
 pub use attached::{
     ATTACHED, AttachedDirectory, HookMessage, ReportOutcome, SPOOL, all_attached, attached_at, attached_file,
+    worktree_at,
 };
 use begin_once::Beginning;
 pub use error::HubError;
@@ -374,40 +375,6 @@ impl Hub {
             spec.remove(session.id(), &self.options().home)?;
         }
         Ok(self.sessions().remove(session.id())?)
-    }
-
-    /// Closes the workspaces that were unused for so long; returns their number.
-    pub async fn close_unused(&self, unused: Duration) -> usize {
-        let places: Vec<_> = lock(&self.shared.places).values().cloned().collect();
-        let mut closed = 0;
-        for place in places {
-            // One that is being opened or closed is in use.
-            let Ok(mut place) = place.try_lock_owned() else { continue };
-            if let Some(kept) = place.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
-                closed += 1;
-                close_now(kept, place).await;
-            }
-        }
-        lock(&self.shared.places)
-            .retain(|_, place| Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|place| place.is_some()));
-        closed
-    }
-
-    /// Returns the number of open workspaces.
-    pub fn open_count(&self) -> usize {
-        let places = lock(&self.shared.places);
-        places.values().filter(|place| place.try_lock().map_or(true, |place| place.is_some())).count()
-    }
-
-    /// Returns the sessions with an open workspace, its backend, and the time since it was used last if it is not used
-    /// now. One that is being opened or closed is left out.
-    pub(crate) fn open_workspaces(&self) -> Vec<(SessionId, &'static str, Option<Duration>)> {
-        let open = |(id, place): (&SessionId, &Arc<AsyncMutex<WorkspaceSlot>>)| {
-            let place = place.try_lock().ok()?;
-            let kept = place.as_ref()?;
-            Some((*id, kept.backend_name(), (!kept.is_used()).then(|| kept.unused_for())))
-        };
-        lock(&self.shared.places).iter().filter_map(open).collect()
     }
 
     /// Refuses new work from now on; work in flight continues.

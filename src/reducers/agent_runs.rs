@@ -25,10 +25,10 @@ pub struct AgentRuns {
     pub open: BTreeMap<Seq, ObservedCall>,
     /// The latest observed calls that ended, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ended: Vec<EndedCall>,
+    pub ended: Vec<EndedObservation>,
     /// Tasks that run in the background, by the ids that their agents give them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tasks: BTreeMap<String, BackgroundTask>,
+    pub tasks: BTreeMap<String, ObservedTask>,
 }
 
 /// A run of an agent.
@@ -75,7 +75,7 @@ pub struct ObservedCall {
 
 /// A call of another program that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedCall {
+pub struct EndedObservation {
     /// The position of its beginning.
     pub call: Seq,
     /// The call.
@@ -89,7 +89,7 @@ pub struct EndedCall {
 
 /// A task that runs in the background.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BackgroundTask {
+pub struct ObservedTask {
     /// The run.
     pub run: String,
     /// The call that began it.
@@ -130,7 +130,7 @@ impl AgentRuns {
 
     fn finished(mut self, call: Option<Seq>, status: CallStatus) -> Self {
         let Some((call, observed)) = call.and_then(|call| self.open.remove_entry(&call)) else { return self };
-        self.ended.push(EndedCall { call, observed, status, noted: false });
+        self.ended.push(EndedObservation { call, observed, status, noted: false });
         if self.ended.len() > ENDED_MAX {
             self.ended.remove(0);
         }
@@ -146,13 +146,13 @@ impl AgentRuns {
     fn task(mut self, recorded: &Recorded<TaskObserved>) -> Self {
         let TaskObserved { run, task, call, running } = recorded.event.clone();
         match running {
-            true => drop(self.tasks.insert(task, BackgroundTask { run, call, agent: Arc::clone(&recorded.agent) })),
+            true => drop(self.tasks.insert(task, ObservedTask { run, call, agent: Arc::clone(&recorded.agent) })),
             false => drop(self.tasks.remove(&task)),
         }
         self
     }
 
-    /// What runs in a parent does not run in its child.
+    /// Drops what runs in the parent of a child that begins: it does not run there.
     fn began(mut self, started: &SessionStarted) -> Self {
         if started.begins_child() {
             self.open.clear();

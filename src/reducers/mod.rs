@@ -16,7 +16,7 @@ mod usage;
 mod virtual_file_system;
 
 pub(crate) use crate::engine::path::directories_above;
-pub use agent_runs::{AgentRun, AgentRuns, BackgroundTask, EndedCall, ObservedCall};
+pub use agent_runs::{AgentRun, AgentRuns, EndedObservation, ObservedCall, ObservedTask};
 pub use allowances::Allowances;
 pub use annotations::{Annotation, Annotations};
 pub use children::{Child, Children, SharedChild};

@@ -48,14 +48,10 @@ impl GitRepository {
     /// git's words, for example that the directory belongs to another user.
     pub(crate) fn find(directory: &Path) -> io::Result<Option<Self>> {
         let asked = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-object-format"];
-        let printed = match run(directory, &asked, None) {
-            Ok(printed) => printed,
-            Err(error) if error.to_string().contains("not a git repository") => return Ok(None),
-            // In a bare repository, or in a git directory itself, there is no worktree.
-            Err(error) if error.to_string().contains("must be run in a work tree") => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_below_git(directory) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        if !is_below_git(directory) {
+            return Ok(None);
+        }
+        let printed = run(directory, &asked, None)?;
         let lines: Vec<&[u8]> = printed.trim_ascii_end().split(|byte| *byte == b'\n').collect();
         let [top, git, common, format] = lines[..] else {
             return Err(io::Error::other("git answered otherwise than expected"));

@@ -31,7 +31,7 @@ pub(super) fn push_begin(
 }
 
 /// The end of a call.
-pub(super) struct CallEnd {
+pub(super) struct ObservedEnd {
     pub(super) status: CallStatus,
     pub(super) result: Value,
     pub(super) message: String,
@@ -39,8 +39,8 @@ pub(super) struct CallEnd {
 }
 
 /// Adds the end of a call to a commit of that call. Long texts become contents.
-pub(super) fn push_end(commit: &mut Commit, end: CallEnd) -> Result<(), CommitError> {
-    let CallEnd { status, result, message, micros } = end;
+pub(super) fn push_end(commit: &mut Commit, end: ObservedEnd) -> Result<(), CommitError> {
+    let ObservedEnd { status, result, message, micros } = end;
     let mut contents = Vec::new();
     let has_failed = status != CallStatus::Ok;
     let result = if has_failed { Value::Null } else { lift(result, &mut contents) };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::brief::{brief, first_line};
-use super::call_events::{CallEnd, push_begin, push_end};
+use super::call_events::{ObservedEnd, push_begin, push_end};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::engine::commit::{CallLink, Commit};
 use crate::engine::event::{
@@ -19,7 +19,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::Pending;
-use crate::reducers::{AgentRuns, EndedCall, GitWorktree, ObservedCall};
+use crate::reducers::{AgentRuns, EndedObservation, GitWorktree, ObservedCall};
 use crate::tools::call::content_params::lift;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool_runner::ToolRunner;
@@ -89,7 +89,7 @@ impl ToolRunner {
                     return Ok(());
                 }
             };
-            let is_new = |ended: &&EndedCall| ended.observed.run == run && !ended.noted;
+            let is_new = |ended: &&EndedObservation| ended.observed.run == run && !ended.noted;
             for ended in runs.ended.iter().filter(is_new) {
                 let Some(code) = codes.get(&ended.observed.id) else { continue };
                 let agent = Arc::clone(&ended.observed.agent);
@@ -308,7 +308,7 @@ impl Observer {
             fields.insert("child".to_owned(), json!(child));
         }
         let micros = end.micros.unwrap_or(passed);
-        let ended = CallEnd { status: end.status, result, message: end.message, micros };
+        let ended = ObservedEnd { status: end.status, result, message: end.message, micros };
         let mut commit = self.session.commit().of_call(CallLink::Of(seq));
         if let Some(task) = end.background {
             let began = TaskObserved { run: self.run_id(), task, call: seq, running: true };
@@ -321,7 +321,7 @@ impl Observer {
 
     /// Records the end of a call that was closed before. A call that has ended is reported twice, which is no news.
     fn note(&mut self, runs: &AgentRuns, id: &str, end: ReportedEnd) -> Result<(), SessionError> {
-        let is_it = |ended: &&EndedCall| ended.observed.id == id && ended.status == CallStatus::Interrupted;
+        let is_it = |ended: &&EndedObservation| ended.observed.id == id && ended.status == CallStatus::Interrupted;
         let Some(ended) = runs.ended.iter().rev().find(is_it) else { return Ok(()) };
         let mut contents = Vec::new();
         let result = if self.arrival.keeps_all { end.result } else { brief(end.result) };
@@ -362,7 +362,7 @@ impl Observer {
             let mut commit = self.session.as_agent(call.agent).commit().of_call(CallLink::Of(seq));
             let micros = u64::try_from(now.saturating_sub(call.began.0)).unwrap_or(0).saturating_mul(1000);
             let message = "its agent told of no end".to_owned();
-            let end = CallEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
+            let end = ObservedEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
             push_end(&mut commit, end)?;
             self.submit(commit)?;
         }

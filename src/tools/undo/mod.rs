@@ -24,7 +24,7 @@ use crate::reducers::{
     Change, GitWorktree, MergeChoices, MergePlan, MergeStep, VirtualFileSystem, can_be_made, plan_merge,
 };
 
-use select::{Selected, selected, taken_up};
+use select::{UndoSelection, selected, taken_up};
 
 /// The name of the call as which an undo is recorded.
 const TOOL: &str = "undo";
@@ -151,7 +151,7 @@ impl UndoWork<'_> {
     }
 
     /// Returns the worktree's place, if it was another one before the first of the calls.
-    fn moved(&self, selected: &Selected) -> Result<Option<GitWorktree>, WorkspaceError> {
+    fn moved(&self, selected: &UndoSelection) -> Result<Option<GitWorktree>, WorkspaceError> {
         let Some(first) = selected.commits.first() else { return Ok(None) };
         let place = |state: &crate::engine::state::State| state.slice::<GitWorktree>().cloned().unwrap_or_default();
         let (then, now) = (place(&self.session.state_at(first.first - 1)?), place(&self.session.state()?));
@@ -162,7 +162,7 @@ impl UndoWork<'_> {
     /// Takes back one commit after the other, the latest first.
     fn plan(
         &self,
-        selected: &Selected,
+        selected: &UndoSelection,
         now: &VirtualFileSystem,
         report: &mut UndoReport,
     ) -> Result<UndoPlan, WorkspaceError> {

@@ -22,7 +22,7 @@ pub(super) struct UndoneCommit {
 }
 
 #[derive(Default)]
-pub(super) struct Selected {
+pub(super) struct UndoSelection {
     pub(super) commits: Vec<UndoneCommit>,
     /// The calls that made the changes.
     pub(super) calls: Vec<Seq>,
@@ -45,7 +45,7 @@ struct ChangedFiles {
 ///
 /// # Errors
 /// [`WorkspaceError::NothingToUndo`]: there are no such calls, or they changed no files.
-pub(super) fn selected(session: &Session, subject: &UndoSubject) -> Result<Selected, WorkspaceError> {
+pub(super) fn selected(session: &Session, subject: &UndoSubject) -> Result<UndoSelection, WorkspaceError> {
     let (all, of_run) = changed_files(session, subject)?;
     let last_change = all.last().map_or(0, |changed| changed.last);
     let wanted: BTreeSet<Seq> = match subject {
@@ -74,7 +74,7 @@ pub(super) fn selected(session: &Session, subject: &UndoSubject) -> Result<Selec
     }
     let calls: BTreeSet<Seq> = found.iter().flat_map(|changed| changed.calls.iter().copied()).collect();
     let commits = with_files(session, &found)?;
-    Ok(Selected { commits, calls: calls.into_iter().collect(), shared, last_change })
+    Ok(UndoSelection { commits, calls: calls.into_iter().collect(), shared, last_change })
 }
 
 /// Returns the files that the directory held when it was taken up; none where the session began with nothing.

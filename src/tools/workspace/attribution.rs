@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use crate::engine::clock::Timestamp;
     use crate::engine::event::DeleteEntry;
-    use crate::reducers::{BackgroundTask, ObservedCall};
+    use crate::reducers::{ObservedCall, ObservedTask};
 
     fn path(text: &str) -> EntryPath {
         EntryPath::lookup(text).unwrap()
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(of(&runs, "a"), [6]);
         assert_eq!(of(&runs, "deep"), [6], "a directory that comes with the file");
         assert_eq!(of(&runs, "c"), [5]);
-        let task = BackgroundTask { run: "r".to_owned(), call: 3, agent: "claude".into() };
+        let task = ObservedTask { run: "r".to_owned(), call: 3, agent: "claude".into() };
         runs.tasks.insert("t".to_owned(), task);
         assert_eq!(of(&runs, "c"), [3, 5]);
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::borrowed::{borrows, replaced};
-use super::managed::files_of;
 use super::plan::{NewContents, PlannedChange};
 use crate::engine::commit::{CallLink, Commit, CommitError, Content, MAX_COMMIT_BYTES};
 use crate::engine::event::{Event, Node};
@@ -45,7 +44,8 @@ impl EventBuffer {
     fn new(session: &Session, link: CallLink, may_split: bool) -> Self {
         let commit = session.commit().of_call(link);
         // Where the state can't be read, recording fails as well.
-        let before = if borrows(session) { files_of(session).ok() } else { None };
+        let before =
+            if borrows(session) { session.state().ok().map(|state| VirtualFileSystem::of(&state)) } else { None };
         Self { session: session.clone(), link, full: Vec::new(), commit, before, may_split }
     }
 

@@ -123,3 +123,23 @@ fn background_task_may_change_files_after_its_call() {
     repository.claude("SessionEnd", json!({ "reason": "exit" }));
     assert_eq!(repository.events("WriteFile").pop().unwrap()["call"], json!(null));
 }
+
+#[test]
+fn worktree_of_an_attached_repository_is_a_fork() {
+    let repository = Repository::with(&[("a.txt", "one\n"), (".gitignore", "trees/\n")]);
+    repository.git(&["worktree", "add", "-q", "trees/w", "-b", "side"]);
+    let tree = repository.root().join("trees/w");
+    let report = |event: &str| {
+        let payload = json!({ "session_id": "s1", "agent_id": "a1", "cwd": tree, "hook_event_name": event,
+            "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make" } });
+        repository.hook(&["claude"], &payload);
+    };
+    report("PreToolUse");
+    fs::write(tree.join("a.txt"), "two\n").unwrap();
+    report("PostToolUse");
+    let tree = repository.program.printed(&["tree"]);
+    assert!(tree.contains("fork"), "{tree}");
+    assert!(runs(&repository).runs.is_empty(), "its parent has no part in it");
+    repository.check("the main worktree is as it was");
+    assert_eq!(repository.program.json(&["sessions"]).as_array().unwrap().len(), 2);
+}
