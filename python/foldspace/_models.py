@@ -78,6 +78,34 @@ class ApplyRequest(TypedDict):
     allow_roots: NotRequired[list[str]]
 
 
+class AttachDirectory(TypedDict):
+    """Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their blobs."""
+
+    directory: str
+    include: NotRequired[list[str]]
+    transcripts: NotRequired[bool]
+
+
+class AttachedDirectory(TypedDict):
+    """A directory whose agents report to a session."""
+
+    directory: str
+    session: str
+    transcripts: bool
+    worktree_of: NotRequired[str | None]
+
+
+class AttachedDocument(TypedDict):
+    """A directory that is attached, with what is recorded of it."""
+
+    directory: str
+    session: str
+    name: str
+    files: int
+    borrowed: int
+    not_kept: list[str]
+
+
 class BadChange(TypedDict):
     """A change after which something is bad."""
 
@@ -265,6 +293,12 @@ class CopyMounts(TypedDict):
     allow_roots: NotRequired[list[str]]
 
 
+class DetachDirectory(TypedDict):
+    """Ends that agents in a directory report to its session, which stays."""
+
+    directory: str
+
+
 Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 'int', 'changes': 'list[Change]'})
 """The difference in the files between two positions."""
 
@@ -373,6 +407,17 @@ class Health(TypedDict):
 
     status: str
     version: str
+
+
+class HookMessage(TypedDict):
+    """A report of an agent's hook, as it is sent to the owner, and kept while there is none."""
+
+    agent: str
+    name: NotRequired[str | None]
+    event: NotRequired[str | None]
+    directory: str
+    late_micros: NotRequired[int]
+    payload: Any
 
 
 class ListedCall(TypedDict):
@@ -614,6 +659,12 @@ class RecordedSeq(TypedDict):
     seq: int
 
 
+class ReportDocument(TypedDict):
+    """The outcome of a report."""
+
+    outcome: ReportOutcome
+
+
 class Rerun(TypedDict):
     """The result of a rerun."""
 
@@ -807,6 +858,34 @@ class Tool(TypedDict):
     output: dict[str, Any]
 
 
+class UndoRequest(TypedDict):
+    """Takes back what calls changed in the files: those of one call, of an agent's run, or all after a position."""
+
+    call: NotRequired[int | None]
+    run: NotRequired[str | None]
+    to: NotRequired[Position | None]
+    force: NotRequired[bool]
+    dry_run: NotRequired[bool]
+    seen: NotRequired[int | None]
+    agent: NotRequired[str | None]
+
+
+class Undone(TypedDict):
+    """The changes of an undo, done or not."""
+
+    session: str
+    dry_run: bool
+    calls: list[int]
+    seen: int
+    call: int | None
+    changes: list[dict[str, Any]]
+    conflicts: list[dict[str, Any]]
+    earlier: list[str]
+    not_kept: list[str]
+    shared: list[str]
+    git: dict[str, Any] | None
+
+
 class Verification(TypedDict):
     """The outcome of a verification."""
 
@@ -884,3 +963,4 @@ Choice = Union[Literal['once'], Literal['session'], Literal['everything'], Liter
 Position = Union[int, str]
 ProbeCommand = Union[str, 'list[str]']
 PythonPlace = Union[Literal['in-process'], Literal['container']]
+ReportOutcome = Union[Literal['recorded'], Literal['later'], Literal['unattached']]

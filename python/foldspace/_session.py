@@ -343,6 +343,21 @@ class Session(SessionPast):
         body = {"to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run}
         return await self._connection.document("POST", _SESSION + "/rewind", body=body, what="rewind", session=self.id)
 
+    async def undo(
+        self,
+        *,
+        call: int | None = None,
+        run: str | None = None,
+        to: PositionLike | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> _models.Undone:
+        """Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run,
+        or all after a position; without any the latest call that changed files. The undo is a call, and can be undone.
+        """
+        body = {"call": call, "run": run, "to": to, "force": force, "dry_run": dry_run}
+        return await self._connection.document("POST", _SESSION + "/undo", body=body, what="undo", session=self.id)
+
     async def bisect(
         self,
         command: Command | None = None,

@@ -220,6 +220,12 @@ class Session(SessionPast):
         """Takes log and files back to a position. The rewind is an event, and can be undone."""
         return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, dry_run=dry_run))
 
+    def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, force: bool=False, dry_run: bool=False) -> _models.Undone:
+        """Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run,
+        or all after a position; without any the latest call that changed files. The undo is a call, and can be undone.
+        """
+        return LOOP.wait(self._own.undo(call=call, run=run, to=to, force=force, dry_run=dry_run))
+
     def bisect(self, command: Command | None=None, *, slice: str | None=None, good: PositionLike | None=None, bad: PositionLike | None=None, jobs: int=1, timeout: float | None=None) -> Bisect:
         """Finds the first change after which a command fails, or a predicate over slices holds."""
         return LOOP.wait(self._own.bisect(command, slice=slice, good=good, bad=bad, jobs=jobs, timeout=timeout))

@@ -19,6 +19,11 @@ UNUSED = {
     ("get", "/v1/sessions/{session}/section"),
     ("get", "/v1/sessions/{session}/state/{slice}"),
     ("get", "/v1/sessions/{session}/terminal"),
+    # What agents' hooks, and `foldspace attach`, ask for.
+    ("get", "/v1/attached"),
+    ("post", "/v1/attached"),
+    ("post", "/v1/attached/detach"),
+    ("post", "/v1/hooks"),
     # What the page in a browser begins with.
     ("get", "/v1/sessions/{session}/calls/{call}/frames"),
     ("get", "/v1/sessions/{session}/calls/{call}/recorded/{stream}"),

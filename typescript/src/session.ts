@@ -240,6 +240,17 @@ export class Session implements AsyncDisposable {
     return this.#post("merge", { child: id, ...rest, dry_run: dryRun, agent: this.rules.agent }, signal);
   }
 
+  /**
+   * Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run, or all
+   * after a position; without any the latest call that changed files. The undo is a call, and can be undone.
+   */
+  undo(
+    options: { call?: number; run?: string; to?: Position; force?: boolean; dryRun?: boolean } & Cancel = {},
+  ): Promise<Schemas["Undone"]> {
+    const { call, run, to, force, dryRun } = options;
+    return this.#post("undo", { call, run, to, force, dry_run: dryRun }, options.signal);
+  }
+
   /** Takes log and files back to a position. The rewind is an event, and can be undone. */
   rewind(to: Position, options: { force?: boolean; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Rewind"]> {
     return this.#post("rewind", { to, force: options.force, dry_run: options.dryRun }, options.signal);

@@ -194,6 +194,7 @@ fn state_lists_and_shows_slices() {
     Merges             restore       28 B  [digest]
     Annotations        keep          24 B  [digest]
     AgentRuns          keep          11 B  [digest]
+    GitWorktree        keep          44 B  [digest]
     [exit 0]
     ");
     assert_snapshot!(program.run(&["state", "story", "VirtualFileSystem"]), @"
@@ -213,7 +214,7 @@ fn state_lists_and_shows_slices() {
     assert!(program.run(&["state", "story", "usage"]).contains("entries written"));
     assert_snapshot!(program.run(&["state", "story", "nonsense"]), @r#"
     error: there is no slice "nonsense"
-    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Children, Merges, Annotations, AgentRuns
+    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Children, Merges, Annotations, AgentRuns, GitWorktree
     [exit 3]
     "#);
 }
