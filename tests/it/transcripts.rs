@@ -114,6 +114,12 @@ fn claude_run_has_calls_files_and_its_subagent() {
     assert_eq!((origin.parent, origin.at + 1), (session.id(), began[11].seq), "it begins before the call that made it");
     assert_eq!(file(&child, "sub.txt").unwrap(), "by the subagent\n");
     assert_eq!(file(&child, "new.py"), file(&session, "new.py"));
+    let writes = typed::<CallStarted>(&child).into_iter().filter(|call| call.seq > origin.at);
+    assert_eq!(
+        writes.map(|call| call.time.to_string()).next().unwrap(),
+        "2026-11-23T00:04:51.779Z",
+        "its parent went on till later"
+    );
 }
 
 #[test]

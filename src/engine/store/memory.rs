@@ -85,7 +85,7 @@ impl EventStore for MemoryStore {
         let mut past = Vec::new();
         if let Expected::ForkOf(base) = commit.expected {
             past = held.past(session, base)?;
-            last = held.sessions.get(&base.session).and_then(|events| events.last()).map(|last| last.time);
+            last = past.last().map(|last| last.time);
             held.bases.insert(session, base);
         }
         let time = last.map_or(commit.time, |last| last.max(commit.time));

@@ -24,6 +24,7 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::Sessions;
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions, Pending};
+use crate::reducers::{AgentRun, AgentRuns};
 use crate::tools::call::content_params::lift;
 
 /// Characters of an agent's name, which has at most 200 bytes.
@@ -96,13 +97,14 @@ impl RunRecorder {
             files: StatedFiles::below(run.directory.clone()),
             pending: None,
             run: run.id.clone(),
-            counts: Counts::default(),
         };
         let unreadable = source.read(&mut |step| recording.step(step))?;
-        let RunRecording { pending, recorded, counts, .. } = recording;
+        let RunRecording { session, pending, recorded, .. } = recording;
         pending.map(Pending::wait).transpose()?;
         self.recorded.insert((run.agent.clone(), run.id.clone()), recorded);
-        let Counts { calls, incomplete, records } = counts;
+        let state = session.state()?;
+        let counted = state.slice::<AgentRuns>().and_then(|runs| runs.runs.get(&run.id));
+        let AgentRun { calls, incomplete, records, .. } = counted.cloned().unwrap_or_default();
         let (session, run) = (run.session(), run.id);
         Ok(ImportedRun {
             session,
@@ -139,13 +141,6 @@ impl RunRecorder {
     }
 }
 
-#[derive(Default)]
-struct Counts {
-    calls: u64,
-    incomplete: u64,
-    records: u64,
-}
-
 /// A call that has no outcome yet.
 struct OpenRecord {
     seq: Seq,
@@ -162,7 +157,6 @@ struct RunRecording {
     files: StatedFiles,
     pending: Option<Pending>,
     run: String,
-    counts: Counts,
 }
 
 impl RunRecording {
@@ -212,7 +206,6 @@ impl RunRecording {
         self.recorded.calls.insert(id.clone(), seq);
         self.recorded.begun.push((began, seq));
         self.open.insert(id, OpenRecord { seq, began, access });
-        self.counts.calls += 1;
         Ok(())
     }
 
@@ -252,7 +245,6 @@ impl RunRecording {
         }
         if !unknown.is_empty() || may_change {
             commit.push(&ChangesUnknown { run: self.run.clone(), paths: unknown })?;
-            self.counts.incomplete += 1;
         }
         let between = u64::try_from(self.last.0.saturating_sub(open.began.0)).unwrap_or(0).saturating_mul(1000);
         let mut contents = Vec::new();
@@ -281,7 +273,6 @@ impl RunRecording {
             commit.push(&record)?;
         }
         keep(&mut commit, contents);
-        self.counts.records += 1;
         self.submit(commit)
     }
 }

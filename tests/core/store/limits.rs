@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use foldspace::event::{Clock, StepClock};
 use foldspace::session::SnapshotPolicy;
-use foldspace::store::{CommitError, Content, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_KIND_BYTES};
+use foldspace::store::{
+    CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_KIND_BYTES,
+};
 use foldspace::{Commit, EventStore, MemoryStore, NewSession, Registry, Sessions, StoreError, Timestamp};
 
 use super::{Random, events, fresh, history, note, open, record, session};
@@ -151,4 +153,32 @@ fn commit_time_never_goes_back() {
         record(&store, commit);
     }
     assert_eq!(store.entry(super::session(5)).unwrap().unwrap().updated, Timestamp(i64::MAX));
+}
+
+#[test]
+fn fork_time_begins_at_its_position() {
+    let (_directory, store) = fresh();
+    for store in [&store as &dyn EventStore, &MemoryStore::default()] {
+        let at = |time, child: u64, expected| {
+            let mut commit = Commit::new(session(child), Timestamp(time)).expecting(expected);
+            commit.push_encoded("k", 1, b"").unwrap();
+            record(store, commit);
+        };
+        let times = |child| -> Vec<i64> {
+            events(store, session(child), 1).unwrap().iter().map(|event| event.time.0).collect()
+        };
+        let of = |parent, seq| Expected::ForkOf(ForkPoint { session: session(parent), seq });
+        for time in [100, 200, 900] {
+            at(time, 1, Expected::Any);
+        }
+        at(300, 2, of(1, 2));
+        at(0, 3, of(1, 2));
+        at(300, 4, of(1, 3));
+        at(250, 5, of(2, 2));
+        at(400, 5, Expected::Any);
+        assert_eq!(times(2), [100, 200, 300], "the parent went on to 900, after the position");
+        assert_eq!(times(3), [100, 200, 200], "and not before the position");
+        assert_eq!(times(4), [100, 200, 900, 900], "at the parent's end");
+        assert_eq!(times(5), [100, 200, 250, 400], "the position may be an ancestor's");
+    }
 }

@@ -28,7 +28,13 @@ pub(super) struct CommitBase<'a> {
 }
 
 impl<'a> CommitBase<'a> {
-    pub(super) fn of(inner: &SlotInner, point: Option<ForkPoint>, parent: Option<LockedParent<'a>>) -> Result<Self> {
+    /// Finds it. A fork begins at `time`, that of its position, where it could be read.
+    pub(super) fn of(
+        inner: &SlotInner,
+        point: Option<ForkPoint>,
+        parent: Option<LockedParent<'a>>,
+        time: Option<Timestamp>,
+    ) -> Result<Self> {
         let Some(point) = point else {
             return Ok(Self { head: inner.head, time: (inner.head > 0).then_some(inner.time), fork: None });
         };
@@ -40,8 +46,9 @@ impl<'a> CommitBase<'a> {
         if point.seq == 0 || point.seq > actual {
             return Err(StoreError::Conflict { session: point.session, expected: point.seq, actual });
         }
-        // The parent's last time, which is not before that of the position: times never go back.
-        Ok(Self { head: point.seq, time: Some(parent.inner.time), fork: Some((point, parent)) })
+        // The parent's last time is not before that of the position: times never go back.
+        let time = time.unwrap_or(parent.inner.time);
+        Ok(Self { head: point.seq, time: Some(time), fork: Some((point, parent)) })
     }
 }
 

@@ -31,7 +31,9 @@ use super::pending::{GroupWait, Ticket};
 use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::CallLink;
-use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, Recorded, Seq, SessionId, read_lock};
+use crate::engine::{
+    Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Recorded, Seq, SessionId, Timestamp, read_lock,
+};
 
 use borrowed::BorrowedContents;
 use catalogue_file::ScannedPositions;
@@ -188,6 +190,8 @@ impl LocalInner {
             Expected::ForkOf(point) => Some((point, self.slots.get(point.session))),
             _ => None,
         };
+        // Read before the locks are taken, which readers take, too.
+        let forked_at = fork.as_ref().and_then(|(point, _)| self.time_at(*point));
         let (mut inner, parent) = Slots::lock(&slot, fork.as_ref().and_then(|(_, parent)| parent.as_ref()));
         lineage::check_present(commit, &inner)?;
         if let Some(id) = commit.id
@@ -198,7 +202,7 @@ impl LocalInner {
             return Ok(self.pending(repeated, writer.staged_number(), writer));
         }
         super::check_expected(commit, inner.head)?;
-        let begun = CommitBase::of(&inner, fork.as_ref().map(|(point, _)| *point), parent)?;
+        let begun = CommitBase::of(&inner, fork.as_ref().map(|(point, _)| *point), parent, forked_at)?;
         let first = begun.head + 1;
         let last = begun.head + u64::from(commit.count);
         let time = begun.time.map_or(commit.time, |time| commit.time.max(time));
@@ -230,6 +234,11 @@ impl LocalInner {
         drop(inner);
         writer.relieve(staged.number, bytes_staged)?;
         Ok(self.pending(Committed { first, last, repeated: false }, staged.number, writer))
+    }
+
+    fn time_at(&self, point: ForkPoint) -> Option<Timestamp> {
+        let batch = self.read(point.session, point.seq, point.seq, 1).ok()?;
+        Some(batch.event_at(point.seq)?.time)
     }
 
     fn frames_of(&self, commit: &Commit) -> Result<Vec<ContentFrame>> {
