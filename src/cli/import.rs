@@ -1,6 +1,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use clap::Arg;
 use foldspace::WorkspaceSpec;
 use foldspace::event::SessionStarted;
 use foldspace::history::{HistoryError, import_session_if};
@@ -8,7 +9,8 @@ use foldspace::store::Durability;
 use foldspace::tools::{ImportedRun, import_transcripts};
 
 use super::owner::OwnerClient;
-use super::{Failure, Globals, Out, export, files, open, output, text};
+use super::rerun::{AgainArgs, BaseArgs, RunAgain};
+use super::{Exit, Failure, Globals, Out, export, files, open, output, text, workspace};
 
 /// The beginning of a file that `export` wrote.
 const EXPORTED: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -27,7 +29,9 @@ const EXPORTED: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 Examples:
   foldspace import demo.fold
   foldspace import ~/.claude/projects/-home-me-app/1f0c*.jsonl --name yesterday
-  foldspace import ~/.codex/sessions/2026/11/23/*.jsonl")]
+  foldspace import ~/.codex/sessions/2026/11/23/*.jsonl
+  foldspace import run.jsonl --re-run --base HEAD~3 --backend container")]
+#[command(mut_args(of_rerun))]
 pub(super) struct Import {
     /// The files; - is standard input, for one that `export` wrote
     #[arg(value_hint = clap::ValueHint::AnyPath, required = true, value_name = "FILE")]
@@ -35,15 +39,44 @@ pub(super) struct Import {
     /// Gives the session, or that of the first transcript, another name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Makes the calls of the first run again, in a new session, with every file at every call
+    ///
+    /// The commands are those of whoever wrote the transcript: each is decided as with `foldspace run`.
+    #[arg(long, requires = "base")]
+    re_run: bool,
     /// Accepts a session whose workspace is a directory of this machine, or reaches an engine or the network
     #[arg(long)]
     trust_workspace: bool,
+    #[command(flatten)]
+    base: BaseArgs,
+    #[command(flatten)]
+    again: AgainArgs,
+}
+
+/// Options that need no `--re-run`.
+const OWN: [&str; 4] = ["files", "name", "re_run", "trust_workspace"];
+
+fn of_rerun(arg: Arg) -> Arg {
+    let arg = workspace::again(arg);
+    match arg.get_id().as_str() {
+        "keep" => {
+            arg.help("Gives the new session that name [default: that of the run, with -again]").requires("re_run")
+        }
+        own if OWN.contains(&own) => arg,
+        _ => arg.requires("re_run"),
+    }
 }
 
 impl Import {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         match &self.files[..] {
-            [file] if files::is_standard(file) || is_exported(file) => self.exported(file, globals, out),
+            [file] if (files::is_standard(file) || is_exported(file)) && self.re_run => {
+                Err(Failure::usage("--re-run is for transcripts of other programs")
+                    .with_hint("import, then use `rerun`"))
+            }
+            [file] if files::is_standard(file) || is_exported(file) => {
+                self.exported(file, globals, out).map(|()| Exit::Ok)
+            }
             files => {
                 if let Some(file) = files.iter().find(|file| files::is_standard(file)) {
                     return Err(Failure::usage(format!("{} can't be one of several files", file.display())));
@@ -53,7 +86,7 @@ impl Import {
         }
     }
 
-    fn transcripts(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    fn transcripts(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let paths: Vec<&Path> = self.files.iter().map(PathBuf::as_path).collect();
         let imported = super::block_on(async {
             let owner = OwnerClient::of(globals, Durability::Synced).await?;
@@ -64,7 +97,17 @@ impl Import {
             Ok::<_, Failure>(imported)
         })??;
         let imported = imported?;
-        out.show(&imported, |out| imported.iter().try_for_each(|run| out.line(told(run))))
+        let Some(run) = imported.first().filter(|_| self.re_run) else {
+            out.show(&imported, |out| imported.iter().try_for_each(|run| out.line(told(run))))?;
+            return Ok(Exit::Ok);
+        };
+        if !out.is_json() {
+            imported.iter().try_for_each(|run| out.line(told(run)))?;
+        }
+        let usual = format!("{}-again", run.name);
+        let keep = Some(self.again.keep.as_deref().unwrap_or(&usual));
+        let (session, options) = (run.session.to_string(), &self.again);
+        RunAgain { session: &session, until: None, base: &self.base, options, keep }.run(globals, out)
     }
 
     fn exported(&self, file: &Path, globals: &Globals, out: &mut Out) -> Result<(), Failure> {

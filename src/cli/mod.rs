@@ -218,7 +218,7 @@ commands! {
     }
     "Store" {
         Export(export::ExportArgs),
-        Import(import::Import),
+        Import(Box<import::Import>),
         Remove(remove::Remove),
         Verify(verify::VerifyArgs),
         Fsck(fsck::Fsck),

@@ -74,8 +74,8 @@ pub use predicate::Predicate;
 #[doc(hidden)]
 pub use rerun::roots_of;
 pub use rerun::{
-    CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunReport, RerunWorkspace,
-    Scratch, ScriptedCall, WhatIf,
+    CallReport, CallVerdict, CallWatch, Divergence, Expectation, ForeignRun, NormalRules, Rerun, RerunReport,
+    RerunWorkspace, Scratch, ScriptedCall, WhatIf, subagents_of,
 };
 #[doc(hidden)]
 pub use rewind::check_position;

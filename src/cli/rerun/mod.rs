@@ -1,3 +1,4 @@
+mod base;
 mod report;
 
 use std::io::Read;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use foldspace::tools::WorkspaceError;
 use foldspace::tools::{
     AllowedRoots, CallReport, CallWatch, Forker, NormalRules, RerunReport, RerunWorkspace, Scratch, ShellRules,
-    roots_of,
+    roots_of, subagents_of,
 };
 use foldspace::view::Position;
 use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, Tools, WorkspaceSpec};
@@ -17,6 +18,7 @@ use super::{
     Exit, Failure, Globals, OpenedStore, Out, OwnerClient, RuleArgs, WorkspaceArgs, files, interrupt, open, text,
     workspace,
 };
+pub(super) use base::BaseArgs;
 pub(super) use report::RerunPrinter;
 
 const RULES_MAX: u64 = 1 << 20;
@@ -40,6 +42,10 @@ A GLOB without a slash is held against names, at any depth. Files are compared b
 `text_files`, to which the rules for texts apply. A field is a name, or a place in a result such as \
 \"/entries/*/size\".
 
+Calls of other agents' tools, in a session that `foldspace import` made of a transcript, are made by the tools \
+that are here: those that only read are skipped, and so are those that have no counterpart. Such a run \
+begins with the files of --base. Outputs, exit codes and the files that the transcript states are compared.
+
 Examples:
   foldspace rerun NAME                            in the same kind of workspace
   foldspace rerun NAME --backend host --until 42  on the host, up to event 42
@@ -52,7 +58,20 @@ pub(super) struct RerunArgs {
     #[arg(long, alias = "at", value_name = "POSITION", allow_hyphen_values = true)]
     until: Option<Position>,
     #[command(flatten)]
+    base: BaseArgs,
+    #[command(flatten)]
     options: AgainArgs,
+}
+
+/// The calls that are to run again.
+pub(super) struct RunAgain<'a> {
+    /// The session, by name or by the beginning of its id.
+    pub(super) session: &'a str,
+    pub(super) until: Option<&'a Position>,
+    pub(super) base: &'a BaseArgs,
+    pub(super) options: &'a AgainArgs,
+    /// The name under which the new session is kept.
+    pub(super) keep: Option<&'a str>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -71,11 +90,7 @@ pub(super) struct AgainArgs {
 impl AgainArgs {
     /// Opens the store to read, and through its owner where something is kept.
     pub(super) fn open(&self, globals: &Globals) -> Result<RerunStore, Failure> {
-        if self.keep.is_none() {
-            return Ok(RerunStore { opened: open::reading(globals)?, owner: None });
-        }
-        let owner = crate::cli::block_on(OwnerClient::of_existing(globals))??;
-        Ok(RerunStore { opened: owner.sessions()?, owner: Some(owner) })
+        RerunStore::open(globals, self.keep.is_some())
     }
 
     /// Returns the given workspace. Calls never run again in a person's directory.
@@ -95,6 +110,16 @@ pub(super) struct RerunStore {
     pub(super) opened: OpenedStore,
     /// Stays meanwhile, where something is kept.
     owner: Option<OwnerClient>,
+}
+
+impl RerunStore {
+    fn open(globals: &Globals, keeps: bool) -> Result<Self, Failure> {
+        if !keeps {
+            return Ok(Self { opened: open::reading(globals)?, owner: None });
+        }
+        let owner = crate::cli::block_on(OwnerClient::of_existing(globals))??;
+        Ok(Self { opened: owner.sessions()?, owner: Some(owner) })
+    }
 }
 
 /// The options about what may differ.
@@ -125,19 +150,41 @@ impl RuleFileArgs {
 
 impl RerunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let (rules, asked) = (self.options.rules.rules()?, self.options.workspace()?);
-        let store = self.options.open(globals)?;
-        let found = store.opened.find(&self.session)?;
-        let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
-        let place = RerunTarget::open(globals, store, &found.session, asked, self.options.keep.as_deref())?;
+        let Self { session, until, base, options } = self;
+        let keep = options.keep.as_deref();
+        RunAgain { session, until: until.as_ref(), base, options, keep }.run(globals, out)
+    }
+}
+
+impl RunAgain<'_> {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let (rules, mut asked) = (self.options.rules.rules()?, self.options.workspace()?);
+        let store = RerunStore::open(globals, self.keep.is_some())?;
+        let found = store.opened.find(self.session)?;
+        let until = self.until.map(|until| until.resolve(&found.session)).transpose()?;
         let rules = rules.with_roots(roots_of(&found.session, &open::directory(globals)?)?);
         let mut rerun = foldspace::tools::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
             rerun = rerun.until(until);
         }
+        // Its files stay until the end.
+        let mut base = None;
+        match rerun.transcript()? {
+            None => self.base.refused()?,
+            Some(run) => {
+                let based = self.base.open(&run, asked)?;
+                rerun = rerun.with_subagents(&subagents_of(&found.session, &store.opened.sessions)?);
+                rerun = based.directory.into_iter().fold(rerun, foldspace::tools::Rerun::was_in);
+                base = based.base;
+                rerun = base.iter().fold(rerun, |rerun, base| rerun.with_base(base.session()));
+                asked = Some(based.spec);
+            }
+        }
+        let place = RerunTarget::open(globals, store, &found.session, asked, self.keep)?;
         let rules = self.options.commands.again()?;
         let done = place.report(&found.session, rules, out, async |fresh, watch| rerun.run(fresh, watch).await)?;
         place.end(globals, out)?;
+        drop(base);
         Ok(exit_of(&done))
     }
 }

@@ -1,6 +1,6 @@
 //! Prints calls that ran again, with every difference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::reducers::Change;
 use foldspace::tools::{CallReport, CallVerdict, Divergence, RerunReport};
@@ -114,6 +114,7 @@ impl RerunPrinter {
             1 => out.paint(BAD, "1 entry differs"),
             count => out.paint(BAD, format!("{} differ", text::count(count, "entry"))),
         };
+        let files = if report.is_partial { told_skipped(report) } else { files };
         let files = if report.interrupted { "stopped by Ctrl-C".to_owned() } else { files };
         let diverged = match diverged {
             0 => out.paint(GOOD, "none diverged"),
@@ -136,7 +137,7 @@ impl RerunPrinter {
             "diverged": report.diverged(),
             "skipped": report.skipped(),
             "same": report.is_same(),
-            "files": files?,
+            "files": if report.is_partial { Value::Null } else { json!(files?) },
             "missing": report.missing,
             "interrupted": report.interrupted,
         }))
@@ -154,6 +155,17 @@ impl RerunPrinter {
         }
         Ok(value)
     }
+}
+
+/// Names the tools whose calls were not made.
+fn told_skipped(report: &RerunReport) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for call in report.calls.iter().filter(|call| matches!(call.verdict, CallVerdict::Skipped { .. })) {
+        *counts.entry(&call.tool).or_default() += 1;
+    }
+    let told: Vec<String> =
+        counts.iter().map(|(tool, count)| format!("{count} {}", text::one_line(tool, 100))).collect();
+    if told.is_empty() { "all were made".to_owned() } else { format!("not made: {}", told.join(", ")) }
 }
 
 fn texts(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> {

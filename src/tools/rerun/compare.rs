@@ -1,14 +1,15 @@
 //! A call compared with what it was when it was recorded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::past::{PastRun, RecordedCall};
+use super::foreign::{ForeignOutcome, ForeignTool};
+use super::past::{PastRun, RecordedCall, path_of};
 use super::rules::{NormalRules, normal_texts};
-use crate::engine::event::{CallStatus, Node};
-use crate::engine::id::Seq;
+use crate::engine::event::{CallStatus, Node, WriteFile};
+use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
@@ -97,6 +98,43 @@ impl<'a> RunComparison<'a> {
         Ok(found)
     }
 
+    /// Compares a call of another program with the one that was made in its place: how it ended, what a command
+    /// printed, and the files that its transcript states.
+    pub(super) fn foreign(&self, was: &RecordedCall, is: &RecordedCall) -> Result<Vec<Divergence>, SessionError> {
+        let (Some((_, old)), Some((now, new))) = (&was.outcome, &is.outcome) else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        if old.status == CallStatus::Ok && new.status != CallStatus::Ok {
+            found.push(Divergence::Status { was: old.status, is: new.status });
+            found.push(Divergence::Message { was: String::new(), is: new.message.clone() });
+        } else if ForeignTool::named(&was.tool).is_some_and(ForeignTool::changes_when_failing) {
+            let (then, again) = (ForeignOutcome::of(old), ForeignOutcome::of(new));
+            if let (Some(was), Some(is)) = (then.output, again.output)
+                && self.text(0, was.trim()) != self.text(1, is.trim())
+            {
+                let (was, is) = (was.trim().into(), is.trim().into());
+                found.push(Divergence::Result { at: "/output".to_owned(), was, is });
+            }
+            match (old.status, then.exit_code, again.exit_code) {
+                (CallStatus::Error, None, Some(0)) => {
+                    found.push(Divergence::Status { was: old.status, is: new.status });
+                }
+                (_, Some(was), Some(is)) if was != is => {
+                    found.push(Divergence::Result { at: "/exit_code".to_owned(), was: was.into(), is: is.into() });
+                }
+                _ => {}
+            }
+        }
+        let files = self.is.files_at(*now)?;
+        for (path, stated) in stated_by(was) {
+            let is = files.get(&path);
+            let same = |(was, is): (&Entry, &Entry)| content_of(&was.node) == content_of(&is.node);
+            if !stated.as_ref().zip(is).is_some_and(same) {
+                found.extend(self.entry(&path, stated.as_ref(), is));
+            }
+        }
+        Ok(found)
+    }
+
     pub(super) fn asks(&self, was: &RecordedCall, is: &RecordedCall) -> Option<Divergence> {
         let of = |side, call: &RecordedCall| {
             let params = normal_texts(&call.params, &|text| self.named(side, text));
@@ -175,6 +213,28 @@ impl<'a> RunComparison<'a> {
     fn named(&self, side: usize, text: &str) -> String {
         let names = self.names[side].iter().filter(|(name, _)| !name.is_empty() && name != "/");
         names.fold(text.to_owned(), |text, (name, stands_for)| text.replace(name.as_str(), stands_for))
+    }
+}
+
+/// Returns the files that a transcript states after a call. It has no rights of files.
+fn stated_by(call: &RecordedCall) -> BTreeMap<EntryPath, Option<Entry>> {
+    let mut stated = BTreeMap::new();
+    for event in &call.changes {
+        if let Some(Ok(write)) = event.typed::<WriteFile>() {
+            let (created_at, updated_at) = (event.time, event.time);
+            let entry = Entry { node: write.event.node, version: 1, created_at, updated_at };
+            stated.insert(write.event.path, Some(entry));
+        } else if let Some(path) = path_of(&event.view()) {
+            stated.insert(path, None);
+        }
+    }
+    stated
+}
+
+fn content_of(node: &Node) -> Option<&Digest> {
+    match node {
+        Node::File { content, .. } => Some(content),
+        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Steps of a rerun, in order, and their run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -8,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::RerunReport;
 use super::compare::{Divergence, RunComparison};
+use super::foreign::{ForeignRun, OwnCall};
 use super::past::{PastRun, RecordedCall, RerunStep, ScriptedCall};
 use super::rules::NormalRules;
 use super::session::RerunSession;
 use crate::backends::Workspace;
+use crate::engine::event::CallStatus;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -112,17 +115,23 @@ pub(super) struct Course<'a> {
     /// The position with whose files the end is compared.
     pub(super) end: Seq,
     pub(super) rules: &'a NormalRules,
+    /// The session with whose files it begins, in place of those of the recorded one.
+    pub(super) base: Option<&'a PastRun>,
 }
 
 impl Course<'_> {
     pub(super) async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
         let RerunWorkspace { session, workspace, tools, rules, cancel } = fresh;
         let mut place = RerunSession::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
-        place.begin()?;
+        place.begin(self.base)?;
         let is = PastRun::of(&session);
-        let root: Vec<String> = place.tool_runner.workspace().root().into_iter().collect();
-        let comparison = RunComparison::between(self.past, &is, self.rules, &root);
-        let mut report = RerunReport { start: self.start, end: self.end, ..RerunReport::default() };
+        let transcripts: Vec<&ForeignRun> = self.steps.iter().filter_map(RerunStep::transcript).collect();
+        let directories: BTreeSet<&String> = transcripts.iter().filter_map(|run| run.directory.as_ref()).collect();
+        let root = place.tool_runner.workspace().root().into_iter().chain(directories.iter().copied().cloned());
+        let rules = self.rules.clone().with_roots(directories.iter().copied().cloned());
+        let comparison = RunComparison::between(self.past, &is, &rules, &root.collect::<Vec<_>>());
+        let is_partial = !transcripts.is_empty();
+        let mut report = RerunReport { start: self.start, end: self.end, is_partial, ..RerunReport::default() };
         for step in &self.steps {
             if cancel.is_cancelled() {
                 report.interrupted = true;
@@ -140,7 +149,7 @@ impl Course<'_> {
             report.calls.push(made);
         }
         place.tool_runner.close()?;
-        if !report.interrupted {
+        if !report.interrupted && !is_partial {
             report.files = comparison.files(self.end, session.head()?)?;
         }
         report.missing = place.missing.into_iter().collect();
@@ -178,6 +187,9 @@ impl Course<'_> {
             place.apply(&call.changes)?;
             return Ok(CallReport::of(Some(call), None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
+        if let Some(run) = &call.foreign {
+            return self.foreign(place, comparison, (call, run), cancel).await;
+        }
         place.answers.hold(call.decisions.clone());
         let tool_runner = place.under(&call.limits)?;
         let outcome = make(&tool_runner, &call.tool, &call.params, &call.agent, cancel).await?;
@@ -185,6 +197,47 @@ impl Course<'_> {
         let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
         let report = CallReport::of(Some(call), None, CallVerdict::of(divergences));
         Ok(CallReport { rerun: Some(outcome.call), ..report })
+    }
+
+    /// Makes a call of another program by the tools that are here. Files that the transcript states are written where
+    /// the call can't be made, so that the calls after it find them.
+    async fn foreign(
+        &self,
+        place: &mut RerunSession<'_>,
+        comparison: &RunComparison<'_>,
+        (call, run): (&RecordedCall, &ForeignRun),
+        cancel: &CancellationToken,
+    ) -> Result<CallReport, WorkspaceError> {
+        let read = |path: &_| comparison.is.text(path);
+        let end = call.outcome.as_ref().map(|(_, end)| end);
+        let own = run.own_calls((&call.tool, &call.params), end, &read, place.most);
+        let own = own.and_then(|own| if own.is_empty() { Err("it does nothing".to_owned()) } else { Ok(own) });
+        let own = match own {
+            Ok(own) => own,
+            Err(reason) => {
+                place.apply(&call.changes)?;
+                return Ok(CallReport::of(Some(call), None, CallVerdict::Skipped { reason }));
+            }
+        };
+        place.answers.hold(call.decisions.clone());
+        let tool_runner = place.under(&call.limits)?;
+        let (mut first, mut divergences) = (None, Vec::new());
+        let count = own.len();
+        for (number, OwnCall { tool, params }) in own.into_iter().enumerate() {
+            let outcome = make(&tool_runner, tool, &params, &call.agent, cancel).await?;
+            first.get_or_insert(outcome.call);
+            let has_failed = outcome.status != CallStatus::Ok;
+            if has_failed {
+                place.apply(&call.changes)?;
+            }
+            if has_failed || number + 1 == count {
+                let again = comparison.is.ended_call(outcome.call, outcome.finished)?;
+                divergences = again.map_or(Ok(Vec::new()), |again| comparison.foreign(call, &again))?;
+                break;
+            }
+        }
+        let report = CallReport::of(Some(call), None, CallVerdict::of(divergences));
+        Ok(CallReport { rerun: first, ..report })
     }
 }
 

@@ -4,11 +4,13 @@ mod answers;
 mod compare;
 mod course;
 mod expect;
+pub(crate) mod foreign;
 mod past;
 mod roots;
 mod rules;
 mod scratch;
 pub(crate) mod session;
+mod subagents;
 mod what_if;
 
 use serde::Serialize;
@@ -16,10 +18,12 @@ use serde::Serialize;
 pub use compare::Divergence;
 pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace};
 pub use expect::Expectation;
+pub use foreign::ForeignRun;
 pub use past::ScriptedCall;
 pub use roots::roots_of;
 pub use rules::NormalRules;
 pub use scratch::Scratch;
+pub use subagents::subagents_of;
 pub use what_if::WhatIf;
 
 use crate::engine::id::Seq;
@@ -68,6 +72,9 @@ pub struct Rerun {
     past: PastRun,
     until: Option<Seq>,
     rules: NormalRules,
+    base: Option<PastRun>,
+    directory: Option<String>,
+    subagents: Vec<PastRun>,
 }
 
 /// Report of a rerun.
@@ -85,6 +92,8 @@ pub struct RerunReport {
     pub missing: Vec<EntryPath>,
     /// Set when it was cancelled; the files are then not compared.
     pub interrupted: bool,
+    /// Set for the transcript of another program, which does not state all files: those at the end are not compared.
+    pub is_partial: bool,
 }
 
 impl RerunReport {
@@ -107,7 +116,40 @@ impl RerunReport {
 impl Rerun {
     /// Reruns all calls of the session, with the default rules.
     pub fn of(session: &Session) -> Self {
-        Self { past: PastRun::of(session), until: None, rules: NormalRules::default() }
+        let (base, directory, subagents) = (None, None, Vec::new());
+        Self { past: PastRun::of(session), until: None, rules: NormalRules::default(), base, directory, subagents }
+    }
+
+    /// Begins with the files of that session, where the recorded one is the transcript of another program. Calls of
+    /// its tools are made by the tools that are here that do the same.
+    #[must_use]
+    pub fn with_base(mut self, base: &Session) -> Self {
+        self.base = Some(PastRun::of(base));
+        self
+    }
+
+    /// Sets the directory in which a run of another program worked, where its transcript does not state it.
+    #[must_use]
+    pub fn was_in(mut self, directory: impl Into<String>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Makes the calls of these subagents, too, between those of the run that they are of, in the order of time. Each
+    /// has the name of its session for an agent.
+    #[must_use]
+    pub fn with_subagents<'s>(mut self, subagents: impl IntoIterator<Item = &'s Session>) -> Self {
+        self.subagents.extend(subagents.into_iter().map(PastRun::of));
+        self
+    }
+
+    /// Returns the run of another program whose transcript the session is, as its first call has it.
+    ///
+    /// # Errors
+    /// [`SessionError`] when the session can't be read.
+    pub fn transcript(&self) -> Result<Option<ForeignRun>, SessionError> {
+        let steps = self.past.steps(0, self.until.unwrap_or(Seq::MAX))?;
+        Ok(steps.iter().find_map(RerunStep::transcript).cloned())
     }
 
     /// Limits the rerun to calls that began at `until` or before.
@@ -130,9 +172,28 @@ impl Rerun {
     /// [`WorkspaceError`]. That calls fail, or do something else than before, is none.
     pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
         let start = self.past.before_calls()?;
-        let steps = self.past.steps(start, self.until.unwrap_or(Seq::MAX))?;
+        let mut steps = self.past.steps(start, self.until.unwrap_or(Seq::MAX))?;
         let end = self.end(&steps)?;
-        Course { past: &self.past, start, steps, end, rules: &self.rules }.run(fresh, watch).await
+        self.add_subagents(&mut steps)?;
+        if let Some(directory) = &self.directory {
+            steps.iter_mut().filter_map(RerunStep::call_mut).for_each(|call| call.was_in(directory));
+        }
+        let (past, rules, base) = (&self.past, &self.rules, self.base.as_ref());
+        Course { past, start, steps, end, rules, base }.run(fresh, watch).await
+    }
+
+    fn add_subagents(&self, steps: &mut Vec<RerunStep>) -> Result<(), SessionError> {
+        let last = steps.last().and_then(RerunStep::at).filter(|_| self.until.is_some());
+        for past in &self.subagents {
+            let mut own = past.steps(past.own_from(), Seq::MAX)?;
+            own.retain(|step| step.at() <= last.or(step.at()));
+            own.iter_mut().filter_map(RerunStep::call_mut).for_each(|call| call.agent = past.name().into());
+            steps.extend(own);
+        }
+        if !self.subagents.is_empty() {
+            steps.sort_by_key(RerunStep::at);
+        }
+        Ok(())
     }
 
     fn end(&self, steps: &[RerunStep]) -> Result<Seq, SessionError> {

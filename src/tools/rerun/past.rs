@@ -7,9 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::foreign::ForeignRun;
+use crate::engine::clock::Timestamp;
 use crate::engine::event::{
-    CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, DeleteEntry,
-    DriftFound, Event, Isolation, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
+    CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
+    DeleteEntry, DriftFound, Event, Isolation, MountHydrated, Node, RunBegan, RunNoted, SessionRewound, SessionStarted,
+    SliceRestored, WriteFile,
 };
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -17,7 +20,7 @@ use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice};
-use crate::reducers::{Allowances, VirtualFileSystem};
+use crate::reducers::{AgentRun, AgentRuns, Allowances, VirtualFileSystem};
 use crate::tools::bisection::search::first_position;
 use crate::tools::call::content_params::lower;
 
@@ -40,6 +43,7 @@ pub(super) struct PastRun {
 #[derive(Debug, Clone)]
 pub(super) struct RecordedCall {
     pub(super) call: Seq,
+    pub(super) at: Timestamp,
     pub(super) tool: String,
     pub(super) agent: Arc<str>,
     /// With long texts in their places.
@@ -50,6 +54,8 @@ pub(super) struct RecordedCall {
     pub(super) changes: Vec<Recorded>,
     /// Tools and commands that its agent was limited to.
     pub(super) limits: Arc<ChildLimits>,
+    /// The run of another program that made it.
+    pub(super) foreign: Option<ForeignRun>,
 }
 
 /// A call that was not recorded.
@@ -80,6 +86,26 @@ impl RerunStep {
             Self::Scripted(_) | Self::Outside(_) => None,
         }
     }
+
+    pub(super) fn call_mut(&mut self) -> Option<&mut RecordedCall> {
+        match self {
+            Self::Recorded(call) => Some(call),
+            Self::Scripted(_) | Self::Outside(_) => None,
+        }
+    }
+
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Recorded(call) => Some(call.at),
+            Self::Outside(events) => events.first().map(|event| event.time),
+            Self::Scripted(_) => None,
+        }
+    }
+
+    /// Returns the run of its call, of which the transcript does not state all files.
+    pub(super) fn transcript(&self) -> Option<&ForeignRun> {
+        self.call()?.foreign.as_ref().filter(|run| !run.format.is_empty())
+    }
 }
 
 impl RecordedCall {
@@ -97,6 +123,14 @@ impl RecordedCall {
     /// Tells if a used-up limit refused or ended it. A rerun has used up less, so the call might do more there.
     pub(super) fn was_over_limits(&self) -> bool {
         self.outcome.as_ref().is_some_and(|(_, end)| end.reason() == Some(CallReason::OverLimit))
+    }
+
+    /// Sets the directory of a run whose transcript does not state it. Its files were recorded at other paths then.
+    pub(super) fn was_in(&mut self, directory: &str) {
+        if let Some(run) = self.foreign.as_mut().filter(|run| run.directory.is_none()) {
+            run.directory = Some(directory.to_owned());
+            self.changes.clear();
+        }
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = EntryPath> {
@@ -131,6 +165,29 @@ impl PastRun {
 
     pub(super) fn files_at(&self, seq: Seq) -> Result<VirtualFileSystem, SessionError> {
         Ok(VirtualFileSystem::of(&self.session.state_at(seq)?))
+    }
+
+    /// Returns the text of a file at the head.
+    pub(super) fn text(&self, path: &EntryPath) -> Option<String> {
+        let files = self.files_at(self.head().ok()?).ok()?;
+        let Node::File { content, .. } = &files.get(path)?.node else { return None };
+        String::from_utf8(self.content(content).ok()?.to_vec()).ok()
+    }
+
+    /// Returns the run of another program that it is of, and its id: the one that began last.
+    pub(super) fn agent_run(&self) -> Result<Option<(String, AgentRun)>, SessionError> {
+        let state = self.session.state()?;
+        let runs = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.runs);
+        Ok(runs.max_by_key(|(_, run)| run.seq).map(|(id, run)| (id.clone(), run.clone())))
+    }
+
+    /// Returns the position at which it left its parent; 0 for none.
+    pub(super) fn own_from(&self) -> Seq {
+        self.session.origin().map_or(0, |origin| origin.at)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.session.name()
     }
 
     pub(super) fn limits(&self) -> Arc<ChildLimits> {
@@ -237,6 +294,8 @@ struct Reading {
     /// By where they stand; at the same position what was found outside comes first.
     steps: BTreeMap<(Seq, bool, Seq), RerunStep>,
     open: Vec<Seq>,
+    /// Runs of other programs by their ids.
+    runs: BTreeMap<String, ForeignRun>,
     /// Place and position of the last event, if it was outside.
     outside: Option<((Seq, bool, Seq), Seq)>,
 }
@@ -247,6 +306,11 @@ impl Reading {
             // A call of the parent that was open there ends nowhere in this history, and finds nothing.
             self.open.clear();
             self.outside = None;
+        }
+        if let Some(Ok(began)) = event.typed::<RunBegan>() {
+            self.runs.entry(began.event.run).or_default().format = began.event.format;
+        } else if let Some(Ok(noted)) = event.typed::<RunNoted>() {
+            self.runs.entry(noted.event.run).or_default().note(&noted.event.facts);
         }
         if event.seq <= self.from {
             return;
@@ -262,9 +326,10 @@ impl Reading {
     fn take_of_call(&mut self, call: Seq, event: &EventRef<'_>) {
         let place = (call, true, call);
         if let Some(Ok(started)) = event.typed::<CallStarted>().filter(|_| call == event.seq && call <= self.until) {
-            let Recorded { agent, event: CallStarted { tool, params }, .. } = started;
+            let Recorded { agent, time: at, event: CallStarted { tool, params }, .. } = started;
             let (limits, decisions, changes) = (self.held.limits_of(&agent), Vec::new(), Vec::new());
-            let begun = RecordedCall { call, tool, agent, params, outcome: None, decisions, changes, limits };
+            let (outcome, foreign) = (None, None);
+            let begun = RecordedCall { call, at, tool, agent, params, outcome, decisions, changes, limits, foreign };
             self.steps.insert(place, RerunStep::Recorded(Box::new(begun)));
             self.open.push(call);
             return;
@@ -274,6 +339,8 @@ impl Reading {
             known.changes.push(event.to_recorded());
         } else if let Some(Ok(decided)) = event.typed::<CommandDecided>() {
             known.decisions.push(decided.event);
+        } else if let Some(Ok(observed)) = event.typed::<CallObserved>() {
+            known.foreign = self.runs.get(&observed.event.run).cloned();
         } else if let Some(Ok(finished)) = event.typed::<CallFinished>() {
             known.outcome = Some((event.seq, finished.event));
             self.open.retain(|open| *open != call);
@@ -305,9 +372,9 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::clock::{StepClock, Timestamp};
+    use crate::engine::clock::StepClock;
     use crate::engine::commit::CallLink;
-    use crate::engine::event::{Node, WriteMode};
+    use crate::engine::event::WriteMode;
     use crate::engine::registry::Registry;
     use crate::engine::session::children::ForkOptions;
     use crate::engine::session::sessions::NewSession;

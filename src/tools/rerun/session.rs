@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::json;
 
 use super::answers::Answers;
 use super::past::PastRun;
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
-    ChildLimits, DeleteEntry, Event, Isolation, Node, SessionRewound, SliceRestored, WriteFile, WriteMode,
+    ChildLimits, DeleteEntry, Event, Isolation, Node, RunBegan, RunNoted, SessionRewound, SliceRestored, WriteFile,
+    WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -18,7 +21,7 @@ use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::Slice;
-use crate::reducers::{Allowances, VirtualFileSystem, can_be_made};
+use crate::reducers::{AgentRun, Allowances, VirtualFileSystem, can_be_made};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
@@ -34,6 +37,8 @@ pub(super) struct RerunSession<'a> {
     pub(super) tool_runner: ToolRunner,
     pub(super) answers: Arc<Answers>,
     pub(super) missing: BTreeSet<EntryPath>,
+    /// The most time that a command may ask for.
+    pub(super) most: Duration,
     limited: Vec<(ChildLimits, ToolRunner)>,
     start: Seq,
     /// It has the past up to there itself.
@@ -64,12 +69,14 @@ impl<'a> RerunSession<'a> {
         }
         let is_sandboxed = workspace.unrecorded_shell().is_none_or(|shell| shell.properties().sandboxed);
         let answers = Arc::new(Answers::new(&rules, is_sandboxed));
+        let most = rules.time.most();
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
         let tool_runner = ToolRunner::with_rules(session, tools, workspace, rules)?;
         if !is_fork && !PastRun::of(tool_runner.session()).files_at(tool_runner.session().head()?)?.is_empty() {
             return Err(WorkspaceError::NotFresh(tool_runner.session().name().to_owned()));
         }
-        Ok(Self { past, tool_runner, answers, missing: BTreeSet::new(), limited: Vec::new(), start, is_fork })
+        let (missing, limited) = (BTreeSet::new(), Vec::new());
+        Ok(Self { past, tool_runner, answers, missing, most, limited, start, is_fork })
     }
 
     fn session(&self) -> &Session {
@@ -91,9 +98,13 @@ impl<'a> RerunSession<'a> {
         Ok(limited)
     }
 
-    pub(super) fn begin(&mut self) -> Result<(), WorkspaceError> {
+    /// Begins with the files of before the first call, or with those at the end of `base`.
+    pub(super) fn begin(&mut self, base: Option<&PastRun>) -> Result<(), WorkspaceError> {
         let seq = self.start;
-        let files: VirtualFileSystem = self.past.files_at(seq)?;
+        let files: VirtualFileSystem = match base {
+            Some(base) => base.files_at(base.head()?)?,
+            None => self.past.files_at(seq)?,
+        };
         if self.is_fork {
             self.missing.extend(not_kept(&files).cloned());
             return Ok(());
@@ -106,18 +117,33 @@ impl<'a> RerunSession<'a> {
             }
             let write = WriteFile { path: path.clone(), mode: WriteMode::Create, node: entry.node.clone() };
             piece.commit.push(&write)?;
-            self.write(&mut piece, &write)?;
+            self.write(&mut piece, &write, base.unwrap_or(self.past))?;
             self.put_full(&mut piece)?;
         }
+        self.link(&mut piece)?;
         for slice in self.past.slices_at(seq)? {
             piece.commit.push(&slice)?;
         }
         self.put(piece)
     }
 
+    /// Notes the agent's run, and the session that was made of its transcript.
+    fn link(&self, piece: &mut FileBatch) -> Result<(), SessionError> {
+        let Some((run, AgentRun { agent, format, mut facts, .. })) = self.past.agent_run()? else { return Ok(()) };
+        if !format.is_empty() {
+            facts.insert("recorded".to_owned(), json!({ "session": self.past.id(), "name": self.past.name() }));
+            piece.commit.push(&RunBegan { run: run.clone(), agent, format: String::new() })?;
+            piece.commit.push(&RunNoted { run, facts })?;
+        }
+        Ok(())
+    }
+
     /// Applies events from outside of any call, or of a call that is not run again, and records them as they were;
     /// without events that name positions, which differ here, and without allowances.
     pub(super) fn apply(&mut self, events: &[Recorded]) -> Result<(), WorkspaceError> {
+        if events.is_empty() {
+            return Ok(());
+        }
         let mut piece = self.piece();
         for event in events {
             if self.take(&mut piece, event)? {
@@ -138,17 +164,17 @@ impl<'a> RerunSession<'a> {
                 self.missing.insert(write.path);
                 return Ok(false);
             }
-            self.write(piece, &write)?;
+            self.write(piece, &write, self.past)?;
         } else if let Some(Ok(restored)) = event.typed::<SliceRestored>() {
             return Ok(!restored.event.slice.is_empty() && restored.event.slice != Allowances::NAME);
         }
         Ok(*event.event.kind != *SessionRewound::KIND)
     }
 
-    fn write(&self, piece: &mut FileBatch, write: &WriteFile) -> Result<(), WorkspaceError> {
+    fn write(&self, piece: &mut FileBatch, write: &WriteFile, from: &PastRun) -> Result<(), WorkspaceError> {
         let bytes = match &write.node {
             Node::File { content, .. } => {
-                let bytes = self.past.content(content)?;
+                let bytes = from.content(content)?;
                 piece.commit.keep(Content { digest: *content, bytes: bytes.clone() });
                 bytes
             }

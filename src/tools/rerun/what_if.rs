@@ -64,6 +64,7 @@ impl WhatIf {
         steps.extend(self.script.iter().cloned().map(RerunStep::Scripted));
         steps.extend(rest);
         let end = self.past.head()?;
-        Course { past: &self.past, start: self.at, steps, end, rules: &self.rules }.run(fresh, watch).await
+        let (past, rules) = (&self.past, &self.rules);
+        Course { past, start: self.at, steps, end, rules, base: None }.run(fresh, watch).await
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::step::{StatedChange, StatedFile};
 use crate::engine::path::EntryPath;
+use crate::tools::rerun::foreign::path_below;
 
 /// Bytes of contents that are kept to apply edits to.
 const KEPT_MAX: usize = 64 << 20;
@@ -77,13 +78,7 @@ impl StatedFiles {
 
     /// Returns a path below the directory; none for one elsewhere.
     fn path(&self, shown: &str) -> Option<EntryPath> {
-        let below = match (&self.directory, shown.starts_with('/')) {
-            (Some(directory), true) => shown.strip_prefix(directory.trim_end_matches('/'))?.strip_prefix('/')?,
-            // Without a directory the root is the machine's.
-            (None, true) => &shown[1..],
-            (_, false) => shown.strip_prefix("./").unwrap_or(shown),
-        };
-        EntryPath::from_bytes(below.as_bytes()).ok().filter(|path| !path.is_root())
+        path_below(self.directory.as_deref(), shown).filter(|path| !path.is_root())
     }
 
     fn text(&self, path: &EntryPath) -> Option<String> {

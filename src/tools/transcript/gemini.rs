@@ -33,6 +33,10 @@ pub(super) fn run_of(head: &Value) -> Option<SourceRun> {
 
 impl Transcript for GeminiCli {
     fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        if line["directories"][0].is_string() {
+            let facts = Map::from_iter([("cwd".to_owned(), line["directories"][0].clone())]);
+            give(TranscriptStep::new(time_of(&line["startTime"]), StepKind::Facts(facts)));
+        }
         match line.get("messages").and_then(Value::as_array).cloned() {
             // The document of older versions.
             Some(messages) => messages.into_iter().for_each(|message| self.message(message, give)),

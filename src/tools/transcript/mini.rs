@@ -43,8 +43,13 @@ impl Transcript for MiniSweAgent {
     fn line(&mut self, document: Value, give: &mut dyn FnMut(TranscriptStep)) {
         let mut facts = Map::new();
         let info = &document["info"];
-        let stated = [("model", &info["config"]["model"]["model_name"]), ("version", &info["mini_version"])];
-        facts.extend(stated.into_iter().filter(|(_, value)| value.is_string()).map(|(n, v)| (n.to_owned(), v.clone())));
+        let stated = [
+            ("model", &info["config"]["model"]["model_name"]),
+            ("version", &info["mini_version"]),
+            ("cwd", &info["config"]["environment"]["cwd"]),
+        ];
+        let is_stated = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+        facts.extend(stated.into_iter().filter(|(_, value)| is_stated(value)).map(|(n, v)| (n.to_owned(), v.clone())));
         give(TranscriptStep::new(None, StepKind::Facts(facts)));
         for message in messages_of(&document).into_iter().flatten() {
             self.message(message, give);

@@ -1,5 +1,7 @@
 //! Import of the transcripts that other programs write.
 
+mod again;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

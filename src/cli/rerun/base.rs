@@ -1,0 +1,191 @@
+//! The files with which a run of another program begins again.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use foldspace::backends::PodmanOptions;
+use foldspace::tools::{AllowedRoots, CommandPolicy, ForeignRun, MountSpec, Scratch, ShellRules, hydrate};
+use foldspace::{Registry, ToolCall, ToolRunner, Tools, WorkspaceSpec};
+use tempfile::TempDir;
+
+use crate::cli::{Exit, Failure, block_on, text};
+
+/// Bytes of each stream that results have, so that whole outputs are compared.
+const OUTPUT_BYTES: usize = 1 << 20;
+const COPY_SECONDS: u32 = 600;
+
+/// The options about another program's run.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Run of another program")]
+pub(in crate::cli) struct BaseArgs {
+    /// Begins with a copy of DIR, with a COMMIT of the git repository here, or with what an IMAGE has of the run's
+    /// directory; ./DIR, commit:COMMIT and image:IMAGE say which
+    #[arg(long, value_name = "DIR|COMMIT|IMAGE", value_hint = clap::ValueHint::DirPath)]
+    base: Option<String>,
+    /// The directory in which the run worked, where its transcript does not state it
+    #[arg(long, value_name = "DIR")]
+    was_in: Option<String>,
+}
+
+/// The base of a run: where its files are from.
+enum RunBase {
+    Directory(PathBuf),
+    Commit(String),
+    Image(String),
+}
+
+/// The workspace of a run that is made again, and a session with the files that it begins with.
+pub(super) struct BasedRun {
+    pub(super) spec: WorkspaceSpec,
+    pub(super) directory: Option<String>,
+    pub(super) base: Option<Scratch>,
+}
+
+impl BaseArgs {
+    /// Says that these options are for runs of other programs.
+    pub(super) fn refused(&self) -> Result<(), Failure> {
+        match (&self.base, &self.was_in) {
+            (None, None) => Ok(()),
+            _ => Err(Failure::usage("--base and --was-in are for sessions that other programs' transcripts became")
+                .with_hint("a session of foldspace has its files, and begins with them")),
+        }
+    }
+
+    pub(super) fn open(&self, run: &ForeignRun, asked: Option<WorkspaceSpec>) -> Result<BasedRun, Failure> {
+        let directory = run.directory.clone().or_else(|| self.was_in.clone());
+        let is_container = matches!(asked, Some(WorkspaceSpec::Podman(_)));
+        let base = self.base.as_deref().map(|base| RunBase::named(base, is_container)).transpose()?;
+        let mut spec = asked.ok_or_else(|| {
+            Failure::usage("the transcript does not say where its commands can run")
+                .with_hint("add --backend container, or --backend host, where commands are not sandboxed")
+        })?;
+        if let (WorkspaceSpec::Podman(options), Some(RunBase::Image(image))) = (&mut spec, &base) {
+            options.image.clone_from(image);
+        }
+        let base = base.map(|base| base.open(&spec, directory.as_deref())).transpose()?;
+        Ok(BasedRun { spec: like(spec, directory.as_deref()), directory, base })
+    }
+}
+
+/// Returns the workspace with what makes it like that of the run: one output, and in a container the same place.
+fn like(mut spec: WorkspaceSpec, directory: Option<&str>) -> WorkspaceSpec {
+    let commands = match &mut spec {
+        WorkspaceSpec::Host(options) => &mut options.commands,
+        WorkspaceSpec::Podman(options) => &mut options.commands,
+        WorkspaceSpec::Mock(options) => &mut options.commands,
+        WorkspaceSpec::Memory => return spec,
+    };
+    (commands.merge_output, commands.output_bytes) = (true, OUTPUT_BYTES);
+    if let (WorkspaceSpec::Podman(options), Some(directory)) = (&spec, directory)
+        && options.also_at.is_none()
+    {
+        let there = PodmanOptions { also_at: Some(directory.to_owned()), ..options.clone() };
+        let there = WorkspaceSpec::Podman(there);
+        // Some places are the container's own.
+        if WorkspaceSpec::parse(there.backend_name(), &there.options()).is_ok() {
+            return there;
+        }
+    }
+    spec
+}
+
+impl RunBase {
+    /// Tells what is meant by what there is.
+    fn named(given: &str, is_container: bool) -> Result<Self, Failure> {
+        let shown = text::one_line(given, 300);
+        let missing = |what: &str| Failure::missing(format!("--base: {what} {shown}"));
+        if let Some(image) = given.strip_prefix("image:") {
+            return match is_container {
+                true => Ok(Self::Image(image.to_owned())),
+                false => Err(Failure::usage(format!("--base {shown} is for --backend container"))),
+            };
+        }
+        if let Some(commit) = given.strip_prefix("commit:") {
+            let found = commit_of(commit).ok_or_else(|| missing("the git repository here has no"));
+            return found.map(Self::Commit);
+        }
+        let (path, is_path) = (Path::new(given), given.starts_with(['.', '/']));
+        match (path.is_dir(), commit_of(given).filter(|_| !is_path)) {
+            (true, Some(_)) => Err(Failure::usage(format!("--base: {shown} is a directory and a commit"))
+                .with_hint(format!("say --base ./{shown} or --base commit:{shown}"))),
+            (true, None) => Ok(Self::Directory(path.to_owned())),
+            (false, Some(commit)) => Ok(Self::Commit(commit)),
+            (false, None) if is_container && !is_path => Ok(Self::Image(given.to_owned())),
+            (false, None) => Err(missing("there is no directory, and no commit here,")
+                .with_hint("with --backend container, image:NAME names an image")),
+        }
+    }
+
+    fn open(&self, spec: &WorkspaceSpec, directory: Option<&str>) -> Result<Scratch, Failure> {
+        match (self, spec) {
+            (Self::Image(_), WorkspaceSpec::Podman(options)) => of_image(options.clone(), directory),
+            (Self::Directory(directory), _) => copy_of(directory),
+            (Self::Commit(commit), _) => copy_of(checked_out(commit)?.path()),
+            (Self::Image(_), _) => Err(Failure::usage("an image is a base for --backend container")),
+        }
+    }
+}
+
+fn copy_of(directory: &Path) -> Result<Scratch, Failure> {
+    let host_path = directory.canonicalize().map_err(|error| Failure::io("open", directory.display(), &error))?;
+    let scratch = Scratch::begin(Registry::standard(), &WorkspaceSpec::Memory, "base")?;
+    let roots = AllowedRoots::new([&host_path])?;
+    let mounts = [MountSpec { host_path, ..MountSpec::default() }];
+    block_on(hydrate(scratch.session(), scratch.workspace().as_ref(), &mounts, &roots))??;
+    Ok(scratch)
+}
+
+/// Copies the run's directory out of an image, by a container of its own: in that of the run the workspace covers it.
+fn of_image(options: PodmanOptions, directory: Option<&str>) -> Result<Scratch, Failure> {
+    let directory = directory.ok_or_else(|| {
+        Failure::usage("the transcript does not state in which directory of the image the run worked")
+            .with_hint("add --was-in DIR, such as --was-in /testbed")
+    })?;
+    let spec = WorkspaceSpec::Podman(PodmanOptions { also_at: None, ..options });
+    let scratch = Scratch::begin(Registry::standard(), &spec, "base")?;
+    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let rules = ShellRules { policy, ..ShellRules::default() };
+    let (session, workspace) = (scratch.session().clone(), std::sync::Arc::clone(scratch.workspace()));
+    let tools = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
+    let command = ["cp", "-a", &format!("{}/.", directory.trim_end_matches('/')), "."];
+    let params = serde_json::json!({ "command": command, "timeout_seconds": COPY_SECONDS });
+    let outcome = block_on(tools.call(ToolCall::new("shell_execute", params)))??;
+    if outcome.is_ok() && outcome.result["exit_code"] == 0 {
+        return Ok(scratch);
+    }
+    let why = text::one_line(&outcome.text, 300);
+    Err(Failure::new(Exit::Failed, format!("{directory} could not be copied out of the image: {why}")))
+}
+
+/// Returns the commit of that name, in the repository of the current directory.
+fn commit_of(name: &str) -> Option<String> {
+    let commit = format!("{name}^{{commit}}");
+    git(&["rev-parse", "--verify", "--quiet", "--end-of-options", &commit], None).ok()
+}
+
+/// Writes the files of a commit into a directory, by an index of its own: the repository stays as it is.
+fn checked_out(commit: &str) -> Result<TempDir, Failure> {
+    let io = |error: std::io::Error| Failure::io("make", "a temporary directory", &error);
+    let (index, files) = (tempfile::tempdir().map_err(io)?, tempfile::tempdir().map_err(io)?);
+    let index = index.path().join("index");
+    let top = git(&["rev-parse", "--show-toplevel"], None).or_else(|_| git(&["rev-parse", "--git-dir"], None))?;
+    git(&["-C", &top, "read-tree", commit], Some(&index))?;
+    let prefix = format!("--prefix={}/", files.path().display());
+    git(&["-C", &top, "checkout-index", "--all", "--quiet", &prefix], Some(&index))?;
+    Ok(files)
+}
+
+#[expect(clippy::disallowed_methods, reason = "git reads its own repositories")]
+fn git(arguments: &[&str], index: Option<&Path>) -> Result<String, Failure> {
+    let mut command = Command::new("git");
+    command.args(arguments).stdin(std::process::Stdio::null());
+    command.envs(index.map(|index| ("GIT_INDEX_FILE", index)));
+    let output = command.output().map_err(|error| Failure::io("run", "git", &error))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
+        false => {
+            let why = text::one_line(&String::from_utf8_lossy(&output.stderr), 300);
+            Err(Failure::new(Exit::Failed, format!("git {} failed: {why}", arguments.join(" "))))
+        }
+    }
+}
