@@ -82,7 +82,7 @@ pub use rewind::check_position;
 pub(crate) use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 #[cfg(feature = "transcripts")]
-pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts};
+pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, traces_of, trajectory_of};
 pub use undo::{UndoOptions, UndoReport, UndoSubject};
 #[doc(hidden)]
 pub use words::regex_error;

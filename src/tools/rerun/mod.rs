@@ -5,7 +5,7 @@ mod compare;
 mod course;
 mod expect;
 pub(crate) mod foreign;
-mod past;
+pub(super) mod past;
 mod roots;
 mod rules;
 mod scratch;

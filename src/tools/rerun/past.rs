@@ -36,26 +36,28 @@ const OUTSIDE: [&str; 6] = [
 
 /// A session that can only be looked at: nothing here records anything.
 #[derive(Debug, Clone)]
-pub(super) struct PastRun {
+pub(in crate::tools) struct PastRun {
     session: Session,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct RecordedCall {
-    pub(super) call: Seq,
-    pub(super) at: Timestamp,
-    pub(super) tool: String,
-    pub(super) agent: Arc<str>,
+pub(in crate::tools) struct RecordedCall {
+    pub(in crate::tools) call: Seq,
+    pub(in crate::tools) at: Timestamp,
+    pub(in crate::tools) tool: String,
+    pub(in crate::tools) agent: Arc<str>,
     /// With long texts in their places.
-    pub(super) params: Value,
+    pub(in crate::tools) params: Value,
     /// The position of its outcome, and that, with long texts in their places.
-    pub(super) outcome: Option<(Seq, CallFinished)>,
+    pub(in crate::tools) outcome: Option<(Seq, CallFinished)>,
     pub(super) decisions: Vec<CommandDecided>,
     pub(super) changes: Vec<Recorded>,
     /// Tools and commands that its agent was limited to.
     pub(super) limits: Arc<ChildLimits>,
     /// The run of another program that made it.
     pub(super) foreign: Option<ForeignRun>,
+    /// The id that this program gave it.
+    pub(in crate::tools) id: Option<String>,
 }
 
 /// A call that was not recorded.
@@ -133,7 +135,7 @@ impl RecordedCall {
         }
     }
 
-    pub(super) fn paths(&self) -> impl Iterator<Item = EntryPath> {
+    pub(in crate::tools) fn paths(&self) -> impl Iterator<Item = EntryPath> {
         self.changes.iter().filter_map(|event| path_of(&event.view()))
     }
 }
@@ -147,7 +149,7 @@ pub(super) fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
 }
 
 impl PastRun {
-    pub(super) fn of(session: &Session) -> Self {
+    pub(in crate::tools) fn of(session: &Session) -> Self {
         Self { session: session.clone() }
     }
 
@@ -175,15 +177,15 @@ impl PastRun {
     }
 
     /// Returns the run of another program that it is of, and its id: the one that began last.
-    pub(super) fn agent_run(&self) -> Result<Option<(String, AgentRun)>, SessionError> {
+    pub(in crate::tools) fn agent_run(&self) -> Result<Option<(String, AgentRun)>, SessionError> {
         let state = self.session.state()?;
         let runs = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.runs);
         Ok(runs.max_by_key(|(_, run)| run.seq).map(|(id, run)| (id.clone(), run.clone())))
     }
 
-    /// Returns the position at which it left its parent; 0 for none.
-    pub(super) fn own_from(&self) -> Seq {
-        self.session.origin().map_or(0, |origin| origin.at)
+    /// Returns the position up to which its history is its parent's.
+    pub(in crate::tools) fn own_from(&self) -> Seq {
+        self.session.origin().filter(|origin| origin.isolation == Isolation::Fork).map_or(0, |origin| origin.at)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -226,7 +228,7 @@ impl PastRun {
         Ok(steps.into_values().collect())
     }
 
-    pub(super) fn calls(&self, from: Seq) -> Result<Vec<RecordedCall>, SessionError> {
+    pub(in crate::tools) fn calls(&self, from: Seq) -> Result<Vec<RecordedCall>, SessionError> {
         let steps = self.steps(from, Seq::MAX)?;
         Ok(steps.iter().filter_map(RerunStep::call).cloned().collect())
     }
@@ -328,8 +330,9 @@ impl Reading {
         if let Some(Ok(started)) = event.typed::<CallStarted>().filter(|_| call == event.seq && call <= self.until) {
             let Recorded { agent, time: at, event: CallStarted { tool, params }, .. } = started;
             let (limits, decisions, changes) = (self.held.limits_of(&agent), Vec::new(), Vec::new());
-            let (outcome, foreign) = (None, None);
-            let begun = RecordedCall { call, at, tool, agent, params, outcome, decisions, changes, limits, foreign };
+            let (outcome, foreign, id) = (None, None, None);
+            let begun =
+                RecordedCall { call, at, tool, agent, params, outcome, decisions, changes, limits, foreign, id };
             self.steps.insert(place, RerunStep::Recorded(Box::new(begun)));
             self.open.push(call);
             return;
@@ -341,6 +344,7 @@ impl Reading {
             known.decisions.push(decided.event);
         } else if let Some(Ok(observed)) = event.typed::<CallObserved>() {
             known.foreign = self.runs.get(&observed.event.run).cloned();
+            known.id = Some(observed.event.id);
         } else if let Some(Ok(finished)) = event.typed::<CallFinished>() {
             known.outcome = Some((event.seq, finished.event));
             self.open.retain(|open| *open != call);

@@ -5,6 +5,7 @@ pub(super) mod claude;
 mod codex;
 mod error;
 pub(crate) mod exit_codes;
+mod family;
 pub(super) mod files;
 pub(super) mod gemini;
 mod inspect;
@@ -15,6 +16,8 @@ mod source;
 pub(super) mod step;
 mod swe_agent;
 pub(super) mod tool_access;
+mod traces;
+mod trajectory;
 
 use std::path::Path;
 
@@ -26,6 +29,8 @@ pub use error::TranscriptError;
 use recorder::RunRecorder;
 use source::RunSource;
 use step::TranscriptStep;
+pub use traces::traces_of;
+pub use trajectory::trajectory_of;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::id::{Digest, Seq, SessionId};

@@ -1,6 +1,7 @@
 //! Import of the transcripts that other programs write.
 
 mod again;
+mod export;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ const NOTHING: [&str; 2] = ["(empty)", "(Bash completed with no output)"];
 /// The end of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ForeignOutcome {
-    /// What it printed; none where it is not known as a whole.
+    /// Printed output; none where it is not known as a whole.
     pub(crate) output: Option<String>,
     pub(crate) exit_code: Option<i64>,
 }

@@ -1,0 +1,84 @@
+//! A session with its children, as exports have them.
+
+use std::ops::ControlFlow;
+
+use crate::engine::event::{ChildStarted, Origin, SessionStarted};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::engine::session::sessions::Sessions;
+use crate::reducers::AgentRun;
+use crate::tools::rerun::past::{PastRun, RecordedCall};
+
+/// A session of a family.
+pub(super) struct ExportedRun {
+    pub(super) session: Session,
+    /// Position after which its events count: for a child that at which it left its parent, else 0.
+    pub(super) from: Seq,
+    /// The run of another program that it is the transcript of, or was made again from.
+    pub(super) run: Option<(String, AgentRun)>,
+    /// Its calls; of the first session of a family also those that it inherited.
+    pub(super) calls: Vec<RecordedCall>,
+    /// Children, each with the call that began it.
+    pub(super) children: Vec<(Self, Option<Seq>)>,
+}
+
+impl ExportedRun {
+    pub(super) fn read(session: Session, sessions: &Sessions) -> Result<Self, SessionError> {
+        let entries = sessions.list()?;
+        let started = entries.iter().filter_map(|entry| {
+            let started = entry.origin.typed::<SessionStarted>()?.ok()?.event;
+            Some((entry.id, started.origin?))
+        });
+        Self::with(session, 0, sessions, &started.collect::<Vec<_>>())
+    }
+
+    fn with(
+        session: Session,
+        from: Seq,
+        sessions: &Sessions,
+        origins: &[(SessionId, Origin)],
+    ) -> Result<Self, SessionError> {
+        let past = PastRun::of(&session);
+        let (run, calls) = (past.agent_run()?, past.calls(from)?);
+        let mut begun = Vec::new();
+        session.visit(from + 1, &mut |event| {
+            if let Some(Ok(child)) = event.typed::<ChildStarted>() {
+                begun.push((child.event.child, event.call));
+            }
+            ControlFlow::Continue(())
+        })?;
+        let mut found = Vec::new();
+        for (id, Origin { at, .. }) in origins.iter().filter(|(_, origin)| origin.parent == session.id()) {
+            let child = sessions.session(*id)?;
+            let noted = begun.iter().find(|(begun, _)| begun == id);
+            // A subagent of a transcript leaves its parent before the call that it is of.
+            let call = match noted {
+                Some((_, call)) => *call,
+                None => calls.iter().map(|call| call.call).find(|call| call > at),
+            };
+            let own_from = PastRun::of(&child).own_from();
+            found.push((Self::with(child, own_from, sessions, origins)?, call));
+        }
+        Ok(Self { session, from, run, calls, children: found })
+    }
+
+    /// Returns the run whose transcript it is.
+    pub(super) fn transcript(&self) -> Option<&(String, AgentRun)> {
+        let own_from = self.own_from();
+        self.run.as_ref().filter(|(_, run)| !run.format.is_empty() && run.seq > own_from)
+    }
+
+    pub(super) fn own_from(&self) -> Seq {
+        PastRun::of(&self.session).own_from()
+    }
+
+    /// Returns the agent's name, and its model if that is known.
+    pub(super) fn agent(&self) -> (&str, Option<&str>) {
+        let made = self.calls.iter().map(|call| &*call.agent).find(|agent| !agent.is_empty()).unwrap_or("foldspace");
+        match &self.run {
+            Some((_, run)) => (&run.agent, run.facts.get("model").and_then(|model| model.as_str())),
+            None => (made, None),
+        }
+    }
+}

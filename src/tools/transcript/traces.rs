@@ -1,0 +1,117 @@
+//! Sessions as traces in OTLP, by the names of OpenTelemetry's conventions for generative AI.
+
+use serde_json::{Value, json};
+
+use super::family::ExportedRun;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::CallStatus;
+use crate::engine::id::{Digest, Seq};
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::engine::session::sessions::Sessions;
+use crate::tools::rerun::past::RecordedCall;
+
+/// A span for work of this program.
+const INTERNAL: u8 = 1;
+const OK: u8 = 1;
+const ERROR: u8 = 2;
+
+/// Returns the calls of a session and of its children as spans of one trace: an `ExportTraceServiceRequest` in JSON.
+/// A session is a span, and so is each of its calls. Their ids are always the same.
+///
+/// # Errors
+/// [`SessionError`] when a session can't be read.
+pub fn traces_of(session: &Session, sessions: &Sessions) -> Result<Value, SessionError> {
+    let run = ExportedRun::read(session.clone(), sessions)?;
+    let mut spans = Vec::new();
+    add(&run, &session.id().to_string(), None, &mut spans)?;
+    let resource = json!({ "attributes": [text("service.name", "foldspace")] });
+    let scope = json!({ "name": "foldspace", "version": env!("CARGO_PKG_VERSION") });
+    Ok(json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": [{ "scope": scope, "spans": spans }] }] }))
+}
+
+fn add(run: &ExportedRun, trace: &str, parent: Option<String>, spans: &mut Vec<Value>) -> Result<(), SessionError> {
+    let (session, (agent, model)) = (&run.session, run.agent());
+    let id = span_id(session, 0);
+    let first = session.event(run.from + 1)?.time;
+    let last = session.state()?.time();
+    let mut attributes = vec![
+        text("gen_ai.operation.name", "invoke_agent"),
+        text("gen_ai.agent.name", agent),
+        text("gen_ai.conversation.id", &session.id().to_string()),
+        text("session", &session.id().to_string()),
+    ];
+    attributes.extend(model.map(|model| text("gen_ai.request.model", model)));
+    let name = format!("invoke_agent {agent}");
+    spans.push(span((trace, &id), parent, &name, (nanos(first), nanos(last.max(first))), attributes, json!({})));
+    for call in &run.calls {
+        spans.push(of_call(session, call, trace, &id));
+    }
+    for (child, call) in &run.children {
+        let parent = call.map_or_else(|| id.clone(), |call| span_id(session, call));
+        add(child, trace, Some(parent), spans)?;
+    }
+    Ok(())
+}
+
+fn of_call(session: &Session, call: &RecordedCall, trace: &str, parent: &str) -> Value {
+    let given = call.id.clone().unwrap_or_else(|| call.call.to_string());
+    let mut attributes = vec![
+        text("gen_ai.operation.name", "execute_tool"),
+        text("gen_ai.tool.name", &call.tool),
+        text("gen_ai.tool.call.id", &given),
+        text("session", &session.id().to_string()),
+        text("agent", &call.agent),
+        text("tool", &call.tool),
+        number("call", i64::try_from(call.call).unwrap_or(i64::MAX)),
+    ];
+    let begin = nanos(call.at);
+    let (end, status) = match &call.outcome {
+        None => (begin, json!({})),
+        Some((_, end)) => {
+            attributes.push(text("status", end.status.word()));
+            attributes.push(number("micros", i64::try_from(end.micros).unwrap_or(i64::MAX)));
+            attributes.extend(end.result["exit_code"].as_i64().map(|code| number("process.exit.code", code)));
+            let status = match end.status {
+                CallStatus::Ok => json!({ "code": OK }),
+                _ => json!({ "code": ERROR, "message": end.message }),
+            };
+            (begin.saturating_add(end.micros.saturating_mul(1000)), status)
+        }
+    };
+    let name = format!("execute_tool {}", call.tool);
+    let id = span_id(session, call.call);
+    span((trace, &id), Some(parent.to_owned()), &name, (begin, end), attributes, status)
+}
+
+fn span(
+    (trace, id): (&str, &str),
+    parent: Option<String>,
+    name: &str,
+    (begin, end): (u64, u64),
+    attributes: Vec<Value>,
+    status: Value,
+) -> Value {
+    json!({
+        "traceId": trace, "spanId": id, "parentSpanId": parent.unwrap_or_default(), "name": name, "kind": INTERNAL,
+        "startTimeUnixNano": begin.to_string(), "endTimeUnixNano": end.to_string(), "attributes": attributes,
+        "status": status,
+    })
+}
+
+fn span_id(session: &Session, call: Seq) -> String {
+    Digest::of(format!("foldspace span\n{}\n{call}", session.id()).as_bytes()).to_string()[..16].to_owned()
+}
+
+fn nanos(at: Timestamp) -> u64 {
+    u64::try_from(at.0).unwrap_or(0).saturating_mul(1_000_000)
+}
+
+fn text(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+/// Returns a number; 64-bit ones are texts in this format.
+fn number(key: &str, value: i64) -> Value {
+    json!({ "key": key, "value": { "intValue": value.to_string() } })
+}

@@ -1,0 +1,240 @@
+//! Sessions as trajectories in ATIF, the Agent Trajectory Interchange Format.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use serde_json::{Map, Value, json};
+
+use super::family::ExportedRun;
+use super::step::{content_text, text};
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{CallFinished, CallStatus, TranscriptRecord};
+use crate::engine::id::{Digest, Seq};
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::engine::session::sessions::Sessions;
+use crate::tools::call::content_params::lower;
+use crate::tools::rerun::past::RecordedCall;
+
+/// The newest version, which adds nothing that is used here to 1.7.
+const VERSION: &str = "ATIF-v1.8";
+/// Fields of a document that come back as they were.
+const KEPT: [&str; 3] = ["notes", "final_metrics", "extra"];
+const AGENT_KEPT: [&str; 2] = ["tool_definitions", "extra"];
+
+/// Returns a session as a trajectory: messages as far as its transcript has them, calls with what came of them, and its
+/// children as subagents. The document of a trajectory that was imported has its ids again.
+///
+/// # Errors
+/// [`SessionError`] when a session can't be read.
+pub fn trajectory_of(session: &Session, sessions: &Sessions) -> Result<Value, SessionError> {
+    document(&ExportedRun::read(session.clone(), sessions)?)
+}
+
+fn id_of(run: &ExportedRun) -> String {
+    run.transcript().map_or_else(|| run.session.id().to_string(), |(id, _)| id.clone())
+}
+
+fn document(run: &ExportedRun) -> Result<Value, SessionError> {
+    let mut writing = Writing::of(run);
+    let own = run.own_from();
+    let mut records = records_of(&run.session, run.from)?.into_iter().peekable();
+    for call in &run.calls {
+        while let Some((seq, at, record)) = records.next_if(|(seq, ..)| *seq < call.call) {
+            writing.record(at, record, seq <= own);
+        }
+        writing.call(call, call.call <= own);
+    }
+    records.for_each(|(seq, at, record)| writing.record(at, record, seq <= own));
+    let (name, model) = run.agent();
+    let fact = |name: &str| run.run.as_ref().and_then(|(_, run)| run.facts.get(name));
+    let version = ["version", "cli_version"].iter().find_map(|name| fact(name)?.as_str());
+    let own_version = if run.run.is_some() { "unknown" } else { env!("CARGO_PKG_VERSION") };
+    let mut agent = json!({ "name": name, "version": version.unwrap_or(own_version) });
+    if let Some(model) = model {
+        agent["model_name"] = json!(model);
+    }
+    for name in AGENT_KEPT {
+        if let Some(value) = fact(name).filter(|_| writing.root.is_some()) {
+            agent[name] = value.clone();
+        }
+    }
+    let id = id_of(run);
+    let root = writing.root.take().unwrap_or_default();
+    let session = root["session_id"].as_str().unwrap_or(&id);
+    let mut document = json!({ "schema_version": VERSION, "session_id": session, "trajectory_id": id, "agent": agent });
+    for name in KEPT {
+        if !root[name].is_null() {
+            document[name] = root[name].clone();
+        }
+    }
+    document["steps"] = writing.steps();
+    let children: Result<Vec<Value>, _> = run.children.iter().map(|(child, _)| self::document(child)).collect();
+    if !run.children.is_empty() {
+        document["subagent_trajectories"] = json!(children?);
+    }
+    Ok(document)
+}
+
+/// Returns the records of a transcript after `from`, with long texts in their places.
+fn records_of(session: &Session, from: Seq) -> Result<Vec<(Seq, Timestamp, Value)>, SessionError> {
+    let mut found = Vec::new();
+    session.visit(from + 1, &mut |event| {
+        if let Some(Ok(record)) = event.typed::<TranscriptRecord>() {
+            found.push((event.seq, event.time, record.event.record));
+        }
+        ControlFlow::Continue(())
+    })?;
+    let mut read = |digest: &Digest| session.content(digest).ok().map(|bytes| bytes.to_vec());
+    Ok(found.into_iter().map(|(seq, at, record)| (seq, at, lower(record, &mut read))).collect())
+}
+
+/// The steps of a trajectory while they are written.
+struct Writing<'a> {
+    steps: Vec<Value>,
+    /// Ends of the calls of the last step, by which a later one is told to be of another turn.
+    ended: Option<Seq>,
+    /// The document that was imported, without its steps.
+    root: Option<Value>,
+    /// Children by the calls that began them.
+    children: BTreeMap<Seq, Vec<&'a ExportedRun>>,
+}
+
+impl<'a> Writing<'a> {
+    fn of(run: &'a ExportedRun) -> Self {
+        let mut children: BTreeMap<Seq, Vec<&ExportedRun>> = BTreeMap::new();
+        for (child, call) in &run.children {
+            call.iter().for_each(|call| children.entry(*call).or_default().push(child));
+        }
+        Self { steps: Vec::new(), ended: Some(0), root: None, children }
+    }
+
+    fn record(&mut self, at: Timestamp, mut record: Value, is_copied: bool) {
+        if text(&record, "schema_version").starts_with("ATIF-v1.") {
+            self.root = Some(record);
+            return;
+        }
+        if !record["step_id"].is_null() && record["source"].is_string() {
+            // A step of such a trajectory, without its calls.
+            let fields = record.as_object_mut().map(std::mem::take).unwrap_or_default();
+            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            let source = kept.collect::<Map<_, _>>();
+            let is_agent = source.get("source").is_some_and(|source| source == "agent");
+            self.push(source.into(), is_agent, is_copied);
+        } else if let Some((source, message)) = message_of(&record) {
+            let step = json!({ "timestamp": shown(at), "source": source, "message": message });
+            self.push(step, source == "agent", is_copied);
+        }
+    }
+
+    fn push(&mut self, mut step: Value, takes_calls: bool, is_copied: bool) {
+        if is_copied {
+            step["is_copied_context"] = json!(true);
+        }
+        self.steps.push(step);
+        self.ended = (!takes_calls).then_some(0);
+    }
+
+    fn call(&mut self, call: &RecordedCall, is_copied: bool) {
+        // A call that begins after an earlier one has ended is of another turn.
+        if self.steps.is_empty() || self.ended.is_some_and(|ended| ended < call.call) {
+            self.push(json!({ "timestamp": shown(call.at), "source": "agent", "message": "" }), true, is_copied);
+        }
+        let Some(step) = self.steps.last_mut() else { return };
+        let id = call.id.clone().unwrap_or_else(|| format!("call-{}", call.call));
+        let arguments = match &call.params {
+            params @ Value::Object(_) => params.clone(),
+            Value::Null => json!({}),
+            other => json!({ "input": other }),
+        };
+        add(step, "tool_calls", json!({ "tool_call_id": id, "function_name": call.tool, "arguments": arguments }));
+        let Some((seq, end)) = &call.outcome else { return };
+        self.ended = Some(self.ended.map_or(*seq, |ended| ended.min(*seq)));
+        let mut result = json!({ "source_call_id": id, "content": content_of(end), "extra": extra_of(call, end) });
+        let children = self.children.get(&call.call).into_iter().flatten();
+        let children: Vec<Value> = children.map(|child| json!({ "trajectory_id": id_of(child) })).collect();
+        if !children.is_empty() {
+            result["subagent_trajectory_ref"] = json!(children);
+        }
+        if step["observation"].is_null() {
+            step["observation"] = json!({});
+        }
+        add(&mut step["observation"], "results", result);
+    }
+
+    /// Returns the steps with their numbers. A trajectory has one at least.
+    fn steps(mut self) -> Value {
+        if self.steps.is_empty() {
+            self.steps.push(json!({ "source": "system", "message": "" }));
+        }
+        for (number, step) in self.steps.iter_mut().enumerate() {
+            step["step_id"] = json!(number + 1);
+            if step["timestamp"].is_null()
+                && let Some(fields) = step.as_object_mut()
+            {
+                fields.remove("timestamp");
+            }
+        }
+        self.steps.into()
+    }
+}
+
+fn add(to: &mut Value, list: &str, item: Value) {
+    match to[list].as_array_mut() {
+        Some(items) => items.push(item),
+        None => to[list] = json!([item]),
+    }
+}
+
+/// Returns a time in ISO 8601; none for one that it does not have.
+fn shown(at: Timestamp) -> Option<String> {
+    Some(at.to_string()).filter(|text| text.len() == "2026-11-23T00:04:07.107Z".len())
+}
+
+/// Returns who said something in a record of a transcript, and the text.
+fn message_of(record: &Value) -> Option<(&'static str, String)> {
+    for said in [record, &record["message"], &record["payload"], &record["llm_message"]] {
+        let source = match (text(said, "role"), text(said, "type")) {
+            ("user", _) | ("", "user") => "user",
+            ("system" | "developer", _) => "system",
+            ("assistant", _) | ("", "gemini") => "agent",
+            _ => continue,
+        };
+        let message = content_text(&said["content"]);
+        if !message.is_empty() {
+            return Some((source, message));
+        }
+    }
+    let response = [text(record, "response"), text(&record["output"], "completion")];
+    response.into_iter().find(|text| !text.is_empty()).map(|text| ("agent", text.to_owned()))
+}
+
+/// Returns the text that came of a call.
+fn content_of(end: &CallFinished) -> String {
+    let result = &end.result;
+    if end.status != CallStatus::Ok {
+        return end.message.clone();
+    }
+    let said = [result, &result["content"], &result["output"]].into_iter().find_map(Value::as_str);
+    match (said, result["stdout"].as_str()) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(stdout)) => [stdout, result["stderr"].as_str().unwrap_or_default()].concat(),
+        (None, None) if result.is_null() => String::new(),
+        (None, None) => result.to_string(),
+    }
+}
+
+fn extra_of(call: &RecordedCall, end: &CallFinished) -> Value {
+    let mut extra = json!({ "status": end.status.word(), "duration_micros": end.micros });
+    if end.status != CallStatus::Ok {
+        extra["is_error"] = json!(true);
+    }
+    if end.result["exit_code"].is_i64() {
+        extra["exit_code"] = end.result["exit_code"].clone();
+    }
+    let changed: Vec<String> = call.paths().map(|path| path.rooted()).collect();
+    if !changed.is_empty() {
+        extra["changed"] = json!(changed);
+    }
+    extra
+}
