@@ -1,7 +1,6 @@
 //! Payloads of the hooks of coding agents, read as reports in one vocabulary.
 
 mod brief;
-mod call_events;
 mod command_hook;
 pub(crate) mod declared;
 pub(crate) mod kind;

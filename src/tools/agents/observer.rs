@@ -7,12 +7,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::brief::{brief, first_line};
-use super::call_events::{ObservedEnd, push_begin, push_end};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::engine::commit::{CallLink, Commit};
 use crate::engine::event::{
     CallNoted, CallObserved, CallStatus, GitMoved, ObservedAccess, ReportLate, RunBegan, RunEnded, RunNoted,
-    RunPrompted, TaskObserved, TranscriptRecord,
+    RunPrompted, TaskObserved,
 };
 use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
@@ -23,6 +22,7 @@ use crate::reducers::{AgentRuns, EndedObservation, GitWorktree, ObservedCall};
 use crate::tools::call::content_params::lift;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool_runner::ToolRunner;
+use crate::tools::transcript::call_events::{ObservedEnd, push_begin, push_end, push_record};
 use crate::tools::transcript::exit_codes::exit_codes;
 use crate::tools::transcript::tool_access::ToolAccess;
 use crate::tools::workspace::managed::Extent;
@@ -258,13 +258,9 @@ impl Observer {
 
     fn other(&mut self) -> Result<(), SessionError> {
         let payload = std::mem::take(&mut self.arrival.payload);
-        let mut contents = Vec::new();
-        let record = lift(if self.arrival.keeps_all { payload } else { brief(payload) }, &mut contents);
+        let record = if self.arrival.keeps_all { payload } else { brief(payload) };
         let run = self.run_id();
-        self.push(|commit| {
-            contents.into_iter().for_each(|content| commit.keep(content));
-            commit.push(&TranscriptRecord { run, record })
-        })
+        self.push(|commit| push_record(commit, run, record))
     }
 
     fn begin(&mut self, call: &ReportedCall) -> Result<Option<Seq>, SessionError> {

@@ -1,6 +1,7 @@
 //! Runs that other programs recorded, as sessions: the transcripts of coding agents and of evaluations.
 
 mod atif;
+pub(super) mod call_events;
 pub(super) mod claude;
 mod codex;
 mod error;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::call_events::{MESSAGE_MAX, ObservedEnd, push_begin, push_end, push_record};
 use super::error::TranscriptError;
 use super::files::{KnownChange, StatedFiles};
 use super::source::RunSource;
@@ -13,10 +14,10 @@ use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep};
 use super::tool_access::ToolAccess;
 use super::{ImportedRun, SourceRun};
 use crate::engine::clock::{StepClock, Timestamp};
-use crate::engine::commit::{CallLink, Commit, CommitError, Content, Expected, ForkPoint};
+use crate::engine::commit::{CallLink, Commit, Content, Expected, ForkPoint};
 use crate::engine::event::{
-    CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChangesUnknown, DeleteEntry, Isolation, Node,
-    Origin, RunBegan, RunNoted, SessionStarted, TranscriptRecord, WriteFile, WriteMode,
+    CallObserved, CallStatus, ChangesUnknown, DeleteEntry, Isolation, Node, Origin, RunBegan, RunNoted, SessionStarted,
+    WriteFile, WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::registry::Registry;
@@ -25,12 +26,9 @@ use crate::engine::session::sessions::Sessions;
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions, Pending};
 use crate::reducers::{AgentRun, AgentRuns};
-use crate::tools::call::content_params::lift;
 
 /// Characters of an agent's name, which has at most 200 bytes.
 const AGENT_MAX: usize = 50;
-const TOOL_MAX: usize = 100;
-const MESSAGE_MAX: usize = 64 << 10;
 /// The backend of a session whose workspace is no longer there: its files are those of the history.
 const BACKEND: &str = "memory";
 
@@ -190,16 +188,9 @@ impl RunRecording {
             return self.record(serde_json::json!({ "again": { "id": id, "tool": tool, "params": params } }));
         }
         let access = ToolAccess::of(&tool);
-        let mut contents = Vec::new();
-        let params = lift(params, &mut contents);
         let mut commit = self.commit().of_call(CallLink::Opens);
-        let mut started = CallStarted { tool: tool.chars().take(TOOL_MAX).collect(), params };
-        if let Err(CommitError::TooLarge { .. }) = commit.push(&started) {
-            started.params = serde_json::json!({ "params": packed(&started.params, &mut contents) });
-            commit.push(&started)?;
-        }
-        commit.push(&CallObserved { run: self.run.clone(), id: id.clone(), ..CallObserved::default() })?;
-        keep(&mut commit, contents);
+        let observed = CallObserved { run: self.run.clone(), id: id.clone(), ..CallObserved::default() };
+        push_begin(&mut commit, &observed, &tool, params)?;
         let pending = self.session.submit(commit)?;
         let (seq, began) = (pending.first(), self.last);
         self.pending = Some(pending);
@@ -247,17 +238,9 @@ impl RunRecording {
             commit.push(&ChangesUnknown { run: self.run.clone(), paths: unknown })?;
         }
         let between = u64::try_from(self.last.0.saturating_sub(open.began.0)).unwrap_or(0).saturating_mul(1000);
-        let mut contents = Vec::new();
-        let reason = has_failed.then_some(CallReason::Other);
-        let result = if has_failed { Value::Null } else { lift(call.result, &mut contents) };
         let micros = call.micros.unwrap_or(between);
-        let message = call.message.chars().take(MESSAGE_MAX).collect();
-        let mut finished = CallFinished { status: call.status, result, message, micros, reason };
-        if let Err(CommitError::TooLarge { .. }) = commit.push(&finished) {
-            finished.result = serde_json::json!({ "result": packed(&finished.result, &mut contents) });
-            commit.push(&finished)?;
-        }
-        keep(&mut commit, contents);
+        let end = ObservedEnd { status: call.status, result: call.result, message: call.message, micros };
+        push_end(&mut commit, end)?;
         self.submit(commit)
     }
 
@@ -265,23 +248,8 @@ impl RunRecording {
         if record.is_null() {
             return Ok(());
         }
-        let mut contents = Vec::new();
-        let mut record = TranscriptRecord { run: self.run.clone(), record: lift(record, &mut contents) };
         let mut commit = self.commit();
-        if let Err(CommitError::TooLarge { .. }) = commit.push(&record) {
-            record.record = serde_json::json!({ "record": packed(&record.record, &mut contents) });
-            commit.push(&record)?;
-        }
-        keep(&mut commit, contents);
+        push_record(&mut commit, self.run.clone(), record)?;
         self.submit(commit)
     }
-}
-
-/// Returns a mark in place of a value that has no long texts, and is too large all the same: it becomes a text.
-fn packed(value: &Value, contents: &mut Vec<Content>) -> Value {
-    lift(Value::String(value.to_string()), contents)
-}
-
-fn keep(commit: &mut Commit, contents: Vec<Content>) {
-    contents.into_iter().for_each(|content| commit.keep(content));
 }

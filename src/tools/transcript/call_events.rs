@@ -1,18 +1,18 @@
-//! Commits with the beginning and the end of a call that another program makes.
+//! Events of calls that other programs make, as they are put into commits.
 
 use serde_json::{Value, json};
 
 use crate::engine::commit::{Commit, CommitError, Content};
-use crate::engine::event::{CallFinished, CallObserved, CallReason, CallStarted, CallStatus};
+use crate::engine::event::{CallFinished, CallObserved, CallReason, CallStarted, CallStatus, TranscriptRecord};
 use crate::tools::call::content_params::lift;
 
 /// Characters of a tool's name that are recorded.
 const TOOL_MAX: usize = 100;
 /// Characters of a problem that are recorded.
-const MESSAGE_MAX: usize = 64 << 10;
+pub(super) const MESSAGE_MAX: usize = 64 << 10;
 
 /// Adds the beginning of a call to a commit that opens it. Long texts become contents.
-pub(super) fn push_begin(
+pub(in crate::tools) fn push_begin(
     commit: &mut Commit,
     observed: &CallObserved,
     tool: &str,
@@ -31,15 +31,15 @@ pub(super) fn push_begin(
 }
 
 /// The end of a call.
-pub(super) struct ObservedEnd {
-    pub(super) status: CallStatus,
-    pub(super) result: Value,
-    pub(super) message: String,
-    pub(super) micros: u64,
+pub(in crate::tools) struct ObservedEnd {
+    pub(in crate::tools) status: CallStatus,
+    pub(in crate::tools) result: Value,
+    pub(in crate::tools) message: String,
+    pub(in crate::tools) micros: u64,
 }
 
 /// Adds the end of a call to a commit of that call. Long texts become contents.
-pub(super) fn push_end(commit: &mut Commit, end: ObservedEnd) -> Result<(), CommitError> {
+pub(in crate::tools) fn push_end(commit: &mut Commit, end: ObservedEnd) -> Result<(), CommitError> {
     let ObservedEnd { status, result, message, micros } = end;
     let mut contents = Vec::new();
     let has_failed = status != CallStatus::Ok;
@@ -50,6 +50,18 @@ pub(super) fn push_end(commit: &mut Commit, end: ObservedEnd) -> Result<(), Comm
     if let Err(CommitError::TooLarge { .. }) = commit.push(&finished) {
         finished.result = json!({ "result": packed(&finished.result, &mut contents) });
         commit.push(&finished)?;
+    }
+    contents.into_iter().for_each(|content| commit.keep(content));
+    Ok(())
+}
+
+/// Adds a record of a run that is neither a call nor its outcome. Long texts become contents.
+pub(in crate::tools) fn push_record(commit: &mut Commit, run: String, record: Value) -> Result<(), CommitError> {
+    let mut contents = Vec::new();
+    let mut record = TranscriptRecord { run, record: lift(record, &mut contents) };
+    if let Err(CommitError::TooLarge { .. }) = commit.push(&record) {
+        record.record = json!({ "record": packed(&record.record, &mut contents) });
+        commit.push(&record)?;
     }
     contents.into_iter().for_each(|content| commit.keep(content));
     Ok(())
