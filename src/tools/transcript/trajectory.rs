@@ -117,7 +117,8 @@ impl<'a> Writing<'a> {
         if !record["step_id"].is_null() && record["source"].is_string() {
             // A step of such a trajectory, without its calls.
             let fields = record.as_object_mut().map(std::mem::take).unwrap_or_default();
-            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            let is_other = |name: &str| !matches!(name, "tool_calls" | "observation");
+            let kept = fields.into_iter().filter(|(name, value)| is_other(name) && !value.is_null());
             let source = kept.collect::<Map<_, _>>();
             let is_agent = source.get("source").is_some_and(|source| source == "agent");
             self.push(source.into(), is_agent, is_copied);

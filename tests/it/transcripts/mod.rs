@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use foldspace::event::{CallFinished, CallObserved, CallStarted, CallStatus, ChangesUnknown, Node, TranscriptRecord};
 use foldspace::reducers::AgentRuns;
-use foldspace::tools::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, lower};
+use foldspace::tools::{
+    ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, lower, traces_of, trajectory_of,
+};
 use foldspace::{EntryPath, Event, Recorded, Registry, Seq, Session, Sessions, VirtualFileSystem};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -316,6 +318,12 @@ proptest! {
             let again = import_transcripts(&place.sessions, &[&path], None).unwrap();
             prop_assert!(again.iter().all(|run| run.added == 0));
             prop_assert_eq!(imported.len(), again.len());
+            for run in imported {
+                let session = place.sessions.session(run.session).unwrap();
+                let trajectory = trajectory_of(&session, &place.sessions).unwrap();
+                prop_assert!(!trajectory["steps"].as_array().unwrap().is_empty());
+                traces_of(&session, &place.sessions).unwrap();
+            }
         }
     }
 }
