@@ -93,11 +93,12 @@ fn ended(call: &ReportedCall, payload: &Value, answer: &Value) -> ReportedEnd {
     if answer["interrupted"] == true {
         end.status = CallStatus::Interrupted;
     }
+    end.background = named(answer, &["backgroundTaskId"]);
     if call.access == ToolAccess::Writes {
         end.exit_code = end.exit_code.or_else(|| exit_code(&text)).or_else(|| shell_exit(&text));
+        end.background = end.background.or_else(|| left_in_background(&text));
     }
     end.micros = payload["duration_ms"].as_u64().map(|millis| millis.saturating_mul(1000));
-    end.background = named(answer, &["backgroundTaskId"]).or_else(|| moved_to_background(&text));
     end.child = named(answer, &["agentId"]).or_else(|| {
         let spawned: Value = serde_json::from_str(answer.as_str().filter(|_| call.tool == "spawn_agent")?).ok()?;
         named(&spawned, &["agent_id"])
@@ -120,10 +121,12 @@ fn shell_exit(text: &str) -> Option<i64> {
     code.parse().ok()
 }
 
-/// Returns the process that Gemini CLI has left in the background.
-fn moved_to_background(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("Command moved to background (PID: ")?;
-    Some(rest.split_once(')')?.0.to_owned())
+/// Returns the process or the shell that Gemini CLI or Copilot CLI has left in the background.
+fn left_in_background(text: &str) -> Option<String> {
+    let (_, process) = text.split_once("Command moved to background (PID: ").unwrap_or_default();
+    let (_, shell) = text.split_once("<command started in background with shellId: ").unwrap_or_default();
+    let (id, _) = process.split_once(')').or_else(|| shell.split_once('>'))?;
+    Some(id.to_owned())
 }
 
 /// Returns the id of a task that runs in the background.

@@ -182,6 +182,14 @@ fn background_task_is_named_while_it_runs() {
         "tool_response": { "stdout": "", "backgroundTaskId": "b1" },
     })));
     assert_eq!((end.status, end.background.as_deref()), (CallStatus::Ok, Some("b1")));
+    let (_, end) = ended(read(
+        AgentKind::Copilot,
+        json!({
+            "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": { "command": "x", "mode": "async" },
+            "tool_result": { "text_result_for_llm": "<command started in background with shellId: 2>" },
+        }),
+    ));
+    assert_eq!((end.exit_code, end.background.as_deref()), (None, Some("2")));
     let paused = |tasks: Value| claude(json!({ "hook_event_name": "Stop", "background_tasks": tasks })).kind;
     let background = |tasks: &[&str]| Some(tasks.iter().map(|&task| task.to_owned()).collect());
     assert_eq!(paused(json!([])), HookKind::Paused { background: background(&[]) });
