@@ -2,6 +2,7 @@
 
 mod apply;
 pub(crate) mod approver;
+mod attach;
 mod bar;
 mod bisect;
 mod blame;
@@ -215,6 +216,10 @@ commands! {
         Status(status::Status),
         Cancel(cancel::CancelArgs),
         Stop(stop::Stop),
+    }
+    "Agents" {
+        Attach(attach::AttachArgs),
+        Detach(attach::DetachArgs),
     }
     "Store" {
         Export(export::ExportArgs),

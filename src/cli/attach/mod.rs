@@ -1,0 +1,274 @@
+mod settings;
+
+use std::path::{Path, PathBuf};
+
+use foldspace::EntryPath;
+use foldspace::backends::HostPath;
+use foldspace::hub::operations::AttachedDocument;
+use foldspace::hub::{AttachedDirectory, all_attached, attached_at};
+use foldspace::store::Durability;
+use foldspace::tools::AgentKind;
+use foldspace::view::Patch;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Exit, Failure, Globals, Out, OwnerClient, diffs, open, output, text, workspace};
+use settings::{HookPlace, SettingsChange, SettingsScope, UserSettings, apply, hooked, plan, plan_removal};
+
+/// Records what coding agents do in a directory
+///
+/// Agents that are installed get hooks in your settings, for all directories; in one that is not attached a hook leaves
+/// at once. The settings keep their comments and their order, and are kept beside themselves as they were.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace attach --dry-run                  the changes of settings that it would make
+  foldspace attach                            this directory, for all agents that are installed
+  foldspace attach ../app --agent claude,codex --project
+  foldspace attach --status")]
+pub(super) struct AttachArgs {
+    /// The directory [default: the current one]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    directory: Option<PathBuf>,
+    /// The agents [default: those that are installed]
+    #[arg(long, value_name = "AGENT", value_delimiter = ',')]
+    agent: Vec<AgentKind>,
+    /// Puts the hooks into the directory's own settings instead of yours
+    #[arg(long)]
+    project: bool,
+    /// Shows the changes of settings, and makes none
+    #[arg(long)]
+    dry_run: bool,
+    /// Records PATH and all below it also where git ignores it; may be given several times
+    #[arg(long, value_name = "PATH")]
+    include: Vec<String>,
+    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest
+    #[arg(long)]
+    transcripts: bool,
+    /// Shows the directories that are attached and the agents that have hooks, and changes nothing
+    #[arg(long, conflicts_with_all = ["agent", "project", "dry_run", "include", "transcripts"])]
+    status: bool,
+}
+
+/// Stops the recording of what coding agents do in a directory
+///
+/// Takes out the hooks that `foldspace attach` put into settings, and nothing else. Those in your own settings stay
+/// while another directory is attached. What was recorded stays, too, unless --purge is given.
+#[derive(Debug, clap::Args)]
+pub(super) struct DetachArgs {
+    /// The directory [default: the current one]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "all")]
+    directory: Option<PathBuf>,
+    /// Detaches all directories
+    #[arg(long)]
+    all: bool,
+    /// Removes what was recorded
+    #[arg(long)]
+    purge: bool,
+    /// Takes the hooks of these agents out, and goes on recording the others
+    #[arg(long, value_name = "AGENT", value_delimiter = ',', conflicts_with_all = ["all", "purge"])]
+    agent: Vec<AgentKind>,
+}
+
+/// The directories of which the recording has ended, and those that are still attached.
+struct EndedRecording {
+    ended: Vec<PathBuf>,
+    left: Vec<PathBuf>,
+}
+
+/// A directory that was attached, with the settings that were changed for it.
+#[derive(Serialize)]
+struct Attached<'a> {
+    #[serde(flatten)]
+    recorded: &'a AttachedDocument,
+    settings: &'a [SettingsChange],
+}
+
+/// The directories that are attached, and the hooks there are.
+#[derive(Serialize)]
+struct AttachStatus {
+    /// The attached directory that the given one is, or is in.
+    here: Option<AttachedDirectory>,
+    directories: Vec<AttachedDirectory>,
+    hooks: Vec<HookPlace>,
+}
+
+impl AttachArgs {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let directory = given_directory(self.directory.as_deref())?;
+        let user = UserSettings::of_environment();
+        if self.status {
+            return show_status(globals, &user, &directory, out);
+        }
+        let agents = if self.agent.is_empty() { user.installed() } else { self.agent.clone() };
+        if agents.is_empty() {
+            return Err(Failure::missing("no agent is installed that foldspace knows")
+                .with_hint("--agent names one of claude, codex, gemini, copilot and opencode"));
+        }
+        let top = top_of(&directory);
+        let scope = if self.project { SettingsScope::Project(top) } else { SettingsScope::User(&user) };
+        let data = stated_data(globals)?;
+        let changes = plan(&agents, &scope, &user.program(data.as_deref())?)?;
+        if self.dry_run {
+            return show_changes(&changes, out);
+        }
+        let recorded = self.begin_recording(globals, directory)?;
+        changes.iter().try_for_each(apply)?;
+        out.show(&Attached { recorded: &recorded, settings: &changes }, |out| {
+            tell_recorded(&recorded, out)?;
+            tell(&changes, "gets its hooks in", "every agent has its hooks", out)
+        })?;
+        if changes.iter().any(|change| change.agent == AgentKind::Codex) {
+            output::note("Codex runs the hooks once you have approved them: type /hooks in it");
+        }
+        Ok(Exit::Ok)
+    }
+
+    /// Begins the recording of a directory, or goes on with it.
+    fn begin_recording(&self, globals: &Globals, directory: PathBuf) -> Result<AttachedDocument, Failure> {
+        let asked = json!({
+            "directory": HostPath(directory), "include": self.include, "transcripts": self.transcripts,
+        });
+        super::block_on(async {
+            let owner = OwnerClient::of(globals, Durability::default()).await?;
+            let attached = owner.client.work("/v1/attached", &asked, output::progress).await;
+            owner.end().await;
+            Ok(attached?)
+        })?
+    }
+}
+
+impl DetachArgs {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let directory = given_directory(self.directory.as_deref())?;
+        let user = UserSettings::of_environment();
+        let (agents, ended) = if self.agent.is_empty() {
+            let of = if self.all { None } else { Some(&*directory) };
+            (&AgentKind::ALL[..], self.end_recording(globals, of)?)
+        } else {
+            let ended = vec![top_of(&directory).to_owned()];
+            (&self.agent[..], EndedRecording { ended, left: Vec::new() })
+        };
+        let mut changes = Vec::new();
+        for directory in &ended.ended {
+            changes.extend(plan_removal(agents, &SettingsScope::Project(directory))?);
+        }
+        if ended.left.is_empty() {
+            changes.extend(plan_removal(agents, &SettingsScope::User(&user))?);
+        } else {
+            let others = text::count(ended.left.len() as u64, "other directory");
+            output::note(&format!("hooks in your own settings stay, for {others}; --all takes them out"));
+        }
+        changes.iter().try_for_each(apply)?;
+        out.show(&changes, |out| tell(&changes, "has no hooks any more in", "there were no hooks to take out", out))?;
+        Ok(Exit::Ok)
+    }
+
+    /// Ends the recording of the directory that a path is in; of all of them where none is given.
+    fn end_recording(&self, globals: &Globals, of: Option<&Path>) -> Result<EndedRecording, Failure> {
+        let data = open::directory(globals)?;
+        let ending = match of {
+            Some(path) => attached_at(&data, path).into_iter().collect(),
+            None => attached(&data)?,
+        };
+        if !ending.is_empty() {
+            super::block_on(async {
+                let owner = OwnerClient::of_existing(globals).await?;
+                for AttachedDirectory { directory, session, .. } in &ending {
+                    let asked = json!({ "directory": directory });
+                    let _: AttachedDirectory =
+                        owner.client.work("/v1/attached/detach", &asked, output::progress).await?;
+                    if self.purge {
+                        owner.client.delete(&format!("/v1/sessions/{session}")).await?;
+                    }
+                }
+                owner.end().await;
+                Ok::<(), Failure>(())
+            })??;
+        }
+        let paths = |all: Vec<AttachedDirectory>| all.into_iter().map(|one| one.directory.0).collect::<Vec<_>>();
+        let mut ended = paths(ending);
+        // Hooks that an earlier detach has left are taken out, too.
+        ended.extend(of.map(|path| top_of(path).to_owned()).filter(|top| !ended.contains(top)));
+        Ok(EndedRecording { ended, left: paths(attached(&data)?) })
+    }
+}
+
+fn given_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    workspace::existing_directory("DIR", given.unwrap_or(Path::new(".")))
+}
+
+/// Returns the top of the worktree that a directory is in; itself where it is in none.
+fn top_of(directory: &Path) -> &Path {
+    directory.ancestors().find(|above| above.join(".git").exists()).unwrap_or(directory)
+}
+
+/// Returns the directory of the data where it was stated: agents do not know it.
+fn stated_data(globals: &Globals) -> Result<Option<PathBuf>, Failure> {
+    let is_stated = globals.data.is_some() || std::env::var_os("FOLDSPACE_DATA").is_some_and(|data| !data.is_empty());
+    let data = is_stated.then(|| open::directory(globals)).transpose()?;
+    data.map(|data| std::path::absolute(&data).map_err(|error| Failure::io("find", data.display(), &error))).transpose()
+}
+
+fn attached(data: &Path) -> Result<Vec<AttachedDirectory>, Failure> {
+    all_attached(data).map_err(|error| Failure::io("read the attached directories in", data.display(), &error))
+}
+
+fn show_changes(changes: &[SettingsChange], out: &mut Out) -> Result<Exit, Failure> {
+    let show = |out: &mut Out| {
+        changes.iter().try_for_each(|change| {
+            let [before, after] = [&change.before, &change.after].map(|text| text.as_deref().unwrap_or_default());
+            diffs::show(
+                &Patch::of_texts(change.path.to_string_lossy().trim_start_matches('/'), before, after).text,
+                out,
+            )
+        })
+    };
+    out.show(&changes, show)?;
+    Ok(Exit::Ok)
+}
+
+fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failure> {
+    let AttachedDocument { directory, name, files, not_kept, .. } = recorded;
+    let directory = text::one_line(&directory.0.to_string_lossy(), 300);
+    let files = text::count(*files, "file");
+    out.line(format!("records {directory} as {}: {files}", text::one_line(name, 80)))?;
+    if !not_kept.is_empty() {
+        let shown: Vec<String> = not_kept.iter().take(10).map(EntryPath::to_string).collect();
+        let more = if not_kept.len() > shown.len() { ", ..." } else { "" };
+        output::note(&format!("by digest only, so they can't be put back: {}{more}", shown.join(", ")));
+    }
+    Ok(())
+}
+
+fn tell(changes: &[SettingsChange], done: &str, none: &str, out: &mut Out) -> Result<(), Failure> {
+    if changes.is_empty() {
+        return out.line(none);
+    }
+    changes.iter().try_for_each(|change| tell_place(change.agent, done, &change.path, out))
+}
+
+fn tell_place(agent: AgentKind, done: &str, path: &Path, out: &mut Out) -> Result<(), Failure> {
+    out.line(format!("{agent} {done} {}", text::one_line(&path.to_string_lossy(), 300)))
+}
+
+fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &mut Out) -> Result<Exit, Failure> {
+    let data = open::directory(globals)?;
+    let mut hooks = hooked(&SettingsScope::User(user));
+    hooks.extend(hooked(&SettingsScope::Project(top_of(directory))));
+    let status = AttachStatus { here: attached_at(&data, directory), directories: attached(&data)?, hooks };
+    out.show(&status, |out| {
+        for AttachedDirectory { directory, session, .. } in &status.directories {
+            let directory = text::one_line(&directory.0.to_string_lossy(), 300);
+            out.line(format!("{directory} is recorded as session {}", session.short()))?;
+        }
+        if status.directories.is_empty() {
+            out.line("no directory is attached")?;
+        }
+        if status.hooks.is_empty() {
+            return out.line("no agent has hooks");
+        }
+        status.hooks.iter().try_for_each(|HookPlace { agent, path }| tell_place(*agent, "has its hooks in", path, out))
+    })?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,106 @@
+//! A settings file, with the backup beside it.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::cli::files;
+use crate::terminal::exit::Failure;
+
+pub(super) struct SettingsFile {
+    /// The path by which the agent knows it; a link is followed.
+    pub(super) path: PathBuf,
+    /// The directory that stays when the file goes.
+    pub(super) base: PathBuf,
+    /// Its text; none where there is no file.
+    pub(super) text: Option<String>,
+    /// The text that it had before the hooks came.
+    pub(super) backup: Option<String>,
+}
+
+const BACKUP: &str = ".foldspace-backup";
+
+impl SettingsFile {
+    pub(super) fn at(path: PathBuf, base: PathBuf) -> Result<Self, Failure> {
+        let (text, backup) = (read(&path)?, read(&beside(&path))?);
+        if text.is_none() && path.is_symlink() {
+            return Err(Failure::failed(format!("{} is a link to a file that is not there", path.display()))
+                .with_hint("make the file, or remove the link"));
+        }
+        Ok(Self { path, base, text, backup })
+    }
+
+    /// Writes a text, all or nothing. A link stays, and so do the permissions.
+    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+        if let Some(directory) = self.path.parent() {
+            files::make_directory(directory)?;
+        }
+        write(&self.target()?, text, self.permissions())
+    }
+
+    /// Keeps a copy of the file, if there is one, and no copy yet.
+    pub(super) fn keep_backup(&self) -> Result<(), Failure> {
+        match (&self.text, &self.backup) {
+            (Some(text), None) => write(&beside(&self.path), text, self.permissions()),
+            _ => Ok(()),
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "detach removes what attach has made")]
+    pub(super) fn drop_backup(&self) -> Result<(), Failure> {
+        let backup = beside(&self.path);
+        match fs::remove_file(&backup) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failure::io("remove", backup.display(), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the file, and the directories above it that are empty then.
+    #[expect(clippy::disallowed_methods, reason = "detach removes what attach has made")]
+    pub(super) fn remove(&self) -> Result<(), Failure> {
+        fs::remove_file(&self.path).map_err(|error| Failure::io("remove", self.path.display(), &error))?;
+        let mut directories = self.path.ancestors().skip(1).take_while(|directory| *directory != self.base);
+        // One that has other entries can't be removed, nor can those above it.
+        directories.all(|directory| fs::remove_dir(directory).is_ok());
+        Ok(())
+    }
+
+    fn target(&self) -> Result<PathBuf, Failure> {
+        match self.text {
+            Some(_) => self.path.canonicalize().map_err(|error| Failure::io("find", self.path.display(), &error)),
+            None => Ok(self.path.clone()),
+        }
+    }
+
+    fn permissions(&self) -> Option<Permissions> {
+        self.path.metadata().ok().map(|metadata| Permissions::from_mode(metadata.permissions().mode() & 0o7777))
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(BACKUP);
+    name.into()
+}
+
+fn write(path: &Path, text: &str, permissions: Option<Permissions>) -> Result<(), Failure> {
+    let failed = |error| Failure::io("write", path.display(), &error);
+    files::write(path, |file| {
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions).map_err(failed)?;
+        }
+        file.write_all(text.as_bytes()).map_err(failed)
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a face reads the settings that it edits")]
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::io("read", path.display(), &error)),
+    }
+}
