@@ -218,13 +218,13 @@ impl IgnoreRules {
                 Match::Whitelist(_) => return false,
             }
         }
-        let from_top = self.from_top(path);
+        let below_top = self.below_top(path);
         let files = lock(&self.files);
-        let decided = files.outer.iter().map(|rules| rules.matched(&from_top, is_directory));
+        let decided = files.outer.iter().map(|rules| rules.matched(&below_top, is_directory));
         decided.into_iter().find(|decided| !decided.is_none()).is_some_and(|decided| decided.is_ignore())
     }
 
-    fn from_top(&self, path: &[u8]) -> PathBuf {
+    fn below_top(&self, path: &[u8]) -> PathBuf {
         let above = self.repository.as_ref().and_then(|found| found.directory.strip_prefix(&found.top).ok());
         above.unwrap_or(Path::new("")).join(OsStr::from_bytes(path))
     }

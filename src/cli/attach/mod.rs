@@ -2,16 +2,17 @@ mod settings;
 
 use std::path::{Path, PathBuf};
 
-use foldspace::EntryPath;
 use foldspace::backends::HostPath;
 use foldspace::hub::operations::AttachedDocument;
 use foldspace::hub::{AttachedDirectory, all_attached, attached_at};
 use foldspace::store::Durability;
 use foldspace::tools::AgentKind;
 use foldspace::view::Patch;
+use foldspace::{EntryPath, LocalStore};
 use serde::Serialize;
 use serde_json::json;
 
+use super::owner::make_way;
 use super::{Exit, Failure, Globals, Out, OwnerClient, diffs, open, output, text, workspace};
 use settings::{HookPlace, SettingsChange, SettingsScope, UserSettings, apply, hooked, plan, plan_removal};
 
@@ -102,8 +103,7 @@ impl AttachArgs {
         }
         let agents = if self.agent.is_empty() { user.installed() } else { self.agent.clone() };
         if agents.is_empty() {
-            return Err(Failure::missing("no agent is installed that foldspace knows")
-                .with_hint("--agent names one of claude, codex, gemini, copilot and opencode"));
+            output::note("no agent is installed that foldspace knows, so none gets hooks; --agent names one");
         }
         let top = top_of(&directory);
         let scope = if self.project { SettingsScope::Project(top) } else { SettingsScope::User(&user) };
@@ -167,10 +167,13 @@ impl DetachArgs {
     /// Ends the recording of the directory that a path is in; of all of them where none is given.
     fn end_recording(&self, globals: &Globals, of: Option<&Path>) -> Result<EndedRecording, Failure> {
         let data = open::directory(globals)?;
-        let ending = match of {
+        let all = attached(&data)?;
+        let mut ending = match of {
             Some(path) => attached_at(&data, path).into_iter().collect(),
-            None => attached(&data)?,
+            None => all.clone(),
         };
+        // With a repository its other worktrees end.
+        ending.retain(|one: &AttachedDirectory| one.worktree_of.is_none() || of.is_some());
         if !ending.is_empty() {
             super::block_on(async {
                 let owner = OwnerClient::of_existing(globals).await?;
@@ -178,13 +181,18 @@ impl DetachArgs {
                     let asked = json!({ "directory": directory });
                     let _: AttachedDirectory =
                         owner.client.work("/v1/attached/detach", &asked, output::progress).await?;
-                    if self.purge {
+                    let of_it = |one: &&AttachedDirectory| one.worktree_of.as_ref() == Some(directory);
+                    let worktrees = all.iter().filter(of_it).map(|one| &one.session);
+                    for session in worktrees.chain([session]).filter(|_| self.purge) {
                         owner.client.delete(&format!("/v1/sessions/{session}")).await?;
                     }
                 }
                 owner.end().await;
                 Ok::<(), Failure>(())
             })??;
+            if self.purge {
+                free(&data)?;
+            }
         }
         let paths = |all: Vec<AttachedDirectory>| all.into_iter().map(|one| one.directory.0).collect::<Vec<_>>();
         let mut ended = paths(ending);
@@ -192,6 +200,20 @@ impl DetachArgs {
         ended.extend(of.map(|path| top_of(path).to_owned()).filter(|top| !ended.contains(top)));
         Ok(EndedRecording { ended, left: paths(attached(&data)?) })
     }
+}
+
+/// Frees what removed sessions had, so that nothing of it is left; later where the store is in use.
+fn free(data: &Path) -> Result<(), Failure> {
+    match super::block_on(make_way(data))? {
+        Ok(()) => {
+            LocalStore::collect(data, false)?;
+        }
+        Err(Failure::Told { exit: Exit::Busy, .. }) => {
+            output::note("what was recorded is removed, and its space is freed by `foldspace gc`: the store is in use");
+        }
+        Err(failure) => return Err(failure),
+    }
+    Ok(())
 }
 
 fn given_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {

@@ -6,14 +6,13 @@ mod samples;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use foldspace::event::{Node, SystemClock};
-use foldspace::http::HttpClient;
 use foldspace::reducers::VirtualFileSystem;
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::RemoteStore;
@@ -47,20 +46,10 @@ impl Repository {
         repository
     }
 
+    /// Attaches it. No agent is installed in the program's home, so none gets hooks.
     pub(super) fn attach(&self) {
-        let attached = self.post("/v1/attached", &json!({ "directory": self.root() }));
-        assert_eq!(attached["name"], "repo");
-    }
-
-    /// Makes a request of the owner, which is started where none runs.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Value {
-        let mut owner = self.program.command(&["serve", "--background"]);
-        let mut owner = owner.stdout(Stdio::piped()).spawn().unwrap();
-        // It says when it is ready, or that there is one already.
-        owner.stdout.take().unwrap().read_to_string(&mut String::new()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let client = HttpClient::at(self.program.data().join("http.sock"));
-        runtime.block_on(client.post(path, body)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        let attached = self.program.json(&["attach", &self.root().to_string_lossy()]);
+        assert_eq!((&attached["name"], &attached["settings"]), (&json!("repo"), &json!([])));
     }
 
     pub(super) fn root(&self) -> PathBuf {
@@ -125,7 +114,7 @@ impl Repository {
 
     /// Opens the session as the owner has it.
     pub(super) fn session(&self) -> Session {
-        let store = RemoteStore::connect(&self.program.data()).unwrap().unwrap();
+        let store = RemoteStore::connect(self.program.data()).unwrap().unwrap();
         let clock = Arc::new(SystemClock::default());
         let policy = SnapshotPolicy { every: 0, ..SnapshotPolicy::default() };
         let sessions = Sessions::new(Arc::new(store), Registry::standard(), clock, policy).unwrap();

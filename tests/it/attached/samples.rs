@@ -39,7 +39,7 @@ fn act(repository: &Repository, payload: &Value, number: usize) {
             repository.write(&format!("made/{number}.txt"), &format!("{number}\n"));
             repository.write(&format!("ignored/{number}.txt"), "not recorded");
             repository.write("a.txt", &format!("changed by {number}\n"));
-            if number % 3 == 0 && repository.has("b.txt") {
+            if number.is_multiple_of(3) && repository.has("b.txt") {
                 repository.remove("b.txt");
             }
         }

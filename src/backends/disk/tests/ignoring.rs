@@ -102,7 +102,7 @@ proptest! {
             drop(fs::write(path, text));
         };
         files.iter().for_each(|path| put(path, "1"));
-        rules.iter().for_each(|(directory, lines)| put(&format!("{directory}/.gitignore").trim_start_matches('/').to_owned(), &lines.join("\n")));
+        rules.iter().for_each(|(directory, lines)| put(format!("{directory}/.gitignore").trim_start_matches('/'), &lines.join("\n")));
         let files: Vec<_> = files.iter().filter(|path| root.join(path).is_file()).collect();
         for tracked in tracked {
             if !files.is_empty() {
