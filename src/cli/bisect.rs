@@ -11,7 +11,7 @@ use foldspace::tools::{
     BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, Predicate, ProbeRecord, bisect, bisect_slices,
     first_position,
 };
-use foldspace::view::Position;
+use foldspace::view::{ObservedCalls, Position};
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +55,10 @@ pub(super) struct BisectArgs {
     /// A bad position after it [default: the last one]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     bad: Option<Position>,
+    /// Searches from before the first call of an agent's run to after its last: the run's id, the beginning of that, or
+    /// `last`
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
     /// Runs N probes at once, each in its own workspace
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
@@ -87,11 +91,17 @@ impl BisectArgs {
         // A bisection may take hours, and must not hold the store.
         let opened = open::reading(globals)?;
         let session = opened.find(&self.session)?.session;
-        let bad = self.bad.as_ref().map_or_else(|| session.head(), |position| position.resolve(&session))?;
-        let good = match &self.good {
-            Some(position) => position.resolve(&session)?,
-            None if self.slice.is_some() => 0,
-            None => first_position(&session)?,
+        let run = self.run.as_deref().map(|run| ObservedCalls::of(&session)?.run(&session, run)).transpose()?;
+        let bad = match (&self.bad, &run) {
+            (Some(position), _) => position.resolve(&session)?,
+            (None, Some(run)) => run.last,
+            (None, None) => session.head()?,
+        };
+        let good = match (&self.good, &run) {
+            (Some(position), _) => position.resolve(&session)?,
+            (None, Some(run)) => run.before,
+            _ if self.slice.is_some() => 0,
+            _ => first_position(&session)?,
         };
         if let Some(text) = &self.slice {
             let predicate = Predicate::parse(text, opened.sessions.registry())

@@ -1,5 +1,7 @@
+use clap::ValueEnum;
 use foldspace::history::{Blame as Blamed, Cause, SessionChange, blame};
-use foldspace::{EntryPath, SessionId, VirtualFileSystem, view};
+use foldspace::view::{Authorship, AuthorshipError, ObservedCalls, RunMention};
+use foldspace::{EntryPath, Session, SessionId, VirtualFileSystem, view};
 
 use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text, tree};
 
@@ -14,15 +16,37 @@ pub(super) struct BlameArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The file
-    path: String,
+    #[arg(required_unless_present = "format", conflicts_with = "format")]
+    path: Option<String>,
     #[command(flatten)]
     at: AtArg,
+    /// Prints which lines of a git commit agents wrote, of all its files
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["at", "before"])]
+    format: Option<AuthorshipFormat>,
+    /// The commit [default: HEAD]
+    #[arg(long, value_name = "REV", requires = "format")]
+    rev: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AuthorshipFormat {
+    /// A record of Agent Trace 0.1.0, which is JSON
+    AgentTrace,
+    /// A git note of git-ai's standard 3.0.0
+    GitAiNote,
 }
 
 impl BlameArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let path = EntryPath::lookup(&self.path)?;
         let found = open::session(globals, &self.session)?;
+        if let Some(format) = self.format {
+            let authorship = authorship(&found.session, self.rev.as_deref().unwrap_or("HEAD"))?;
+            return match format {
+                AuthorshipFormat::AgentTrace => out.document(&view::agent_trace(&authorship)),
+                AuthorshipFormat::GitAiNote => out.line(view::git_ai_note(&authorship).trim_end()),
+            };
+        }
+        let path = EntryPath::lookup(self.path.as_deref().unwrap_or_default())?;
         let seq = self.at.resolve(&found.session)?;
         let blamed = match blame(&found.session, &path, seq) {
             Ok(blamed) => blamed,
@@ -38,8 +62,22 @@ impl BlameArgs {
             }
         };
         tell(&blamed);
-        out.show(&view::blamed(&path, seq, &blamed), |out| show(found.session.id(), &path, &blamed, out))
+        let observed = ObservedCalls::of(&found.session)?;
+        let document = view::blamed(found.session.id(), &path, seq, &blamed, &observed);
+        out.show(&document, |out| show(found.session.id(), &path, &blamed, &observed, out))
     }
+}
+
+/// Attributes the lines of a commit.
+pub(super) fn authorship(session: &Session, revision: &str) -> Result<Authorship, Failure> {
+    Authorship::of(session, revision).map_err(|error| match error {
+        AuthorshipError::Session(error) => error.into(),
+        AuthorshipError::History(error) => error.into(),
+        error @ AuthorshipError::NotWatched => {
+            Failure::usage(error.to_string()).with_hint("`foldspace attach` attaches a repository")
+        }
+        error @ AuthorshipError::Git(_) => Failure::missing(error.to_string()),
+    })
 }
 
 fn tell(blamed: &Blamed) {
@@ -53,8 +91,14 @@ fn tell(blamed: &Blamed) {
     }
 }
 
-fn show(session: SessionId, path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure> {
-    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|by| head(session, path, by)).collect();
+fn show(
+    session: SessionId,
+    path: &EntryPath,
+    blamed: &Blamed,
+    observed: &ObservedCalls,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|by| head(session, path, by, observed)).collect();
     let mut table = TextTable::default();
     for (number, line) in (1_u64..).zip(&blamed.lines) {
         let Some([seq, why, agent, time]) = heads.get(line.change).cloned() else { continue };
@@ -70,13 +114,47 @@ fn show(session: SessionId, path: &EntryPath, blamed: &Blamed, out: &mut Out) ->
     table.show(out)
 }
 
-fn head(asked: SessionId, path: &EntryPath, by: &SessionChange) -> [String; 4] {
+fn head(asked: SessionId, path: &EntryPath, by: &SessionChange, observed: &ObservedCalls) -> [String; 4] {
     let change = &by.change;
+    if by.session == asked {
+        let mentions = observed.by(change.cause.call(), change.seq);
+        if !mentions.is_empty() {
+            return observed_head(by, &mentions);
+        }
+        if observed.was_there(change.seq) {
+            let why = "there at attach".to_owned();
+            return [change.seq.to_string(), why, "-".to_owned(), text::moment(change.time)];
+        }
+    }
     let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
     let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
     let why = text::one_line(&format!("{}{place}", why_of(by)), 80);
     [where_of(asked, by), why, agent, text::moment(change.time)]
 }
+
+/// Returns the head of a line that an observed call wrote, or one of several.
+fn observed_head(by: &SessionChange, mentions: &[RunMention]) -> [String; 4] {
+    let unique = |mut words: Vec<String>| {
+        words.dedup();
+        words.join(" or ")
+    };
+    let calls = unique(mentions.iter().map(|mention| format!("#{}", mention.call)).collect());
+    let prompts =
+        unique(mentions.iter().map(|mention| mention.prompt.clone()).filter(|line| !line.is_empty()).collect());
+    let who = mentions.iter().map(|mention| format!("{} {}", mention.agent, short(&mention.run)));
+    let why = text::one_line(&format!("{calls} {prompts}"), PROMPT_CHARS).trim_end().to_owned();
+    [by.change.seq.to_string(), why, text::one_line(&unique(who.collect()), 60), text::moment(by.change.time)]
+}
+
+/// Characters of the calls and the request that a line shows.
+const PROMPT_CHARS: usize = 48;
+
+/// Returns the beginning of a run's id.
+pub(super) fn short(run: &str) -> String {
+    text::one_line(&run.chars().take(RUN_CHARS).collect::<String>(), RUN_CHARS)
+}
+
+const RUN_CHARS: usize = 13;
 
 pub(super) fn where_of(asked: SessionId, by: &SessionChange) -> String {
     match by.session == asked {

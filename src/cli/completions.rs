@@ -11,7 +11,7 @@ use foldspace::reducers::{CallEntry, Entry, ToolCalls};
 use foldspace::session::name_of;
 use foldspace::{EntryPath, Registry, State, Tools, VirtualFileSystem};
 
-use super::{Failure, Globals, Out, definition, open, text};
+use super::{Failure, Globals, Out, definition, open, session_words, text};
 
 /// The variable by which the script of a shell asks for words.
 const VARIABLE: &str = "FOLDSPACE_COMPLETE";
@@ -60,7 +60,16 @@ pub(super) fn answer() -> bool {
 fn completing() -> clap::Command {
     definition().mut_subcommands(|command| {
         let name = command.get_name().to_owned();
+        let next = command.get_positionals().nth(1).and_then(|arg| LiveNames::of(&name, arg));
         command.mut_args(|arg| match LiveNames::of(&name, &arg) {
+            // The session may be left out.
+            Some(names) if arg.get_id() == "session" && arg.is_positional() => {
+                let all = move |word: &OsStr| {
+                    let next = next.map(|next| next.fitting(word)).unwrap_or_default();
+                    names.fitting(word).into_iter().chain(next).collect::<Vec<_>>()
+                };
+                arg.add(ArgValueCompleter::new(all))
+            }
             Some(names) => arg.add(ArgValueCompleter::new(move |word: &OsStr| names.fitting(word))),
             None => arg,
         })
@@ -81,7 +90,7 @@ impl LiveNames {
     /// Returns what stands for an argument of a command.
     fn of(command: &str, arg: &Arg) -> Option<Self> {
         Some(match (command, arg.get_id().as_str()) {
-            (_, "session" | "child" | "into" | "expect") => Self::Sessions,
+            (_, "session" | session_words::OPTION | "child" | "into" | "expect") => Self::Sessions,
             ("state" | "bisect", "slice") => Self::Slices,
             ("tools", "name") | ("clone", "tools") => Self::Tools,
             ("log", "kind") => Self::Kinds,
@@ -139,8 +148,12 @@ fn given() -> Option<ArgMatches> {
 }
 
 fn store(given: &ArgMatches) -> Option<open::OpenedStore> {
+    open::glance(&data(given)?).ok()
+}
+
+fn data(given: &ArgMatches) -> Option<PathBuf> {
     let data = given.try_get_one::<PathBuf>("data").ok().flatten().cloned();
-    open::glance(&data.or_else(open::default_directory)?).ok()
+    data.or_else(open::default_directory)
 }
 
 /// Returns the names of the sessions, the latest first.
@@ -150,13 +163,16 @@ fn sessions() -> Option<Vec<(String, String)>> {
     Some(entries.iter().map(|entry| (name_of(entry), text::moment(entry.updated))).collect())
 }
 
-/// Returns the state of the session that is named before the word.
+/// Returns the state of the session that is named before the word, else of that of the directory.
 fn state() -> Option<State> {
     let given = given()?;
     let opened = store(&given)?;
     let (_, command) = given.subcommand()?;
-    let named = |id| command.try_get_one::<String>(id).ok().flatten();
-    let entry = opened.sessions.find(named("session").or_else(|| named("child"))?).ok()?;
+    let named = |id| command.try_get_one::<String>(id).ok().flatten().cloned();
+    let own = || session_words::attached_session(&data(&given)?);
+    let named = named(session_words::OPTION).or_else(|| named("session")).or_else(|| named("child"));
+    let find = |wanted: &String| opened.sessions.find(wanted).ok();
+    let entry = named.as_ref().and_then(find).or_else(|| find(&own()?))?;
     opened.sessions.session(entry.id).ok()?.state().ok()
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use foldspace::hub::operations;
 use foldspace::reducers::Change;
-use foldspace::view::{self, Patch};
+use foldspace::view::{self, ObservedCalls, Patch};
 use foldspace::{EntryPath, VirtualFileSystem};
 
 use super::position::PositionRange;
@@ -15,13 +15,17 @@ Examples:
   foldspace diff NAME ..             everything since the first call
   foldspace diff NAME -20.. src      in src, in the last twenty events
   foldspace diff NAME 12..40 --stat
+  foldspace diff --run last          what the latest run of an agent in this directory changed
   foldspace diff NAME 12.. --no-pager | git apply")]
 pub(super) struct DiffArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// From A to B: positions, of which either may be left out [default: before the first call, and the last one]
-    #[arg(value_name = "A..B", allow_hyphen_values = true)]
-    range: PositionRange,
+    #[arg(value_name = "A..B", allow_hyphen_values = true, required_unless_present = "run", conflicts_with = "run")]
+    range: Option<PositionRange>,
+    /// From before the first call of an agent's run to after its last: the run's id, the beginning of that, or `last`
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
     /// Only what is there or below it
     path: Option<String>,
     /// Shows how many lines changed in each file
@@ -36,7 +40,13 @@ impl DiffArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = self.path.as_deref().map(EntryPath::lookup).transpose()?;
         let found = open::session(globals, &self.session)?;
-        let (from, until) = self.range.resolve(&found.session)?;
+        let (from, until) = match (&self.range, &self.run) {
+            (Some(range), _) => range.resolve(&found.session)?,
+            (None, run) => {
+                let run = ObservedCalls::of(&found.session)?.run(&found.session, run.as_deref().unwrap_or("last"))?;
+                (run.before, run.last)
+            }
+        };
         let mut changes = operations::file_changes(&found.session, from, until, path.as_ref())?;
         if let Some(path) = path.as_ref().filter(|path| changes.is_empty() && !path.is_root())
             && VirtualFileSystem::of(&found.session.state_at(from)?).get(path).is_none()

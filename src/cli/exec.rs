@@ -80,6 +80,7 @@ impl Exec {
         if known.backend == "memory" {
             return Err(workspace::without_shell(&known.name));
         }
+        workspace::check_runs_commands(&owner.sessions()?.find(&self.session)?.session)?;
         let request = calling::request("shell_execute", params, self.agent.as_deref(), &rules);
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), owner.closing());

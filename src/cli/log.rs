@@ -3,11 +3,12 @@ use std::time::Duration;
 
 use foldspace::event::{DeleteEntry, DriftFound, EventRef, MountHydrated, WriteFile};
 use foldspace::tools::PathGlob;
-use foldspace::view::{self, Call, CallViews};
+use foldspace::view::{self, Call, CallViews, ObservedCalls, RunSpan};
 use foldspace::{Event, Filter, Seq, Session, Timestamp};
 
 use super::{
-    AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, did_you_mean, events, open, position, text, tree,
+    AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, did_you_mean, events, open, position, runs, text,
+    tree,
 };
 
 /// Shows the events of a session, or its calls
@@ -17,6 +18,8 @@ use super::{
 Examples:
   foldspace log NAME --calls --limit 20        the last twenty calls
   foldspace log NAME --kind WriteFile --path 'src/**'
+  foldspace log --runs                         the runs of agents
+  foldspace log --run last --calls             the calls of the latest
   foldspace log NAME --follow --json           what happens, as it happens")]
 pub(super) struct LogArgs {
     /// The session, by name or by the beginning of its id
@@ -27,6 +30,12 @@ pub(super) struct LogArgs {
     /// Shows only events of this kind; may be given several times
     #[arg(long, value_name = "KIND", conflicts_with = "calls")]
     kind: Vec<String>,
+    /// Lists the runs of agents, instead of events
+    #[arg(long, conflicts_with_all = ["calls", "kind", "run", "agent", "path", "follow"])]
+    runs: bool,
+    /// Shows only what belongs to a run of an agent, by its id or the beginning of that; `last` is the latest
+    #[arg(long, value_name = "RUN", conflicts_with = "follow")]
+    run: Option<String>,
     /// Shows only what this agent did
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
@@ -55,11 +64,16 @@ impl LogArgs {
         let glob = self.path.as_deref().map(tree::glob).transpose()?;
         let found = open::session(globals, &self.session)?;
         let until = self.at.resolve(&found.session)?;
+        if self.runs {
+            return runs::show(&found.session, until, (self.limit, self.reverse), out).map(|()| Exit::Ok);
+        }
+        let run = self.run.as_deref().map(|run| ObservedCalls::of(&found.session)?.run(&found.session, run));
+        let run = run.transpose().map_err(Failure::from)?;
         let view = LogView::new(&found, until, found.is_worked_in());
         let mut span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
         loop {
             let from = until.saturating_sub(span).max(1);
-            let mut lines = LogLines::new(self, glob.as_ref(), &view, out.is_json());
+            let mut lines = LogLines::new(self, (glob.as_ref(), run.as_ref()), &view, out.is_json());
             lines.is_within = from > 1;
             let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
             events::each(&found.session, from, until, |event| lines.take(event, out, &mut held))?;
@@ -117,6 +131,7 @@ fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out)
 struct LogLines<'a> {
     log: &'a LogArgs,
     glob: Option<&'a PathGlob>,
+    run: Option<&'a RunSpan>,
     view: &'a LogView<'a>,
     calls: CallViews,
     folded: Option<Folded>,
@@ -137,15 +152,20 @@ struct Folded {
 const FOLDED_FROM: usize = 9;
 
 impl<'a> LogLines<'a> {
-    fn new(log: &'a LogArgs, glob: Option<&'a PathGlob>, view: &'a LogView<'a>, is_json: bool) -> Self {
+    fn new(
+        log: &'a LogArgs,
+        (glob, run): (Option<&'a PathGlob>, Option<&'a RunSpan>),
+        view: &'a LogView<'a>,
+        is_json: bool,
+    ) -> Self {
         let folds = !is_json && log.kind.is_empty() && glob.is_none();
         let folded = folds.then(Folded::default);
-        Self { log, glob, view, calls: CallViews::default(), folded, is_within: false, is_any: false }
+        Self { log, glob, run, view, calls: CallViews::default(), folded, is_within: false, is_any: false }
     }
 
     fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         if !self.log.calls {
-            if !self.log.wants(event, self.glob) {
+            if !self.log.wants(event, self.glob) || self.run.is_some_and(|run| !run.has(event)) {
                 return Ok(());
             }
             self.is_within &= self.folded.is_some() && is_entry(event);
@@ -203,7 +223,8 @@ impl<'a> LogLines<'a> {
     }
 
     fn show(&self, call: &Call, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
-        match self.log.wants_call(call, self.glob) {
+        let is_of_run = self.run.is_none_or(|run| run.calls.contains(&call.call));
+        match is_of_run && self.log.wants_call(call, self.glob) {
             true => held.add(self.view.call(call, out)?, out),
             false => Ok(()),
         }

@@ -12,6 +12,7 @@ mod cancel;
 mod cat;
 mod clone;
 mod command_args;
+mod commit_notes;
 mod completions;
 mod diff;
 pub(crate) mod diffs;
@@ -49,14 +50,17 @@ mod pager;
 mod play;
 mod position;
 mod prompt;
+mod record;
 mod remove;
 #[cfg(feature = "tui")]
 mod replay;
 mod rerun;
 mod rewind;
 mod run;
+mod runs;
 #[cfg(feature = "mcp")]
 mod serve;
+mod session_words;
 mod sessions;
 mod shell;
 mod show;
@@ -176,6 +180,7 @@ commands! {
         Run(Box<run::RunArgs>),
         Exec(exec::Exec),
         Shell(shell::ShellArgs),
+        Record(record::RecordArgs),
         Tools(tools::ToolsArgs),
     }
     "Look" {
@@ -206,6 +211,9 @@ commands! {
         Tree(lineage::LineageArgs),
         Merge(merge::MergeArgs),
         Apply(apply::ApplyArgs),
+    }
+    "Git" {
+        CommitNotes(commit_notes::CommitNotes),
     }
     "Serve" {
         Ui(ui::UiArgs),
@@ -251,7 +259,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
 
 /// Returns the definition of the program, with its commands in groups. Help, completions and manual pages use it.
 fn definition() -> clap::Command {
-    let definition = Cli::command();
+    let definition = Cli::command().mut_subcommands(session_words::with_option);
     let line = |name: &&str| {
         let is_meant = |command: &&clap::Command| command.get_name().replace('-', "").eq_ignore_ascii_case(name);
         let command = definition.get_subcommands().find(is_meant)?;

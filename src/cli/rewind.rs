@@ -1,3 +1,4 @@
+use foldspace::WorkspaceSpec;
 use foldspace::http::{ClientError, RewindRefusal};
 use foldspace::hub::operations::{self, RewoundDocument};
 use foldspace::reducers::Change;
@@ -5,6 +6,7 @@ use foldspace::tools::{Rewound, check_position};
 use foldspace::view::Position;
 use serde_json::json;
 
+use super::undo::{SubjectArgs, UndoArgs};
 use super::{BAD, BOLD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
 const SHOWN: usize = 50;
@@ -15,6 +17,8 @@ const SHOWN: usize = 50;
 Files and slices go back; the history stays, and a rewind to the position before it undoes it. It happens \
 whole or not at all. It is refused, with a list, where the workspace was changed outside of foldspace, and where \
 it would remove files that your own directory had before the session began.
+
+In a directory that is attached it is an undo of all calls after POSITION, which asks first.
 
 POSITION must be at the end of a commit; for an event inside one the nearest two are named.
 
@@ -27,7 +31,13 @@ pub(super) struct RewindArgs {
     session: String,
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
-    to: Position,
+    to: Option<Position>,
+    /// Takes back what an agent's run changed, as `undo --run` does: its id, the beginning of that, or `last`
+    #[arg(long, value_name = "RUN", required_unless_present = "to", conflicts_with = "to")]
+    run: Option<String>,
+    /// Asks nothing, in a directory that is attached
+    #[arg(long, short)]
+    yes: bool,
     /// Records external changes first; leaves entries that can't be restored; removes files from before the
     /// session
     #[arg(long)]
@@ -39,11 +49,21 @@ pub(super) struct RewindArgs {
 
 impl RewindArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let Self { session, to, run, force, dry_run, yes } = self;
+        let undo = |to: Option<Position>| {
+            let subject = SubjectArgs { run: run.clone(), to, ..SubjectArgs::default() };
+            UndoArgs { session: session.clone(), subject, force: *force, dry_run: *dry_run, yes: *yes }
+        };
+        let Some(to) = to else { return undo(None).run(globals, out) };
+        let started = open::session(globals, session)?.session.started().map(WorkspaceSpec::of_session);
+        if matches!(started, Some(Ok(spec)) if spec.only_watches()) {
+            return undo(Some(to.clone())).run(globals, out);
+        }
         super::block_on(async {
             let owner = OwnerClient::of_existing(globals).await?;
             let opened = owner.sessions()?;
             let found = opened.find(&self.session)?;
-            let to = self.to.resolve(&found.session)?;
+            let to = to.resolve(&found.session)?;
             check_position(&found.session, to)?;
             let asked = json!({ "to": to, "force": self.force, "dry_run": self.dry_run });
             let path = format!("/v1/sessions/{}/rewind", found.session.id());

@@ -66,6 +66,7 @@ impl ShellArgs {
         let owner = OwnerClient::of_existing(globals).await?;
         let opened = owner.sessions()?;
         let session = opened.find(&self.session)?.session;
+        workspace::check_runs_commands(&session)?;
         let (agent, rules, timeout) = (&self.agent, self.rules.typed()?, self.timeout);
         if self.tty {
             drop(LocalInput::terminal()?);

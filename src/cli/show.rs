@@ -1,6 +1,6 @@
 use foldspace::event::{CallStarted, CommandDecided, DeleteEntry, WriteFile};
 use foldspace::reducers::Change;
-use foldspace::view::{self, Call, Position};
+use foldspace::view::{self, Call, ObservedCalls, Position};
 use foldspace::{Event, Recorded, Session, VirtualFileSystem};
 use serde_json::{Map, Value, json};
 
@@ -71,7 +71,8 @@ impl ShowTarget {
         }
         let changes: Result<Vec<_>, _> = self.changes.iter().map(|change| view::change(session, change)).collect();
         let event = view::event(session, &self.event.view());
-        Ok(json!({ "event": event, "call": call, "changes": changes? }))
+        let by = ObservedCalls::of(session)?.by(self.call.as_ref().map(|(call, _)| call.call), self.event.seq);
+        Ok(json!({ "event": event, "call": call, "by": by, "changes": changes? }))
     }
 
     fn show(&self, session: &Session, shared: bool, out: &mut Out) -> Result<(), Failure> {
@@ -113,6 +114,10 @@ fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), 
     if !event.agent.is_empty() {
         field(out, "agent", &text::one_line(&event.agent, 200))?;
     }
+    let by = if event.call.is_none() { ObservedCalls::of(session)?.by(None, event.seq) } else { Vec::new() };
+    for by in by {
+        field(out, "by", &format!("#{} {} {}", by.call, text::one_line(&by.agent, 40), text::one_line(&by.run, 100)))?;
+    }
     out.line("")?;
     let value = view::whole(session, &session.event_json(&event.view()));
     show_value(out, &value)
@@ -127,6 +132,11 @@ fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, 
     field(out, "time", &text::exact_moment(call.started_at))?;
     if !call.agent.is_empty() {
         field(out, "agent", &text::one_line(&call.agent, 200))?;
+    }
+    if let Some(by) = ObservedCalls::of(session)?.mention(call.call) {
+        let model = by.model.map_or(String::new(), |model| format!(" with {}", text::one_line(&model, 100)));
+        field(out, "run", &format!("{}{model}", text::one_line(&by.run, 100)))?;
+        field(out, "prompt", &text::one_line(&by.prompt, 200))?;
     }
     out.line(out.paint(BOLD, "\nparameters"))?;
     show_value(out, &view::whole(session, &call.params))?;

@@ -23,18 +23,18 @@ Examples:
   foldspace undo --to 10m          all calls of the last ten minutes")]
 pub(super) struct UndoArgs {
     /// The session, by name or by the beginning of its id
-    session: String,
+    pub(super) session: String,
     #[command(flatten)]
-    subject: SubjectArgs,
+    pub(super) subject: SubjectArgs,
     /// Undoes the rest where something can't be undone
     #[arg(long)]
-    force: bool,
+    pub(super) force: bool,
     /// Shows the changes, and makes none
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Asks nothing
     #[arg(long, short)]
-    yes: bool,
+    pub(super) yes: bool,
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -42,13 +42,13 @@ pub(super) struct UndoArgs {
 pub(super) struct SubjectArgs {
     /// One call, by its position
     #[arg(long, value_name = "N")]
-    call: Option<Seq>,
+    pub(super) call: Option<Seq>,
     /// All calls of a run of an agent, by its id or the beginning of that; `last` is the latest
     #[arg(long, value_name = "RUN")]
-    run: Option<String>,
+    pub(super) run: Option<String>,
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("All calls after POSITION: {}", Position::FORMS))]
-    to: Option<Position>,
+    pub(super) to: Option<Position>,
 }
 
 impl UndoArgs {
@@ -75,7 +75,7 @@ impl UndoArgs {
                 false => None,
             };
             owner.end().await;
-            self.tell(done, planned, globals, out)
+            self.tell(done, planned, &open::named(&found.session), out, globals)
         })?
     }
 
@@ -104,8 +104,9 @@ impl UndoArgs {
         &self,
         done: Option<UndoDocument>,
         planned: UndoDocument,
-        globals: &Globals,
+        named: &str,
         out: &mut Out,
+        globals: &Globals,
     ) -> Result<Exit, Failure> {
         if out.is_json() {
             out.document(&done.unwrap_or(planned))?;
@@ -114,10 +115,7 @@ impl UndoArgs {
         match done.as_ref().and_then(|done| done.call) {
             Some(call) => {
                 let program = open::same_program(globals);
-                out.line(format!(
-                    "undone as call {call}; to take that back: {program} undo {} --call {call}",
-                    self.session
-                ))?;
+                out.line(format!("undone as call {call}; to take that back: {program} undo {named} --call {call}"))?;
             }
             None if planned.changes.is_empty() => {
                 out.line("the files are as they were before; there is nothing to do")?

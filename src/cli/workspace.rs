@@ -438,6 +438,17 @@ pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
     }
 }
 
+/// Refuses a session that only watches a directory in which others work.
+pub(super) fn check_runs_commands(session: &Session) -> Result<(), Failure> {
+    match spec_of(session)?.only_watches() {
+        true => {
+            Err(Failure::usage("the session of an attached directory records what others do, and runs no commands")
+                .with_hint("`foldspace record -- CMD`, in the directory, runs one and records what it changes"))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Refuses a command in a session in memory, before anything is recorded.
 pub(super) fn without_shell(session: &str) -> Failure {
     Failure::usage(format!("the memory workspace of {} has no shell", text::one_line(session, 80)))

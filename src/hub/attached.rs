@@ -76,7 +76,7 @@ pub struct HookMessage {
     /// Microseconds since the hook ran, where the report comes later.
     #[serde(default)]
     pub late_micros: u64,
-    /// The payload that the hook was given.
+    /// The payload that the hook was given; null only has the owner look at the disk.
     pub payload: Value,
 }
 

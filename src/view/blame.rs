@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::observed::{ObservedCalls, RunMention};
 use crate::engine::history::{Blame, SessionChange};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -22,12 +23,23 @@ pub struct BlameDocument {
     /// The changes that wrote these lines, with session, position, path, cause, agent and time; through moves and merges.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<SessionChange>,
+    /// Those of them that observed calls made, or that were there when a directory was attached.
+    pub observed: Vec<ObservedChange>,
     /// The lines.
     pub lines: Vec<BlamedLine>,
     /// Positions of versions whose lines are not known; lines after them count as written then.
     pub unknown: Vec<Seq>,
     /// True where versions differed in so many lines that some count as written later than they were.
     pub coarse: bool,
+}
+
+/// A change of a directory that is only watched.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ObservedChange {
+    /// Its position.
+    pub seq: Seq,
+    /// The call that made it; all that may have made it where that is not known; none for what was there before.
+    pub by: Vec<RunMention>,
 }
 
 /// A line with the event that wrote it.
@@ -44,18 +56,32 @@ pub struct BlamedLine {
     pub seq: Seq,
 }
 
-/// Returns the blame of a file as a document.
-pub fn blamed(path: &EntryPath, at: Seq, blamed: &Blame) -> BlameDocument {
+/// Returns the blame of a file of a session as a document.
+pub fn blamed(
+    session: SessionId,
+    path: &EntryPath,
+    at: Seq,
+    blamed: &Blame,
+    observed: &ObservedCalls,
+) -> BlameDocument {
+    let by = |change: &SessionChange| {
+        let (seq, by) = (change.change.seq, observed.by(change.change.cause.call(), change.change.seq));
+        let is_told = change.session == session && (!by.is_empty() || observed.was_there(seq));
+        is_told.then_some(ObservedChange { seq, by })
+    };
     let line = |(number, line): (u64, &crate::engine::history::BlameLine)| {
         let change = blamed.changes.get(line.change)?;
         let (session, seq) = (change.session, change.change.seq);
         Some(BlamedLine { line_number: number, line: line.text.clone(), session, seq })
     };
     let wrote: BTreeSet<usize> = blamed.lines.iter().map(|line| line.change).collect();
+    let changes: Vec<SessionChange> =
+        wrote.into_iter().filter_map(|change| blamed.changes.get(change)).cloned().collect();
     BlameDocument {
         path: path.clone(),
         at,
-        changes: wrote.into_iter().filter_map(|change| blamed.changes.get(change)).cloned().collect(),
+        observed: changes.iter().filter_map(by).collect(),
+        changes,
         lines: (1..).zip(&blamed.lines).filter_map(line).collect(),
         unknown: blamed.unknown.clone(),
         coarse: blamed.coarse,

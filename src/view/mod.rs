@@ -1,10 +1,13 @@
 //! The values that several verbs and faces share: positions, events, calls, entries, patches, texts for people.
 
+mod authorship;
+mod authorship_format;
 mod blame;
 mod call;
 mod call_row;
 mod entry;
 mod event;
+mod observed;
 mod patch;
 mod position;
 mod question;
@@ -14,11 +17,14 @@ mod subject;
 mod text;
 mod until;
 
-pub use blame::{BlameDocument, BlamedLine, blamed};
+pub use authorship::{AttributedFile, Authorship, AuthorshipError};
+pub use authorship_format::{agent_trace, git_ai_note};
+pub use blame::{BlameDocument, BlamedLine, ObservedChange, blamed};
 pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_at, has_failed, path_of, whole};
 pub use call_row::{CallFilter, CallRow, CallRows};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
+pub use observed::{ObservedCalls, RunMention, RunSpan};
 pub use patch::{
     ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
 };

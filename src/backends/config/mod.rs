@@ -289,6 +289,11 @@ impl WorkspaceSpec {
         }
     }
 
+    /// Returns true for a directory in which others work, and whose session only records what they do.
+    pub fn only_watches(&self) -> bool {
+        matches!(self, Self::Host(HostOptions { files_only: true, gitignore: true, .. }))
+    }
+
     /// Checks that a directory of the user's and the one of the data are not in each other.
     pub(crate) fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
         if !overlap(directory, home) {

@@ -79,6 +79,37 @@ impl GitRepository {
         Ok(GitPlace { head, branch, index })
     }
 
+    /// Returns the id of a commit.
+    pub(crate) fn commit(&self, revision: &str) -> io::Result<String> {
+        let wanted = format!("{revision}^{{commit}}");
+        let printed = run(&self.directory, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted], None);
+        let printed = printed.map_err(|_| io::Error::other(format!("there is no commit {revision}")))?;
+        Ok(String::from_utf8_lossy(printed.trim_ascii()).into_owned())
+    }
+
+    /// Lists the files of a commit, with the ids of their blobs.
+    pub(crate) fn blobs(&self, commit: &str) -> io::Result<Vec<(Vec<u8>, String)>> {
+        let printed = run(&self.directory, &["ls-tree", "-r", "-z", "--full-tree", commit], None)?;
+        let file = |line: &[u8]| {
+            let tab = line.iter().position(|byte| *byte == b'\t')?;
+            let mut words = std::str::from_utf8(&line[..tab]).ok()?.split(' ');
+            let ("100644" | "100755", "blob", id) = (words.next()?, words.next()?, words.next()?) else { return None };
+            Some((line[tab + 1..].to_vec(), id.to_owned()))
+        };
+        Ok(printed.split(|byte| *byte == 0).filter_map(file).collect())
+    }
+
+    pub(crate) fn blob(&self, id: &str) -> io::Result<Vec<u8>> {
+        run(&self.directory, &["cat-file", "blob", id], None)
+    }
+
+    /// Writes a note of a commit, in place of the one that it has.
+    pub(crate) fn write_note(&self, reference: &str, commit: &str, note: &str) -> io::Result<()> {
+        let reference = format!("--ref={reference}");
+        let arguments = ["notes", &reference, "add", "-f", "-F", "-", commit];
+        run(&self.directory, &arguments, Some(note.as_bytes().to_vec())).map(drop)
+    }
+
     /// Returns the files that change when the place does.
     pub(crate) fn signs(&self) -> [PathBuf; 3] {
         ["HEAD", "index", "logs/HEAD"].map(|name| self.git_directory.join(name))
@@ -104,7 +135,9 @@ fn paths(printed: &[u8]) -> Vec<Vec<u8>> {
 fn run(directory: &Path, arguments: &[&str], input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
     let mut git = Command::new("git");
     // What this process was given about another repository does not count.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
+    let is_identity = |name: &[u8]| name.starts_with(b"GIT_AUTHOR_") || name.starts_with(b"GIT_COMMITTER_");
+    let is_other = |name: &[u8]| name.starts_with(b"GIT_") && !is_identity(name);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_other(name.as_bytes())) {
         git.env_remove(name);
     }
     git.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_LAZY_FETCH", "1").env("LC_ALL", "C");

@@ -7,7 +7,7 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::engine::error::Diagnostic;
 use crate::engine::history::{HistoryError, blame};
 use crate::engine::path::EntryPath;
-use crate::view::{BlameDocument, Position, blamed};
+use crate::view::{BlameDocument, ObservedCalls, Position, blamed};
 
 /// Tells the change that wrote each line of a text file, as it was at a position; through moves and merges.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ impl Operation for BlameFile {
         reading(move || {
             let at = self.at.unwrap_or(Position::Back(0)).resolve(&session)?;
             match blame(&session, &path, at) {
-                Ok(found) => Ok(blamed(&path, at, &found)),
+                Ok(found) => Ok(blamed(session.id(), &path, at, &found, &ObservedCalls::of(&session)?)),
                 Err(HistoryError::Session(error)) => Err(error.into()),
                 Err(error) => {
                     Err(OperationError::Told { kind: error.kind(), detail: error.to_string(), hint: error.hint() })

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 use super::reading;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
+use crate::backends::WorkspaceSpec;
+use crate::engine::error::ErrorKind;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -52,6 +54,15 @@ impl Operation for Rewind {
         let Self { to, force, dry_run, .. } = self;
         let keep_earlier = self.keep_earlier || context.caller.is_model();
         let session = context.session().await?;
+        let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
+        if spec.is_some_and(|spec| spec.only_watches()) {
+            return Err(OperationError::Told {
+                kind: ErrorKind::Refused,
+                detail: "others work in this session's directory, so a rewind would take back what they changed"
+                    .to_owned(),
+                hint: Some("an undo to the same position takes back only what agents' calls changed".to_owned()),
+            });
+        }
         let looked = session.clone();
         let to = reading(move || Ok(to.resolve(&looked)?)).await?;
         let options = RewindOptions { force, keep_earlier, dry_run };

@@ -53,14 +53,18 @@ pub(crate) struct Arrival {
 }
 
 impl ToolRunner {
-    /// Records a report. The disk is looked at where a call that may write begins or ends.
+    /// Records a report. The disk is looked at where a call that may write begins or ends; without a payload only that.
     ///
     /// # Errors
     /// The disk can't be read, or nothing can be recorded. The report is then not recorded, or not all of it.
     pub(crate) async fn observe(&self, arrival: Arrival) -> Result<(), ToolError> {
         let turn = self.session().turn().await;
-        if may_have_changed(&arrival.report.kind) {
+        let only_looks = arrival.payload.is_null();
+        if only_looks || may_have_changed(&arrival.report.kind) {
             self.machine().record_drift(self.session(), Extent::Due).await?;
+        }
+        if only_looks {
+            return Ok(());
         }
         let name = agent_name(&arrival.report);
         let session = self.session().as_agent(Arc::clone(&name));

@@ -24,6 +24,7 @@ use crate::reducers::{
     Change, GitWorktree, MergeChoices, MergePlan, MergeStep, VirtualFileSystem, can_be_made, plan_merge,
 };
 
+pub(crate) use select::known_run;
 use select::{UndoSelection, selected, taken_up};
 
 /// The name of the call as which an undo is recorded.

@@ -138,7 +138,8 @@ fn is_next(shared: Seq, change: Seq, all: &[ChangedFiles]) -> bool {
     change == shared + 1 || all.last().is_some_and(|last| last.first == shared + 1 && last.last + 1 == change)
 }
 
-fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceError> {
+/// Finds a run of an agent by its id, by the beginning of that, or as `last`.
+pub(crate) fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceError> {
     let state = session.state()?;
     let runs = state.slice::<AgentRuns>().map(|runs| &runs.runs);
     let runs = || runs.into_iter().flatten();

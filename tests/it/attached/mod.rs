@@ -2,6 +2,7 @@
 
 mod accidents;
 mod hooking;
+mod naming;
 mod samples;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,202 @@
+//! Calls that other programs made, with the runs of agents that they belong to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::backends::WorkspaceSpec;
+use crate::engine::event::{
+    CallFinished, CallObserved, ChangesShared, DeleteEntry, Event, RunBegan, RunEnded, RunNoted, RunPrompted, WriteFile,
+};
+use crate::engine::id::Seq;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::EventRef;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::reducers::AgentRuns;
+use crate::tools::{WorkspaceError, known_run, taken_up};
+
+/// The observed calls of a session, and the changes that several of them may have made.
+#[derive(Debug, Default)]
+pub struct ObservedCalls {
+    calls: BTreeMap<Seq, CallOfRun>,
+    shared: Vec<SharedChanges>,
+    runs: AgentRuns,
+    /// The files that they wrote.
+    written: BTreeSet<EntryPath>,
+    /// The position up to which the directory's files were recorded as they were; 0 for a workspace that is not only
+    /// watched.
+    taken_up: Seq,
+}
+
+#[derive(Debug)]
+struct CallOfRun {
+    run: String,
+    prompt: String,
+    agent: String,
+    /// The position of its last change, or its end.
+    last: Seq,
+}
+
+#[derive(Debug)]
+struct SharedChanges {
+    first: Seq,
+    last: Seq,
+    calls: Vec<Seq>,
+}
+
+/// An observed call, with its agent and run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RunMention {
+    /// The call.
+    pub call: Seq,
+    /// The agent, as in the session.
+    pub agent: String,
+    /// The run, by the id that its agent gives it.
+    pub run: String,
+    /// The model; null where its agent does not tell.
+    pub model: Option<String>,
+    /// The first line of the request that it served; empty where none is known.
+    pub prompt: String,
+}
+
+/// The part of a history that belongs to a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSpan {
+    /// The run, by its whole id.
+    pub run: String,
+    /// The calls.
+    pub calls: BTreeSet<Seq>,
+    /// The position before its first call; that of its beginning where it has none.
+    pub before: Seq,
+    /// The position of its last change or end of a call.
+    pub last: Seq,
+    shared: Vec<(Seq, Seq)>,
+}
+
+impl ObservedCalls {
+    /// Reads the history of a session.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn of(session: &Session) -> Result<Self, SessionError> {
+        let state = session.state()?;
+        let runs = state.slice::<AgentRuns>().cloned().unwrap_or_default();
+        if runs.runs.is_empty() && !is_watched(session) {
+            return Ok(Self::default());
+        }
+        let taken_up = if is_watched(session) { taken_up(session)?.unwrap_or(0) } else { 0 };
+        let mut observed = Self { runs, taken_up, ..Self::default() };
+        let mut prompts = BTreeMap::new();
+        session.visit(1, &mut |event| {
+            observed.take(event, &mut prompts);
+            ControlFlow::Continue(())
+        })?;
+        Ok(observed)
+    }
+
+    fn take(&mut self, event: &EventRef<'_>, prompts: &mut BTreeMap<String, String>) {
+        match event.kind {
+            RunPrompted::KIND => {
+                if let Some(Ok(prompted)) = event.typed::<RunPrompted>() {
+                    prompts.insert(prompted.event.run, prompted.event.line);
+                }
+            }
+            CallObserved::KIND => {
+                let Some(Ok(observed)) = event.typed::<CallObserved>() else { return };
+                let (run, call) = (observed.event.run, event.call.unwrap_or(event.seq));
+                let prompt = prompts.get(&run).cloned().unwrap_or_default();
+                self.calls.insert(call, CallOfRun { run, prompt, agent: event.agent.to_owned(), last: event.seq });
+            }
+            ChangesShared::KIND => {
+                let Some(Ok(shared)) = event.typed::<ChangesShared>() else { return };
+                self.shared.push(SharedChanges { first: event.seq, last: event.seq, calls: shared.event.calls });
+            }
+            WriteFile::KIND | DeleteEntry::KIND | CallFinished::KIND => {
+                let mut is_its = false;
+                if let Some(call) = event.call.and_then(|call| self.calls.get_mut(&call)) {
+                    call.last = event.seq;
+                    is_its = true;
+                }
+                // They follow the event that says whose they may be.
+                let is_next = |shared: &&mut SharedChanges| event.call.is_none() && shared.last + 1 == event.seq;
+                if let Some(shared) = self.shared.last_mut().filter(is_next) {
+                    shared.last = event.seq;
+                    is_its = true;
+                }
+                if let Some(Ok(write)) = event.typed::<WriteFile>().filter(|_| is_its) {
+                    self.written.insert(write.event.path);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the observed calls that made a change, given its call if it has one.
+    pub fn by(&self, call: Option<Seq>, seq: Seq) -> Vec<RunMention> {
+        let shared = || self.shared.iter().find(|shared| (shared.first..=shared.last).contains(&seq));
+        let calls = call.map_or_else(|| shared().map_or(Vec::new(), |shared| shared.calls.clone()), |call| vec![call]);
+        calls.into_iter().filter_map(|call| self.mention(call)).collect()
+    }
+
+    /// Tells whether observed calls wrote a file, or may have.
+    pub(crate) fn has_written(&self, path: &EntryPath) -> bool {
+        self.written.contains(path)
+    }
+
+    /// Tells whether a change was there when recording began.
+    pub fn was_there(&self, seq: Seq) -> bool {
+        seq <= self.taken_up
+    }
+
+    /// Returns the run and the request of a call; none for a call of this program's.
+    pub fn mention(&self, call: Seq) -> Option<RunMention> {
+        let known = self.calls.get(&call)?;
+        let model = self.runs.runs.get(&known.run).and_then(|run| run.facts.get("model")?.as_str());
+        let CallOfRun { run, prompt, agent, .. } = known;
+        let (agent, run, prompt) = (agent.clone(), run.clone(), prompt.clone());
+        Some(RunMention { call, agent, run, model: model.map(str::to_owned), prompt })
+    }
+
+    /// Finds what belongs to a run, which is given by its id, the beginning of that, or as `last`.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::UnknownRun`]: there is none, or it could be several.
+    pub fn run(&self, session: &Session, wanted: &str) -> Result<RunSpan, WorkspaceError> {
+        let run = known_run(session, wanted)?;
+        let calls: BTreeSet<Seq> =
+            self.calls.iter().filter(|(_, call)| call.run == run).map(|(call, _)| *call).collect();
+        let is_its = |shared: &&SharedChanges| shared.calls.iter().any(|call| calls.contains(call));
+        let shared: Vec<(Seq, Seq)> =
+            self.shared.iter().filter(is_its).map(|shared| (shared.first, shared.last)).collect();
+        let ends = calls.iter().filter_map(|call| self.calls.get(call)).map(|call| call.last);
+        let began = self.runs.runs.get(&run).map_or(0, |run| run.seq);
+        let before = calls.first().map_or(began, |first| first - 1);
+        let last = ends.chain(shared.iter().map(|(_, last)| *last)).max().unwrap_or(before);
+        Ok(RunSpan { run, calls, before, last, shared })
+    }
+}
+
+impl RunSpan {
+    /// Tells whether an event belongs to the run.
+    pub fn has(&self, event: &EventRef<'_>) -> bool {
+        let of_run = || match event.kind {
+            RunBegan::KIND => event.typed::<RunBegan>().and_then(Result::ok).map(|event| event.event.run),
+            RunNoted::KIND => event.typed::<RunNoted>().and_then(Result::ok).map(|event| event.event.run),
+            RunPrompted::KIND => event.typed::<RunPrompted>().and_then(Result::ok).map(|event| event.event.run),
+            RunEnded::KIND => event.typed::<RunEnded>().and_then(Result::ok).map(|event| event.event.run),
+            _ => None,
+        };
+        event.call.is_some_and(|call| self.calls.contains(&call))
+            || self.shared.iter().any(|(first, last)| (*first..=*last).contains(&event.seq))
+            || of_run().is_some_and(|run| run == self.run)
+    }
+}
+
+/// Tells whether a session only watches a directory in which others work.
+fn is_watched(session: &Session) -> bool {
+    let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
+    spec.is_some_and(|spec| spec.only_watches())
+}
