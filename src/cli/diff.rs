@@ -15,7 +15,7 @@ Examples:
   foldspace diff NAME ..             everything since the first call
   foldspace diff NAME -20.. src      in src, in the last twenty events
   foldspace diff NAME 12..40 --stat
-  foldspace diff --run last          what the latest run of an agent in this directory changed
+  foldspace diff --run last          what the latest run of an agent changed
   foldspace diff NAME 12.. --no-pager | git apply")]
 pub(super) struct DiffArgs {
     /// The session, by name or by the beginning of its id

@@ -103,6 +103,9 @@ impl SessionWords {
         if NAMED.contains(&name) {
             return Ok(as_is);
         }
+        if with.subcommand().is_some_and(|(_, given)| given.contains_id(OPTION)) {
+            return Err(Failure::usage("-s is among other options in one word").with_hint("write it apart: -s NAME"));
+        }
         let (first, others) = self.positionals(&with);
         match (as_is, first) {
             (Ok(as_is), None) if !PREFERRING.contains(&name) => Ok(Ok(as_is)),

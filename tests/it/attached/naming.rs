@@ -45,6 +45,7 @@ fn session_left_out_is_that_of_the_directory() {
         assert!(printed.ends_with("[exit 0]"), "{nameless:?}: {printed}");
         assert_eq!(printed, repository.program.run(named), "{nameless:?}");
     }
+    assert!(here(&repository, &["ls", "-Rs", "other"]).ends_with("[exit 2]"), "it is not ignored");
     assert!(here(&repository, &["ls", "--help"]).contains("[SESSION]"));
 }
 
