@@ -1,8 +1,9 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use foldspace::backends::HostPath;
+use foldspace::event::{Clock, SystemClock};
 use foldspace::hub::attached_at;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
@@ -50,7 +51,7 @@ impl RecordArgs {
         }
         let (program, line) = (self.command.first().map_or("", String::as_str), self.command.join(" "));
         let name = program.rsplit('/').next().unwrap_or(program).to_owned();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let since = SystemClock::default().now().0;
         let run = format!("{:x}-{since:x}", std::process::id());
         super::block_on(async {
             let owner = OwnerClient::of_existing(globals).await?;
@@ -84,7 +85,6 @@ impl RecordArgs {
         })?
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the command runs as if it were not recorded")]
     fn start(&self) -> std::io::Result<Child> {
         let mut words = self.command.iter();
         Command::new(words.next().map_or("", String::as_str)).args(words).spawn()
