@@ -1,6 +1,6 @@
 use foldspace::backends::{DoctorReport, Finding, PodmanOptions, diagnose};
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, hook_log, open, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, attach, hook_log, open, text};
 
 /// Checks the requirements of the backends on this machine
 #[derive(Debug, clap::Args)]
@@ -18,7 +18,10 @@ impl Doctor {
         let defaults = PodmanOptions::default();
         let image = self.image.clone().unwrap_or_else(|| defaults.image.clone());
         let mut findings = diagnose(&PodmanOptions { image, connection: self.engine.clone(), ..defaults });
-        findings.extend(open::directory(globals).ok().and_then(|data| hook_log::finding(&data)));
+        if let Ok(data) = open::directory(globals) {
+            findings.extend(hook_log::finding(&data));
+            findings.extend(attach::silent_hooks(&data));
+        }
         out.show(&findings, |out| findings.iter().try_for_each(|finding| show(finding, out)))?;
         let is_missing = findings.iter().any(|finding| finding.state == DoctorReport::Missing);
         Ok(if is_missing { Exit::Failed } else { Exit::Ok })

@@ -1,10 +1,12 @@
 mod settings;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use foldspace::backends::HostPath;
+use foldspace::backends::{DoctorReport, Finding, HostPath};
 use foldspace::hub::operations::AttachedDocument;
 use foldspace::hub::{AttachedDirectory, all_attached, attached_at};
+use foldspace::reducers::AgentRuns;
 use foldspace::store::Durability;
 use foldspace::tools::AgentKind;
 use foldspace::view::Patch;
@@ -214,6 +216,34 @@ fn free(data: &Path) -> Result<(), Failure> {
         Err(failure) => return Err(failure),
     }
     Ok(())
+}
+
+/// Tells of agents that have hooks in your settings, none of which has reported from an attached directory.
+pub(super) fn silent_hooks(data: &Path) -> Vec<Finding> {
+    let Ok(directories) = attached(data) else { return Vec::new() };
+    let reported = || {
+        let mut agents = BTreeSet::new();
+        let opened = open::glance(data)?;
+        for AttachedDirectory { session, .. } in &directories {
+            let state = opened.sessions.session(*session)?.state()?;
+            let runs = state.slice::<AgentRuns>().into_iter().flat_map(|runs| runs.runs.values());
+            agents.extend(runs.map(|run| run.agent.clone()));
+        }
+        Ok::<_, Failure>(agents)
+    };
+    if directories.is_empty() {
+        return Vec::new();
+    }
+    let Ok(reported) = reported() else { return Vec::new() };
+    let hooks = hooked(&SettingsScope::User(&UserSettings::of_environment())).into_iter();
+    let silent = hooks.filter(|place| !reported.contains(place.agent.name()));
+    let finding = |HookPlace { agent, path }| Finding {
+        what: "hooks",
+        state: DoctorReport::Limited,
+        found: format!("{agent} has hooks in {}, and none has reported yet", path.display()),
+        advice: "use it in an attached directory; Codex runs hooks that are approved with /hooks".to_owned(),
+    };
+    silent.map(finding).collect()
 }
 
 fn given_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {

@@ -349,7 +349,7 @@ fn diff_prints_patches() {
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "5"]), @"
-    error: invalid value '5' for '<A..B>': give two positions as A..B; either may be left out, as in A.. or ..B
+    error: invalid value '5' for '[A..B]': give two positions as A..B; either may be left out, as in A.. or ..B
 
     For more information, try '--help'.
     [exit 2]

@@ -99,7 +99,7 @@ fn position_that_is_none_is_refused() {
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "1..x"]), @"
-    error: invalid value '1..x' for '<A..B>': a position is an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T[time]Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)
+    error: invalid value '1..x' for '[A..B]': a position is an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T[time]Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)
 
     For more information, try '--help'.
     [exit 2]
