@@ -50,6 +50,8 @@ CALLS = [
     # Before the call, what it deleted, and its end.
     Call("session_rewind", {"to": -3}),
     Call("read_file", {"file_path": "notes/list.txt"}, {"content": "alpha\ndelta\ngamma\n"}),
+    # The deletion is the latest call that changed files, and what it changed is back already.
+    Call("session_undo", {}, {"changes": [], "call": None}),
 ]
 
 CONTAINER_CALLS = [

@@ -55,6 +55,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/attached": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the directories whose agents report to a session. Only for clients on the unix socket. */
+        get: operations["list_attached"];
+        put?: never;
+        /** Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket. */
+        post: operations["attach_directory"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/attached/detach": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ends that agents in a directory report to its session, which stays. Only for clients on the unix socket. */
+        post: operations["detach_directory"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/hooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix socket. */
+        post: operations["report_hook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/server": {
         parameters: {
             query?: never;
@@ -846,6 +898,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Takes back what calls changed in the files: those of one call, of an agent's run, or all after a position. What others changed since stays, also in the same file, and so does all that was there before the session. The history goes on: an undo is a call, and is undone as one. */
+        post: operations["undo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/until": {
         parameters: {
             query?: never;
@@ -1101,6 +1170,59 @@ export interface components {
              */
             allow_roots: string[];
         };
+        /**
+         * @description Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
+         *     blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
+         */
+        AttachDirectory: {
+            /** @description The directory; that of its whole worktree, where it is in a git repository. */
+            directory: string;
+            /**
+             * @description Paths below it that are recorded although git ignores them, with everything below them.
+             * @default []
+             */
+            include: string[];
+            /**
+             * @description Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+             * @default false
+             */
+            transcripts: boolean;
+        };
+        /** @description A directory whose agents report to a session. */
+        AttachedDirectory: {
+            /** @description The directory. */
+            directory: string;
+            /** @description The session. */
+            session: string;
+            /**
+             * @description Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+             * @default false
+             */
+            transcripts: boolean;
+            /** @description The attached directory of whose repository it is another worktree; its session is a fork of that one's. */
+            worktree_of?: string | null;
+        };
+        /** @description A directory that is attached, with what is recorded of it. */
+        AttachedDocument: {
+            /** @description The directory. */
+            directory: string;
+            /** @description The session. */
+            session: string;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Files that are recorded.
+             */
+            files: number;
+            /**
+             * Format: int64
+             * @description Those of them of which git has the contents.
+             */
+            borrowed: number;
+            /** @description Those of which only the digests are recorded, since they are large or look like secrets. */
+            not_kept: string[];
+        };
         /** @description A change after which something is bad. */
         BadChange: {
             /**
@@ -1218,6 +1340,8 @@ export interface components {
             changes: {
                 [key: string]: unknown;
             }[];
+            /** @description Those of them that observed calls made, or that were there when a directory was attached. */
+            observed: components["schemas"]["ObservedChange"][];
             /** @description The lines. */
             lines: components["schemas"]["BlamedLine"][];
             /** @description Positions of versions whose lines are not known; lines after them count as written then. */
@@ -1547,6 +1671,11 @@ export interface components {
              */
             allow_roots: string[];
         };
+        /** @description Ends that agents in a directory report to its session, which stays. Only for clients on the unix socket. */
+        DetachDirectory: {
+            /** @description The directory, or one in it. */
+            directory: string;
+        };
         /** @description The difference in the files between two positions. */
         Diff: {
             /** @description The session: 32 hexadecimal digits. */
@@ -1790,6 +1919,34 @@ export interface components {
             status: string;
             /** @description The program's version. */
             version: string;
+        };
+        /**
+         * @description A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
+         *     socket.
+         */
+        HookMessage: {
+            /** @description The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`. */
+            agent: string;
+            /**
+             * @description The name under which it is recorded; that of the agent by default.
+             * @default null
+             */
+            name: string | null;
+            /**
+             * @description The hook's event, where the payload does not name it.
+             * @default null
+             */
+            event: string | null;
+            /** @description The directory in which the hook ran. */
+            directory: string;
+            /**
+             * Format: int64
+             * @description Microseconds since the hook ran, where the report comes later.
+             * @default 0
+             */
+            late_micros: number;
+            /** @description The payload that the hook was given; null only has the owner look at the disk. */
+            payload: unknown;
         };
         /** @description A call in a list. */
         ListedCall: {
@@ -2105,6 +2262,16 @@ export interface components {
             /** @description The position; the last one by default. */
             at?: components["schemas"]["Position"] | null;
         };
+        /** @description A change of a directory that is only watched. */
+        ObservedChange: {
+            /**
+             * Format: int64
+             * @description Its position.
+             */
+            seq: number;
+            /** @description The call that made it; all that may have made it where that is not known; none for what was there before. */
+            by: components["schemas"]["RunMention"][];
+        };
         /**
          * @description Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page
          *     gets its token: good once, for 60 seconds. Only for clients on the unix socket.
@@ -2292,6 +2459,13 @@ export interface components {
              */
             seq: number;
         };
+        /** @description The outcome of a report. */
+        ReportDocument: {
+            /** @description The outcome. */
+            outcome: components["schemas"]["ReportOutcome"];
+        };
+        /** @description The outcome of a report. */
+        ReportOutcome: "recorded" | "later" | "unattached";
         /** @description The result of a rerun. */
         Rerun: {
             /** @description The recorded session. */
@@ -2459,6 +2633,22 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
+        };
+        /** @description An observed call, with its agent and run. */
+        RunMention: {
+            /**
+             * Format: int64
+             * @description The call.
+             */
+            call: number;
+            /** @description The agent, as in the session. */
+            agent: string;
+            /** @description The run, by the id that its agent gives it. */
+            run: string;
+            /** @description The model; null where its agent does not tell. */
+            model: string | null;
+            /** @description The first line of the request that it served; empty where none is known. */
+            prompt: string;
         };
         /** @description A change of a terminal's screen. */
         ScreenFrame: {
@@ -2703,6 +2893,76 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /**
+         * @description Takes back what calls changed in the files: those of one call, of an agent's run, or all after a position. What others
+         *     changed since stays, also in the same file, and so does all that was there before the session. The history goes on: an
+         *     undo is a call, and is undone as one.
+         */
+        UndoRequest: {
+            /**
+             * Format: int64
+             * @description The call; without any of the three the latest one that changed files.
+             */
+            call?: number | null;
+            /** @description The run, by the id that its agent gives it or the beginning of that, or `last`. */
+            run?: string | null;
+            /** @description The position after which all calls are undone. */
+            to?: components["schemas"]["Position"] | null;
+            /**
+             * @description Undoes the rest where something can't be undone; that stays as it is.
+             * @default false
+             */
+            force: boolean;
+            /**
+             * @description Only tells what would happen.
+             * @default false
+             */
+            dry_run: boolean;
+            /**
+             * Format: int64
+             * @description The position up to which the caller has seen the history: where files have changed after it, nothing is done.
+             */
+            seen?: number | null;
+            /** @description The one who undoes; none by default. */
+            agent?: string | null;
+        };
+        /** @description The changes of an undo, done or not. */
+        Undone: {
+            /** @description The session. */
+            session: string;
+            /** @description True where nothing was to be done. */
+            dry_run: boolean;
+            /** @description The calls whose changes it takes back, in order. */
+            calls: number[];
+            /**
+             * Format: int64
+             * @description The last position before it.
+             */
+            seen: number;
+            /**
+             * Format: int64
+             * @description The call as which it is recorded; null where nothing was done.
+             */
+            call: number | null;
+            /** @description The changes of files, without patches. */
+            changes: {
+                [key: string]: unknown;
+            }[];
+            /** @description Changes that others made at the same places. They stay. */
+            conflicts: {
+                [key: string]: unknown;
+            }[];
+            /** @description Entries that were there before the session, and that would be removed. They stay. */
+            earlier: string[];
+            /** @description Entries whose contents before the calls were not kept. They stay as they are. */
+            not_kept: string[];
+            /** @description Changes that several calls may have made, not all of which are undone. They stay. */
+            shared: string[];
+            /** @description The place of the git worktree, where it is another one than before the calls; else null. */
+            git: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** @description The outcome of a verification. */
         Verification: {
             /** Format: int64 */
@@ -2916,6 +3176,126 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_attached: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttachedDirectory"][];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    attach_directory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AttachDirectory"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttachedDocument"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    detach_directory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DetachDirectory"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttachedDirectory"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    report_hook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HookMessage"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportDocument"];
                 };
             };
             "4XX": {
@@ -4808,6 +5188,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Timeline"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    undo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UndoRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Undone"];
                 };
             };
             "4XX": {
