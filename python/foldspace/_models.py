@@ -158,6 +158,7 @@ class Blame(TypedDict):
     path: str
     at: int
     changes: list[dict[str, Any]]
+    observed: list[ObservedChange]
     lines: list[BlamedLine]
     unknown: list[int]
     coarse: bool
@@ -559,6 +560,13 @@ class NewTag(TypedDict):
     at: NotRequired[Position | None]
 
 
+class ObservedChange(TypedDict):
+    """A change of a directory that is only watched."""
+
+    seq: int
+    by: list[RunMention]
+
+
 class OpenPage(TypedDict):
     """Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page gets its token: good once, for 60 seconds."""
 
@@ -728,6 +736,16 @@ class RewindRequest(TypedDict):
     force: NotRequired[bool]
     keep_earlier: NotRequired[bool]
     dry_run: NotRequired[bool]
+
+
+class RunMention(TypedDict):
+    """An observed call, with its agent and run."""
+
+    call: int
+    agent: str
+    run: str
+    model: str | None
+    prompt: str
 
 
 class ScreenFrame(TypedDict):
