@@ -1,6 +1,7 @@
 //! Hostile tests of the stores: crashes, cuts, damage, full disks, odd orders; and against simpler selves.
 
 mod beside;
+mod borrowed;
 mod bus;
 pub(crate) mod crash;
 mod cut;
