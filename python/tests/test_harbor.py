@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -63,7 +64,15 @@ def built(tmp_path: Path):
     before = images()
     yield
     for image in images() - before:
-        podman("rmi", "--force", image)
+        # The owner may be removing a container of it at this moment.
+        for again in (True, True, True, False):
+            try:
+                podman("rmi", "--force", image)
+                break
+            except subprocess.CalledProcessError:
+                if not again:
+                    raise
+                time.sleep(1)
 
 
 def task_in(directory: Path, solution: str) -> Path:
