@@ -1,15 +1,12 @@
 use foldspace::WorkspaceSpec;
 use foldspace::http::{ClientError, RewindRefusal};
 use foldspace::hub::operations::{self, RewoundDocument};
-use foldspace::reducers::Change;
 use foldspace::tools::{Rewound, check_position};
 use foldspace::view::Position;
 use serde_json::json;
 
-use super::undo::{SubjectArgs, UndoArgs};
-use super::{BAD, BOLD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
-
-const SHOWN: usize = 50;
+use super::undo::{SHOWN, SubjectArgs, UndoArgs, show_changes};
+use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, output, text};
 
 /// Takes a session back to an earlier position, as new events
 #[derive(Debug, clap::Args)]
@@ -88,17 +85,7 @@ impl RewindArgs {
             out.line(format!("session {name} is as it was at {}; there is nothing to do", rewound.to))?;
             return tell_rest(rewound, out);
         }
-        for change in rewound.changes.iter().take(SHOWN) {
-            let word = match change {
-                Change::Added { .. } => out.paint(GOOD, "back   "),
-                Change::Removed { .. } => out.paint(BAD, "gone   "),
-                Change::Changed { .. } => out.paint(ODD, "changed"),
-            };
-            out.line(format!("{word}  {}", change.path()))?;
-        }
-        if rewound.changes.len() > SHOWN {
-            out.line(format!("and {} more", rewound.changes.len() - SHOWN))?;
-        }
+        show_changes(&rewound.changes, out)?;
         rewound.slices.iter().try_for_each(|slice| out.line(format!("slice    {slice}")))?;
         tell_rest(rewound, out)?;
         let entries = text::count(rewound.changes.len() as u64, "entry");

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
-const SHOWN: usize = 50;
+/// The most paths of one kind that are listed.
+pub(super) const SHOWN: usize = 50;
 
 /// Takes back what calls changed in the files, and keeps what others changed
 ///
@@ -126,8 +127,9 @@ impl UndoArgs {
     }
 }
 
-fn show(planned: &UndoDocument, out: &mut Out) -> Result<(), Failure> {
-    for change in planned.changes.iter().take(SHOWN) {
+/// Writes one line for each of the first changes, and how many more there are.
+pub(super) fn show_changes(changes: &[Change], out: &mut Out) -> Result<(), Failure> {
+    for change in changes.iter().take(SHOWN) {
         let word = match change {
             Change::Added { .. } => out.paint(GOOD, "back   "),
             Change::Removed { .. } => out.paint(BAD, "gone   "),
@@ -135,9 +137,14 @@ fn show(planned: &UndoDocument, out: &mut Out) -> Result<(), Failure> {
         };
         out.line(format!("{word}  {}", change.path()))?;
     }
-    if planned.changes.len() > SHOWN {
-        out.line(format!("and {} more", planned.changes.len() - SHOWN))?;
+    match changes.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => out.line(format!("and {more} more")),
     }
+}
+
+fn show(planned: &UndoDocument, out: &mut Out) -> Result<(), Failure> {
+    show_changes(&planned.changes, out)?;
     let conflicts: Vec<EntryPath> = planned.conflicts.iter().map(|conflict| conflict.path.clone()).collect();
     let kept: [(&[EntryPath], &str); 4] = [
         (&conflicts, "stays: others changed the same place since"),

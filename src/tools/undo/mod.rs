@@ -262,8 +262,7 @@ fn as_new(step: PlannedChange) -> PlannedChange {
     }
 }
 
-/// Lists what was there before the session and is there now, at a path and below it; directories only where they are
-/// empty of all else.
+/// Lists what was there before the session and is there now, at a path and below it.
 fn remaining(now: &VirtualFileSystem, earlier: &VirtualFileSystem, path: &EntryPath) -> Vec<EntryPath> {
     let all = std::iter::once(path).chain(now.below(path).map(|(path, _)| path));
     all.filter(|path| now.get(path).is_some() && earlier.get(path).is_some()).cloned().collect()

@@ -1,4 +1,4 @@
-//! What users of coding agents have lost to tools that put files back, and to agents. None of it goes here.
+//! Losses that users of coding agents have published, to tools that put files back and to agents. None happens here.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
