@@ -149,7 +149,7 @@ fn show(planned: &UndoDocument, out: &mut Out) -> Result<(), Failure> {
     let kept: [(&[EntryPath], &str); 4] = [
         (&conflicts, "stays: others changed the same place since"),
         (&planned.earlier, "stays: it was there before the session"),
-        (&planned.not_kept, "stays: its contents before were not kept"),
+        (&planned.not_kept, "stays: its contents were not kept"),
         (&planned.shared, "stays: several calls may have changed it, and not all of them are undone"),
     ];
     for (paths, why) in kept {

@@ -41,7 +41,11 @@ impl HalfFold<'_> {
         let mut there = BTreeMap::<u64, Piece>::new();
         let mut next = 0;
         while next < count {
-            if let Some(piece) = there.remove(&next) {
+            if self.fold.seq() >= self.until.min(start + (next + 1) * self.piece) {
+                // A long commit of an earlier piece had these events.
+                there.remove(&next);
+                next += 1;
+            } else if let Some(piece) = there.remove(&next) {
                 piece.iter().for_each(|batch| self.fold.apply_batch(batch, self.until));
                 next += 1;
             } else if let Ok((number, piece)) = self.from_other.try_recv() {

@@ -69,7 +69,7 @@ pub struct UndoReport {
     pub conflicts: Vec<MergeConflict>,
     /// Entries that were there before the session, and that would be removed. They stay.
     pub earlier: Vec<EntryPath>,
-    /// Entries whose contents before the calls were not kept. They stay as they are.
+    /// Entries whose contents before the calls, or now, were not kept. They stay as they are.
     pub not_kept: Vec<EntryPath>,
     /// Changes that several calls may have made, not all of which are undone. They stay.
     pub shared: Vec<EntryPath>,
@@ -200,13 +200,14 @@ impl UndoWork<'_> {
                 }
             }
         }
+        let ChangePlan { steps, left, .. } = ChangePlan::between(now, &files);
+        report.not_kept.extend(left);
         for paths in [&mut report.earlier, &mut report.not_kept] {
             paths.sort();
             paths.dedup();
         }
         report.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         report.conflicts.dedup_by(|one, other| one.path == other.path);
-        let steps = ChangePlan::between(now, &files).steps;
         Ok(UndoPlan { steps: steps.into_iter().map(as_new).collect(), fresh })
     }
 

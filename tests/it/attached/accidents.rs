@@ -175,7 +175,20 @@ fn undo_names_what_was_kept_by_digest_only() {
     let store = fs::read(repository.program.data().join("journal/00000001.seg")).unwrap_or_default();
     assert!(!store.windows(9).any(|window| window == b"PASSWORD="), "no secret is in the store");
     let refused = undo(&repository, &[]);
-    assert!(refused.contains(".env  stays: its contents before were not kept"), "{refused}");
+    assert!(refused.contains(".env  stays: its contents were not kept"), "{refused}");
+    assert!(undo(&repository, &["--force"]).ends_with("[exit 0]"));
+    assert_eq!((repository.read(".env"), repository.read("a.txt")), ("PASSWORD=2\n".into(), "one\n".into()));
+}
+
+#[test]
+fn undo_keeps_a_new_file_that_nothing_could_bring_back() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.command("t1", |repository| {
+        repository.write(".env", "PASSWORD=2\n");
+        repository.write("a.txt", "two\n");
+    });
+    let refused = undo(&repository, &[]);
+    assert!(refused.contains(".env  stays: its contents were not kept"), "{refused}");
     assert!(undo(&repository, &["--force"]).ends_with("[exit 0]"));
     assert_eq!((repository.read(".env"), repository.read("a.txt")), ("PASSWORD=2\n".into(), "one\n".into()));
 }

@@ -59,7 +59,8 @@ impl Program {
         self
     }
 
-    /// The processes of owners in the background.
+    /// The processes of owners in the background. A child that an owner has forked and that has not begun its own program
+    /// yet shows the owner's words, but is none.
     pub(crate) fn owners(&self) -> Vec<u32> {
         let data = self.data().to_string_lossy().into_owned();
         let is_owner = |process: &u32| {
@@ -68,7 +69,10 @@ impl Program {
             words.contains(&data) && words.contains("serve --background")
         };
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_owner).collect()
+        let owners: Vec<u32> =
+            processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_owner).collect();
+        let is_own = |owner: &u32| !owners.contains(&parent(*owner));
+        owners.iter().copied().filter(is_own).collect()
     }
 
     /// A program of which session `own` works in `mine`, a person's own directory with one file. Gives the script, which
@@ -180,6 +184,13 @@ impl Drop for Running {
 }
 
 /// Output and exit of a program.
+/// Returns the parent of a process: the second number behind the name, which may hold anything.
+fn parent(process: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+    parent.unwrap_or_default()
+}
+
 pub(crate) fn told(output: &Output) -> String {
     let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
     told.push_str(&String::from_utf8_lossy(&output.stderr));
