@@ -200,7 +200,7 @@ impl IgnoreRules {
 
     /// Tells whether an entry that is not known is left out. `path` is that below the root.
     pub(super) fn leaves_out(&self, rules: &DirRules, path: &[u8], is_directory: bool) -> bool {
-        is_git(path) || self.is_ignored(rules, path, is_directory) && !self.is_kept(path, is_directory)
+        self.is_ignored(rules, path, is_directory) && !self.is_kept(path, is_directory)
     }
 
     /// Tells whether a rule ignores an entry, or a directory above it.

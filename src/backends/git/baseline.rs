@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::{GitRepository, paths, run};
+use super::{GitRepository, blob_id, paths, run};
 use crate::engine::id::Digest;
 
 /// Attributes by which a file in the worktree differs from its blob.
@@ -65,11 +65,7 @@ fn plain_file(line: &[u8]) -> Option<(Vec<u8>, [u8; 20])> {
     let ("H", "100644" | "100755", id, "0") = (words.next()?, words.next()?, words.next()?, words.next()?) else {
         return None;
     };
-    let mut bytes = [0; 20];
-    for (place, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(id.get(place * 2..place * 2 + 2)?, 16).ok()?;
-    }
-    Some((line[tab + 1..].to_vec(), bytes))
+    Some((line[tab + 1..].to_vec(), blob_id(id.as_bytes())?))
 }
 
 /// Returns the files to which an attribute applies by which git converts them.

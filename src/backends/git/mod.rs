@@ -24,6 +24,8 @@ pub struct GitPlace {
     pub branch: String,
     /// Digest of what the index lists.
     pub index: Digest,
+    /// The ids of the blobs that it lists, in order; none where they are no SHA-1 ids.
+    pub(crate) blobs: Vec<[u8; 20]>,
 }
 
 /// A repository, seen from a directory of its worktree.
@@ -75,8 +77,11 @@ impl GitRepository {
         };
         let head = said(&["rev-parse", "--verify", "--quiet", "HEAD"]);
         let branch = said(&["symbolic-ref", "--short", "--quiet", "HEAD"]);
-        let index = Digest::of(&run(&self.directory, &["ls-files", "-s", "-z", "--full-name", ":/"], None)?);
-        Ok(GitPlace { head, branch, index })
+        let listed = run(&self.directory, &["ls-files", "-s", "-z", "--full-name", ":/"], None)?;
+        let id = |line: &[u8]| blob_id(line.split(|byte| *byte == b' ').nth(1)?);
+        let mut blobs: Vec<_> = listed.split(|byte| *byte == 0).filter_map(id).collect();
+        blobs.sort_unstable();
+        Ok(GitPlace { head, branch, index: Digest::of(&listed), blobs })
     }
 
     /// Returns the id of a commit.
@@ -124,6 +129,16 @@ impl GitRepository {
 /// Tells whether a directory, or one above it, has an entry that is git's.
 fn is_below_git(directory: &Path) -> bool {
     directory.ancestors().any(|above| above.join(".git").exists())
+}
+
+/// Reads a SHA-1 id.
+fn blob_id(written: &[u8]) -> Option<[u8; 20]> {
+    let digits = std::str::from_utf8(written).ok().filter(|digits| digits.len() == 40)?;
+    let mut id = [0; 20];
+    for (place, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(place * 2..place * 2 + 2)?, 16).ok()?;
+    }
+    Some(id)
 }
 
 fn paths(printed: &[u8]) -> Vec<Vec<u8>> {

@@ -65,9 +65,12 @@ pub(super) struct DetachArgs {
     /// Detaches all directories
     #[arg(long)]
     all: bool,
-    /// Removes what was recorded
+    /// Removes what was recorded, after a question
     #[arg(long)]
     purge: bool,
+    /// Removes without asking
+    #[arg(long, requires = "purge")]
+    yes: bool,
     /// Takes the hooks of these agents out, and goes on recording the others
     #[arg(long, value_name = "AGENT", value_delimiter = ',', conflicts_with_all = ["all", "purge"])]
     agent: Vec<AgentKind>,
@@ -176,6 +179,9 @@ impl DetachArgs {
         };
         // With a repository its other worktrees end.
         ending.retain(|one: &AttachedDirectory| one.worktree_of.is_none() || of.is_some());
+        if self.purge && !self.yes && !ending.is_empty() {
+            confirm_purge(&ending)?;
+        }
         if !ending.is_empty() {
             super::block_on(async {
                 let owner = OwnerClient::of_existing(globals).await?;
@@ -202,6 +208,13 @@ impl DetachArgs {
         ended.extend(of.map(|path| top_of(path).to_owned()).filter(|top| !ended.contains(top)));
         Ok(EndedRecording { ended, left: paths(attached(&data)?) })
     }
+}
+
+fn confirm_purge(ending: &[AttachedDirectory]) -> Result<(), Failure> {
+    let named: Vec<String> = ending.iter().map(|one| text::one_line(&one.directory.0.to_string_lossy(), 80)).collect();
+    let question = format!("remove what was recorded of {} for good?", named.join(", "));
+    let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
+    output::confirm(&question, "nothing was detached", unasked.with_hint("--yes removes it without asking"))
 }
 
 /// Frees what removed sessions had, so that nothing of it is left; later where the store is in use.

@@ -123,11 +123,13 @@ impl Core {
         Ok(Some(batch))
     }
 
-    /// Takes the due snapshots at their exact positions, however fast events come and however late it is called.
+    /// Takes the due snapshots at the same positions, however fast events come and however late it is called: at the end
+    /// of the commit that has the due one.
     pub(crate) fn take_due_snapshots(&self) {
         self.asked.store(false, Ordering::Relaxed);
         let mut latest = lock(&self.latest);
         while let Some(due) = self.due_position() {
+            let Ok(due) = self.shared.store.read(self.id, due, due, 1).map(|commit| commit.last()) else { return };
             let (state, pace) = &mut *latest;
             let base = state.take().unwrap_or_else(|| self.nearest(self.empty(), due));
             let Ok(folded) = self.fold(base, due) else { return };

@@ -28,7 +28,7 @@ struct HalfFold<'a> {
     until: Seq,
     /// Events of a piece.
     piece: u64,
-    /// Number of the first piece that nobody reads.
+    /// Number of the first piece that nobody reads, and of which an earlier one does not have all events.
     unread: &'a AtomicU64,
     to_other: Sender<(u64, Piece)>,
     from_other: Receiver<(u64, Piece)>,
@@ -42,7 +42,6 @@ impl HalfFold<'_> {
         let mut next = 0;
         while next < count {
             if self.fold.seq() >= self.until.min(start + (next + 1) * self.piece) {
-                // A long commit of an earlier piece had these events.
                 there.remove(&next);
                 next += 1;
             } else if let Some(piece) = there.remove(&next) {
@@ -54,6 +53,9 @@ impl HalfFold<'_> {
                 let number = self.unread.fetch_add(1, Ordering::Relaxed);
                 let after = start + number * self.piece;
                 let piece = self.read(after, self.until.min(after + self.piece))?;
+                // A long commit has the events of later pieces, too.
+                let last = piece.last().map_or(after, EventBatch::last);
+                self.unread.fetch_max((last - start) / self.piece, Ordering::Relaxed);
                 // Nobody needs it where the other thread ended early.
                 let _ = self.to_other.send((number, Arc::clone(&piece)));
                 there.insert(number, piece);

@@ -25,6 +25,7 @@ use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::transcript::call_events::{ObservedEnd, push_begin, push_end, push_record};
 use crate::tools::transcript::exit_codes::exit_codes;
 use crate::tools::transcript::tool_access::ToolAccess;
+use crate::tools::workspace::borrowed::keep_unlisted;
 use crate::tools::workspace::managed::Extent;
 
 /// Time after which a call of which no end is told is closed.
@@ -122,6 +123,9 @@ impl ToolRunner {
         if known.is_some_and(is_same) {
             return Ok(());
         }
+        let (session, blobs) = (self.session().clone(), place.blobs);
+        let kept = tokio::task::spawn_blocking(move || keep_unlisted(&session, &blobs));
+        kept.await.map_err(|_| ToolError::new("the keeping of contents was stopped"))??;
         let mut commit = self.session().as_agent("").commit();
         commit
             .push(&GitMoved { head: place.head, branch: place.branch, index: place.index })

@@ -4,10 +4,13 @@ use super::plan::PlannedChange;
 use crate::engine::commit::Content;
 use crate::engine::event::Node;
 use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Entry, VirtualFileSystem};
 
 /// Bytes of one file that are kept.
 const FILE_BYTES: u64 = 64 << 20;
+/// Bytes of contents that are in memory together.
+const PIECE_BYTES: usize = 16 << 20;
 
 /// Tells whether the files of a session's directory may be recorded by the ids of git blobs.
 pub(super) fn borrows(session: &Session) -> bool {
@@ -23,6 +26,28 @@ pub(super) fn replaced(session: &Session, tree: &VirtualFileSystem, change: &Pla
     };
     let own = tree.get(path).into_iter();
     own.chain(tree.below(path).map(|(_, entry)| entry)).filter_map(|entry| lost(session, entry, after)).collect()
+}
+
+/// Keeps the contents of files whose blobs git's index lists no longer, before git prunes them.
+///
+/// `listed` is in order.
+pub(crate) fn keep_unlisted(session: &Session, listed: &[[u8; 20]]) -> Result<(), SessionError> {
+    let files = VirtualFileSystem::of(&session.state()?);
+    let is_unlisted = |entry: &&Entry| {
+        let Node::File { content, .. } = entry.node else { return false };
+        content.git_blob().is_some_and(|id| listed.binary_search(&id).is_err())
+    };
+    let entries = files.iter().map(|(_, entry)| entry).filter(is_unlisted);
+    let mut contents = entries.filter_map(|entry| lost(session, entry, None)).peekable();
+    while contents.peek().is_some() {
+        let (mut commit, mut bytes) = (session.commit(), 0);
+        while let Some(content) = contents.next_if(|_| bytes < PIECE_BYTES) {
+            bytes += content.bytes.len();
+            commit.keep(content);
+        }
+        session.submit(commit)?.wait()?;
+    }
+    Ok(())
 }
 
 fn lost(session: &Session, entry: &Entry, after: Option<&Node>) -> Option<Content> {

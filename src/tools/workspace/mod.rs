@@ -1,7 +1,7 @@
 //! Workspace of a session: opened, populated, compared and recorded.
 
 mod attribution;
-mod borrowed;
+pub(crate) mod borrowed;
 pub(crate) mod capture;
 pub(crate) mod intent;
 pub(crate) mod keeping;

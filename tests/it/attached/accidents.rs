@@ -181,6 +181,20 @@ fn undo_names_what_was_kept_by_digest_only() {
 }
 
 #[test]
+fn undo_puts_back_what_git_has_pruned() {
+    let repository = Repository::unattached(&[("a.txt", "one\n")]);
+    repository.write("staged.txt", "never committed\n");
+    repository.git(&["add", "staged.txt"]);
+    repository.attach();
+    repository.command("t1", |repository| drop(repository.git(&["rm", "-q", "--cached", "staged.txt"])));
+    repository.git(&["prune", "--expire", "now"]);
+    assert!(repository.git(&["count-objects", "-v"]).contains("count: 3\n"), "only those of the commit are left");
+    repository.command("t2", |repository| repository.remove("staged.txt"));
+    assert!(undo(&repository, &[]).ends_with("[exit 0]"));
+    assert_eq!(repository.read("staged.txt"), "never committed\n");
+}
+
+#[test]
 fn undo_keeps_a_new_file_that_nothing_could_bring_back() {
     let repository = Repository::with(&[("a.txt", "one\n")]);
     repository.command("t1", |repository| {

@@ -169,3 +169,18 @@ fn record_is_a_run_with_the_command_as_its_call() {
     let refused = here(&repository, &["exec", "--", "true"]);
     assert!(refused.contains("runs no commands"), "{refused}");
 }
+
+#[test]
+fn detach_removes_what_was_recorded_only_when_it_is_told_to() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    let refused = here(&repository, &["detach", "--purge"]);
+    assert!(refused.contains("no terminal to ask on") && refused.ends_with("[exit 2]"), "{refused}");
+    assert!(document(&repository, &["attach", "--status"])["here"].is_object());
+    assert!(here(&repository, &["detach"]).ends_with("[exit 0]"));
+    assert_eq!(document(&repository, &["attach", "--status"])["here"], Value::Null);
+    assert!(here(&repository, &["log", "repo"]).contains("SessionStarted"), "what was recorded stays");
+    repository.attach();
+    assert!(here(&repository, &["detach", "--purge", "--yes"]).ends_with("[exit 0]"));
+    assert_eq!(document(&repository, &["sessions"]), json!([]));
+    assert_eq!(repository.read("a.txt"), "one\n");
+}
