@@ -7,7 +7,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use foldspace::hub::{ATTACHED, SPOOL, attached_file, worktree_at};
@@ -16,7 +15,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::owner::SOCKET;
+use super::owner::{SOCKET, owner_command};
 use super::{hook_log, open};
 
 /// Bytes of a payload that is passed on.
@@ -144,11 +143,8 @@ fn send(data: &Path, message: &str) -> io::Result<()> {
 }
 
 /// Starts the owner, and waits until it is ready.
-#[expect(clippy::disallowed_methods, reason = "the owner is a process of its own")]
 fn start(data: &Path) -> io::Result<()> {
-    let mut owner = Command::new(std::env::current_exe()?);
-    owner.arg("--data").arg(data).args(["serve", "--background"]).current_dir("/");
-    let mut owner = owner.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut owner = owner_command(data)?.spawn()?;
     let Some(words) = owner.stdout.take() else { return Ok(()) };
     // It says when it is ready, or why it is not.
     let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(START.subsec_nanos()) };

@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use super::stop::stop;
 use super::{Exit, Failure, Globals, OpenedStore, open, output, text};
-#[cfg(feature = "mcp")]
-pub(super) use start::Starter;
 use start::{Begun, begin_in_background};
+#[cfg(feature = "mcp")]
+pub(super) use start::{Starter, owner_command};
 
 pub(super) const SOCKET: &str = "http.sock";
 /// Time for another process to serve the store, or to let go of it.

@@ -25,6 +25,8 @@ type Piece = Arc<Vec<EventBatch>>;
 struct HalfFold<'a> {
     core: &'a Core,
     fold: Fold,
+    /// The first piece, which both have from the beginning: one of a long commit may be all there is to read.
+    first: Piece,
     until: Seq,
     /// Events of a piece.
     piece: u64,
@@ -38,7 +40,7 @@ impl HalfFold<'_> {
     fn run(mut self) -> SessionResult<Fold> {
         let start = self.fold.seq();
         let count = (self.until - start).div_ceil(self.piece);
-        let mut there = BTreeMap::<u64, Piece>::new();
+        let mut there = BTreeMap::from([(0, std::mem::take(&mut self.first))]);
         let mut next = 0;
         while next < count {
             if self.fold.seq() >= self.until.min(start + (next + 1) * self.piece) {
@@ -52,10 +54,8 @@ impl HalfFold<'_> {
             } else if self.to_other.len() < AHEAD && self.unread.load(Ordering::Relaxed) < count {
                 let number = self.unread.fetch_add(1, Ordering::Relaxed);
                 let after = start + number * self.piece;
-                let piece = self.read(after, self.until.min(after + self.piece))?;
-                // A long commit has the events of later pieces, too.
-                let last = piece.last().map_or(after, EventBatch::last);
-                self.unread.fetch_max((last - start) / self.piece, Ordering::Relaxed);
+                let piece = self.core.read_piece(after, self.until.min(after + self.piece))?;
+                self.unread.fetch_max(whole_pieces(&piece, start, self.piece), Ordering::Relaxed);
                 // Nobody needs it where the other thread ended early.
                 let _ = self.to_other.send((number, Arc::clone(&piece)));
                 there.insert(number, piece);
@@ -67,10 +67,17 @@ impl HalfFold<'_> {
         }
         Ok(self.fold)
     }
+}
 
-    fn read(&self, mut after: Seq, end: Seq) -> SessionResult<Piece> {
+/// Counts the pieces of which a read one, and those before it, have all events: a long commit has those of later ones.
+fn whole_pieces(read: &Piece, start: Seq, piece: u64) -> u64 {
+    read.last().map_or(0, |batch| (batch.last() - start) / piece)
+}
+
+impl Core {
+    fn read_piece(&self, mut after: Seq, end: Seq) -> SessionResult<Piece> {
         let mut batches = Vec::new();
-        while let Some(batch) = self.core.next_batch(after, end)? {
+        while let Some(batch) = self.next_batch(after, end)? {
             if batch.last() <= after {
                 break;
             }
@@ -79,15 +86,17 @@ impl HalfFold<'_> {
         }
         Ok(Arc::new(batches))
     }
-}
 
-impl Core {
     pub(super) fn fold_on_two_threads(&self, first: Fold, others: Fold, until: Seq) -> SessionResult<State> {
         let ((to_first, of_first), (to_others, of_others)) = (unbounded(), unbounded());
-        let unread = &AtomicU64::new(0);
-        let piece = ((until - first.seq()) / PIECES).clamp(*PIECE.start(), *PIECE.end());
-        let half =
-            |fold, to_other, from_other| HalfFold { core: self, fold, until, piece, unread, to_other, from_other };
+        let start = first.seq();
+        let piece = ((until - start) / PIECES).clamp(*PIECE.start(), *PIECE.end());
+        let read = self.read_piece(start, until.min(start + piece))?;
+        let unread = &AtomicU64::new(whole_pieces(&read, start, piece).max(1));
+        let half = |fold, to_other, from_other| {
+            let first = Arc::clone(&read);
+            HalfFold { core: self, fold, first, until, piece, unread, to_other, from_other }
+        };
         let (first, others) = (half(first, to_others, of_first), half(others, to_first, of_others));
         let (first, others) = std::thread::scope(|scope| {
             let first = scope.spawn(move || first.run());
