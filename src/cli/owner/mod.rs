@@ -18,9 +18,10 @@ use tokio::time::Instant;
 
 use super::stop::stop;
 use super::{Exit, Failure, Globals, OpenedStore, open, output, text};
-use start::{Begun, begin_in_background};
 #[cfg(feature = "mcp")]
-pub(super) use start::{Starter, owner_command};
+pub(super) use start::Starter;
+pub(super) use start::owner_command;
+use start::{Begun, begin_in_background};
 
 pub(super) const SOCKET: &str = "http.sock";
 /// Time for another process to serve the store, or to let go of it.
