@@ -69,7 +69,7 @@ pub(super) struct DetachArgs {
     #[arg(long)]
     purge: bool,
     /// Removes without asking
-    #[arg(long, requires = "purge")]
+    #[arg(short, long, requires = "purge")]
     yes: bool,
     /// Takes the hooks of these agents out, and goes on recording the others
     #[arg(long, value_name = "AGENT", value_delimiter = ',', conflicts_with_all = ["all", "purge"])]

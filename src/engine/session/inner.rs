@@ -129,7 +129,8 @@ impl Core {
         self.asked.store(false, Ordering::Relaxed);
         let mut latest = lock(&self.latest);
         while let Some(due) = self.due_position() {
-            let Ok(due) = self.shared.store.read(self.id, due, due, 1).map(|commit| commit.last()) else { return };
+            let Ok(commit) = self.shared.store.read(self.id, due, due, 1) else { return };
+            let due = commit.last().max(due);
             let (state, pace) = &mut *latest;
             let base = state.take().unwrap_or_else(|| self.nearest(self.empty(), due));
             let Ok(folded) = self.fold(base, due) else { return };

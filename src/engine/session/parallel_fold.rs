@@ -25,8 +25,9 @@ type Piece = Arc<Vec<EventBatch>>;
 struct HalfFold<'a> {
     core: &'a Core,
     fold: Fold,
-    /// The first piece, which both have from the beginning: one of a long commit may be all there is to read.
-    first: Piece,
+    /// Pieces that were read, by their numbers. Both threads have the first from the beginning: with a long commit it may
+    /// be all there is to read.
+    there: BTreeMap<u64, Piece>,
     until: Seq,
     /// Events of a piece.
     piece: u64,
@@ -40,17 +41,16 @@ impl HalfFold<'_> {
     fn run(mut self) -> SessionResult<Fold> {
         let start = self.fold.seq();
         let count = (self.until - start).div_ceil(self.piece);
-        let mut there = BTreeMap::from([(0, std::mem::take(&mut self.first))]);
         let mut next = 0;
         while next < count {
             if self.fold.seq() >= self.until.min(start + (next + 1) * self.piece) {
-                there.remove(&next);
+                self.there.remove(&next);
                 next += 1;
-            } else if let Some(piece) = there.remove(&next) {
+            } else if let Some(piece) = self.there.remove(&next) {
                 piece.iter().for_each(|batch| self.fold.apply_batch(batch, self.until));
                 next += 1;
             } else if let Ok((number, piece)) = self.from_other.try_recv() {
-                there.insert(number, piece);
+                self.there.insert(number, piece);
             } else if self.to_other.len() < AHEAD && self.unread.load(Ordering::Relaxed) < count {
                 let number = self.unread.fetch_add(1, Ordering::Relaxed);
                 let after = start + number * self.piece;
@@ -58,11 +58,11 @@ impl HalfFold<'_> {
                 self.unread.fetch_max(whole_pieces(&piece, start, self.piece), Ordering::Relaxed);
                 // Nobody needs it where the other thread ended early.
                 let _ = self.to_other.send((number, Arc::clone(&piece)));
-                there.insert(number, piece);
+                self.there.insert(number, piece);
             } else {
                 // Ended early, the other thread gives the reason.
                 let Ok((number, piece)) = self.from_other.recv() else { break };
-                there.insert(number, piece);
+                self.there.insert(number, piece);
             }
         }
         Ok(self.fold)
@@ -93,11 +93,19 @@ impl Core {
         let piece = ((until - start) / PIECES).clamp(*PIECE.start(), *PIECE.end());
         let read = self.read_piece(start, until.min(start + piece))?;
         let unread = &AtomicU64::new(whole_pieces(&read, start, piece).max(1));
-        let half = |fold, to_other, from_other| {
-            let first = Arc::clone(&read);
-            HalfFold { core: self, fold, first, until, piece, unread, to_other, from_other }
+        let there = BTreeMap::from([(0, read)]);
+        let half = |fold, there, to_other, from_other| HalfFold {
+            core: self,
+            fold,
+            there,
+            until,
+            piece,
+            unread,
+            to_other,
+            from_other,
         };
-        let (first, others) = (half(first, to_others, of_first), half(others, to_first, of_others));
+        let (first, others) =
+            (half(first, there.clone(), to_others, of_first), half(others, there, to_first, of_others));
         let (first, others) = std::thread::scope(|scope| {
             let first = scope.spawn(move || first.run());
             let others = others.run();

@@ -17,8 +17,8 @@ use report::HookReport;
 
 /// Reads a payload that an agent gave to its hook. `event` is the hook's event where the payload does not name it.
 ///
-/// It takes any payload: an event that is not known is [`HookKind::Other`](report::HookKind::Other), a tool that is not known may write, and
-/// missing ids are `None`.
+/// It takes any payload: an event that is not known is [`HookKind::Other`](report::HookKind::Other), a tool that is not
+/// known may write, and missing ids are `None`.
 pub(crate) fn read_report(agent: AgentKind, event: Option<&str>, payload: &Value) -> HookReport {
     match agent {
         AgentKind::OpenCode => plugin_hook::read(payload),

@@ -161,6 +161,41 @@ fn fold_of_long_history_is_the_same_in_pieces() {
     }
 }
 
+/// Commits that are longer than a piece of a fold, and than the distance of snapshots.
+#[test]
+fn history_with_long_commits_folds_the_same_and_has_snapshots_at_their_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let store: Arc<dyn EventStore> = Arc::new(open(directory.path()));
+    let writing = sessions(&store, 1_000, Keep::All);
+    let session = writing.create(NewSession::named("s")).unwrap();
+    let (mut random, mut open_calls, mut long) = (Random(52), Vec::new(), Vec::new());
+    for events in [9_000, 1, 12_345, 700, 5_000] {
+        (0..30).for_each(|_| act(&session, &mut random, &mut open_calls));
+        let mut commit = session.commit();
+        for number in 0..events {
+            let path = EntryPath::for_creation(&format!("long/{}/{number}", number % 50)).unwrap();
+            commit.push(&WriteFile { path, mode: WriteMode::Append, node: Node::Directory }).unwrap();
+        }
+        long.push(session.record(commit).unwrap());
+    }
+    let (head, live) = (session.head().unwrap(), told(&session.state().unwrap()));
+    writing.close();
+    let snapshots = store.snapshots(session.id()).unwrap();
+    assert!(long.iter().filter(|commit| snapshots.contains(&commit.last)).count() >= 3, "{snapshots:?} {long:?}");
+    let is_within = |seq: &u64| long.iter().any(|commit| (commit.first..commit.last).contains(seq));
+    assert!(!snapshots.iter().any(is_within), "{snapshots:?} {long:?}");
+    snapshots.iter().for_each(|seq| store.drop_snapshot(session.id(), *seq).unwrap());
+    let plain = sessions(&store, 0, Keep::All);
+    for step in [3_000, 4_500, head] {
+        let session = found(&plain);
+        session.forget_states();
+        (1..).map(|count| head.min(count * step)).take_while(|seq| *seq < head).for_each(|seq| {
+            session.state_at(seq).unwrap();
+        });
+        assert_eq!(told(&session.state_at(head).unwrap()), live, "in steps of {step}");
+    }
+}
+
 /// A snapshot that was tampered with, or is of another program, is not used.
 #[test]
 fn snapshot_that_is_odd_is_ignored() {
