@@ -282,9 +282,9 @@ pub mod event {
         ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
         EventsLost, GitMoved, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated,
         MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged, RecordedOutput, ReportLate,
-        RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SliceRestored,
-        Special, TaskObserved, TerminalRecorded, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile,
-        WriteMode,
+        RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
+        SliceRestored, Special, TaskObserved, TerminalRecorded, TranscriptRecord, VariableValue, WorkspaceTouched,
+        WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;
@@ -428,9 +428,7 @@ pub mod session {
 /// Stores of events: the durable one, the one in memory, and their trait.
 ///
 /// ```
-/// use foldspace::store::{
-///     Durability, EventBatch, Expected, FsckReport, GcReport, LocalStoreOptions, Pending, SessionEntry,
-/// };
+/// use foldspace::store::{Durability, EventBatch, Expected, FsckReport, GcReport, LocalStoreOptions, Pending};
 /// use foldspace::event::{Node, SystemClock, WriteFile, WriteMode};
 /// use foldspace::session::SnapshotPolicy;
 /// use foldspace::{EntryPath, EventStore, LocalStore, NewSession, Registry, SessionError, Sessions, StoreError};
@@ -440,12 +438,8 @@ pub mod session {
 /// // Commits count as recorded when they are synced, or, faster, some 20 ms before.
 /// let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
 /// let store = Arc::new(LocalStore::open(directory.path(), options)?);
-/// let sessions = Sessions::new(
-///     Arc::clone(&store) as Arc<dyn EventStore>,
-///     Registry::standard(),
-///     Arc::new(SystemClock::default()),
-///     SnapshotPolicy::default(),
-/// )?;
+/// let (shared, clock) = (Arc::clone(&store) as Arc<dyn EventStore>, Arc::new(SystemClock::default()));
+/// let sessions = Sessions::new(shared, Registry::standard(), clock, SnapshotPolicy::default())?;
 /// let session = sessions.create(NewSession::default())?;
 ///
 /// // A commit may say at which position it belongs.
@@ -459,7 +453,7 @@ pub mod session {
 /// let refused = session.record(late);
 /// assert!(matches!(refused, Err(SessionError::Store(StoreError::Conflict { .. }))));
 ///
-/// let entries: Vec<SessionEntry> = store.entries()?;
+/// let entries: Vec<foldspace::store::SessionEntry> = store.entries()?;
 /// let batch: EventBatch = store.read(entries[0].id, 1, 2, 1 << 20)?;
 /// assert_eq!(batch.events().count(), 2);
 ///
@@ -477,10 +471,14 @@ pub mod store {
     pub use crate::engine::commit::{MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_KIND_BYTES};
     #[doc(hidden)]
     pub use crate::engine::store::StorageUse;
+    #[cfg(feature = "replicate")]
+    pub use crate::engine::store::replication;
+    #[cfg(feature = "nats")]
+    pub use crate::engine::store::{AddressError, NatsAddress, NatsStore, NatsStoreOptions};
     pub use crate::engine::store::{
         Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, LocalStore,
-        LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionEntry, Snapshot, StoreError,
-        StoreOwner, StoreServer, Visitor,
+        LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionClaim, SessionEntry,
+        SessionHosts, Snapshot, StoreError, StoreHost, StoreOwner, StoreServer, Visitor,
     };
 }
 

@@ -9,6 +9,7 @@ pub mod log;
 pub mod peers;
 pub mod plots;
 pub mod sample;
+pub mod scale;
 pub mod served;
 pub mod table;
 

@@ -28,7 +28,7 @@ impl Record {
         bytes[..TEMPLATE.len()].copy_from_slice(TEMPLATE);
         let mut noise = crate::sample::Noise::new(u64::from(writer) << 48 | seq);
         for hex in bytes[TEMPLATE.len()..].as_chunks_mut::<16>().0 {
-            let word = noise.next();
+            let word = noise.word();
             for (at, byte) in hex.iter_mut().enumerate() {
                 *byte = b"0123456789abcdef"[(word >> (4 * at)) as usize & 15];
             }

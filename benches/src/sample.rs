@@ -13,8 +13,7 @@ impl Noise {
     }
 
     /// The next number (splitmix64).
-    #[expect(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +23,7 @@ impl Noise {
 
     /// A number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.word() % end.max(1)
     }
 
     /// Lines of words, about `bytes` long: compressible as source text is.
@@ -39,7 +38,7 @@ impl Noise {
                 text.push_str(WORDS[self.below(24) as usize]);
                 text.push(' ');
             }
-            text.push_str(&format!("v{:04x}\n", self.next() & 0xffff));
+            text.push_str(&format!("v{:04x}\n", self.word() & 0xffff));
         }
         text.truncate(bytes);
         text

@@ -52,9 +52,26 @@ impl Served {
     /// # Errors
     /// When it does not start.
     pub fn of(program: &Path) -> Result<Self> {
-        let scratch = Scratch::new("served")?;
+        Self::launch(program, Scratch::new("served")?, &["serve", "--http", "127.0.0.1:0"])
+    }
+
+    /// Starts a host of that name, which shares a store with others; all show this token.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn host(store: &str, name: &str, token: &str) -> Result<Self> {
+        let scratch = Scratch::new("host")?;
+        std::fs::write(scratch.path().join("token"), token)?;
+        let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let (place, at) = (free.to_string(), format!("http://{free}"));
+        let file = scratch.path().join("token").display().to_string();
+        let serve = ["serve", "--http", &place, "--at", &at, "--host", name, "--token-file", &file];
+        Self::launch(&program()?, scratch, &[&["--store", store], &serve[..]].concat())
+    }
+
+    fn launch(program: &Path, scratch: Scratch, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(program);
-        command.arg("--data").arg(scratch.path()).args(["serve", "--http", "127.0.0.1:0"]);
+        command.arg("--data").arg(scratch.path().join("data")).args(arguments);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut told = BufReader::new(child.stdout.take().context("no output")?);
         let address = loop {
@@ -64,7 +81,10 @@ impl Served {
                 break address.trim().to_owned();
             }
         };
-        let token = scratch.path().join("http.token");
+        let token = match scratch.path().join("token") {
+            given if given.exists() => given,
+            _ => scratch.path().join("data/http.token"),
+        };
         let since = Instant::now();
         let token = loop {
             match std::fs::read_to_string(&token) {
@@ -77,8 +97,18 @@ impl Served {
     }
 
     /// Where the store is.
-    pub fn data(&self) -> &Path {
-        self.scratch.path()
+    pub fn data(&self) -> PathBuf {
+        self.scratch.path().join("data")
+    }
+
+    /// Kills it, as a crash would.
+    ///
+    /// # Errors
+    /// When it has ended already.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Connects to it.

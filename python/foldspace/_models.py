@@ -421,6 +421,15 @@ class HookMessage(TypedDict):
     payload: Any
 
 
+class HostStatus(TypedDict):
+    """A host among those that share a store."""
+
+    name: str
+    at: str | None
+    lease_seconds: float
+    waited_seconds: float | None
+
+
 class ListedCall(TypedDict):
     """A call in a list."""
 
@@ -495,6 +504,20 @@ class MergeRequest(TypedDict):
 
 MoveEntry = TypedDict('MoveEntry', {'from': 'str', 'to': 'str', 'replace': 'NotRequired[bool]', 'agent': 'NotRequired[str | None]'})
 """Moves an entry, with what is below it."""
+
+
+class MoveSession(TypedDict):
+    """Moves a session to another host of a store that several share: its calls are waited for, its workspace is closed, and opened there."""
+
+    host: str
+
+
+class MovedSession(TypedDict):
+    """The place of a session that was moved."""
+
+    session: str
+    host: str
+    millis: int
 
 
 class NewAnnotation(TypedDict):
@@ -667,6 +690,20 @@ class RecordedSeq(TypedDict):
     seq: int
 
 
+class ReplicationStatus(TypedDict):
+    """A copy of the journal in object storage."""
+
+    to: str
+    segment: int
+    offset: int
+    until: str | None
+    lag_seconds: float | None
+    lag_bytes: int
+    git_repositories: list[str]
+    problem: str | None
+    stopped: bool
+
+
 class ReportDocument(TypedDict):
     """The outcome of a report."""
 
@@ -784,6 +821,8 @@ class ServerStatus(TypedDict):
     calls: list[CallInFlight]
     workspaces: list[WorkspaceStatus]
     read_only: bool
+    replication: ReplicationStatus | None
+    host: HostStatus | None
 
 
 class Session(TypedDict):

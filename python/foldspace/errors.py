@@ -64,6 +64,12 @@ class DiskFullError(InfrastructureError):
     kind = "full"
 
 
+class OtherHostError(InfrastructureError):
+    """Another host works in the session."""
+
+    kind = "other_host"
+
+
 class EndingError(InfrastructureError):
     """The server is ending."""
 

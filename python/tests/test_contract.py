@@ -19,6 +19,8 @@ UNUSED = {
     ("get", "/v1/sessions/{session}/section"),
     ("get", "/v1/sessions/{session}/state/{slice}"),
     ("get", "/v1/sessions/{session}/terminal"),
+    # What moves a session between hosts.
+    ("post", "/v1/sessions/{session}/host"),
     # What agents' hooks, and `foldspace attach`, ask for.
     ("get", "/v1/attached"),
     ("post", "/v1/attached"),

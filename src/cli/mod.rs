@@ -43,6 +43,7 @@ mod materialise;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod merge;
+mod move_session;
 mod open;
 mod output;
 mod owner;
@@ -54,7 +55,11 @@ mod record;
 mod remove;
 #[cfg(feature = "tui")]
 mod replay;
+#[cfg(feature = "replicate")]
+mod replicate;
 mod rerun;
+#[cfg(feature = "replicate")]
+mod restore;
 mod rewind;
 mod run;
 mod runs;
@@ -62,6 +67,7 @@ mod runs;
 mod serve;
 mod session_words;
 mod sessions;
+mod shared_store;
 mod shell;
 mod show;
 mod stat;
@@ -134,6 +140,11 @@ struct Globals {
     /// Keeps the data in DIR [default: FOLDSPACE_DATA, else by the XDG rules]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     data: Option<PathBuf>,
+
+    /// Works on a store that several hosts share, nats://HOST,...?stream=NAME, of which the data is a copy [default:
+    /// FOLDSPACE_STORE, else a store of its own in the data directory]
+    #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
+    store: Option<String>,
 
     /// Prints JSON instead of text; docs/JSON.md has the shapes
     #[arg(long, global = true)]
@@ -223,6 +234,7 @@ commands! {
         Mcp(Box<mcp::Mcp>),
         Status(status::Status),
         Cancel(cancel::CancelArgs),
+        Move(move_session::MoveArgs),
         Stop(stop::Stop),
     }
     "Agents" {
@@ -237,6 +249,10 @@ commands! {
         Fsck(fsck::Fsck),
         Gc(gc::Gc),
         Du(du::Du),
+        #[cfg(feature = "replicate")]
+        Replicate(replicate::ReplicateArgs),
+        #[cfg(feature = "replicate")]
+        Restore(restore::RestoreArgs),
     }
     "This program" {
         Doctor(doctor::Doctor),

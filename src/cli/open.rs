@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use foldspace::event::{Clock, SystemClock};
 use foldspace::session::{Keep, SnapshotPolicy, name_of};
+#[cfg(feature = "nats")]
+use foldspace::store::NatsStore;
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
 use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
-use super::{Failure, Globals, output, text};
+use super::shared_store::{self, HostArgs};
+use super::{Failure, Globals, output, owner, text};
 
 /// Time for another process to let go of the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -23,49 +26,90 @@ pub(super) struct OpenedStore {
     pub(super) sessions: Sessions,
     pub(super) loss: Option<Arc<Loss>>,
     /// The store, if this process owns it.
-    local: Option<Arc<LocalStore>>,
+    owned: Option<OwnedStore>,
     closes: bool,
+}
+
+/// The store of an owner.
+enum OwnedStore {
+    Local(Arc<LocalStore>),
+    #[cfg(feature = "nats")]
+    Shared(Arc<NatsStore>),
+}
+
+impl OwnedStore {
+    fn open(directory: &Path, durability: Durability, host: &HostArgs) -> Result<Result<Self, StoreError>, Failure> {
+        if let Some(address) = shared_store::address(directory)? {
+            #[cfg(feature = "nats")]
+            return Ok(host.open(&address, directory)?.map(|store| Self::Shared(Arc::new(store))));
+            #[cfg(not(feature = "nats"))]
+            return Err(host.refuse(&address));
+        }
+        let options = LocalStoreOptions { durability, write_in_place: true, ..LocalStoreOptions::default() };
+        Ok(LocalStore::open(directory, options).map(|store| Self::Local(Arc::new(store))))
+    }
+
+    /// Returns what is in the directory.
+    fn local(&self) -> &LocalStore {
+        match self {
+            Self::Local(store) => store,
+            #[cfg(feature = "nats")]
+            Self::Shared(store) => store.local(),
+        }
+    }
+
+    fn shared(&self) -> Arc<dyn EventStore> {
+        match self {
+            Self::Local(store) => Arc::clone(store) as Arc<dyn EventStore>,
+            #[cfg(feature = "nats")]
+            Self::Shared(store) => Arc::clone(store) as Arc<dyn EventStore>,
+        }
+    }
 }
 
 impl OpenedStore {
     fn new(store: Arc<dyn EventStore>, policy: SnapshotPolicy) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(store, Registry::standard(), clock, policy)?;
-        Ok(Self { sessions, loss: None, local: None, closes: true })
+        Ok(Self { sessions, loss: None, owned: None, closes: true })
     }
 
     /// Opens the store, which this process then owns; waits for another owner to end.
-    pub(super) fn own(directory: &Path, durability: Durability, patience: Duration) -> Result<Self, Failure> {
-        let options = LocalStoreOptions { durability, write_in_place: true, ..LocalStoreOptions::default() };
+    pub(super) fn own(
+        directory: &Path,
+        durability: Durability,
+        patience: Duration,
+        host: &HostArgs,
+    ) -> Result<Self, Failure> {
         let clock = SystemClock::default();
         let until = clock.monotonic_micros() + u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
         let store = loop {
-            match LocalStore::open(directory, options.clone()) {
+            match OwnedStore::open(directory, durability, host)? {
                 Err(StoreError::Locked { .. }) if clock.monotonic_micros() < until => std::thread::sleep(PAUSE),
-                opened => break Arc::new(opened?),
+                opened => break opened?,
             }
         };
-        store.notes().iter().for_each(|words| output::note(words));
-        let mut opened = Self::new(Arc::clone(&store) as Arc<dyn EventStore>, SnapshotPolicy::default())?;
-        opened.local = Some(store);
+        store.local().notes().iter().for_each(|words| output::note(words));
+        let mut opened = Self::new(store.shared(), SnapshotPolicy::default())?;
+        opened.owned = Some(store);
         Ok(opened)
     }
 
     /// Returns true if a write has failed: nothing more can be recorded.
     #[cfg(feature = "mcp")]
     pub(super) fn has_failed(&self) -> bool {
-        self.local.as_ref().is_some_and(|store| store.has_failed())
+        self.owned.as_ref().is_some_and(|store| store.local().has_failed())
     }
 
     /// Returns true while others find the lock that this process has.
     #[cfg(feature = "mcp")]
     pub(super) fn is_in_place(&self) -> bool {
-        self.local.as_ref().is_none_or(|store| store.is_in_place())
+        self.owned.as_ref().is_none_or(|store| store.local().is_in_place())
     }
 
     /// Returns the same sessions, of which another one is closed.
     pub(super) fn again(&self) -> Self {
-        Self { sessions: self.sessions.clone(), loss: None, local: None, closes: false }
+        Self { sessions: self.sessions.clone(), loss: None, owned: None, closes: false }
     }
 
     fn beside(directory: &Path) -> Result<Self, Failure> {
@@ -119,7 +163,13 @@ pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
 }
 
 pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
-    match RemoteStore::connect(directory) {
+    let mut found = RemoteStore::connect(directory);
+    if matches!(found, Ok(None)) && shared_store::address(directory)?.is_some() {
+        // Its files are a copy, perhaps an old one.
+        owner::start(directory)?;
+        found = RemoteStore::connect(directory);
+    }
+    match found {
         Ok(Some(store)) => OpenedStore::new(Arc::new(store), READER),
         Ok(None) | Err(StoreError::Foreign { .. }) => OpenedStore::beside(directory),
         Err(error) => Err(error.into()),
@@ -143,7 +193,7 @@ pub(super) fn session(globals: &Globals, wanted: &str) -> Result<FoundSession, F
 
 pub(super) fn existing(globals: &Globals) -> Result<PathBuf, Failure> {
     let directory = directory(globals)?;
-    if directory.join("journal").is_dir() {
+    if directory.join("journal").is_dir() || shared_store::address(&directory)?.is_some() {
         return Ok(directory);
     }
     let shown = directory.display().to_string();
@@ -162,6 +212,7 @@ pub(super) fn directory(globals: &Globals) -> Result<PathBuf, Failure> {
         return Err(Failure::usage(format!("{} is no directory, so no store can be there", text::visible(&shown)))
             .with_hint("--data or FOLDSPACE_DATA names the directory of the store"));
     }
+    shared_store::note(globals, &directory)?;
     Ok(directory)
 }
 

@@ -1,7 +1,7 @@
-use foldspace::http::ServerStatus;
+use foldspace::http::{HostStatus, ReplicationStatus, ServerStatus};
 use foldspace::store::StoreOwner;
 
-use super::{Cell, DIM, Failure, Globals, Out, TextTable, open, owner, text};
+use super::{BAD, Cell, DIM, Failure, Globals, Out, TextTable, open, owner, text};
 
 /// Shows the owner of the data: its clients, calls in flight and open workspaces
 ///
@@ -57,5 +57,38 @@ fn show(status: &ServerStatus, out: &mut Out) -> Result<(), Failure> {
             workspace.unused_seconds.map_or("in use".to_owned(), |unused| format!("unused for {}", seconds(unused)));
         [format!("  {}", text::one_line(&workspace.name, 80)), workspace.backend.clone(), used]
     });
-    table("open workspaces", workspaces.collect())
+    table("open workspaces", workspaces.collect())?;
+    status.host.as_ref().map_or(Ok(()), |host| show_host(host, out))?;
+    status.replication.as_ref().map_or(Ok(()), |copy| show_copy(copy, out))
+}
+
+fn show_host(host: &HostStatus, out: &mut Out) -> Result<(), Failure> {
+    let at = host
+        .at
+        .as_ref()
+        .map_or(", which others can't reach".to_owned(), |at| format!(" at {}", text::one_line(at, 200)));
+    out.line(format!("host {}{at}, with a lease of {} s", text::one_line(&host.name, 80), host.lease_seconds))?;
+    match host.waited_seconds {
+        Some(waited) => {
+            out.line(out.paint(BAD, format!("  has waited {waited:.1} s for the store's cluster to answer")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn show_copy(copy: &ReplicationStatus, out: &mut Out) -> Result<(), Failure> {
+    let (to, segment, offset) = (text::one_line(&copy.to, 300), copy.segment, copy.offset);
+    let lag = copy.lag_seconds.map_or("nothing yet".to_owned(), |lag| {
+        format!("up to byte {offset} of segment {segment}, {lag:.1} s and {} behind", text::size(copy.lag_bytes))
+    });
+    out.line(format!("copy in {to}: {lag}"))?;
+    if !copy.git_repositories.is_empty() {
+        let repositories = text::one_line(&copy.git_repositories.join(", "), 300);
+        out.line(format!("  without the contents that only git has: {repositories}"))?;
+    }
+    let end = if copy.stopped { "; it is not tried again" } else { "; it is tried again" };
+    match &copy.problem {
+        Some(problem) => out.line(out.paint(BAD, format!("  {}{end}", text::one_line(problem, 300)))),
+        None => Ok(()),
+    }
 }

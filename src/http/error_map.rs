@@ -25,6 +25,7 @@ impl<E: Diagnostic> From<E> for HttpProblem {
 fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
     let store = |error: &StoreError| match error {
         StoreError::Foreign { .. } => Some(ProblemKind::Broken),
+        StoreError::OtherHost { .. } => Some(ProblemKind::OtherHost),
         StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => Some(ProblemKind::Full),
         _ => None,
     };

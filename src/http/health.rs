@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::metrics::write_replication;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
@@ -53,7 +54,8 @@ impl HttpVerb for ServerFigures {
         let asked = face.clone();
         let entries = blocking(move || asked.hub().sessions().list()).await??;
         let events = entries.iter().map(own_events).sum();
-        let text = face.metrics().text(face.hub(), entries.len(), events);
+        let mut text = face.metrics().text(face.hub(), entries.len(), events);
+        face.replication().iter().for_each(|status| write_replication(&mut text, status));
         Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
     }
 }

@@ -1,7 +1,7 @@
 //! The server's figures.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +9,8 @@ use axum::http::StatusCode;
 
 use crate::engine::lock::lock;
 use crate::hub::{CallFigures, Hub};
+
+use super::owner::ReplicationStatus;
 
 #[derive(Default)]
 pub(super) struct Metrics {
@@ -30,10 +32,7 @@ impl Metrics {
 
     pub(super) fn text(&self, hub: &Hub, sessions: usize, events: u64) -> String {
         let mut text = String::new();
-        let mut one = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
-            // Writing into a text does not fail.
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-        };
+        let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| put(&mut text, name, kind, help, value);
         one("foldspace_sessions", "gauge", "Sessions in the store.", &sessions);
         one("foldspace_open_workspaces", "gauge", "Workspaces that are open.", &hub.open_count());
         one("foldspace_events", "gauge", "Events in the sessions of the store.", &events);
@@ -52,6 +51,24 @@ impl Metrics {
         write_calls(&mut text, &hub.call_figures());
         text
     }
+}
+
+fn put(text: &mut String, name: &str, kind: &str, help: &str, value: &dyn Display) {
+    // Writing into a text does not fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+}
+
+pub(super) fn write_replication(text: &mut String, status: &ReplicationStatus) {
+    let mut one = |name: &str, help: &str, value: &dyn Display| {
+        put(text, &format!("foldspace_replication_{name}"), "gauge", help, value);
+    };
+    if let Some(seconds) = status.lag_seconds {
+        one("lag_seconds", "Seconds since the moment up to which all is in the copy of the journal.", &seconds);
+    }
+    one("lag_bytes", "Bytes of the journal that are not in its copy yet.", &status.lag_bytes);
+    one("segment", "Segment in which the copy of the journal ends.", &status.segment);
+    one("offset", "Byte of that segment at which the copy ends.", &status.offset);
+    one("failing", "1 if the last try to copy the journal failed.", &u8::from(status.problem.is_some()));
 }
 
 fn write_calls(text: &mut String, calls: &[CallFigures]) {

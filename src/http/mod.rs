@@ -7,14 +7,17 @@ mod client;
 mod connection;
 #[cfg(feature = "e2b")]
 mod e2b;
+mod elsewhere;
 pub(crate) mod error_map;
 mod file_changes;
 mod files;
 mod follow;
+mod forward;
 mod frames;
 mod guard;
 mod health;
 mod metrics;
+mod move_session;
 mod openapi;
 mod owner;
 mod page;
@@ -40,7 +43,7 @@ mod visit;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -61,6 +64,7 @@ use crate::hub::operations::{Caller, OperationError};
 use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, ShellRules};
 
+use elsewhere::ThroughApi;
 use guard::Guard;
 use metrics::Metrics;
 use owner::Attending;
@@ -73,7 +77,8 @@ pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, excha
 #[cfg(feature = "e2b")]
 pub use e2b::{E2bApi, E2bOptions};
 pub use guard::Access;
-pub use owner::{CallInFlight, ClientStatus, ServerStatus, WorkspaceStatus};
+pub use move_session::MovedSession;
+pub use owner::{CallInFlight, ClientStatus, HostStatus, ReplicationStatus, ServerStatus, WorkspaceStatus};
 pub use page::page_files;
 pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};
 pub use remote_tools::{
@@ -133,6 +138,7 @@ struct AppState {
     outdated: CancellationToken,
     stopping: CancellationToken,
     attending: Mutex<Attending>,
+    replication: OnceLock<Box<dyn Fn() -> ReplicationStatus + Send + Sync>>,
     pages: Pages,
     open_pages: OpenPages,
     since: Instant,
@@ -160,6 +166,7 @@ impl HttpFace {
 
     fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
         rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
+        hub.reach_hosts(Box::new(ThroughApi));
         let shared = AppState {
             are_hubs_rules,
             metrics: Metrics::default(),
@@ -168,6 +175,7 @@ impl HttpFace {
             outdated: CancellationToken::new(),
             stopping: CancellationToken::new(),
             attending: Mutex::default(),
+            replication: OnceLock::new(),
             pages: Pages::default(),
             open_pages: OpenPages::default(),
             since: Instant::now(),

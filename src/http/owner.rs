@@ -38,6 +38,49 @@ pub struct ServerStatus {
     /// True where this way in refuses what changes anything.
     #[serde(default)]
     pub read_only: bool,
+    /// The copy of the journal that it writes; null without one.
+    #[serde(default)]
+    pub replication: Option<ReplicationStatus>,
+    /// This host among those that share the store; null for a store of one machine.
+    #[serde(default)]
+    pub host: Option<HostStatus>,
+}
+
+/// A host among those that share a store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostStatus {
+    /// Its name.
+    pub name: String,
+    /// The URL at which others reach it; null if they can't.
+    pub at: Option<String>,
+    /// Seconds of silence after which others take it for gone.
+    pub lease_seconds: f64,
+    /// Seconds for which it has been waiting for the store's cluster; null where it does not wait.
+    pub waited_seconds: Option<f64>,
+}
+
+/// A copy of the journal in object storage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplicationStatus {
+    /// Its address.
+    pub to: String,
+    /// The segment in which it ends; 0 before there is one.
+    pub segment: u32,
+    /// The byte of the segment's file at which it ends.
+    pub offset: u64,
+    /// The moment up to which everything recorded is in it; null before there is one.
+    pub until: Option<String>,
+    /// Seconds since then.
+    pub lag_seconds: Option<f64>,
+    /// Bytes of the journal that were found and are not in it yet.
+    pub lag_bytes: u64,
+    /// Git repositories from which contents are read: those that only git has are not in the copy.
+    #[serde(default)]
+    pub git_repositories: Vec<String>,
+    /// The reason why the last try failed; null where it did not.
+    pub problem: Option<String>,
+    /// True if it is not tried again.
+    pub stopped: bool,
 }
 
 /// A client that stays connected.
@@ -184,6 +227,16 @@ impl HttpFace {
         self.shared.stopping.cancelled().await;
     }
 
+    /// Sets the source of the status of a replication, once.
+    pub fn tell_replication(&self, status: impl Fn() -> ReplicationStatus + Send + Sync + 'static) {
+        // A second one would be of the same process, which copies to one place.
+        drop(self.shared.replication.set(Box::new(status)));
+    }
+
+    pub(super) fn replication(&self) -> Option<ReplicationStatus> {
+        self.shared.replication.get().map(|status| status())
+    }
+
     fn status(&self) -> ServerStatus {
         let clients = lock(&self.shared.attending).clients.values().cloned().collect::<Vec<_>>();
         let name = |session: SessionId| {
@@ -211,6 +264,13 @@ impl HttpFace {
                 })
                 .collect(),
             read_only: false,
+            replication: self.replication(),
+            host: self.hub().sessions().store().hosts().map(|hosts| HostStatus {
+                name: hosts.own().name.clone(),
+                at: hosts.own().at.clone(),
+                lease_seconds: hosts.lease().as_secs_f64(),
+                waited_seconds: hosts.waited().map(|waited| waited.as_secs_f64()),
+            }),
             workspaces: workspaces
                 .map(|(session, backend, unused)| WorkspaceStatus {
                     session,

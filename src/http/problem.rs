@@ -115,6 +115,7 @@ problems! {
     Backend "backend" FAILED_DEPENDENCY "The workspace's backend refused";
     Broken "broken" INTERNAL_SERVER_ERROR "The store failed";
     Full "full" INSUFFICIENT_STORAGE "The disk is full";
+    OtherHost "other_host" SERVICE_UNAVAILABLE "Another host works in the session";
     Ending "ending" SERVICE_UNAVAILABLE "The server is ending";
 }
 
@@ -137,7 +138,7 @@ impl From<ProblemKind> for ErrorKind {
         match problem {
             ProblemKind::NotFound => Self::NotFound,
             ProblemKind::Clash => Self::Conflict,
-            ProblemKind::OtherVersion => Self::Busy,
+            ProblemKind::OtherVersion | ProblemKind::OtherHost => Self::Busy,
             ProblemKind::Unreadable => Self::Damaged,
             ProblemKind::BadRequest | ProblemKind::Unusable => Self::Invalid,
             ProblemKind::Backend | ProblemKind::Broken | ProblemKind::Full => Self::Io,

@@ -16,8 +16,8 @@ use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
 use super::{
-    HttpFace, call_output, calls, file_changes, files, follow, health, owner, processes, recorded, sign_in, tar,
-    terminal, watch,
+    HttpFace, call_output, calls, file_changes, files, follow, health, move_session, owner, processes, recorded,
+    sign_in, tar, terminal, watch,
 };
 use crate::hub::operations::{OperationRoute, operations};
 
@@ -47,6 +47,7 @@ fn routes() -> &'static [HttpRoute] {
             own::<processes::FollowProcess>(),
             own::<tar::TarRequest>(),
             own::<watch::WatchFiles>(),
+            own::<move_session::MoveSession>(),
         ];
         operations().iter().filter_map(of_hub).chain(own).collect()
     });

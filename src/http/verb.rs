@@ -111,6 +111,11 @@ impl HttpRoute {
         let (mut parts, body) = request.into_parts();
         let Path(given) = Path::<Vec<(String, String)>>::from_request_parts(&mut parts, &()).await?;
         let (of_session, mut texts): (Vec<_>, Vec<_>) = given.into_iter().partition(|(name, _)| name == "session");
+        if let [(_, session)] = &of_session[..]
+            && let Some(forward) = face.forward(session, &parts).await?
+        {
+            return forward.send(&face, parts, body).await;
+        }
         let takes_body = !self.is_query() && self.fields.len() > texts.len();
         texts.extend(self.query(&parts.uri)?);
         let (mut params, body) = match takes_body && (self.needs_body || body.size_hint().exact() != Some(0)) {

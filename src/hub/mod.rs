@@ -7,6 +7,7 @@ mod closing;
 mod directories;
 mod error;
 mod figures;
+pub(crate) mod hosts;
 pub(crate) mod in_flight;
 mod open;
 #[doc(hidden)]
@@ -23,7 +24,7 @@ mod span;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
@@ -118,6 +119,8 @@ struct HubInner {
     registrations: Arc<Registrations>,
     beginning: Beginning,
     processes: ProcessTable,
+    shown_to_hosts: OnceLock<String>,
+    other_hosts: OnceLock<Box<dyn hosts::OtherHosts>>,
     #[cfg(feature = "attach")]
     reports: attached::ReportOrder,
 }
@@ -138,6 +141,8 @@ impl Hub {
             registrations,
             beginning,
             processes,
+            shown_to_hosts: OnceLock::new(),
+            other_hosts: OnceLock::new(),
             #[cfg(feature = "attach")]
             reports: Mutex::default(),
         };
@@ -283,6 +288,8 @@ impl Hub {
         if is_shared {
             return Ok(parent.through(child));
         }
+        let begun = child.session().clone();
+        blocking(move || hosts::claim_bare(&begun)).await??;
         let mut place = self.place(child.session().id()).lock_owned().await;
         let kept = || KeptWorkspace::new(child, &self.shared.in_flight);
         if let Err(error) = self.still_going() {
@@ -338,8 +345,10 @@ impl Hub {
         let (opened, hub) = (session.clone(), self.clone());
         let workspace = blocking(move || hub.workspace_of(&opened)).await??;
         let rewound = rewind(session, &workspace, self.options.rules.budget, to, options).await;
+        let closed = session.clone();
         let closing = move || {
             workspace.close();
+            hosts::release(&closed);
             drop(place);
         };
         blocking(closing).await?;
@@ -366,8 +375,9 @@ impl Hub {
     }
 
     fn remove_now(&self, session: &Session, kept: Option<Arc<KeptWorkspace>>) -> Result<(), HubError> {
-        if let Some(kept) = kept {
-            kept.close();
+        match kept {
+            Some(kept) => kept.close(),
+            None => hosts::claim_bare(session)?,
         }
         // The files first: only the session names them.
         let spec = session.started().map(WorkspaceSpec::of_session).transpose()?;
@@ -434,8 +444,6 @@ impl Hub {
 
     fn tool_runner_of(&self, session: &Session) -> Result<ToolRunner, HubError> {
         let options = self.options();
-        // Two processes must not open it even for a moment.
-        session.check_own()?;
         let workspace = self.workspace_of(session)?;
         let opened = ToolRunner::with_rules(
             session.clone(),
@@ -443,15 +451,22 @@ impl Hub {
             Arc::clone(&workspace),
             options.rules.clone(),
         );
-        Ok(opened.inspect_err(|_| Workspace::close(workspace.as_ref()))?)
+        Ok(opened.inspect_err(|_| {
+            Workspace::close(workspace.as_ref());
+            hosts::release(session);
+        })?)
     }
 
     fn workspace_of(&self, session: &Session) -> Result<Arc<dyn Workspace>, HubError> {
+        // Two processes must not open it even for a moment.
+        session.check_own()?;
         let Some(started) = session.started() else {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
         };
         let spec = WorkspaceSpec::of_session(started)?;
-        Ok(spec.open_ready(session.id(), &self.options.home, self.options.progress.clone())?)
+        hosts::claim(session, &spec, &self.options.home)?;
+        let opened = spec.open_ready(session.id(), &self.options.home, self.options.progress.clone());
+        Ok(opened.inspect_err(|_| hosts::release(session))?)
     }
 }
 

@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use super::in_flight::{Going, InFlight};
 use super::span::CallSpan;
-use super::{HubError, blocking};
+use super::{HubError, blocking, hosts};
 use crate::engine::id::Seq;
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
@@ -47,6 +47,7 @@ impl KeptWorkspace {
         if let Err(error) = self.tool_runner.close() {
             tracing::warn!(%error, "what became of a workspace could not be recorded");
         }
+        hosts::release(self.tool_runner.session());
     }
 }
 

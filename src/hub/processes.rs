@@ -25,6 +25,8 @@ const ENDED_MAX: usize = 16;
 /// Time that an end is not told because it can't be recorded yet: another call has the workspace.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
+const KILL: u8 = 9;
+
 const LOST: &str = "the container, or the process that runs commands, ended while it ran";
 
 /// All processes of a hub.
@@ -210,6 +212,16 @@ impl Hub {
     pub(crate) fn processes(&self, session: SessionId) -> Vec<Arc<Process>> {
         let all = lock(&self.shared.processes.0);
         all.range((session, 0)..=(session, Seq::MAX)).map(|(_, process)| Arc::clone(process)).collect()
+    }
+
+    /// Ends the processes of a session, and waits for their ends to be recorded.
+    pub(super) async fn end_processes(&self, session: SessionId, patience: Duration) {
+        let since = Instant::now();
+        for process in self.processes(session) {
+            process.input.signal(KILL);
+            // One that does not end in time is left.
+            let _ = tokio::time::timeout(patience.saturating_sub(since.elapsed()), process.ended()).await;
+        }
     }
 
     /// Returns a process of a session.

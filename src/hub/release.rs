@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use super::{Hub, HubError, close_now};
 use crate::engine::id::SessionId;
 
-const KILL: u8 = 9;
 /// Time for processes to end, and for their ends to be recorded.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
@@ -17,11 +16,7 @@ impl Hub {
     /// another still uses is left open.
     pub(crate) async fn release(&self, id: SessionId) -> Result<(), HubError> {
         let since = Instant::now();
-        for process in self.processes(id) {
-            process.input.signal(KILL);
-            // One that does not end in time is left.
-            let _ = tokio::time::timeout(PATIENCE.saturating_sub(since.elapsed()), process.ended()).await;
-        }
+        self.end_processes(id, PATIENCE).await;
         loop {
             let mut place = self.place(id).lock_owned().await;
             if place.is_none() {

@@ -40,7 +40,13 @@ pub(super) async fn call(
     }
     let (mut params, group) = (request.arguments.unwrap_or_default(), ToolGroup::of(&request.name));
     let open = match session_of(client, group, &mut params) {
-        Ok(wanted) => client.open(wanted.as_deref(), context).await,
+        Ok(wanted) => match client.elsewhere(wanted.as_deref()).await {
+            Some(session) => {
+                let outcome = client.call_elsewhere(session, (&request.name, params), context).await;
+                return Ok(outcome.map_or_else(|error| failed(&words(&error)), |outcome| told(Ok(outcome))).into());
+            }
+            None => client.open(wanted.as_deref(), context).await,
+        },
         Err(error) => Err(error),
     };
     let (open, params) = match open {

@@ -112,6 +112,12 @@ impl McpClient {
         named.or_else(|| self.options().usual_name.clone()).unwrap_or_else(|| NAMELESS.to_owned())
     }
 
+    /// Returns the name under which its calls are made in sessions other than its own.
+    pub(super) fn agent_name(&self, context: &RequestContext<RoleServer>) -> String {
+        let joined = self.joined.get().map(|own| own.open.session().agent().to_string());
+        joined.unwrap_or_else(|| names::for_agent(&self.agent(context)))
+    }
+
     fn agent(&self, context: &RequestContext<RoleServer>) -> String {
         let asked = || self.asked.get().and_then(|asked| asked.agent.clone());
         self.options().agent.clone().or_else(asked).unwrap_or_else(|| self.name(context))
@@ -266,11 +272,16 @@ impl McpClient {
         context: &RequestContext<RoleServer>,
     ) -> Result<OpenSession, OperationError> {
         if wanted.is_none() {
-            return Ok(self.joined(context).await?.open.clone());
+            let own = &self.joined(context).await?.open;
+            // Another host may have had the session meanwhile.
+            return match own.session().hosts() {
+                None => Ok(own.clone()),
+                Some(_) => Ok(self.hub().open(own.session().id()).await?.as_agent(own.session().agent())),
+            };
         }
         let session = self.session(wanted, context).await?;
         match self.joined.get() {
-            Some(own) if own.open.session().id() == session.id() => Ok(own.open.clone()),
+            Some(own) if own.open.session().id() == session.id() && session.hosts().is_none() => Ok(own.open.clone()),
             Some(own) => Ok(self.hub().open(session.id()).await?.as_agent(own.open.session().agent())),
             None => Ok(self.hub().open(session.id()).await?.as_agent(&names::for_agent(&self.agent(context)))),
         }

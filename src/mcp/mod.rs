@@ -7,6 +7,7 @@ mod calls;
 mod client;
 mod connect_query;
 mod connections;
+mod elsewhere;
 mod error;
 mod handler;
 mod instructions;

@@ -61,7 +61,17 @@ pub(super) async fn call(
     if !has_session_tool(client, tool.name) {
         return None;
     }
-    let params = request.arguments.clone().unwrap_or_default();
+    let mut params = request.arguments.clone().unwrap_or_default();
+    if let Some(route) = entry.route {
+        let wanted = params.get(tool.session.0).and_then(Value::as_str);
+        if let Some(session) = client.elsewhere(wanted).await {
+            params.shift_remove(tool.session.0);
+            return Some(match client.run_elsewhere(session, (route, params)).await {
+                Ok(value) => succeeded(serde_json::to_string_pretty(&value).unwrap_or_default(), value),
+                Err(error) => failed(&words(&error)),
+            });
+        }
+    }
     let done = run(entry, tool, params, &McpCaller { client, context }).await;
     Some(match done.and_then(|answer| told(&*answer, tool.too_long)) {
         Ok(told) => told,

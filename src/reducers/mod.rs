@@ -42,7 +42,7 @@ use serde::de::DeserializeOwned;
 
 use crate::engine::event::{
     CallFinished, CallStarted, ChildStarted, DeleteEntry, EventsLost, MountHydrated, SessionRewound, SessionStarted,
-    SliceRestored, WriteFile,
+    SessionTaken, SliceRestored, WriteFile,
 };
 use crate::engine::{Registry, SliceError, ValueError};
 
@@ -82,6 +82,7 @@ fn standard() -> Result<Registry, ValueError> {
         .event::<WriteFile>()?
         .event::<DeleteEntry>()?
         .event::<SessionRewound>()?
+        .event::<SessionTaken>()?
         .event::<SliceRestored>()?
         .with(virtual_file_system::register)?
         .with(tool_calls::register)?

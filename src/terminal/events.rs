@@ -6,8 +6,8 @@ use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
     DriftFound, EvalResult, EventRef, EventsLost, GitMoved, MountHydrated, Node, PolicyDecision, PositionTagged,
-    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SliceRestored,
-    TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
+    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
+    SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -54,6 +54,7 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         | RunEnded::KIND
         | RunPrompted::KIND
         | ReportLate::KIND
+        | SessionTaken::KIND
         | GitMoved::KIND
         | ChangesShared::KIND => Tone::Odd,
         RunNoted::KIND | CallObserved::KIND | CallNoted::KIND | TaskObserved::KIND => Tone::Dim,
@@ -117,6 +118,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         }),
         TranscriptRecord::KIND => typed(event).map(|e: TranscriptRecord| e.record.to_string()),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
+        SessionTaken::KIND => typed(event).map(|e: SessionTaken| format!("by {}, owner {}", e.host, e.epoch)),
         EventsLost::KIND => typed(event).map(|e: EventsLost| format!("events {} to {} of before", e.first, e.last)),
         _ => None,
     };

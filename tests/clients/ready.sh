@@ -16,21 +16,8 @@ fail() { say "$*"; exit 1; }
 # shellcheck source=tests/podman/apt.sh
 . "$here/../podman/apt.sh"
 
-has_python() { python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
-
-install_python() {
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-        || fail "Python 3.11 or later with venv and pip is missing, and only root on Debian can install it here"
-    say "installing python3-venv"
-    export DEBIAN_FRONTEND=noninteractive
-    apt_get update >&2 && apt_get -y -o Dpkg::Use-Pty=0 install --no-install-recommends \
-        python3 python3-venv >"$state/install.log" \
-        || fail "python3-venv could not be installed: $(tail -n 3 "$state/install.log" 2>/dev/null)"
-    has_python || fail "this Debian's Python is older than 3.11, which the clients need"
-}
-
-# At most so long, since a registry that does not answer would hold up everything.
-get() { timeout 600 "$@" >"$state/install.log" 2>&1 || fail "$1 failed: $(tail -n 5 "$state/install.log")"; }
+# shellcheck source=tests/clients/python.sh
+. "$here/python.sh"
 
 install_clients() {
     say "installing the Python SDK, schemathesis and node"
@@ -48,7 +35,7 @@ mkdir -p "$state"
 state=$(cd "$state" && pwd -P)
 exec 9>"$state/lock"
 flock -w 900 9 || fail "another process has been preparing $state for fifteen minutes"
-has_python || install_python
+install_python
 # Of everything that is installed, so that another branch's clients are others.
 made=$state/$(cat "$0" "$here"/{requirements.txt,package-lock.json,.npmrc} <(python3 -VV) | sha256sum | cut -c1-12)
 [ -e "$made/whole" ] || install_clients

@@ -8,8 +8,8 @@ use foldspace::event::{
     Annotated, CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
     CommandLine, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound,
     EvalResult, EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, PositionTagged,
-    RecordedOutput, SessionAllow, SessionStarted, Special, TerminalRecorded, VariableValue, WorkspaceTouched,
-    WriteFile, WriteMode,
+    RecordedOutput, SessionAllow, SessionStarted, SessionTaken, Special, TerminalRecorded, VariableValue,
+    WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use foldspace::{EntryPath, Event, SessionId};
@@ -102,6 +102,7 @@ fn session_events_keep_their_bytes() {
     let options = json!({ "directory": "/srv/project" });
     check("host", &SessionStarted { backend: text("host"), options, ..session.clone() });
     let (parent, at, isolation) = (SessionId::from_bytes([7; 16]), 41, Isolation::Fork);
+    check("taken", &SessionTaken { host: text("box-2"), epoch: 3 });
     check("cut", &EventsLost { first: 12, last: 40, segment: 3 });
     let origin = Some(Origin { parent, parent_name: text("demo"), at, isolation });
     let limits = ChildLimits {

@@ -22,6 +22,8 @@ fn process_entry() {
         "append" => store::crash::append(&orders),
         "collect" => store::space::collect(&orders),
         "hold" => store::environment::hold(&orders),
+        #[cfg(feature = "replicate")]
+        "replicate" => store::replicated::replicate(&orders),
         "import_halfway" => store::portable::import_halfway(&orders),
         _ => panic!("no process does {work}"),
     }

@@ -192,7 +192,8 @@ fn every_fixture_is_read_by_a_test_and_explained() {
 /// The documents for people.
 fn documents() -> Vec<PathBuf> {
     let others = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "fixtures/README.md"];
-    files("docs", ".md").into_iter().chain(others.map(|name| root().join(name))).collect()
+    let folders = ["docs", "deploy"].into_iter().flat_map(|folder| files(folder, ".md"));
+    folders.chain(others.map(|name| root().join(name))).collect()
 }
 
 #[test]

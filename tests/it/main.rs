@@ -31,6 +31,7 @@ mod requirements;
 mod rewind;
 mod rig;
 mod rootless;
+mod scale;
 mod sharing;
 mod skips;
 mod tidy;

@@ -1,4 +1,4 @@
-# An engine's service and who uses it: sourced by ready.sh and rootless.sh, which have set $state, $socket and $user.
+# A service and who uses it: sourced by ready.sh and rootless.sh, which have set $state, $socket and $user.
 # Each user is a process, whose number is a file's name and whose start is in the file.
 
 # Keeps others from $state until the script ends.
@@ -7,9 +7,9 @@ lock_state() {
     flock -w 600 9 || fail "another process has been preparing $state for ten minutes"
 }
 
-# Whether the process that was started here still runs.
+# Whether the process that was started here still runs; what its command line has is $mark or else the socket.
 runs() {
-    [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
+    [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "${mark:-unix://$socket}"
 }
 
 # Waits until the service that was just started lets a command succeed.

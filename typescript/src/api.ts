@@ -539,6 +539,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/host": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Moves a session to another host of a store that several share: its calls are waited for, its workspace is closed, and opened there. */
+        post: operations["move_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/materialise": {
         parameters: {
             query?: never;
@@ -1948,6 +1965,23 @@ export interface components {
             /** @description The payload that the hook was given; null only has the owner look at the disk. */
             payload: unknown;
         };
+        /** @description A host among those that share a store. */
+        HostStatus: {
+            /** @description Its name. */
+            name: string;
+            /** @description The URL at which others reach it; null if they can't. */
+            at: string | null;
+            /**
+             * Format: double
+             * @description Seconds of silence after which others take it for gone.
+             */
+            lease_seconds: number;
+            /**
+             * Format: double
+             * @description Seconds for which it has been waiting for the store's cluster; null where it does not wait.
+             */
+            waited_seconds: number | null;
+        };
         /** @description A call in a list. */
         ListedCall: {
             /**
@@ -2103,6 +2137,26 @@ export interface components {
             replace: boolean;
             /** @description The agent for whom it is done; none by default. */
             agent?: string | null;
+        };
+        /**
+         * @description Moves a session to another host of a store that several share: its calls are waited for, its workspace is closed, and
+         *     opened there.
+         */
+        MoveSession: {
+            /** @description The host's name. */
+            host: string;
+        };
+        /** @description The place of a session that was moved. */
+        MovedSession: {
+            /** @description The session. */
+            session: string;
+            /** @description The host that works in it now. */
+            host: string;
+            /**
+             * Format: int64
+             * @description Milliseconds that it took.
+             */
+            millis: number;
         };
         /** @description Records a score, a note or a value for a position of a session: at least one of the three. */
         NewAnnotation: {
@@ -2459,6 +2513,42 @@ export interface components {
              */
             seq: number;
         };
+        /** @description A copy of the journal in object storage. */
+        ReplicationStatus: {
+            /** @description Its address. */
+            to: string;
+            /**
+             * Format: int32
+             * @description The segment in which it ends; 0 before there is one.
+             */
+            segment: number;
+            /**
+             * Format: int64
+             * @description The byte of the segment's file at which it ends.
+             */
+            offset: number;
+            /** @description The moment up to which everything recorded is in it; null before there is one. */
+            until: string | null;
+            /**
+             * Format: double
+             * @description Seconds since then.
+             */
+            lag_seconds: number | null;
+            /**
+             * Format: int64
+             * @description Bytes of the journal that were found and are not in it yet.
+             */
+            lag_bytes: number;
+            /**
+             * @description Git repositories from which contents are read: those that only git has are not in the copy.
+             * @default []
+             */
+            git_repositories: string[];
+            /** @description The reason why the last try failed; null where it did not. */
+            problem: string | null;
+            /** @description True if it is not tried again. */
+            stopped: boolean;
+        };
         /** @description The outcome of a report. */
         ReportDocument: {
             /** @description The outcome. */
@@ -2723,6 +2813,16 @@ export interface components {
              * @default false
              */
             read_only: boolean;
+            /**
+             * @description The copy of the journal that it writes; null without one.
+             * @default null
+             */
+            replication: components["schemas"]["ReplicationStatus"] | null;
+            /**
+             * @description This host among those that share the store; null for a store of one machine.
+             * @default null
+             */
+            host: components["schemas"]["HostStatus"] | null;
         };
         /** @description A session in a list. */
         Session: {
@@ -4393,6 +4493,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Forks"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    move_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MoveSession"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MovedSession"];
                 };
             };
             "4XX": {

@@ -29,7 +29,7 @@ export class FoldspaceError extends Error {
   }
 }
 
-const INFRASTRUCTURE = new Set(["failed", "abandoned", "backend", "broken", "full", "ending", "too_slow", "start", "connection"]);
+const INFRASTRUCTURE = new Set(["failed", "abandoned", "backend", "broken", "full", "ending", "other_host", "too_slow", "start", "connection"]);
 
 /** A command that failed, where the caller asked for success. */
 export class CommandFailedError extends FoldspaceError {

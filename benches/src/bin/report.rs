@@ -45,6 +45,10 @@ fn main() -> Result<()> {
                 println!("`{name}` was left out: it needs the program, or FOLDSPACE_PROGRAM.\n");
                 continue;
             }
+            if wanted.is_empty() && name == "cluster" && std::env::var_os(loads::cluster::SERVERS).is_none() {
+                println!("`{name}` was left out: it needs FOLDSPACE_NATS, which tests/nats/ready.sh prints.\n");
+                continue;
+            }
             for table in report(size)? {
                 println!("{table}");
             }

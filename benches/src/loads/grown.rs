@@ -125,7 +125,7 @@ impl Grown {
     /// When it fails.
     pub fn edit(&mut self, number: u64) -> Result<()> {
         let old = first_line(number);
-        let new = format!("{old}{}\n", self.noise.next());
+        let new = format!("{old}{}\n", self.noise.word());
         self.call("edit_file", json!({ "file_path": path(number), "old_string": old, "new_string": new }))
     }
 

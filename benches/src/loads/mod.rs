@@ -6,6 +6,7 @@ pub mod calls;
 pub mod capture;
 pub mod children;
 pub mod clone;
+pub mod cluster;
 pub mod commands;
 pub mod exec;
 pub mod faces;
@@ -21,6 +22,7 @@ pub mod policy;
 pub mod portable;
 pub mod python;
 pub mod replay;
+pub mod replicate;
 pub mod rewind;
 pub mod soak;
 pub mod state_at;
@@ -59,7 +61,7 @@ pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 pub const NEED_THE_PROGRAM: [&str; 7] = ["exec", "faces", "follow", "look", "python", "soak", "terminal"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 24] = [
+pub const ALL: [(&str, Report); 26] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -71,6 +73,7 @@ pub const ALL: [(&str, Report); 24] = [
     ("clone", clone::report),
     ("policy", policy::report),
     ("portable", portable::report),
+    ("replicate", replicate::report),
     ("growth", growth::report),
     ("python", python::report),
     ("commands", commands::report),
@@ -84,4 +87,5 @@ pub const ALL: [(&str, Report); 24] = [
     ("follow", follow::report),
     ("terminal", terminal::report),
     ("soak", soak::report),
+    ("cluster", cluster::report),
 ];

@@ -16,6 +16,7 @@ use foldspace::{Hub, SessionId, Tools};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::shared_store::HostArgs;
 use super::stop::stop;
 use super::{Exit, Failure, Globals, OpenedStore, open, output, text};
 #[cfg(feature = "mcp")]
@@ -72,10 +73,11 @@ impl OwnerClient {
     }
 
     fn here(directory: PathBuf, durability: Durability) -> Result<Self, Failure> {
-        let opened = OpenedStore::own(&directory, durability, open::PATIENCE)?;
+        let opened = OpenedStore::own(&directory, durability, open::PATIENCE, &HostArgs::default())?;
         let progress: Option<ProgressWatch> = Some(Arc::new(output::progress));
         let options = HubOptions { progress, tools: all_tools()?.into(), ..HubOptions::new(&directory) };
         let hub = Hub::new(opened.sessions.clone(), options);
+        hub.watch_hosts();
         // The rules of who calls come with each call.
         let face = HttpFace::with_rules(hub.clone(), ShellRules::default());
         #[cfg(feature = "mcp")]
@@ -219,6 +221,14 @@ async fn attend(directory: &Path) -> Result<(HttpClient, Attended), Failure> {
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Starts the owner of the data in the background, where none runs.
+pub(super) fn start(directory: &Path) -> Result<(), Failure> {
+    let directory = directory.to_owned();
+    // The caller may be on a thread of a runtime, which must not be blocked.
+    let started = std::thread::spawn(move || super::block_on(attend(&directory)).map(|attended| attended.map(drop)));
+    started.join().unwrap_or_else(|_| Ok(Err(Failure::failed("the owner of the store could not be started"))))?
 }
 
 enum Greeting {

@@ -1,6 +1,8 @@
 #[cfg_attr(not(feature = "e2b"), path = "no_e2b.rs")]
 mod e2b;
 mod notify;
+#[cfg(feature = "replicate")]
+mod replication;
 mod server_socket;
 mod token;
 #[cfg_attr(not(feature = "otel"), path = "no_traces.rs")]
@@ -27,16 +29,23 @@ use super::logs::LogFormat;
 use super::mcp::{OfferArgs, attach_route};
 use super::owner::{Starter, all_tools, end_calls};
 use super::run::mounts::allowed_roots;
+use super::shared_store::HostArgs;
 use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
 #[cfg(feature = "e2b")]
 use e2b::E2bArgs;
 #[cfg(not(feature = "e2b"))]
 use e2b::NoE2bArgs as E2bArgs;
 use notify::Notify;
+#[cfg(feature = "replicate")]
+use replication::ReplicateToArgs;
 use server_socket::ServerSocket;
+use token::ChosenToken;
 
 /// The process that waits for a server in the background to be ready.
 type Starting = Option<Starter>;
+
+/// The copy that the server writes, which ends when this is dropped.
+type Replicating = Option<Box<dyn Send>>;
 
 /// Serves sessions to other programs over HTTP, and MCP at /mcp
 ///
@@ -77,6 +86,11 @@ pub(super) struct Serve {
     e2b: E2bArgs,
     #[command(flatten)]
     offer: OfferArgs,
+    #[command(flatten)]
+    host: HostArgs,
+    #[cfg(feature = "replicate")]
+    #[command(flatten)]
+    replicate_to: ReplicateToArgs,
     /// Closes workspaces, with their containers, after SECS without use [default: 300]; their files stay
     #[arg(long, value_name = "SECS")]
     keep: Option<u64>,
@@ -145,7 +159,7 @@ impl Serve {
         // Who starts this process in the background tries again.
         let patience = if self.background { Duration::ZERO } else { open::PATIENCE };
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
-        let opened = OpenedStore::own(&directory, Durability::default(), patience)?;
+        let opened = OpenedStore::own(&directory, Durability::default(), patience, &self.host)?;
         // The directory may be new.
         if let Some(starter) = starter {
             starter.log_to(&directory);
@@ -157,7 +171,9 @@ impl Serve {
         runtime.shutdown_timeout(LAST);
         drop(store);
         drop(opened);
-        served.map(|()| Exit::Ok)
+        // The copy gets what the store wrote last.
+        served.map(drop)?;
+        Ok(Exit::Ok)
     }
 
     fn check_address(&self) -> Result<(), Failure> {
@@ -176,12 +192,14 @@ impl Serve {
         roots: AllowedRoots,
         starter: &mut Starting,
         out: &mut Out,
-    ) -> Result<(), Failure> {
+    ) -> Result<Replicating, Failure> {
         let offer = self.offer.options(Vec::new())?;
         let rules = ShellRules { advice: Some(foldspace::tools::ASK_THE_PERSON.into()), ..offer.rules.clone() };
         let tools = all_tools()?.into();
         let hub = Hub::new(opened.sessions.clone(), HubOptions { rules, roots, tools, ..HubOptions::new(directory) });
+        hub.watch_hosts();
         let face = HttpFace::new(hub.clone());
+        let replicating = self.replicate(directory, &face)?;
         let limits = ServerLimits { connections: self.max_connections.max(1) as usize, ..ServerLimits::default() };
         let server = HttpServer::new(limits);
         let mut signals = Signals::listen();
@@ -209,7 +227,18 @@ impl Serve {
         tracing::info!(calls = face.hub().calls_in_flight(), "the server ends");
         self.end(&face, (&server, &mcp_ends), &mut signals).await;
         alive.abort();
-        Ok(())
+        Ok(replicating)
+    }
+
+    #[cfg(feature = "replicate")]
+    fn replicate(&self, directory: &Path, face: &HttpFace) -> Result<Replicating, Failure> {
+        let replication = self.replicate_to.start(directory, face)?;
+        Ok(replication.map(|replication| Box::new(replication) as Box<dyn Send>))
+    }
+
+    #[cfg(not(feature = "replicate"))]
+    fn replicate(&self, _: &Path, _: &HttpFace) -> Result<Replicating, Failure> {
+        Ok(None)
     }
 
     /// Closes workspaces that are unused, until the server itself is to end for want of use.
@@ -240,7 +269,9 @@ impl Serve {
                 return "a write to the store has failed";
             }
             let is_outdated = face.outdated().now_or_never().is_some();
-            if !face.is_idle() || store.has_writers() || (face.hub().open_count() > 0 && !is_outdated) {
+            // Who reads a shared store needs its owner, whose files are only a copy.
+            let is_read = opened.sessions.store().hosts().is_some() && store.has_clients();
+            if !face.is_idle() || store.has_writers() || is_read || (face.hub().open_count() > 0 && !is_outdated) {
                 used = Instant::now();
                 continue;
             }
@@ -264,13 +295,18 @@ impl Serve {
         out: &mut Out,
     ) -> Result<(), Failure> {
         if self.http.is_none() && !self.e2b.is_given() {
+            if let Some(given) = token::given(self.token_file.as_deref())? {
+                face.hub().show_to_hosts(&given.text);
+            }
             return Ok(());
         }
-        let (token, told) = token::chosen(self.token_file.as_deref(), directory)?;
+        let ChosenToken { token, text, told } = token::chosen(self.token_file.as_deref(), directory)?;
+        face.hub().show_to_hosts(&text);
         if let Some(address) = self.http {
             let (listener, place) = bound(address).await?;
             out.line(format!("serving on http://{place}"))?;
-            let access = Access::Token { token: token.clone(), names: self.host_name.clone() };
+            let names = self.host_name.iter().cloned().chain(self.host.reached_as()).collect();
+            let access = Access::Token { token: token.clone(), names };
             let router =
                 face.router_with(HttpOptions { access, read_only: self.read_only, ..HttpOptions::default() }, others());
             let server = server.clone();

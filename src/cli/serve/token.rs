@@ -11,12 +11,27 @@ use crate::cli::{Exit, Failure, output, text};
 const KEPT: &str = "http.token";
 const FILE_MAX: u64 = 4096;
 
-pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Option<String>), Failure> {
-    if let Some(file) = file {
-        return Ok((from_file(file)?, None));
-    }
-    if let Some(given) = std::env::var("FOLDSPACE_TOKEN").ok().filter(|given| !given.is_empty()) {
-        return Ok((checked(&given, "FOLDSPACE_TOKEN")?, None));
+/// The server's token, as others may have to show it.
+pub(super) struct ChosenToken {
+    pub(super) token: Token,
+    pub(super) text: String,
+    /// The words about a token that was made.
+    pub(super) told: Option<String>,
+}
+
+/// Returns the token that is given to this process; none where one is to be made.
+pub(super) fn given(file: Option<&Path>) -> Result<Option<ChosenToken>, Failure> {
+    let (text, place) = match (file, std::env::var("FOLDSPACE_TOKEN").ok().filter(|given| !given.is_empty())) {
+        (Some(file), _) => (from_file(file)?, text::one_line(&file.display().to_string(), 300)),
+        (None, Some(given)) => (given, "FOLDSPACE_TOKEN".to_owned()),
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(ChosenToken { token: checked(&text, &place)?, text: text.trim().to_owned(), told: None }))
+}
+
+pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<ChosenToken, Failure> {
+    if let Some(given) = given(file)? {
+        return Ok(given);
     }
     let made = fresh()?;
     let path = directory.join(KEPT);
@@ -27,7 +42,7 @@ pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Op
         true => format!("token {made}, also in {shown}"),
         false => format!("its token is in {shown}"),
     };
-    Ok((checked(&made, KEPT)?, Some(told)))
+    Ok(ChosenToken { token: checked(&made, KEPT)?, text: made, told: Some(told) })
 }
 
 fn checked(token: &str, place: &str) -> Result<Token, Failure> {
@@ -35,7 +50,7 @@ fn checked(token: &str, place: &str) -> Result<Token, Failure> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
-fn from_file(path: &Path) -> Result<Token, Failure> {
+fn from_file(path: &Path) -> Result<String, Failure> {
     let shown = text::one_line(&path.display().to_string(), 300);
     let failed = |error| Failure::io("read", path.display(), &error);
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -44,7 +59,7 @@ fn from_file(path: &Path) -> Result<Token, Failure> {
     }
     let mut read = String::new();
     file.take(FILE_MAX).read_to_string(&mut read).map_err(failed)?;
-    checked(read.lines().next().unwrap_or_default(), &shown)
+    Ok(read.lines().next().unwrap_or_default().to_owned())
 }
 
 fn fresh() -> Result<String, Failure> {

@@ -31,7 +31,7 @@ pub use run::{
     RunNoted, RunPrompted, TaskObserved, TranscriptRecord,
 };
 pub use session::{
-    ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted,
+    ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted, SessionTaken,
 };
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, VariableValue, WorkspaceTouched};
 
@@ -134,7 +134,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, GitMoved, MergeConflicted, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched
+    Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, GitMoved, MergeConflicted, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

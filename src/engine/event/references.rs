@@ -7,8 +7,8 @@ use super::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, ChangesShared, ChangesUnknown, ChildMerged,
     ChildStarted, CodecError, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DeleteEntry,
     DriftFound, EvalResult, Event, GitMoved, MergeConflict, MergeConflicted, MountHydrated, Node, PositionTagged,
-    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, TaskObserved,
-    TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, write_view,
+    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
+    TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -52,6 +52,7 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         | GitMoved::KIND
         | ChangesUnknown::KIND
         | SessionRewound::KIND
+        | SessionTaken::KIND
         | WorkspaceTouched::KIND
         | DriftFound::KIND
         | ContainerStarted::KIND

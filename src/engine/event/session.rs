@@ -152,6 +152,16 @@ pub struct EventsLost {
     pub segment: u32,
 }
 
+/// Event of a host that took over the session, on a store that several hosts share. Those that worked in it before can't
+/// go on behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionTaken {
+    /// Name of the host.
+    pub host: String,
+    /// Number of this ownership; each one has a higher number than the one before.
+    pub epoch: u64,
+}
+
 /// Event of a host directory that was copied into the workspace; its files' events are in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountHydrated {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::event::{ChildLimits, Origin, SessionStarted};
-use super::store::{Committed, Pending, StoreError, Visitor};
+use super::store::{Committed, Pending, SessionHosts, StoreError, Visitor};
 use super::subscription::{Filter, Subscription, Watcher};
 use super::{Commit, Content, Digest, EventRef, Recorded, Seq, SessionId, State, Timestamp, lock};
 use error::{SessionError, SessionResult};
@@ -304,6 +304,11 @@ impl Session {
     /// [`StoreError::ReadOnly`].
     pub fn check_own(&self) -> SessionResult<()> {
         Ok(self.core.shared.store.check_own()?)
+    }
+
+    /// Returns the hosts that share the store; none for a store of one machine.
+    pub(crate) fn hosts(&self) -> Option<&dyn SessionHosts> {
+        self.core.shared.store.hosts()
     }
 
     /// Returns true if a call without an outcome may be running: in this process, or in the one that owns the store.

@@ -76,6 +76,24 @@ pub enum StoreError {
         /// Its advice.
         hint: Option<String>,
     },
+    /// The cluster that has the store can't do it.
+    #[error("the cluster {address} {what}")]
+    Cluster {
+        /// The cluster's address.
+        address: String,
+        /// Problem.
+        what: String,
+    },
+    /// Another host works in the session.
+    #[error("host {host} works in session {session}")]
+    OtherHost {
+        /// The session.
+        session: SessionId,
+        /// Name of the host.
+        host: String,
+        /// URL at which it is reached, if it can be.
+        at: Option<String>,
+    },
     /// The process that owned the store is gone, and did not tell whether the commit is recorded.
     #[error("the owner of the store is gone, and the outcome of the last changes is unknown")]
     Unsettled,
@@ -123,9 +141,11 @@ impl Diagnostic for StoreError {
             Self::Conflict { .. } => ErrorKind::Conflict,
             Self::Buried(_) => ErrorKind::Refused,
             Self::Commit(error) => error.kind(),
-            Self::Foreign { .. } | Self::Locked { .. } | Self::ReadOnly => ErrorKind::Busy,
+            Self::Foreign { .. } | Self::Locked { .. } | Self::OtherHost { .. } | Self::ReadOnly => ErrorKind::Busy,
             Self::Damaged { .. } | Self::Lost(_) | Self::Format { .. } | Self::Index(_) => ErrorKind::Damaged,
-            Self::Io { .. } | Self::Elsewhere { .. } | Self::Unsettled | Self::Poisoned(_) => ErrorKind::Io,
+            Self::Io { .. } | Self::Cluster { .. } | Self::Elsewhere { .. } | Self::Unsettled | Self::Poisoned(_) => {
+                ErrorKind::Io
+            }
         }
     }
 
@@ -143,6 +163,12 @@ impl Diagnostic for StoreError {
             Self::Format { .. } => "`foldspace fsck` shows all damage".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),
             Self::Elsewhere { hint, .. } => return hint.clone(),
+            Self::OtherHost { host, at: None, .. } => {
+                format!("use it on {host}, or end foldspace there: this host then takes the session")
+            }
+            Self::OtherHost { host, at: Some(at), .. } => {
+                format!("use it on {host} at {at}, or move it: `foldspace move SESSION HOST`")
+            }
             Self::Unsettled => "look with `foldspace log` before you do it again".to_owned(),
             Self::Foreign { .. } => "end that process, or use another --data directory".to_owned(),
             Self::Locked { .. } => {

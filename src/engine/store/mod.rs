@@ -4,15 +4,20 @@ mod batch;
 mod content;
 mod decompress;
 mod error;
+mod hosts;
 mod index;
 mod journal;
 mod local;
 mod lock;
 mod loss;
 mod memory;
+#[cfg(feature = "nats")]
+mod nats;
 mod owner;
 pub(crate) mod pending;
 mod remote;
+#[cfg(feature = "replicate")]
+pub mod replication;
 mod weight;
 
 use std::borrow::Cow;
@@ -32,12 +37,15 @@ pub use batch::EventBatch;
 pub(crate) use content::chunks_of;
 pub(crate) use error::Result;
 pub use error::StoreError;
+pub use hosts::{SessionClaim, SessionHosts, StoreHost};
 #[cfg(test)]
 pub(crate) use journal::disk;
 pub use journal::{FsckReport, JournalProblem};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use loss::{Loss, LostEvents};
 pub use memory::MemoryStore;
+#[cfg(feature = "nats")]
+pub use nats::{AddressError, NatsAddress, NatsStore, NatsStoreOptions};
 pub use owner::StoreOwner;
 pub use pending::{Committed, Pending};
 pub use remote::{RemoteStore, StoreServer};
@@ -125,6 +133,11 @@ pub trait EventStore: Send + Sync + 'static {
     /// process owns it now, and with [`StoreError::ReadOnly`] if none does.
     fn check_own(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Returns the hosts that share the store; none for a store of one machine.
+    fn hosts(&self) -> Option<&dyn SessionHosts> {
+        None
     }
 
     /// Returns the bus that announces stored events.

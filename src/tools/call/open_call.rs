@@ -33,7 +33,7 @@ pub(crate) struct OpenCall {
 }
 
 impl OpenCall {
-    pub(crate) fn begin(session: &Session, call: &ToolCall, size: usize) -> Result<Self, SessionError> {
+    pub(crate) async fn begin(session: &Session, call: &ToolCall, size: usize) -> Result<Self, SessionError> {
         let mut contents = Vec::new();
         let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
         let tool = call.tool.chars().take(100).collect();
@@ -42,7 +42,11 @@ impl OpenCall {
         contents.into_iter().for_each(|content| commit.keep(content));
         // The outcome is recorded behind it, so waiting for that is enough.
         let pending = session.submit(commit)?;
-        let call = pending.first();
+        let call = match pending.known() {
+            Some(committed) => committed.first,
+            // A cluster may take its time, which must not keep this thread from other calls.
+            None => pending.durable().await?.first,
+        };
         let (since, in_flight) = (session.steady_micros(), Some(session.call_in_flight(call)));
         Ok(Self {
             call,

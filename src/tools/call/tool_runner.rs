@@ -188,7 +188,7 @@ impl ToolRunner {
     ) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
         let _closes = ClosesInput(call.input.clone());
-        let mut open = OpenCall::begin(&self.session, &call, size)?;
+        let mut open = OpenCall::begin(&self.session, &call, size).await?;
         begun(open.call);
         let answer = self.perform(&mut open, call, size).await;
         if let Some(context) = &mut open.context {

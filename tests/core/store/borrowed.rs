@@ -7,7 +7,7 @@ use std::process::Command;
 use foldspace::event::{Digest, Node, WriteFile, WriteMode};
 use foldspace::history::{export_session, import_session};
 use foldspace::store::Content;
-use foldspace::{EntryPath, EventStore, MemoryStore, NewSession, Registry, Sessions, StoreError};
+use foldspace::{EntryPath, EventStore, MemoryStore, NewSession, Registry, SessionId, Sessions, StoreError};
 
 use super::open;
 
@@ -45,20 +45,26 @@ fn borrowed_content_is_read_from_git_until_it_is_gone() {
     assert!(matches!(open(place.path()).content(&digest), Err(StoreError::NoContent(_))));
 }
 
-#[test]
-fn borrowed_content_goes_along_with_an_export() {
-    let (place, repository) = (tempfile::tempdir().unwrap(), repository());
-    let sessions = Sessions::open(place.path(), Registry::standard()).unwrap();
+/// Makes a store with a session whose one file only a repository has.
+pub(crate) fn store_that_borrows(place: &Path) -> (tempfile::TempDir, Sessions, SessionId) {
+    let (repository, sessions) = (repository(), Sessions::open(place, Registry::standard()).unwrap());
     assert!(sessions.store().borrow_from(&repository.path().join(".git")).unwrap());
-    let (session, digest) = (sessions.create(NewSession::named("s")).unwrap(), Digest::as_git_blob(TEXT));
-    let node =
-        Node::File { content: digest, size: TEXT.len() as u64, executable: false, text: true, incomplete: false };
+    let (session, content) = (sessions.create(NewSession::named("s")).unwrap(), Digest::as_git_blob(TEXT));
+    let node = Node::File { content, size: TEXT.len() as u64, executable: false, text: true, incomplete: false };
     let mut commit = session.commit();
     let path = EntryPath::for_creation("a").unwrap();
     commit.push(&WriteFile { path, mode: WriteMode::Create, node }).unwrap();
     session.record(commit).unwrap();
+    (repository, sessions, session.id())
+}
+
+#[test]
+fn borrowed_content_goes_along_with_an_export() {
+    let place = tempfile::tempdir().unwrap();
+    let (_repository, sessions, session) = store_that_borrows(place.path());
+    let digest = Digest::as_git_blob(TEXT);
     let mut file = Vec::new();
-    export_session(&sessions, session.id(), &mut file).unwrap();
+    export_session(&sessions, session, &mut file).unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let there = Sessions::open(elsewhere.path(), Registry::standard()).unwrap();
     import_session(&there, &mut Cursor::new(&file), None).unwrap();

@@ -21,11 +21,11 @@ const THREADS: u64 = 4;
 
 /// What the child does; the parent makes it up, and it is passed on in the environment.
 #[derive(Debug, Clone, Copy)]
-struct Load {
-    durability: Durability,
+pub(super) struct Load {
+    pub(super) durability: Durability,
     /// Also packs segments, removes sessions and takes snapshots.
-    busy: bool,
-    seed: u64,
+    pub(super) busy: bool,
+    pub(super) seed: u64,
 }
 
 fn options(load: Load) -> LocalStoreOptions {
@@ -93,11 +93,11 @@ fn work(all: &[Session], sessions: &Sessions, load: Load, mut random: Random) {
     }
 }
 
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
 }
 
-fn spawn(directory: &Path, load: Load) -> Child {
+pub(super) fn spawn(directory: &Path, load: Load) -> Child {
     let durability = if load.durability == Durability::Synced { "synced" } else { "buffered" };
     let busy = if load.busy { "busy" } else { "calm" };
     let orders = format!("{durability} {busy} {} {}", load.seed, directory.display());
@@ -105,8 +105,8 @@ fn spawn(directory: &Path, load: Load) -> Child {
 }
 
 /// What children said before they were killed.
-#[derive(Default)]
-struct Acknowledged {
+#[derive(Clone, Default)]
+pub(super) struct Acknowledged {
     /// Positions with the digest at each.
     events: BTreeMap<SessionId, BTreeMap<Seq, Digest>>,
     removed: BTreeSet<SessionId>,
@@ -123,9 +123,21 @@ fn killed(directory: &Path, load: Load, lines: usize, known: &mut Acknowledged) 
     let killed = child.wait_with_output().unwrap();
     assert!(killed.status.code().is_none(), "it ended by itself: {}", String::from_utf8_lossy(&killed.stderr));
     for line in before.iter().chain(&after) {
+        known.hear(line);
+    }
+}
+
+impl Acknowledged {
+    #[cfg(feature = "replicate")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Learns from a line that a child said.
+    pub(super) fn hear(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         if let ["gone", session] = words[..] {
-            known.removed.extend(session.parse::<SessionId>());
+            self.removed.extend(session.parse::<SessionId>());
         }
         // The last line may have been cut off.
         if let ["ack", session, first, last, digest] = words[..]
@@ -133,7 +145,7 @@ fn killed(directory: &Path, load: Load, lines: usize, known: &mut Acknowledged) 
         {
             let (first, last): (Seq, Seq) = (first.parse().unwrap(), last.parse().unwrap());
             for seq in first..=last {
-                let before = known.events.entry(session).or_default().insert(seq, digest);
+                let before = self.events.entry(session).or_default().insert(seq, digest);
                 assert_eq!(before, None, "position {seq} was given twice");
             }
         }
@@ -141,7 +153,7 @@ fn killed(directory: &Path, load: Load, lines: usize, known: &mut Acknowledged) 
 }
 
 /// Compares a store with what is known of it; then everything that is there is known.
-fn check(directory: &Path, load: Load, known: &mut Acknowledged, thorough: bool) {
+pub(super) fn check(directory: &Path, load: Load, known: &mut Acknowledged, thorough: bool) {
     let sessions = sessions(directory, load);
     assert!(sessions.list().unwrap().iter().all(|entry| !known.removed.contains(&entry.id)), "a removed one is back");
     for (id, acknowledged) in &mut known.events {

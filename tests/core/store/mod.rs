@@ -3,6 +3,8 @@
 mod beside;
 mod borrowed;
 mod bus;
+#[cfg(feature = "nats")]
+mod cluster;
 pub(crate) mod crash;
 mod cut;
 mod damage;
@@ -20,6 +22,8 @@ mod own;
 mod packed;
 pub(crate) mod portable;
 mod references;
+#[cfg(feature = "replicate")]
+pub(crate) mod replicated;
 pub(crate) mod space;
 mod states;
 mod together;

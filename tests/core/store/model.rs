@@ -7,6 +7,8 @@ use foldspace::fold::EncodedSlice;
 use foldspace::store::{Committed, Content, Expected, ForkPoint, Snapshot};
 use foldspace::{Commit, EventStore, LocalStore, MemoryStore, Recorded, StoreError, Timestamp};
 use proptest::prelude::*;
+#[cfg(feature = "nats")]
+use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
 use super::rounds;
@@ -82,8 +84,27 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 struct Pair {
     memory: MemoryStore,
-    local: Option<LocalStore>,
+    other: Option<Other>,
     directory: TempDir,
+    /// The cluster that has the other store.
+    #[cfg(feature = "nats")]
+    address: Option<foldspace::store::NatsAddress>,
+}
+
+enum Other {
+    Local(LocalStore),
+    #[cfg(feature = "nats")]
+    Nats(foldspace::store::NatsStore),
+}
+
+impl Other {
+    fn store(&self) -> &dyn EventStore {
+        match self {
+            Self::Local(store) => store,
+            #[cfg(feature = "nats")]
+            Self::Nats(store) => store,
+        }
+    }
 }
 
 fn told<T>(outcome: Result<T, StoreError>) -> Result<T, String> {
@@ -93,11 +114,28 @@ fn told<T>(outcome: Result<T, StoreError>) -> Result<T, String> {
 impl Pair {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { memory: MemoryStore::default(), local: Some(open(directory.path())), directory }
+        let mut pair = Self {
+            memory: MemoryStore::default(),
+            other: None,
+            directory,
+            #[cfg(feature = "nats")]
+            address: None,
+        };
+        pair.reopen();
+        pair
     }
 
-    fn local(&self) -> &LocalStore {
-        self.local.as_ref().unwrap()
+    fn reopen(&mut self) {
+        self.other = None;
+        #[cfg(feature = "nats")]
+        if let Some(address) = &self.address {
+            let store = foldspace::store::NatsStore::open(address, self.directory.path(), Default::default());
+            self.other = Some(Other::Nats(store.unwrap()));
+            return;
+        }
+        let store = open(self.directory.path());
+        assert_eq!(store.notes(), &[] as &[String]);
+        self.other = Some(Other::Local(store));
     }
 
     /// Asks both; the answers must be the same.
@@ -106,8 +144,8 @@ impl Pair {
     }
 
     fn answer<T: PartialEq + std::fmt::Debug>(&self, ask: impl Fn(&dyn EventStore) -> T) -> T {
-        let (memory, local) = (ask(&self.memory), ask(self.local()));
-        assert_eq!(memory, local);
+        let (memory, other) = (ask(&self.memory), ask(self.other.as_ref().unwrap().store()));
+        assert_eq!(memory, other);
         memory
     }
 
@@ -145,12 +183,12 @@ impl Pair {
                 self.both(|store| told(store.submit(commit.clone()).and_then(|pending| pending.wait())));
             }
             Operation::Remove(number) => self.both(|store| told(store.remove(session(number)))),
-            Operation::Reopen => {
-                self.local = None;
-                self.local = Some(open(self.directory.path()));
-                assert_eq!(self.local().notes(), &[] as &[String]);
-            }
-            Operation::Settle => self.local().settle().unwrap(),
+            Operation::Reopen => self.reopen(),
+            Operation::Settle => match self.other.as_ref().unwrap() {
+                Other::Local(store) => store.settle().unwrap(),
+                #[cfg(feature = "nats")]
+                Other::Nats(store) => store.sync().unwrap(),
+            },
             Operation::PutSnapshot { session: number, part, size } => {
                 let blocks = |size| vec![Random(part).bytes(size).into(), Random(part + 9).bytes(7).into()];
                 let slice = |name: &str, size| EncodedSlice { name: name.into(), version: 3, blocks: blocks(size) };
@@ -174,11 +212,17 @@ impl Pair {
         }
     }
 
-    fn look(&self, number: u64, from: u64) {
+    fn look_at_events(&self, number: u64) {
         let id = session(number);
         self.both(|store| told(store.head(id)));
         self.both(|store| told(store.entry(id)));
         self.both(|store| told(store.entries()));
+        self.both(|store| told(super::events(store, id, 0)));
+    }
+
+    fn look(&self, number: u64, from: u64) {
+        let id = session(number);
+        self.look_at_events(number);
         self.both(|store| told(super::events(store, id, from)));
         self.both(|store| told(store.snapshots(id)));
         self.both(|store| told(store.snapshot(id, from)));
@@ -220,7 +264,7 @@ fn agree(operations: &[Operation]) {
     pair.apply(&Operation::Reopen);
     (0..5).for_each(|number| pair.look(number, 0));
     let directory = pair.directory;
-    drop(pair.local);
+    drop(pair.other);
     assert_eq!(LocalStore::fsck(directory.path(), false).unwrap().problems, vec![]);
     // The journal alone gives the same.
     std::fs::remove_dir_all(directory.path().join("index")).unwrap();
@@ -234,6 +278,48 @@ fn agree(operations: &[Operation]) {
     assert_same(&history(&open(directory.path())), &expected, "collected and opened again");
     std::fs::remove_dir_all(directory.path().join("index")).unwrap();
     assert_same(&history(&LocalStore::open_reading(directory.path()).unwrap()), &expected, "read only");
+}
+
+/// The same with a store on the NATS cluster of `FOLDSPACE_NATS`; each time with a stream of its own.
+#[cfg(feature = "nats")]
+#[test]
+fn memory_and_store_on_cluster_agree() {
+    let Ok(servers) = std::env::var("FOLDSPACE_NATS") else {
+        return crate::rig::skip("no NATS cluster; tests/nats/ready.sh prints the settings of one");
+    };
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: rounds(8) as u32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let operations = prop::collection::vec(operation(), 1..60);
+    let agreed = runner.run(&operations, |operations| {
+        let mut pair = Pair::new();
+        let id = CommitId::from_bytes(foldspace::event::Clock::fresh_id(&foldspace::event::SystemClock::default()));
+        pair.address = Some(format!("{servers}?stream=model-{id}").parse().unwrap());
+        pair.directory = tempfile::tempdir().unwrap();
+        pair.reopen();
+        // A cluster does not know for whom a removed session is kept: its id is not used again.
+        let mut removed = std::collections::BTreeSet::new();
+        for operation in &operations {
+            match operation {
+                Operation::Remove(session) => drop(removed.insert(*session)),
+                Operation::Submit { session, .. } if removed.contains(session) => continue,
+                Operation::Fork { session, parent, .. } if removed.contains(session) || removed.contains(parent) => {
+                    continue;
+                }
+                _ => {}
+            }
+            pair.apply(operation);
+        }
+        (0..5).for_each(|number| pair.look(number, 0));
+        // A copy that is thrown away is made again.
+        pair.directory = tempfile::tempdir().unwrap();
+        pair.reopen();
+        (0..5).for_each(|number| pair.look_at_events(number));
+        Ok(())
+    });
+    agreed.unwrap();
 }
 
 #[test]

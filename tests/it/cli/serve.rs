@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::rig::{Program, Running, eventually, eventually_stuck};
 
 /// A server that is running; it ends with this.
-struct ServeProcess {
+pub(super) struct ServeProcess {
     child: Running,
     lines: BufReader<std::process::ChildStdout>,
     socket: std::path::PathBuf,
 }
 
 impl ServeProcess {
-    fn begin(program: &Program, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
+    pub(super) fn begin(program: &Program, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
         let mut command = program.command(&[&["serve"], arguments].concat());
         prepare(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let mut child = Running(command.spawn().unwrap());
@@ -29,24 +29,24 @@ impl ServeProcess {
         Self { child, lines, socket: program.data().join("http.sock") }
     }
 
-    fn line(&mut self) -> String {
+    pub(super) fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
     /// A request on the unix socket: its status and its body.
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         asked(UnixStream::connect(&self.socket).unwrap(), method, path, body, "")
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub(super) fn signal(&self, signal: rustix::process::Signal) {
         let process = rustix::process::Pid::from_child(&self.child.0);
         rustix::process::kill_process(process, signal).unwrap();
     }
 
     /// Tells it to end, and gives its exit code and what it said on the error stream.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(super) fn end(mut self) -> (Option<i32>, String) {
         self.signal(rustix::process::Signal::TERM);
         let mut said = String::new();
         self.child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();

@@ -8,8 +8,8 @@ use foldspace::backends::HostOptions;
 use foldspace::event::{ChildLimits, Isolation, Node};
 use foldspace::tools::{AllowedRoots, CommandPolicy, Forker, ShellRules};
 use foldspace::{
-    ForkOptions, NewSession, Registry, Seq, Session, Sessions, ToolCall, ToolOutcome, ToolRunner, Tools,
-    VirtualFileSystem, Workspace, WorkspaceSpec,
+    ForkOptions, NewSession, Seq, Session, Sessions, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem,
+    Workspace, WorkspaceSpec,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -45,7 +45,7 @@ impl Family {
     /// The family that another process has left in a directory.
     pub(crate) fn at(directory: PathBuf) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let sessions = Sessions::open(directory.join("data"), Registry::standard()).unwrap();
+        let sessions = super::store::sessions(&directory.join("data"));
         Self { runtime, sessions, directory, kept: None, spec: WorkspaceSpec::Host(HostOptions::default()) }
     }
 

@@ -5,9 +5,11 @@ mod failing;
 mod family;
 mod processes;
 mod program;
+pub(crate) mod s3;
 mod server;
 #[path = "../../rig/mod.rs"]
 mod shared;
+pub(crate) mod store;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -20,13 +22,12 @@ use foldspace::event::{
     SessionAllow, SystemClock, WriteFile,
 };
 use foldspace::session::SnapshotPolicy;
-use foldspace::store::LocalStoreOptions;
 use foldspace::tools::WorkspaceError;
 use foldspace::tools::{CaptureBudget, CommandPolicy, PodmanShellTool, PythonPlace, PythonRules};
 use foldspace::tools::{RewindOptions, Rewound, ShellRules};
 use foldspace::{
-    Event, LocalStore, NewSession, Recorded, Registry, Seq, Session, SessionId, Sessions, Timestamp, ToolCall,
-    ToolOutcome, ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
+    Event, NewSession, Recorded, Registry, Seq, Session, SessionId, Sessions, Timestamp, ToolCall, ToolOutcome,
+    ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -425,9 +426,8 @@ impl Step {
 }
 
 fn sessions(directory: &Path) -> Sessions {
-    let store = LocalStore::open(directory, LocalStoreOptions::default()).unwrap();
     let clock = Ticking { now: AtomicI64::new(SystemClock::default().now().0), machine: SystemClock::default() };
-    Sessions::new(Arc::new(store), Registry::standard(), Arc::new(clock), SnapshotPolicy::default()).unwrap()
+    Sessions::new(store::open(directory), Registry::standard(), Arc::new(clock), SnapshotPolicy::default()).unwrap()
 }
 
 /// Returns whether overlays can be mounted here; else the test is skipped, or the part of it that needs one.

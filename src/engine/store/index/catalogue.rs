@@ -21,6 +21,11 @@ pub(in crate::engine::store) struct CatalogueRow {
 }
 
 impl CatalogueRow {
+    /// Makes a row of an entry, without what only the index knows.
+    pub(in crate::engine::store) fn of(entry: SessionEntry) -> Self {
+        Self { entry, own_calls: 0, begun: FramePosition::default(), base: None, buried: false }
+    }
+
     /// Encodes head, its time, calls (all ones for none), own calls, begin, buried, base (16 zeros for none), and the
     /// first event as a commit of its own.
     pub(in crate::engine::store) fn encode(&self) -> Result<Vec<u8>> {

@@ -23,20 +23,21 @@ const BLOB_MAX: u64 = 1 << 30;
 
 /// Git repositories from which contents are read that the store does not keep.
 #[derive(Debug)]
-pub(super) struct BorrowedContents {
+pub(in crate::engine::store) struct BorrowedContents {
     list: PathBuf,
     /// A process for each repository that was asked.
     readers: Mutex<BTreeMap<PathBuf, BlobReader>>,
 }
 
 impl BorrowedContents {
-    pub(super) fn of(store: &Path) -> Self {
+    /// Reads the list of a store.
+    pub(in crate::engine::store) fn of(store: &Path) -> Self {
         Self { list: store.join(LIST), readers: Mutex::default() }
     }
 
     /// Adds a repository to the list; one that is in it stays.
     #[expect(clippy::disallowed_methods, reason = "the list is a file of the store")]
-    pub(super) fn add(&self, git_directory: &Path) -> Result<()> {
+    pub(in crate::engine::store) fn add(&self, git_directory: &Path) -> Result<()> {
         let failed = StoreError::io("write", &self.list);
         let line = git_directory.as_os_str().as_bytes();
         if line.contains(&b'\n') {
@@ -79,8 +80,9 @@ impl BorrowedContents {
         None
     }
 
+    /// Returns the git directories of the list.
     #[expect(clippy::disallowed_methods, reason = "the list is a file of the store")]
-    fn repositories(&self) -> Vec<PathBuf> {
+    pub(in crate::engine::store) fn repositories(&self) -> Vec<PathBuf> {
         let listed = std::fs::read(&self.list).unwrap_or_default();
         let lines = listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| PathBuf::from(OsStr::from_bytes(line))).collect()

@@ -1,6 +1,6 @@
 //! The local store: a journal with events and contents, and an index.
 
-mod borrowed;
+pub(in crate::engine::store) mod borrowed;
 pub(in crate::engine::store) mod catalogue_file;
 mod check;
 mod collect;
@@ -8,6 +8,8 @@ pub(crate) mod index_fallback;
 mod lineage;
 mod maintain;
 mod open;
+#[cfg(feature = "nats")]
+pub(in crate::engine::store) mod place;
 mod proof;
 mod read;
 mod recover;

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 
+use super::hosts::COPY_FILE;
 use super::index::CatalogueRow;
 use super::lock::StoreLock;
 use super::{EventBatch, EventStore, LocalStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
@@ -31,7 +32,7 @@ use wire::{Message, StoreReply, StoreRequest};
 /// It guarantees what an [`EventStore`] does, and:
 /// - Commits are pipelined: a [`Pending`] knows its positions when it is durable. Many threads may wait at once.
 /// - When the owner ends, what was not acknowledged has an unknown outcome, and commits are refused. Reading goes on,
-///   from the files.
+///   from the files, unless they are a copy of a store that several hosts share.
 /// - A workspace is opened by the owner only: sessions of this store record, and run no tools.
 pub struct RemoteStore {
     directory: PathBuf,
@@ -57,6 +58,10 @@ impl RemoteStore {
         if let Some(files) = self.files.get() {
             return Ok(files);
         }
+        if is_copy(&self.directory) {
+            let message = "it has ended, and the directory is only a copy of the store".to_owned();
+            return Err(StoreError::Elsewhere { message, hint: Some("do it again".to_owned()) });
+        }
         let opened = LocalStore::open_reading(&self.directory)?;
         Ok(self.files.get_or_init(|| opened))
     }
@@ -77,6 +82,11 @@ impl RemoteStore {
         }
         files(self.files()?)
     }
+}
+
+/// Tells whether a directory has only what its owner needed of a shared store.
+fn is_copy(directory: &Path) -> bool {
+    std::fs::exists(directory.join(COPY_FILE)).unwrap_or_default()
 }
 
 fn odd_answer() -> StoreError {

@@ -14,12 +14,13 @@ use bytes::Bytes;
 use crossbeam_channel::Receiver;
 
 use super::socket;
-use super::wire::{self, Message, StoreReply, StoreRequest, WireError, WireSnapshot, entry_row};
+use super::wire::{self, Message, StoreReply, StoreRequest, WireError, WireSnapshot};
 use crate::engine::bus::Bus;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
+use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::{Pending, READ_MAX, Result, SessionEntry, StoreError};
 
 /// Maximum connections, a fraction of the usual limit of open files.
@@ -82,6 +83,11 @@ impl StoreServer {
     /// Returns true if another process may record something.
     pub fn has_writers(&self) -> bool {
         self.shared.writers.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns true if another process is connected.
+    pub fn has_clients(&self) -> bool {
+        lock(&self.shared.open).iter().any(|(_, thread)| !thread.is_finished())
     }
 }
 
@@ -218,7 +224,9 @@ impl ServerInner {
 
     fn answer(&self, request: StoreRequest) -> Result<(StoreReply, Bytes)> {
         let (store, session) = (self.sessions.store(), SessionId::from_bytes);
-        let rows = |entries: &[SessionEntry]| entries.iter().map(entry_row).collect::<Result<_>>();
+        let rows = |entries: &[SessionEntry]| {
+            entries.iter().cloned().map(|entry| CatalogueRow::of(entry).encode()).collect::<Result<_>>()
+        };
         let (mut tail, bytes) = (Bytes::new(), |bytes: Vec<u8>| Bytes::from(bytes));
         let head = match request {
             StoreRequest::Sync => store.sync().map(|()| StoreReply::Done)?,

@@ -12,9 +12,7 @@ use crate::engine::commit::{CallLink, ChunkList, Commit, CommitView, Content, Ex
 use crate::engine::error::Diagnostic;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::slice::EncodedSlice;
-use crate::engine::store::index::CatalogueRow;
-use crate::engine::store::journal::FramePosition;
-use crate::engine::store::{SessionEntry, Snapshot, StoreError};
+use crate::engine::store::{Snapshot, StoreError};
 
 /// Greeting of both sides; each version of the protocol has another number.
 pub(super) const HELLO: [u8; 16] = *b"foldspace store3";
@@ -234,12 +232,6 @@ fn raw(digests: &[Digest]) -> Vec<[u8; 32]> {
 fn cut(bytes: &mut Bytes, length: u64) -> Option<Bytes> {
     let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len())?;
     Some(bytes.split_to(length))
-}
-
-/// Encodes an entry as a row of the catalogue, without what only the index knows.
-pub(super) fn entry_row(entry: &SessionEntry) -> Result<Vec<u8>, StoreError> {
-    let (entry, begun) = (entry.clone(), FramePosition::default());
-    CatalogueRow { entry, own_calls: 0, begun, base: None, buried: false }.encode()
 }
 
 impl WireSnapshot {

@@ -1,0 +1,162 @@
+//! A store that several hosts share, of which the data directory is a copy.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::{Failure, Globals, text};
+
+const VARIABLE: &str = "FOLDSPACE_STORE";
+const HOST_VARIABLE: &str = "FOLDSPACE_HOST";
+/// The file of the data directory with the address of the store.
+const NOTE: &str = "store";
+const NOTE_MAX: u64 = 4096;
+
+/// This host among those of a shared store
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct HostArgs {
+    /// Names this host in a store that several share [default: FOLDSPACE_HOST, else the machine's name]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    host: Option<String>,
+    /// The URL at which other hosts reach this one, which send on calls for its sessions; they need the same token
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    at: Option<String>,
+    /// Takes a host that is silent for SECS for gone [default: 2]
+    #[arg(long, value_name = "SECS", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..=300))]
+    lease: Option<u64>,
+}
+
+impl HostArgs {
+    /// Returns the name in the URL at which other hosts reach this one.
+    #[cfg(feature = "mcp")]
+    pub(super) fn reached_as(&self) -> Option<String> {
+        let authority = self.at.as_ref()?.strip_prefix("http://")?;
+        Some(authority.rsplit_once(':').map_or(authority, |(name, _)| name).trim_end_matches('/').to_owned())
+    }
+}
+
+/// Returns the address of the store of which a directory is a copy; none for one with a store of its own.
+pub(super) fn address(directory: &Path) -> Result<Option<String>, Failure> {
+    let path = directory.join(NOTE);
+    let read = read(&path).map_err(|error| Failure::io("read", path.display(), &error))?;
+    Ok(read.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the note is a file of the data directory")]
+fn read(path: &Path) -> io::Result<Option<String>> {
+    use std::io::Read;
+    let mut text = String::new();
+    match std::fs::File::open(path) {
+        Ok(file) => file.take(NOTE_MAX).read_to_string(&mut text).map(|_| Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Notes the store that is asked for in a directory that has none yet.
+pub(super) fn note(globals: &Globals, directory: &Path) -> Result<(), Failure> {
+    let said = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
+    let Some(wanted) = globals.store.clone().or(said) else { return Ok(()) };
+    let there = address(directory)?;
+    if there.as_deref() == Some(&wanted) {
+        return Ok(());
+    }
+    let shown = text::one_line(&directory.display().to_string(), 300);
+    let other = "use another directory with --data or FOLDSPACE_DATA";
+    if let Some(there) = there {
+        let (there, wanted) = (plain(&there)?, plain(&wanted)?);
+        return Err(Failure::usage(format!("{shown} is a copy of the store {there}, not of {wanted}")).with_hint(other));
+    }
+    plain(&wanted)?;
+    if directory.join("journal").is_dir() {
+        return Err(Failure::usage(format!("{shown} has a store of its own, so it can't be a copy of another one"))
+            .with_hint(other));
+    }
+    write(directory, &wanted).map_err(|error| Failure::io("write", directory.join(NOTE).display(), &error))
+}
+
+/// Only this user may read it: an address may have a password.
+#[expect(clippy::disallowed_methods, reason = "the note is a file of the data directory")]
+fn write(directory: &Path, address: &str) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    writeln!(file, "{address}")?;
+    file.persist(directory.join(NOTE))?;
+    Ok(())
+}
+
+/// Returns an address without its password. Fails for one that is none.
+#[cfg(feature = "nats")]
+fn plain(address: &str) -> Result<String, Failure> {
+    let read: Result<foldspace::store::NatsAddress, _> = address.parse();
+    Ok(read.map_err(|error| Failure::usage(error.to_string()))?.to_string())
+}
+
+#[cfg(not(feature = "nats"))]
+fn plain(_: &str) -> Result<String, Failure> {
+    Err(Failure::usage("this program has no store on NATS: it was built without the feature `nats`"))
+}
+
+#[cfg(feature = "nats")]
+mod shared {
+    use std::time::Duration;
+
+    use foldspace::StoreError;
+    use foldspace::store::{NatsAddress, NatsStore, NatsStoreOptions, StoreHost};
+
+    use super::*;
+
+    impl HostArgs {
+        /// Opens the store at an address, of which the directory is a copy.
+        pub(in crate::cli) fn open(
+            &self,
+            address: &str,
+            directory: &Path,
+        ) -> Result<Result<NatsStore, StoreError>, Failure> {
+            let address: NatsAddress = address.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+            let usual = NatsStoreOptions::default();
+            let lease = self.lease.map_or(usual.lease, Duration::from_secs);
+            let host = StoreHost { name: self.name()?, at: self.reached()? };
+            let options = NatsStoreOptions { host: Some(host), lease, ..usual };
+            Ok(NatsStore::open(&address, directory, options))
+        }
+
+        fn name(&self) -> Result<String, Failure> {
+            let said = || std::env::var(HOST_VARIABLE).ok().filter(|value| !value.is_empty());
+            let named = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+            let name = self.host.clone().or_else(said).unwrap_or_else(named);
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            let is_right = (1..=64).contains(&name.len())
+                && name.bytes().all(is_plain)
+                && name.split('.').all(|part| !part.is_empty());
+            match is_right {
+                true => Ok(name),
+                false => {
+                    let shown = text::one_line(&name, 80);
+                    Err(Failure::usage(format!(
+                        "{shown:?} is no name of a host: one has up to 64 letters, digits, - _ ."
+                    ))
+                    .with_hint("say one with --host or FOLDSPACE_HOST"))
+                }
+            }
+        }
+
+        fn reached(&self) -> Result<Option<String>, Failure> {
+            let Some(at) = &self.at else { return Ok(None) };
+            let authority = at.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+            let uri = authority.and_then(|authority| format!("http://{authority}").parse::<http::Uri>().ok());
+            match uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()) && uri.path() == "/") {
+                Some(uri) if uri.query().is_none() => Ok(authority.map(|authority| format!("http://{authority}"))),
+                _ => Err(Failure::usage(format!("{:?} is no URL of a host", text::one_line(at, 200)))
+                    .with_hint("give http://HOST:PORT, where --http listens")),
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "nats"))]
+impl HostArgs {
+    /// Returns the reason why no shared store can be opened.
+    pub(super) fn refuse(&self, address: &str) -> Failure {
+        plain(address).err().unwrap_or_else(|| Failure::failed("there is no such store"))
+    }
+}

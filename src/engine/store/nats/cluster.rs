@@ -1,0 +1,282 @@
+//! The connection to a NATS cluster, with the streams of a store.
+
+use std::time::Duration;
+
+use async_nats::jetstream::context::{CreateKeyValueErrorKind, CreateStreamErrorKind};
+use async_nats::jetstream::stream::{self, LastRawMessageErrorKind, Stream};
+use async_nats::jetstream::{self, Context, kv};
+use async_nats::{Client, ConnectOptions, ServerAddr};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::json;
+
+use super::address::NatsAddress;
+#[cfg(feature = "replicate")]
+use super::bucket::ContentBucket;
+use crate::engine::store::{Result, StoreError};
+use crate::engine::{Digest, SessionId};
+
+/// The oldest server that loses nothing acknowledged, as far as is known.
+const OLDEST: (u64, u64, u64) = (2, 14, 4);
+/// Time for the first connection, and for an answer of the cluster.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time for the cluster to choose a leader while a store is opened, and between two tries.
+const ELECTION: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(200);
+/// Messages, and their bytes, that are asked for at once.
+const BATCH_MESSAGES: u32 = 1000;
+const BATCH_BYTES: u32 = 4 << 20;
+/// Bytes of headers that a message may have beside its payload.
+const HEADERS: usize = 1 << 10;
+
+/// A connection, and the names of what a store has on the cluster.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    client: Client,
+    pub(super) context: Context,
+    pub(super) stream: Stream<()>,
+    pub(super) contents: Stream<()>,
+    /// The object storage that has the contents in place of that stream.
+    #[cfg(feature = "replicate")]
+    pub(super) bucket: Option<ContentBucket>,
+    name: String,
+    address: String,
+    replicas: usize,
+}
+
+impl Cluster {
+    /// Connects, and makes the streams where they are not there yet.
+    pub(super) async fn connect(address: &NatsAddress, host: &str) -> Result<Self> {
+        let failed = |what: String| StoreError::Cluster { address: address.to_string(), what };
+        #[cfg(feature = "replicate")]
+        let bucket = address.contents().map(ContentBucket::open).transpose().map_err(|what| {
+            failed(format!("has its contents in {}: {what}", address.contents().unwrap_or_default()))
+        })?;
+        #[cfg(not(feature = "replicate"))]
+        if address.contents().is_some() {
+            return Err(failed("has contents in object storage: that needs the feature `replicate`".to_owned()));
+        }
+        let servers: Vec<ServerAddr> = address
+            .servers()
+            .iter()
+            .map(|server| server.parse().map_err(|error| failed(format!("can't be read: {error}"))))
+            .collect::<Result<_>>()?;
+        let options = ConnectOptions::new()
+            .name(format!("foldspace {host}"))
+            .connection_timeout(PATIENCE)
+            .ping_interval(PATIENCE);
+        let client = options.connect(servers).await.map_err(|error| failed(format!("can't be reached: {error}")))?;
+        let version = client.server_info().version;
+        if number_of(&version) < Some(OLDEST) {
+            let (major, minor, patch) = OLDEST;
+            return Err(failed(format!(
+                "has a server of version {version}, which may lose what it acknowledged; {major}.{minor}.{patch} is the \
+                 oldest that works"
+            )));
+        }
+        let context = jetstream::ContextBuilder::new().timeout(PATIENCE).build(client.clone());
+        let name = address.stream().to_owned();
+        let replicas = address.replicas();
+        let (stream, contents) = Self::streams(&context, &failed, &name, replicas).await?;
+        Ok(Self {
+            client,
+            context,
+            stream,
+            contents,
+            #[cfg(feature = "replicate")]
+            bucket,
+            name,
+            address: address.to_string(),
+            replicas,
+        })
+    }
+
+    /// Opens the streams of the commits and of the contents.
+    async fn streams(
+        context: &Context,
+        failed: &impl Fn(String) -> StoreError,
+        name: &str,
+        replicas: usize,
+    ) -> Result<(Stream<()>, Stream<()>)> {
+        let events = stream::Config {
+            name: name.to_owned(),
+            subjects: vec![format!("{name}.s.*")],
+            num_replicas: replicas,
+            allow_direct: true,
+            deny_delete: true,
+            description: Some("Sessions of foldspace: a subject each, a message for each commit".to_owned()),
+            ..stream::Config::default()
+        };
+        let contents = stream::Config {
+            name: format!("{name}-contents"),
+            subjects: vec![format!("{name}.c.*")],
+            num_replicas: replicas,
+            allow_direct: true,
+            max_messages_per_subject: 1,
+            description: Some("Contents of files, by their digests".to_owned()),
+            ..stream::Config::default()
+        };
+        Ok((Self::made(context, failed, events).await?, Self::made(context, failed, contents).await?))
+    }
+
+    async fn made(
+        context: &Context,
+        failed: &impl Fn(String) -> StoreError,
+        config: stream::Config,
+    ) -> Result<Stream<()>> {
+        let (name, subjects, replicas) = (config.name.clone(), config.subjects.clone(), config.num_replicas);
+        let made = patiently(
+            || context.get_or_create_stream(config.clone()),
+            |error| error.kind() == CreateStreamErrorKind::TimedOut,
+        );
+        let made = made.await;
+        let made = made.map_err(|error| failed(format!("has no stream {name}, and none could be made: {error}")))?;
+        let there = &made.cached_info().config;
+        if there.subjects != subjects || there.num_replicas != replicas {
+            return Err(failed(format!(
+                "has a stream {name} with {} replicas of {:?}, not with {replicas} of {subjects:?}; name another with ?stream=",
+                there.num_replicas, there.subjects
+            )));
+        }
+        context.get_stream_no_info(&name).await.map_err(|error| failed(error.to_string()))
+    }
+
+    /// Opens a bucket of values, and makes it where it is not there yet.
+    pub(super) async fn bucket(&self, what: &str, description: &str) -> Result<kv::Store> {
+        let bucket = format!("{}-{what}", self.name);
+        let config = kv::Config {
+            bucket: bucket.clone(),
+            description: description.to_owned(),
+            num_replicas: self.replicas,
+            history: 1,
+            ..kv::Config::default()
+        };
+        if let Ok(there) = self.context.get_key_value(&bucket).await {
+            return Ok(there);
+        }
+        let made = patiently(
+            || self.context.create_key_value(config.clone()),
+            |error| error.kind() == CreateKeyValueErrorKind::TimedOut,
+        );
+        made.await.map_err(|error| self.failed(format!("has no bucket {bucket}, and none could be made: {error}")))
+    }
+
+    pub(super) fn subject(&self, session: SessionId) -> String {
+        format!("{}.s.{session}", self.name)
+    }
+
+    /// Returns the session of a subject.
+    pub(super) fn session_of(&self, subject: &str) -> Option<SessionId> {
+        subject.strip_prefix(&self.name)?.strip_prefix(".s.")?.parse().ok()
+    }
+
+    pub(super) fn content_subject(&self, digest: &Digest) -> String {
+        format!("{}.c.{digest}", self.name)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the bytes that a payload may have.
+    pub(super) fn payload_max(&self) -> usize {
+        self.client.server_info().max_payload.saturating_sub(HEADERS)
+    }
+
+    /// Returns true while a server is connected.
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    pub(super) fn failed(&self, what: String) -> StoreError {
+        StoreError::Cluster { address: self.address.clone(), what }
+    }
+
+    /// Returns the position in the stream of a session's first message.
+    pub(super) async fn begin_of(&self, session: SessionId) -> Result<u64> {
+        let first = self.stream.get_first_raw_message_by_subject(self.subject(session), 1).await;
+        let first = first.map_err(|error| self.failed(format!("did not tell the begin of a session: {error}")));
+        Ok(first?.sequence)
+    }
+
+    /// Returns some messages of a session from a position in the stream on, with their positions; none where a replica
+    /// has none, which may be behind. Fails with the reason to try again.
+    pub(super) async fn messages_from(&self, session: SessionId, from: u64) -> Result<Vec<(u64, Bytes)>, String> {
+        let asked = json!({
+            "seq": from, "next_by_subj": self.subject(session), "batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES,
+        });
+        let inbox = self.client.new_inbox();
+        let mut answers = self.client.subscribe(inbox.clone()).await.map_err(|error| error.to_string())?;
+        let subject = format!("$JS.API.DIRECT.GET.{}", self.name);
+        let sent = self.client.publish_with_reply(subject, inbox, asked.to_string().into()).await;
+        sent.map_err(|error| error.to_string())?;
+        let mut messages = Vec::new();
+        loop {
+            let next = tokio::time::timeout(PATIENCE, answers.next()).await;
+            let Ok(Some(message)) = next else { return Err("no answer came".to_owned()) };
+            match message.status.map(|status| status.as_u16()) {
+                None | Some(200) => {}
+                // The end, or nothing.
+                Some(204 | 404) => return Ok(messages),
+                Some(status) => {
+                    return Err(format!("the answer is {status} {}", message.description.unwrap_or_default()));
+                }
+            }
+            let at = message.headers.as_ref().and_then(|headers| headers.get("Nats-Sequence"));
+            let at = at.and_then(|at| at.as_str().parse().ok()).ok_or("a message has no position")?;
+            messages.push((at, message.payload));
+        }
+    }
+
+    /// Returns the position in the stream of a session's last message, as the leader has it; 0 for none.
+    pub(super) async fn last_of(&self, session: SessionId) -> Result<u64> {
+        Ok(self.newest(&self.stream, &self.subject(session)).await?.0)
+    }
+
+    /// Returns the last message of a subject, as the leader has it, with its position; 0 for none.
+    pub(super) async fn newest<S>(&self, stream: &Stream<S>, subject: &str) -> Result<(u64, Bytes)> {
+        match stream.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok((message.sequence, message.payload)),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok((0, Bytes::new())),
+            Err(error) => Err(self.failed(format!("did not tell the last message of {subject}: {error}"))),
+        }
+    }
+}
+
+/// Tries something again that failed because the cluster has no leader yet.
+async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
+    attempt: impl Fn() -> F,
+    is_late: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let begun = tokio::time::Instant::now();
+    loop {
+        match attempt().await {
+            Err(error) if is_late(&error) && begun.elapsed() < ELECTION => tokio::time::sleep(PAUSE).await,
+            other => return other,
+        }
+    }
+}
+
+fn number_of(version: &str) -> Option<(u64, u64, u64)> {
+    let mut parts = version.split(['.', '-', '+']).map_while(|part| part.parse().ok());
+    Some((parts.next()?, parts.next()?, parts.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_of_server_is_compared_by_numbers() {
+        for (version, is_enough) in [
+            ("2.14.4", true),
+            ("2.15.0-beta", true),
+            ("3.0.0", true),
+            ("2.14.3", false),
+            ("2.9.10", false),
+            ("x", false),
+        ] {
+            assert_eq!(number_of(version) >= Some(OLDEST), is_enough, "{version}");
+        }
+    }
+}

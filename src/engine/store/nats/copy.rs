@@ -1,0 +1,136 @@
+//! The local copy: what the cluster has of a session is added to it.
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt};
+
+use super::NatsInner;
+use super::contents;
+use super::lane::Lane;
+use super::message::{SessionMessage, commit_of};
+use crate::engine::store::{EventStore, Result, StoreError};
+use crate::engine::{CommitView, Seq, SessionId};
+
+impl NatsInner {
+    /// Brings the local copy of a session up to date. Returns the position of its last message in the stream, 0 for
+    /// none. The caller holds the lane's cursor.
+    pub(super) async fn catch_up(&self, lane: &Lane, cursor: &mut Option<u64>) -> Result<u64> {
+        self.catch_up_to(lane, cursor, Seq::MAX).await
+    }
+
+    /// The same, up to a position of the session.
+    async fn catch_up_to(&self, lane: &Lane, cursor: &mut Option<u64>, until: Seq) -> Result<u64> {
+        let session = lane.session;
+        let end = || async {
+            match self.cluster.last_of(session).await {
+                Ok(last) => Ok(Some(last)),
+                Err(error) => {
+                    tracing::debug!(%error, "the end of a session is asked for again");
+                    Ok(None)
+                }
+            }
+        };
+        let at = self.waiting.until_settled("tell the end of a session", end).await?;
+        if at > 0 && *cursor != Some(at) {
+            let progress = tokio::sync::Mutex::new(&mut *cursor);
+            let read = || async {
+                let mut cursor = progress.lock().await;
+                match self.read_on(lane, &mut cursor, (at, until)).await {
+                    Ok(()) => Ok(Some(())),
+                    Err(ReadError::Again(why)) => {
+                        tracing::debug!(why, "a session is read on");
+                        Ok(None)
+                    }
+                    Err(ReadError::Final(error)) => Err(error),
+                }
+            };
+            self.waiting.until_settled("give a session's events", read).await?;
+        }
+        if at == 0 || cursor.is_some_and(|cursor| cursor >= at) {
+            *cursor = Some(at);
+            lane.reached(at, false);
+        }
+        Ok(at)
+    }
+
+    async fn read_on(&self, lane: &Lane, cursor: &mut Option<u64>, (last, until): (u64, Seq)) -> Result<(), ReadError> {
+        while cursor.is_none_or(|at| at < last) {
+            let from = cursor.unwrap_or(0) + 1;
+            let batch = self.cluster.messages_from(lane.session, from).await.map_err(ReadError::Again)?;
+            if batch.is_empty() {
+                // A replica that is behind was asked.
+                return Err(ReadError::Again("the last messages did not come".to_owned()));
+            }
+            for (at, payload) in batch {
+                self.add(lane, at, payload).await.map_err(ReadError::Final)?;
+                *cursor = Some(at);
+                if self.local.head(lane.session).is_ok_and(|head| head >= until) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a message to the local copy, unless that has it.
+    async fn add(&self, lane: &Lane, at: u64, payload: Bytes) -> Result<()> {
+        let session = lane.session;
+        let odd = || self.cluster.failed(format!("has a message at {at} of session {session} that makes no sense"));
+        let (fork, encoded) = match SessionMessage::decode(payload).ok_or_else(odd)? {
+            SessionMessage::Commit { fork, encoded } => (fork, encoded),
+            SessionMessage::Apart { fork, digest } => {
+                (fork, contents::get(&self.cluster, &digest, &self.waiting).await?)
+            }
+            SessionMessage::Removal => {
+                return match self.local.remove(session) {
+                    Err(StoreError::NoSession(_)) => Ok(()),
+                    other => other,
+                };
+            }
+        };
+        let commit = commit_of(session, fork, &encoded).ok_or_else(odd)?;
+        let view = CommitView::parse(&encoded).map_err(|_| odd())?;
+        let first = view.first;
+        if self.local.head(session).is_ok_and(|head| head >= first) {
+            return Ok(());
+        }
+        if let Some(point) = fork {
+            self.have(point.session, point.seq).await?;
+        }
+        if lane.is_held() {
+            self.note_taken(lane, &view);
+        }
+        let recorded = match self.local.submit(commit) {
+            Ok(pending) => pending.first(),
+            // It is removed, and its children have what is left of it.
+            Err(StoreError::Buried(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if let Some(point) = fork {
+            // It may have been removed since, which it must not be before it has a child.
+            self.have(point.session, Seq::MAX).await?;
+        }
+        if recorded == first { Ok(()) } else { Err(odd()) }
+    }
+
+    /// Makes sure that the local copy has a session up to a position.
+    pub(super) fn have(&self, session: SessionId, seq: Seq) -> BoxFuture<'_, Result<()>> {
+        async move {
+            if self.local.head(session).is_ok_and(|head| head >= seq) {
+                return Ok(());
+            }
+            let lane = self.lane(session);
+            let mut cursor = lane.cursor.lock().await;
+            if self.local.head(session).is_err() {
+                // It was removed, and is read again for a child.
+                *cursor = None;
+            }
+            self.catch_up_to(&lane, &mut cursor, seq).await.map(drop)
+        }
+        .boxed()
+    }
+}
+
+enum ReadError {
+    Again(String),
+    Final(StoreError),
+}

@@ -1,0 +1,44 @@
+//! Positions in the stream up to which the local copy has sessions, for the next process.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::NatsInner;
+use crate::engine::lock::lock;
+use crate::engine::store::{EventStore, LocalStore};
+use crate::engine::{Seq, SessionId};
+
+const FILE: &str = "nats-cursors";
+const NEW: &str = "nats-cursors.new";
+
+/// Reads what an earlier process kept, as far as the copy still has it.
+#[expect(clippy::disallowed_methods, reason = "it is a file of the store")]
+pub(super) fn load(local: &LocalStore) -> BTreeMap<SessionId, u64> {
+    let kept = std::fs::read(local.directory().join(FILE)).unwrap_or_default();
+    let kept: BTreeMap<SessionId, (Seq, u64)> = serde_json::from_slice(&kept).unwrap_or_default();
+    let is_there = |(session, (seq, at)): (SessionId, (Seq, u64))| {
+        local.head(session).is_ok_and(|head| head >= seq).then_some((session, at))
+    };
+    kept.into_iter().filter_map(is_there).collect()
+}
+
+/// Keeps them. Without them a session is read from its beginning.
+pub(super) fn save(inner: &NatsInner) {
+    let lanes: Vec<_> = lock(&inner.lanes).values().cloned().collect();
+    let mut kept = BTreeMap::new();
+    for lane in lanes {
+        let at = lane.cursor.try_lock().ok().and_then(|cursor| *cursor);
+        if let (Some(at), Ok(head)) = (at, inner.local.head(lane.session)) {
+            kept.insert(lane.session, (head, at));
+        }
+    }
+    if let Err(error) = write(inner.local.directory(), &kept) {
+        tracing::debug!(%error, "the cursors are kept later");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is a file of the store")]
+fn write(directory: &Path, kept: &BTreeMap<SessionId, (Seq, u64)>) -> std::io::Result<()> {
+    std::fs::write(directory.join(NEW), serde_json::to_vec(kept)?)?;
+    std::fs::rename(directory.join(NEW), directory.join(FILE))
+}

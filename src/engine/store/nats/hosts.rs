@@ -1,0 +1,432 @@
+//! This host among those of the cluster: it says that it is there, and claims sessions.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use async_nats::jetstream::kv;
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+
+use super::cluster::Cluster;
+use super::lane::Lane;
+use super::lease::{HostRun, Leases, Moment};
+use super::{NatsInner, wait_for};
+use crate::engine::commit::Commit;
+use crate::engine::event::{Event, SessionTaken};
+use crate::engine::lock::lock;
+use crate::engine::store::hosts::COPY_FILE;
+use crate::engine::store::{LocalStore, Result, SessionClaim, SessionHosts, StoreError, StoreHost};
+use crate::engine::{Clock, CommitId, SessionId};
+
+/// Words of a host in the time of a lease.
+const WORDS: u32 = 3;
+/// Times of a lease without an answer after which a host gives up its sessions. An election of the cluster's leader takes
+/// longer than a lease.
+const SILENCES: u32 = 5;
+/// Time for the cluster to take what ends anyway.
+const LAST: Duration = Duration::from_secs(2);
+
+/// The words of a host on the cluster.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct HostWords {
+    /// Another one for each start of its process.
+    run: String,
+    at: Option<String>,
+}
+
+/// The ownership of a session on the cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Ownership {
+    #[serde(flatten)]
+    owner: HostRun,
+    epoch: u64,
+    /// True once the host has let go of it.
+    is_released: bool,
+    /// True once the host has the session's files, where another one had it before.
+    is_ready: bool,
+}
+
+type TellLoss = Box<dyn Fn(SessionId) + Send + Sync>;
+
+/// This host.
+pub(super) struct Hosts {
+    at: Option<String>,
+    me: HostRun,
+    lease: Duration,
+    words: kv::Store,
+    owners: kv::Store,
+    leases: Mutex<Leases>,
+    /// The revision of this host's last word.
+    revision: tokio::sync::Mutex<u64>,
+    on_loss: Mutex<Option<TellLoss>>,
+}
+
+fn now() -> Moment {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+impl Hosts {
+    /// Says for the first time that this host is there. Waits for the end of another process of its name.
+    pub(super) async fn join(cluster: &Cluster, local: &LocalStore, own: &StoreHost, lease: Duration) -> Result<Self> {
+        let words = cluster.bucket("hosts", "Hosts of foldspace that are there").await?;
+        let owners = cluster.bucket("owners", "The hosts that work in foldspace's sessions").await?;
+        let copy = copy_of(local.directory()).map_err(StoreError::io("write", &local.directory().join(COPY_FILE)))?;
+        let run = format!("{copy}.{}", fresh());
+        let me = HostRun { host: own.name.clone(), run };
+        let leases = Mutex::new(Leases::of(lease, now()));
+        let (revision, on_loss) = (tokio::sync::Mutex::default(), Mutex::default());
+        let hosts = Self { at: own.at.clone(), me, lease, words, owners, leases, revision, on_loss };
+        let (begun, mut first) = (now(), None);
+        loop {
+            let (revision, said) = cluster.value_of::<HostWords>(&hosts.words, &hosts.me.host).await?;
+            let is_other = said.is_some_and(|said| !hosts.is_of_copy(&said.run));
+            if is_other && *first.get_or_insert(revision) != revision {
+                let host = &hosts.me.host;
+                let what = format!("has a host {host} already, in another process; use another name with --host");
+                return Err(cluster.failed(what));
+            }
+            *hosts.revision.lock().await = revision;
+            if (!is_other || now() - begun >= lease) && hosts.speak().await {
+                return Ok(hosts);
+            }
+            tokio::time::sleep(lease / WORDS / 2).await;
+        }
+    }
+
+    /// Says that this host is there. Returns false if that was not taken.
+    async fn speak(&self) -> bool {
+        let mut revision = self.revision.lock().await;
+        let sent = now();
+        let words = HostWords { run: self.me.run.clone(), at: self.at.clone() };
+        let words = serde_json::to_vec(&words).unwrap_or_default();
+        let update = self.words.update(&self.me.host, words.into(), *revision);
+        match tokio::time::timeout(self.lease / 2, update).await {
+            Ok(Ok(taken)) => {
+                *revision = taken;
+                lock(&self.leases).said(sent, now());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Finds out what became of a word that was not answered.
+    async fn look_at_own(&self, cluster: &Cluster) {
+        let look = cluster.value_of::<HostWords>(&self.words, &self.me.host);
+        if let Ok(Ok((revision, said))) = tokio::time::timeout(self.lease / 2, look).await {
+            match said.filter(|said| said.run != self.me.run) {
+                None => *self.revision.lock().await = revision,
+                Some(_) => tracing::error!(host = self.me.host, "another process is on the cluster as this host"),
+            }
+        }
+    }
+
+    /// Tells whether a run is one of this copy's directory, which one process at a time has open.
+    fn is_of_copy(&self, run: &str) -> bool {
+        run.split_once('.').map(|(copy, _)| copy) == self.me.run.split_once('.').map(|(copy, _)| copy)
+    }
+
+    fn is_held(&self) -> bool {
+        lock(&self.leases).is_held(now())
+    }
+
+    /// Tells whether a host is gone that has a session. As long as it may be there, its URL comes, too.
+    async fn gone(&self, cluster: &Cluster, owner: &HostRun) -> Result<Result<(), Option<String>>> {
+        if self.is_of_copy(&owner.run) {
+            return Ok(Ok(()));
+        }
+        let (revision, said) = cluster.value_of::<HostWords>(&self.words, &owner.host).await?;
+        // It has left.
+        let Some(said) = said else { return Ok(Ok(())) };
+        let heard = HostRun { host: owner.host.clone(), run: said.run };
+        Ok(if self.is_silent(&heard, revision, owner) { Ok(()) } else { Err(said.at) })
+    }
+
+    /// Tells whether a run of a host is gone, after its host's last word.
+    fn is_silent(&self, heard: &HostRun, revision: u64, run: &HostRun) -> bool {
+        let mut leases = lock(&self.leases);
+        leases.heard(heard, revision, now());
+        leases.is_gone(run, now())
+    }
+
+    fn tell_loss(&self, session: SessionId) {
+        if let Some(tell) = &*lock(&self.on_loss) {
+            tell(session);
+        }
+    }
+}
+
+/// Returns the name of the copy in a directory, which it keeps.
+#[expect(clippy::disallowed_methods, reason = "it is a file of the store")]
+fn copy_of(directory: &Path) -> std::io::Result<String> {
+    let path = directory.join(COPY_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(name) if !name.is_empty() => Ok(name),
+        _ => {
+            let name = fresh();
+            std::fs::write(&path, &name)?;
+            Ok(name)
+        }
+    }
+}
+
+fn fresh() -> String {
+    CommitId::from_bytes(crate::engine::SystemClock::default().fresh_id()).to_string()
+}
+
+impl Cluster {
+    /// Reads a value of a bucket as the leader has it, with its revision; 0 for none.
+    async fn value_of<T: DeserializeOwned>(&self, bucket: &kv::Store, key: &str) -> Result<(u64, Option<T>)> {
+        let (revision, value) = self.newest(&bucket.stream, &format!("{}{key}", bucket.prefix)).await?;
+        Ok((revision, serde_json::from_slice(&value).ok()))
+    }
+}
+
+impl NatsInner {
+    fn hosts_now(&self) -> Result<&Hosts> {
+        self.hosts.as_ref().ok_or(StoreError::ReadOnly)
+    }
+
+    async fn owner_of(&self, session: SessionId) -> Result<(u64, Option<Ownership>)> {
+        let hosts = self.hosts_now()?;
+        let key = session.to_string();
+        let read = || async {
+            match self.cluster.value_of::<Ownership>(&hosts.owners, &key).await {
+                Ok(read) => Ok(Some(read)),
+                Err(error) => {
+                    tracing::debug!(%error, "the owner of a session is asked for again");
+                    Ok(None)
+                }
+            }
+        };
+        self.waiting.until_settled("tell who works in a session", read).await
+    }
+
+    /// Writes an ownership behind a revision. Returns false if another one was faster.
+    async fn own(&self, session: SessionId, own: &Ownership, after: u64) -> Result<bool> {
+        let hosts = self.hosts_now()?;
+        let value: Bytes = serde_json::to_vec(own).unwrap_or_default().into();
+        match hosts.owners.update(session.to_string(), value, after).await {
+            Ok(_) => Ok(true),
+            Err(error) => {
+                // It may have been taken: the ownership that is there tells.
+                tracing::debug!(%error, "an ownership is looked up");
+                Ok(self.owner_of(session).await?.1.as_ref() == Some(own))
+            }
+        }
+    }
+
+    async fn claim(&self, session: SessionId) -> Result<SessionClaim> {
+        let (hosts, lane) = (self.hosts_now()?, self.lane(session));
+        if lane.is_held() {
+            return Ok(SessionClaim::Kept);
+        }
+        let lease = || async { Ok(hosts.is_held().then_some(())) };
+        self.waiting.until_settled("take this host's word", lease).await?;
+        loop {
+            let (revision, before) = self.owner_of(session).await?;
+            let epoch = before.as_ref().map_or(1, |before| before.epoch + 1);
+            let mut is_taken = false;
+            if let Some(before) = &before {
+                if !before.is_released
+                    && let Err(at) = hosts.gone(&self.cluster, &before.owner).await?
+                {
+                    return Err(StoreError::OtherHost { session, host: before.owner.host.clone(), at });
+                }
+                is_taken = !hosts.is_of_copy(&before.owner.run) || !before.is_ready;
+            }
+            let own = Ownership { owner: hosts.me.clone(), epoch, is_released: false, is_ready: !is_taken };
+            if !self.own(session, &own, revision).await? {
+                continue;
+            }
+            lane.hold(epoch);
+            if !is_taken {
+                return Ok(SessionClaim::Kept);
+            }
+            let told = self.tell_taken(&lane, epoch).await;
+            if told.is_err() {
+                lane.let_go();
+            }
+            return told.map(|()| SessionClaim::Taken);
+        }
+    }
+
+    /// Records that this host has the session. No message of a former owner fits behind that.
+    async fn tell_taken(&self, lane: &Lane, epoch: u64) -> Result<()> {
+        let mut commit = Commit::new(lane.session, self.clock.now());
+        commit.push(&SessionTaken { host: self.hosts_now()?.me.host.clone(), epoch })?;
+        self.record(lane, commit).await.map(drop)
+    }
+
+    /// Ends this host's ownership if a commit says that another one begins.
+    pub(super) fn note_taken(&self, lane: &Lane, view: &crate::engine::CommitView<'_>) {
+        let taken = view.events().filter_map(|event| event.ok());
+        let taken = taken.filter(|event| event.kind == SessionTaken::KIND);
+        for taken in taken.filter_map(|event| SessionTaken::decode(event.version, event.payload).ok()) {
+            let other = || StoreError::OtherHost { session: lane.session, host: taken.host.clone(), at: None };
+            if lane.lose(taken.epoch, other)
+                && let Some(hosts) = &self.hosts
+            {
+                tracing::warn!(session = %lane.session, host = taken.host, "another host has taken a session");
+                hosts.tell_loss(lane.session);
+            }
+        }
+    }
+
+    /// Changes this host's ownership of a session, if it has it.
+    async fn change(&self, session: SessionId, change: impl FnOnce(Ownership) -> Ownership) -> Result<()> {
+        let hosts = self.hosts_now()?;
+        let (revision, there) = self.cluster.value_of::<Ownership>(&hosts.owners, &session.to_string()).await?;
+        if let Some(own) = there.filter(|own| own.owner == hosts.me && !own.is_released) {
+            let value = serde_json::to_vec(&change(own)).unwrap_or_default();
+            let changed = hosts.owners.update(session.to_string(), value.into(), revision).await;
+            changed.map_err(|error| self.cluster.failed(format!("was not told how a session's owner is: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets who had a session that is removed.
+    pub(super) async fn forget_owner(&self, session: SessionId) {
+        let Some(hosts) = &self.hosts else { return };
+        if let Err(error) = hosts.owners.purge(session.to_string()).await {
+            tracing::debug!(%error, "the owner of a removed session stays listed");
+        }
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<StoreHost>> {
+        let hosts = self.hosts_now()?;
+        let (revision, said) = self.cluster.value_of::<HostWords>(&hosts.words, name).await?;
+        let Some(HostWords { run, at }) = said else { return Ok(None) };
+        let run = HostRun { host: name.to_owned(), run };
+        let is_gone = hosts.is_silent(&run, revision, &run);
+        Ok((!is_gone).then(|| StoreHost { name: name.to_owned(), at }))
+    }
+
+    async fn other(&self, session: SessionId) -> Result<Option<StoreHost>> {
+        if self.lane(session).is_held() {
+            return Ok(None);
+        }
+        let (_, owner) = self.owner_of(session).await?;
+        if let Some(Ownership { owner, is_released: false, .. }) = owner
+            && let Err(at) = self.hosts_now()?.gone(&self.cluster, &owner).await?
+        {
+            return Ok(Some(StoreHost { name: owner.host, at }));
+        }
+        self.lane(session).free();
+        Ok(None)
+    }
+
+    /// Gives up all sessions of this host, because it has heard nothing for long.
+    fn give_up(&self, silence: Duration) {
+        let seconds = silence.as_secs();
+        self.is_silent.store(true, Ordering::Release);
+        let lanes: Vec<_> = lock(&self.lanes).values().cloned().collect();
+        let why =
+            || self.cluster.failed(format!("has not answered for {seconds} s, so this host let go of its sessions"));
+        for lane in lanes {
+            if lane.lose(u64::MAX, why)
+                && let Some(hosts) = &self.hosts
+            {
+                hosts.tell_loss(lane.session);
+            }
+        }
+    }
+
+    /// Tells the others that this host is gone.
+    pub(super) async fn leave(&self) {
+        let Some(hosts) = &self.hosts else { return };
+        let revision = hosts.revision.lock().await;
+        // Without it they find out by its silence.
+        drop(tokio::time::timeout(LAST, hosts.words.update(&hosts.me.host, Bytes::new(), *revision)).await);
+    }
+}
+
+/// Says that this host is there, again and again.
+pub(super) async fn speak(store: Weak<NatsInner>) {
+    let mut answered = now();
+    loop {
+        let Some(inner) = store.upgrade() else { return };
+        let Some(hosts) = &inner.hosts else { return };
+        let (begun, lease) = (now(), hosts.lease);
+        if hosts.speak().await {
+            answered = now();
+            inner.is_silent.store(false, Ordering::Release);
+        } else {
+            hosts.look_at_own(&inner.cluster).await;
+            let silence = now().saturating_sub(answered);
+            if silence >= lease * SILENCES {
+                inner.give_up(silence);
+            }
+        }
+        drop(inner);
+        tokio::time::sleep((lease / WORDS).saturating_sub(now() - begun)).await;
+    }
+}
+
+/// The hosts of a cluster's store.
+pub(super) struct NatsHosts {
+    pub(super) inner: Arc<NatsInner>,
+    pub(super) runtime: Handle,
+    pub(super) own: StoreHost,
+}
+
+impl SessionHosts for NatsHosts {
+    fn own(&self) -> &StoreHost {
+        &self.own
+    }
+
+    fn claim(&self, session: SessionId) -> Result<SessionClaim> {
+        let inner = Arc::clone(&self.inner);
+        wait_for(&self.runtime, async move { inner.claim(session).await })
+    }
+
+    fn ready(&self, session: SessionId) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let ready = |own| Ownership { is_ready: true, ..own };
+        wait_for(&self.runtime, async move { inner.change(session, ready).await })
+    }
+
+    fn release(&self, session: SessionId) {
+        let inner = Arc::clone(&self.inner);
+        let released = wait_for(&self.runtime, async move {
+            inner.lane(session).let_go();
+            let release = inner.change(session, |own| Ownership { is_released: true, ..own });
+            tokio::time::timeout(LAST, release).await.unwrap_or(Ok(()))
+        });
+        if let Err(error) = released {
+            tracing::debug!(%error, "others find out by themselves that a session is free");
+        }
+    }
+
+    fn other(&self, session: SessionId) -> Result<Option<StoreHost>> {
+        if self.inner.lane(session).is_held() {
+            return Ok(None);
+        }
+        let inner = Arc::clone(&self.inner);
+        wait_for(&self.runtime, async move { inner.other(session).await })
+    }
+
+    fn find(&self, name: &str) -> Result<Option<StoreHost>> {
+        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
+        wait_for(&self.runtime, async move { inner.find(&name).await })
+    }
+
+    fn lease(&self) -> Duration {
+        self.inner.hosts.as_ref().map_or(Duration::ZERO, |hosts| hosts.lease)
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        self.inner.waiting.waited()
+    }
+
+    fn on_loss(&self, tell: TellLoss) {
+        if let Some(hosts) = &self.inner.hosts {
+            *lock(&hosts.on_loss) = Some(tell);
+        }
+    }
+}

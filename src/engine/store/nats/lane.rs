@@ -1,0 +1,132 @@
+//! The commits of one session on their way to the cluster, and those of it that the local copy lacks.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::engine::Commit;
+use crate::engine::SessionId;
+use crate::engine::lock::lock;
+use crate::engine::store::Result;
+use crate::engine::store::pending::{ExpectedAnswers, Ticket};
+use crate::engine::store::{Pending, StoreError};
+
+/// A session's way to the cluster. One message is under way at a time, since the next expects its position.
+pub(super) struct Lane {
+    pub(super) session: SessionId,
+    /// The position in the stream up to which the local copy has everything; none while that is not known.
+    pub(super) cursor: tokio::sync::Mutex<Option<u64>>,
+    /// Number of this host's ownership while it has the session; 0 while it does not.
+    held: AtomicU64,
+    /// The reason why this host may not extend the session, which it had.
+    lost: Mutex<Option<StoreError>>,
+    /// Set if the last message was this store's.
+    is_ours: AtomicBool,
+    applied: AtomicU64,
+    /// The last position in the stream that is known to have a message.
+    seen: AtomicU64,
+    queue: Mutex<LaneQueue>,
+    pub(super) answers: Arc<ExpectedAnswers>,
+}
+
+#[derive(Default)]
+struct LaneQueue {
+    commits: VecDeque<Commit>,
+    is_running: bool,
+}
+
+impl Lane {
+    pub(super) fn of(session: SessionId, cursor: Option<u64>) -> Self {
+        Self {
+            session,
+            cursor: tokio::sync::Mutex::new(cursor),
+            held: AtomicU64::new(0),
+            lost: Mutex::default(),
+            is_ours: AtomicBool::new(false),
+            applied: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            queue: Mutex::default(),
+            answers: Arc::default(),
+        }
+    }
+
+    /// Adds a commit. Returns true if its caller has to begin the sending.
+    pub(super) fn push(&self, commit: Commit) -> Result<(Pending, bool)> {
+        let mut queue = lock(&self.queue);
+        let answer = self.answers.expect().ok_or(StoreError::Unsettled)?;
+        queue.commits.push_back(commit);
+        let begins = !std::mem::replace(&mut queue.is_running, true);
+        Ok((Pending { ticket: Ticket::Answered(answer) }, begins))
+    }
+
+    /// Takes the next commit to send; with none the sending ends.
+    pub(super) fn next(&self) -> Option<Commit> {
+        let mut queue = lock(&self.queue);
+        let next = queue.commits.pop_front();
+        queue.is_running = next.is_some();
+        next
+    }
+
+    /// Notes that the local copy has everything up to a position in the stream.
+    pub(super) fn reached(&self, at: u64, is_ours: bool) {
+        self.applied.fetch_max(at, Ordering::AcqRel);
+        self.is_ours.store(is_ours, Ordering::Release);
+    }
+
+    /// Notes a message in the stream.
+    pub(super) fn saw(&self, at: u64) {
+        self.seen.fetch_max(at, Ordering::AcqRel);
+    }
+
+    /// Forgets that nobody else writes.
+    pub(super) fn doubt(&self) {
+        self.is_ours.store(false, Ordering::Release);
+    }
+
+    /// Notes that this host has the session.
+    pub(super) fn hold(&self, epoch: u64) {
+        *lock(&self.lost) = None;
+        self.held.store(epoch, Ordering::Release);
+    }
+
+    /// Notes that this host has let go of the session. What it has lost stays lost: calls may still be ending.
+    pub(super) fn let_go(&self) {
+        self.held.store(0, Ordering::Release);
+    }
+
+    /// Notes that no host has the session, so that this one may extend it as any other.
+    pub(super) fn free(&self) {
+        if !self.is_held() {
+            *lock(&self.lost) = None;
+        }
+    }
+
+    /// Tells whether this host has the session.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire) > 0
+    }
+
+    /// Ends an ownership before that number, for a reason. Returns true if this host had one.
+    pub(super) fn lose(&self, before: u64, why: impl FnOnce() -> StoreError) -> bool {
+        let mut lost = lock(&self.lost);
+        let held = self.held.load(Ordering::Acquire);
+        let is_lost = held > 0 && held < before;
+        if is_lost {
+            *lost = Some(why());
+            self.held.store(0, Ordering::Release);
+        }
+        is_lost
+    }
+
+    /// Checks that this host has not lost the session since it claimed it.
+    pub(super) fn check_kept(&self) -> Result<()> {
+        lock(&self.lost).clone().map_or(Ok(()), Err)
+    }
+
+    /// Tells whether the local copy has all there is: nobody else may extend the session, and nobody has.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.is_held()
+            && self.is_ours.load(Ordering::Acquire)
+            && self.applied.load(Ordering::Acquire) >= self.seen.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,232 @@
+//! Hosts that take one session from each other, in simulated time: words come late or not at all, processes stand
+//! still, the cluster has no leader for a while. One seed is one run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::lease::{HostRun, Leases, Moment};
+
+const LEASE: Duration = Duration::from_millis(2000);
+const BEAT: u64 = 600;
+const HOSTS: usize = 4;
+const END: u64 = 120_000;
+
+/// A plain generator: the same numbers for the same seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, count: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % count.max(1)
+    }
+}
+
+struct SimulatedHost {
+    me: HostRun,
+    leases: Leases,
+    /// The process stands still, or its network is down, until then.
+    stopped: u64,
+    apart: u64,
+    next_beat: u64,
+    /// The ownership that it believes to have: its revision, and the end of the session that it expects.
+    owned: Option<(u64, u64)>,
+}
+
+/// A message on its way, and the time of its arrival.
+enum Arriving {
+    /// A word reaches the cluster, sent at that time.
+    Word { from: usize, sent: u64 },
+    /// The cluster's answer to a word reaches its host.
+    Answer { to: usize, sent: u64 },
+    /// A word with its revision reaches another host.
+    Heard { to: usize, of: HostRun, revision: u64 },
+}
+
+#[derive(Default)]
+struct Cluster {
+    revision: u64,
+    words: BTreeMap<String, (HostRun, u64)>,
+    owner: Option<(HostRun, u64)>,
+    /// The session: who wrote each message.
+    messages: Vec<String>,
+    /// It has no leader until then.
+    silent: u64,
+}
+
+struct Simulation {
+    numbers: Numbers,
+    cluster: Cluster,
+    hosts: Vec<SimulatedHost>,
+    arriving: BTreeMap<(u64, u64), Arriving>,
+    count: u64,
+    taken_over: u64,
+    lost: u64,
+}
+
+fn at(millis: u64) -> Moment {
+    Moment::from_millis(millis)
+}
+
+impl Simulation {
+    fn of(seed: u64) -> Self {
+        let host = |number: usize| SimulatedHost {
+            me: HostRun { host: format!("h{number}"), run: "1".to_owned() },
+            leases: Leases::of(LEASE, at(0)),
+            stopped: 0,
+            apart: 0,
+            next_beat: number as u64 * 7,
+            owned: None,
+        };
+        let hosts = (0..HOSTS).map(host).collect();
+        let (arriving, cluster) = (BTreeMap::new(), Cluster::default());
+        Self { numbers: Numbers(seed), cluster, hosts, arriving, count: 0, taken_over: 0, lost: 0 }
+    }
+
+    fn send(&mut self, now: u64, what: Arriving) {
+        // Mostly quick, sometimes late, sometimes never.
+        let delay = match self.numbers.below(100) {
+            0..90 => 1 + self.numbers.below(5),
+            90..98 => self.numbers.below(1500),
+            _ => return,
+        };
+        self.count += 1;
+        self.arriving.insert((now + delay, self.count), what);
+    }
+
+    fn is_reached(&self, host: usize, now: u64) -> bool {
+        now >= self.hosts[host].apart && now >= self.cluster.silent
+    }
+
+    fn run(mut self) -> (u64, u64) {
+        for now in 0..END {
+            self.disturb(now);
+            while let Some(first) = self.arriving.first_entry().filter(|first| first.key().0 <= now) {
+                let what = first.remove();
+                self.arrive(now, what);
+            }
+            for host in 0..HOSTS {
+                if now >= self.hosts[host].stopped {
+                    self.act(now, host);
+                }
+            }
+        }
+        (self.taken_over, self.lost)
+    }
+
+    fn disturb(&mut self, now: u64) {
+        let host = self.numbers.below(HOSTS as u64) as usize;
+        match self.numbers.below(60_000) {
+            0..3 => self.hosts[host].stopped = now + self.numbers.below(8_000),
+            3..6 => self.hosts[host].apart = now + self.numbers.below(8_000),
+            6 => self.cluster.silent = now + self.numbers.below(7_000),
+            7 => {
+                // It is killed, and starts again.
+                let run = self.numbers.below(1 << 30).to_string();
+                let me = HostRun { run, ..self.hosts[host].me.clone() };
+                let fresh = Leases::of(LEASE, at(now));
+                self.hosts[host] =
+                    SimulatedHost { me, leases: fresh, stopped: now + 500, apart: 0, next_beat: now, owned: None };
+            }
+            _ => {}
+        }
+    }
+
+    fn arrive(&mut self, now: u64, what: Arriving) {
+        match what {
+            Arriving::Word { from, sent } if self.is_reached(from, now) => {
+                self.cluster.revision += 1;
+                let (me, revision) = (self.hosts[from].me.clone(), self.cluster.revision);
+                self.cluster.words.insert(me.host.clone(), (me.clone(), revision));
+                self.send(now, Arriving::Answer { to: from, sent });
+                for to in 0..HOSTS {
+                    self.send(now, Arriving::Heard { to, of: me.clone(), revision });
+                }
+            }
+            Arriving::Answer { to, sent } if self.is_reached(to, now) => {
+                // A process that stands still reads it later, with a clock that went on.
+                let read = now.max(self.hosts[to].stopped);
+                if read > now {
+                    self.arriving.insert((read, u64::MAX - self.count), Arriving::Answer { to, sent });
+                } else {
+                    self.hosts[to].leases.said(at(sent), at(now));
+                }
+            }
+            Arriving::Heard { to, of, revision } if self.is_reached(to, now) && now >= self.hosts[to].stopped => {
+                self.hosts[to].leases.heard(&of, revision, at(now));
+            }
+            _ => {}
+        }
+    }
+
+    /// Does what a host does at a moment: its word, an append to its session, or a look whether it can have it.
+    fn act(&mut self, now: u64, host: usize) {
+        if now >= self.hosts[host].next_beat {
+            self.hosts[host].next_beat = now + BEAT;
+            self.send(now, Arriving::Word { from: host, sent: now });
+        }
+        if !self.is_reached(host, now) || self.numbers.below(20) > 0 {
+            return;
+        }
+        let me = self.hosts[host].me.clone();
+        match self.hosts[host].owned {
+            Some((revision, end)) => {
+                if end == self.cluster.messages.len() as u64 {
+                    assert_eq!(
+                        self.cluster.owner.as_ref().map(|(owner, _)| owner),
+                        Some(&me),
+                        "it was taken over before"
+                    );
+                    self.cluster.messages.push(me.host);
+                    self.hosts[host].owned = Some((revision, end + 1));
+                } else {
+                    // Somebody has taken it over: it is not extended by this host again.
+                    self.hosts[host].owned = None;
+                    self.lost += 1;
+                }
+            }
+            None => self.claim(now, host, &me),
+        }
+    }
+
+    fn claim(&mut self, now: u64, host: usize, me: &HostRun) {
+        let owner = self.cluster.owner.clone();
+        if let Some((owner, _)) = &owner {
+            // The cluster's own word on it, before it is taken for gone.
+            if let Some((of, revision)) = self.cluster.words.get(&owner.host).cloned() {
+                self.hosts[host].leases.heard(&of, revision, at(now));
+            }
+            if owner != me && !self.hosts[host].leases.is_gone(owner, at(now)) {
+                return;
+            }
+            let holder = self.hosts.iter().find(|other| other.me == *owner && other.me != *me);
+            if let Some(holder) = holder {
+                assert!(
+                    !holder.leases.is_held(at(now)),
+                    "{} was taken from at {now} while it held its lease",
+                    owner.host
+                );
+            }
+        }
+        if !self.hosts[host].leases.is_held(at(now)) {
+            return;
+        }
+        self.cluster.revision += 1;
+        self.taken_over += u64::from(owner.is_some_and(|(owner, _)| owner != *me));
+        self.cluster.owner = Some((me.clone(), self.cluster.revision));
+        // The commit that says so: from here on the former owner's position is not the last one.
+        self.cluster.messages.push(format!("{} takes it", me.host));
+        self.hosts[host].owned = Some((self.cluster.revision, self.cluster.messages.len() as u64));
+    }
+}
+
+#[test]
+fn leases_never_overlap_and_sessions_go_on() {
+    let seeds = std::env::var("FOLDSPACE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
+    let (mut taken_over, mut lost) = (0, 0);
+    for seed in 1..=seeds {
+        let (taken, left) = Simulation::of(seed).run();
+        (taken_over, lost) = (taken_over + taken, lost + left);
+    }
+    // Else nothing was tested.
+    assert!(taken_over > seeds && lost > seeds / 4, "{taken_over} taken over, {lost} lost");
+}

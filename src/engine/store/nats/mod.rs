@@ -1,0 +1,319 @@
+//! A store on a NATS cluster, which several machines share.
+//!
+//! The stream of the cluster is the truth: a subject for each session, a message for each commit. Each process has a copy
+//! of the sessions that it works with in a [local store](LocalStore), which gets a commit once the cluster has
+//! acknowledged it.
+
+mod address;
+#[cfg(feature = "replicate")]
+mod bucket;
+mod catalogue;
+mod cluster;
+mod contents;
+mod copy;
+mod cursors;
+mod hosts;
+mod lane;
+mod lease;
+#[cfg(test)]
+mod lease_simulation;
+mod message;
+mod sending;
+mod waiting;
+mod watching;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use super::{
+    Durability, EventBatch, EventStore, LocalStore, LocalStoreOptions, Pending, Result, SessionEntry, SessionHosts,
+    Snapshot, StorageUse, StoreError, StoreHost,
+};
+use crate::engine::bus::Bus;
+use crate::engine::commit::Commit;
+use crate::engine::lock::lock;
+use crate::engine::{Digest, Seq, SessionId, SystemClock};
+
+pub use address::{AddressError, NatsAddress};
+use catalogue::Catalogue;
+use cluster::Cluster;
+use hosts::{Hosts, NatsHosts};
+use lane::Lane;
+use waiting::Waiting;
+
+/// Threads for what is sent and read.
+const THREADS: usize = 2;
+
+/// Options of a store on a NATS cluster.
+#[derive(Debug, Clone)]
+pub struct NatsStoreOptions {
+    /// This host, which others hear of, so that it can [claim](SessionHosts::claim) sessions; none for a store that works in
+    /// none.
+    pub host: Option<StoreHost>,
+    /// Time after which a host that is silent is taken for gone; 2 s by default.
+    pub lease: Duration,
+    /// The time to wait for a cluster that has no leader or can't be reached, before a commit fails; 60 s by default.
+    pub patience: Duration,
+}
+
+impl Default for NatsStoreOptions {
+    fn default() -> Self {
+        Self { host: None, lease: Duration::from_secs(2), patience: Duration::from_secs(60) }
+    }
+}
+
+/// Store on a NATS cluster with JetStream. Several processes, on several machines, may have it open.
+///
+/// It guarantees what an [`EventStore`] does, and:
+/// - A commit is acknowledged once most replicas of the stream have it: on their disks, if the servers have
+///   `sync_interval: always`.
+/// - Of two processes that extend a session at the same time one gets through. The other one records behind it, or gets
+///   [`StoreError::Conflict`] where its commit expects a position.
+/// - While the cluster has no leader, commits wait. One that waits longer than the store's patience fails with
+///   [`StoreError::Cluster`], and may or may not be recorded: a retry with the same id finds out.
+/// - [`entries`](EventStore::entries) has the sessions of all machines; the ends of those that others write are some
+///   seconds old. Other readings of a session are up to date.
+/// - The directory is a copy, which may be thrown away.
+pub struct NatsStore {
+    inner: Arc<NatsInner>,
+    hosts: Option<NatsHosts>,
+    /// None once it is closed.
+    runtime: Option<Runtime>,
+}
+
+struct NatsInner {
+    cluster: Cluster,
+    local: LocalStore,
+    waiting: Waiting,
+    catalogue: Catalogue,
+    hosts: Option<Hosts>,
+    lanes: Mutex<BTreeMap<SessionId, Arc<Lane>>>,
+    /// Set while the cluster does not answer and this host has given up its sessions.
+    is_silent: AtomicBool,
+    clock: SystemClock,
+}
+
+impl NatsStore {
+    /// Opens the store, with the copy in a directory, and makes its streams where they are not there yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Cluster`]: the cluster can't be reached, is too old, or has streams of another kind. Else as
+    /// [`LocalStore::open`].
+    pub fn open(address: &NatsAddress, directory: impl AsRef<Path>, options: NatsStoreOptions) -> Result<Self> {
+        let directory = directory.as_ref();
+        let copy = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
+        let local = LocalStore::open(directory, copy)?;
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(THREADS).thread_name("foldspace-nats").enable_all();
+        let runtime = runtime.build().map_err(StoreError::io("start threads for", directory))?;
+        let (address, asked) = (address.clone(), options.clone());
+        let opened = wait_for(runtime.handle(), async move { NatsInner::open(&address, local, &asked).await });
+        let inner = match opened {
+            Ok(inner) => Arc::new(inner),
+            Err(error) => {
+                // The caller may be on a thread that must not wait for its end.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        runtime.spawn(watching::watch(Arc::downgrade(&inner)));
+        runtime.spawn(watching::tell_moved(Arc::downgrade(&inner)));
+        runtime.spawn(hosts::speak(Arc::downgrade(&inner)));
+        let threads = runtime.handle().clone();
+        let hosts = options.host.map(|own| NatsHosts { inner: Arc::clone(&inner), runtime: threads, own });
+        Ok(Self { inner, hosts, runtime: Some(runtime) })
+    }
+
+    /// Returns the local copy.
+    pub fn local(&self) -> &LocalStore {
+        &self.inner.local
+    }
+
+    /// Does something on the store's threads, and waits for it.
+    fn wait_for<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        wait_for(self.runtime.as_ref().ok_or(StoreError::Unsettled)?.handle(), work)
+    }
+
+    /// Brings the local copy of a session up to date, unless this process alone extends it.
+    fn refresh(&self, session: SessionId) -> Result<()> {
+        let lane = self.inner.lane(session);
+        if lane.is_fresh() {
+            return Ok(());
+        }
+        // Who asks for the status, or cancels a call, would wait too.
+        if self.inner.is_silent.load(Ordering::Acquire) {
+            return Err(self.inner.cluster.failed("does not answer".to_owned()));
+        }
+        let inner = Arc::clone(&self.inner);
+        self.wait_for(async move {
+            let mut cursor = lane.cursor.lock().await;
+            inner.catch_up(&lane, &mut cursor).await.map(drop)
+        })
+    }
+}
+
+/// Does something on the store's threads, and waits for it.
+fn wait_for<T: Send + 'static>(runtime: &Handle, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    runtime.spawn(async move { drop(sender.send(work.await)) });
+    receiver.recv().unwrap_or(Err(StoreError::Unsettled))
+}
+
+impl NatsInner {
+    async fn open(address: &NatsAddress, local: LocalStore, options: &NatsStoreOptions) -> Result<Self> {
+        let cluster = Cluster::connect(address, options.host.as_ref().map_or("", |host| &host.name)).await?;
+        let catalogue = Catalogue::open(&cluster).await?;
+        let hosts = match &options.host {
+            Some(host) => Some(Hosts::join(&cluster, &local, host, options.lease).await?),
+            None => None,
+        };
+        let waiting = Waiting::for_cluster(cluster.clone(), options.patience);
+        let lanes = cursors::load(&local).into_iter();
+        let lanes = lanes.map(|(session, at)| (session, Arc::new(Lane::of(session, Some(at)))));
+        let (lanes, clock) = (Mutex::new(lanes.collect()), SystemClock::default());
+        let is_silent = AtomicBool::default();
+        Ok(Self { cluster, local, waiting, catalogue, hosts, lanes, is_silent, clock })
+    }
+
+    fn lane(&self, session: SessionId) -> Arc<Lane> {
+        Arc::clone(lock(&self.lanes).entry(session).or_insert_with(|| Arc::new(Lane::of(session, None))))
+    }
+}
+
+impl EventStore for NatsStore {
+    fn submit(&self, commit: Commit) -> Result<Pending> {
+        commit.validate()?;
+        let runtime = self.runtime.as_ref().ok_or(StoreError::Unsettled)?;
+        let lane = self.inner.lane(commit.session);
+        let (pending, begins) = lane.push(commit)?;
+        if begins {
+            runtime.spawn(Arc::clone(&self.inner).send_all(lane));
+        }
+        Ok(pending)
+    }
+
+    fn head(&self, session: SessionId) -> Result<Seq> {
+        self.refresh(session)?;
+        self.inner.local.head(session)
+    }
+
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>> {
+        self.refresh(session)?;
+        self.inner.local.entry(session)
+    }
+
+    fn entries(&self) -> Result<Vec<SessionEntry>> {
+        let mut entries = self.inner.catalogue.entries();
+        for entry in self.inner.local.entries()? {
+            if let Some((_, known)) = entries.get_mut(&entry.id)
+                && entry.head >= known.head
+            {
+                *known = entry;
+            }
+        }
+        let mut entries: Vec<_> = entries.into_values().collect();
+        entries.sort_by_key(|(begun, entry)| (entry.origin.time, *begun));
+        Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
+        if !self.inner.local.head(session).is_ok_and(|head| head >= until) {
+            self.refresh(session)?;
+        }
+        self.inner.local.read(session, from, until, bytes)
+    }
+
+    fn content(&self, digest: &Digest) -> Result<Bytes> {
+        match self.inner.local.content(digest) {
+            Err(StoreError::NoContent(_)) => {}
+            other => return other,
+        }
+        let (inner, digest) = (Arc::clone(&self.inner), *digest);
+        self.wait_for(async move { contents::get(&inner.cluster, &digest, &inner.waiting).await })
+    }
+
+    fn has_content(&self, digest: &Digest) -> Result<bool> {
+        if self.inner.local.has_content(digest)? {
+            return Ok(true);
+        }
+        let (inner, digest) = (Arc::clone(&self.inner), *digest);
+        self.wait_for(async move { contents::has(&inner.cluster, &digest, &inner.waiting).await })
+    }
+
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
+        self.inner.local.snapshot(session, seq)
+    }
+
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>> {
+        self.inner.local.snapshots(session)
+    }
+
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64> {
+        self.inner.local.put_snapshot(snapshot)
+    }
+
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()> {
+        self.inner.local.drop_snapshot(session, seq)
+    }
+
+    fn remove(&self, session: SessionId) -> Result<()> {
+        let (inner, lane) = (Arc::clone(&self.inner), self.inner.lane(session));
+        self.wait_for(async move { inner.end(&lane).await })
+    }
+
+    fn check_own(&self) -> Result<()> {
+        self.inner.local.check_own()
+    }
+
+    fn hosts(&self) -> Option<&dyn SessionHosts> {
+        self.hosts.as_ref().map(|hosts| hosts as &dyn SessionHosts)
+    }
+
+    fn bus(&self) -> &Arc<Bus> {
+        self.inner.local.bus()
+    }
+
+    fn sync(&self) -> Result<()> {
+        let lanes: Vec<_> = lock(&self.inner.lanes).values().cloned().collect();
+        for last in lanes.iter().filter_map(|lane| lane.answers.last()) {
+            // Each outcome is told to who submitted it.
+            drop(last.wait());
+        }
+        self.inner.local.sync()
+    }
+
+    fn usage(&self) -> Result<Vec<StorageUse>> {
+        self.inner.local.usage()
+    }
+}
+
+impl Drop for NatsStore {
+    fn drop(&mut self) {
+        drop(self.sync());
+        let inner = Arc::clone(&self.inner);
+        let ended = self.wait_for(async move {
+            inner.catalogue.tell_moved(&inner.local).await;
+            inner.leave().await;
+            Ok(())
+        });
+        if let Err(error) = ended {
+            tracing::debug!(%error, "others find out by themselves that this host is gone");
+        }
+        cursors::save(&self.inner);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl std::fmt::Debug for NatsStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsStore").field("cluster", &self.inner.cluster.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,178 @@
+//! Commits are sent to the cluster, one of a session after the other.
+
+use std::sync::Arc;
+
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::message::PublishMessage;
+use bytes::Bytes;
+
+use super::NatsInner;
+use super::contents;
+use super::lane::Lane;
+use super::message::SessionMessage;
+use crate::engine::commit::CommitError;
+use crate::engine::store::local::place::CommitPlace;
+use crate::engine::store::{Committed, EventStore, Result, StoreError};
+use crate::engine::{Clock, Commit, CommitId, Content, Expected, SessionId};
+
+/// The outcome of a message.
+enum Sent {
+    /// The stream has it at this position.
+    At(u64),
+    /// The session does not end at the expected message any more: with another one, or with this one, of which an
+    /// earlier attempt was not answered.
+    Overtaken,
+}
+
+impl NatsInner {
+    /// Sends what waits in a lane.
+    pub(super) async fn send_all(self: Arc<Self>, lane: Arc<Lane>) {
+        while let Some(commit) = lane.next() {
+            let outcome = self.record(&lane, commit).await;
+            lane.answers.tell(outcome);
+            lane.answers.wake();
+        }
+    }
+
+    pub(super) async fn record(&self, lane: &Lane, commit: Commit) -> Result<Committed> {
+        if commit.keeps_only() {
+            self.keep_contents(&commit).await?;
+            return self.local.submit(commit)?.wait();
+        }
+        // Before the lane is taken: no lane waits for another one but that of an ancestor.
+        if let Expected::ForkOf(point) = commit.expected {
+            let parent = self.lane(point.session);
+            self.catch_up(&parent, &mut *parent.cursor.lock().await).await?;
+        }
+        let mut cursor = lane.cursor.lock().await;
+        let recorded = self.record_at(lane, &mut cursor, commit).await;
+        if recorded.is_err() {
+            // What the cluster has is looked at before the next one.
+            *cursor = None;
+        }
+        recorded
+    }
+
+    async fn record_at(&self, lane: &Lane, cursor: &mut Option<u64>, commit: Commit) -> Result<Committed> {
+        let is_named = commit.id.is_some();
+        // By its id it is found on the cluster if an attempt was not answered.
+        let id = commit.id.unwrap_or_else(|| CommitId::from_bytes(self.clock.fresh_id()));
+        let mut commit = commit.with_id(id);
+        loop {
+            // Before the cluster is asked, which may not answer to a host that has given up its sessions.
+            lane.check_kept()?;
+            let at = match *cursor {
+                Some(at) => at,
+                None => self.catch_up(lane, cursor).await?,
+            };
+            lane.check_kept()?;
+            let (first, time) = match self.local.place(&commit)? {
+                CommitPlace::Taken(committed) => {
+                    return Ok(Committed { repeated: committed.repeated && is_named, ..committed });
+                }
+                CommitPlace::Free { first, time } => (first, time),
+            };
+            let begins = first == 1 || matches!(commit.expected, Expected::ForkOf(_));
+            let (actual, limit) = (commit.encoded_len() as u64, self.cluster.payload_max() as u64 / 2);
+            if begins && actual > limit {
+                // The list of sessions has its first event.
+                let what = "bytes in the first commit of a session on a cluster";
+                return Err(CommitError::TooLarge { what, actual, limit }.into());
+            }
+            self.keep_contents(&commit).await?;
+            let message = self.fitting(SessionMessage::of(&commit, first, time)).await?;
+            match self.send(lane.session, at, message.encode()).await? {
+                Sent::At(at) => {
+                    commit.time = time;
+                    let committed = self.local.submit(commit)?.wait()?;
+                    *cursor = Some(at);
+                    lane.reached(at, true);
+                    self.catalogue.moved(lane.session);
+                    if begins {
+                        self.catalogue.add(&self.local, lane.session, at).await?;
+                    }
+                    return Ok(committed);
+                }
+                Sent::Overtaken => *cursor = None,
+            }
+        }
+    }
+
+    /// Sends a message that is to be the first after a position. An attempt that was not answered needs no id of the
+    /// message's: the next one finds the session extended.
+    async fn send(&self, session: SessionId, at: u64, payload: Bytes) -> Result<Sent> {
+        let subject = self.cluster.subject(session);
+        let attempt = || async {
+            let message = PublishMessage::build().payload(payload.clone());
+            let message = message.expected_last_subject_sequence(at).expected_stream(self.cluster.name());
+            let sent = match self.cluster.context.send_publish(subject.clone(), message).await {
+                Ok(sent) => sent.await,
+                Err(error) => Err(error),
+            };
+            match sent {
+                Ok(sent) => Ok(Some(Sent::At(sent.sequence))),
+                Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(Some(Sent::Overtaken)),
+                Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+                    Err(self.cluster.failed(format!("refused a commit: {error}")))
+                }
+                // No leader yet, or no answer: it may be recorded or not.
+                Err(error) => {
+                    tracing::debug!(%error, "a commit is sent again");
+                    Ok(None)
+                }
+            }
+        };
+        self.waiting.until_settled("record a commit", attempt).await
+    }
+
+    /// Ends a session on the cluster, and here.
+    pub(super) async fn end(&self, lane: &Lane) -> Result<()> {
+        let mut cursor = lane.cursor.lock().await;
+        loop {
+            let at = self.catch_up(lane, &mut cursor).await?;
+            self.local.head(lane.session)?;
+            match self.send(lane.session, at, SessionMessage::Removal.encode()).await? {
+                Sent::At(at) => {
+                    self.local.remove(lane.session)?;
+                    *cursor = Some(at);
+                    lane.reached(at, true);
+                    lane.let_go();
+                    self.forget_owner(lane.session).await;
+                    return self.catalogue.remove(lane.session).await;
+                }
+                // An earlier attempt may have ended it.
+                Sent::Overtaken => {
+                    self.catch_up(lane, &mut cursor).await?;
+                    if let Err(StoreError::NoSession(_)) = self.local.head(lane.session) {
+                        return self.catalogue.remove(lane.session).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the contents of a commit that the cluster may not have.
+    async fn keep_contents(&self, commit: &Commit) -> Result<()> {
+        let is_new = |content: &&Content| self.local.has_content(&content.digest).is_ok_and(|has| !has);
+        let new: Vec<Content> = commit.contents.iter().filter(is_new).cloned().collect();
+        contents::put_all(&self.cluster, &new, &self.waiting).await?;
+        for list in &commit.lists {
+            if !self.local.has_content(&list.digest)? {
+                contents::put_list(&self.cluster, list, &self.waiting).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a message that is no longer than one may be. What is longer is kept as a content.
+    async fn fitting(&self, message: SessionMessage) -> Result<SessionMessage> {
+        let SessionMessage::Commit { fork, encoded } = message else { return Ok(message) };
+        if encoded.len() + 64 <= self.cluster.payload_max() {
+            return Ok(SessionMessage::Commit { fork, encoded });
+        }
+        let content = Content::of(encoded);
+        let digest = content.digest;
+        contents::put_all(&self.cluster, &[content], &self.waiting).await?;
+        Ok(SessionMessage::Apart { fork, digest })
+    }
+}

@@ -1,0 +1,165 @@
+//! The files of the journal that is copied: read beside their owner, which writes, packs and rewrites them.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::error::{CopyResult, ReplicationError};
+use super::manifest::{CopiedPiece, FileStamp};
+use crate::engine::Digest;
+use crate::engine::store::StoreError;
+use crate::engine::store::journal::disk::OsDisk;
+use crate::engine::store::journal::frame::{FrameKind, HEADER as FRAME_HEADER, Header};
+use crate::engine::store::journal::scan;
+use crate::engine::store::journal::segment::{self, HEADER, Segment};
+
+/// File of a segment.
+pub(super) struct JournalFile {
+    pub(super) number: u32,
+    pub(super) packed: bool,
+    pub(super) stamp: FileStamp,
+    path: PathBuf,
+}
+
+/// Last whole frame of the segment that is being written, to go on after.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tail {
+    pub(super) number: u32,
+    inode: u64,
+    pub(super) end: u64,
+    pub(super) sealed: bool,
+    /// Checksum of the bytes before the end.
+    checksum: u32,
+    group: u64,
+    /// Set if the bytes after the end are known to be no damage.
+    judged: bool,
+}
+
+/// Bytes before an end that tell whether a file was rewritten.
+const CHECKED: u64 = 512;
+
+impl JournalFile {
+    /// Finds the file of a segment; none if there is none.
+    pub(super) fn find(journal: &Path, number: u32) -> CopyResult<Option<Self>> {
+        let (packed, raw) = (segment::packed_path(journal, number), segment::raw_path(journal, number));
+        // It may be packed between the looks at the two.
+        for (path, packed) in [(&packed, true), (&raw, false), (&packed, true)] {
+            match std::fs::metadata(path) {
+                Ok(found) => {
+                    let modified = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+                    let stamp = FileStamp { inode: found.ino(), bytes: found.len(), modified };
+                    return Ok(Some(Self { number, packed, stamp, path: path.clone() }));
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(StoreError::io("inspect", path)(error).into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the identity of the journal that a directory has.
+    pub(super) fn identity(journal: &Path) -> CopyResult<String> {
+        let first = open_segment(journal, segment::FIRST)?;
+        Ok(first.head.journal.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Reads bytes that are there; fails if the file was replaced by a shorter one.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(super) fn read(&self, at: u64, count: u64) -> CopyResult<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(count).unwrap_or(0)];
+        let read = File::open(&self.path).and_then(|file| file.read_exact_at(&mut bytes, at));
+        read.map(|()| bytes).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::UnexpectedEof => ReplicationError::Rewritten,
+            _ => StoreError::io("read", &self.path)(error).into(),
+        })
+    }
+
+    /// Returns the pieces of a copy that this file begins with.
+    pub(super) fn matching(&self, pieces: &[CopiedPiece]) -> CopyResult<Vec<CopiedPiece>> {
+        let mut at = 0;
+        let mut matching = Vec::new();
+        for piece in pieces {
+            if at + piece.bytes > self.stamp.bytes || !piece.digest.is_of(&self.read(at, piece.bytes)?) {
+                break;
+            }
+            at += piece.bytes;
+            matching.push(piece.clone());
+        }
+        Ok(matching)
+    }
+
+    /// Returns true if the file still has that tail.
+    pub(super) fn has(&self, tail: &Tail) -> CopyResult<bool> {
+        let is_file = !self.packed && tail.number == self.number && tail.inode == self.stamp.inode;
+        Ok(is_file && tail.end <= self.stamp.bytes && self.checksum(tail.end)? == tail.checksum)
+    }
+
+    fn checksum(&self, end: u64) -> CopyResult<u32> {
+        let from = end.saturating_sub(CHECKED);
+        Ok(crc32c::crc32c(&self.read(from, end - from)?))
+    }
+
+    /// Reads the frames after the tail, or all of them. Fails if a frame is damaged, or if the segment is not sealed
+    /// and `is_followed`.
+    pub(super) fn scan(&self, journal: &Path, before: Option<Tail>, is_followed: bool) -> CopyResult<Tail> {
+        let segment = open_segment(journal, self.number)?;
+        if segment.is_packed() != self.packed {
+            return Err(ReplicationError::Rewritten);
+        }
+        let (number, inode) = (self.number, self.stamp.inode);
+        let fresh = Tail { number, inode, end: HEADER, sealed: false, checksum: 0, group: 0, judged: false };
+        let mut tail = before.unwrap_or(fresh);
+        let from = tail.end;
+        scan::frames_so_far(&segment, from, &mut |frame| {
+            tail.end = frame.offset + frame.header.frame_len() as u64;
+            (tail.group, tail.judged) = (frame.header.group, false);
+            tail.sealed = frame.header.kind == FrameKind::Seal;
+            Ok(())
+        })?;
+        if is_followed && !tail.sealed {
+            return Err(self.damaged(tail.end, "the rest of the segment is missing"));
+        }
+        if !self.packed {
+            tail.checksum = self.checksum(tail.end)?;
+        }
+        // A frame may be half written at this moment: it is looked at when nothing has come after it.
+        if tail.end == from && !tail.judged && !tail.sealed {
+            if has_bytes_at(&segment, tail.end)? && scan::durable_after(&segment, tail.end, tail.group)?.is_some() {
+                return Err(self.damaged(tail.end, "frames follow bytes that are none"));
+            }
+            tail.judged = true;
+        }
+        Ok(tail)
+    }
+
+    fn damaged(&self, offset: u64, what: &str) -> ReplicationError {
+        StoreError::Damaged { segment: self.number, offset, what: what.to_owned() }.into()
+    }
+}
+
+fn has_bytes_at(segment: &Segment, at: u64) -> CopyResult<bool> {
+    let mut bytes = [0; FRAME_HEADER];
+    let filled = segment.read_at(at, &mut bytes)?;
+    Ok(bytes[..filled].iter().any(|byte| *byte != 0))
+}
+
+fn open_segment(journal: &Path, number: u32) -> CopyResult<Segment> {
+    Segment::open(&OsDisk, journal, number, false).map_err(|error| match error {
+        StoreError::Io { source, .. } if source.kind() == ErrorKind::NotFound => ReplicationError::Rewritten,
+        other => other.into(),
+    })
+}
+
+/// Returns true if a segment has a frame: the one before it is sealed then.
+pub(super) fn is_begun(journal: &Path, number: u32) -> bool {
+    let mut bytes = [0; FRAME_HEADER];
+    let segment = Segment::open(&OsDisk, journal, number, false);
+    segment.is_ok_and(|segment| segment.read_at(HEADER, &mut bytes).is_ok() && Header::parse(&bytes).is_some())
+}
+
+/// Returns the digest of a file's inode and a secret: a copy of the file has another one.
+pub(super) fn identity_of(secret: &[u8], inode: u64) -> String {
+    let digest = Digest::of(&[secret, &inode.to_le_bytes()].concat()).to_string();
+    digest[..32].to_owned()
+}

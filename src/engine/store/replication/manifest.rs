@@ -1,0 +1,121 @@
+//! The manifest of a copy, and the list of its sealed segments. Pure; docs/FORMAT.md describes them.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Digest, Timestamp};
+
+pub(super) const FORMAT: u32 = 1;
+
+/// Says which objects make up the copy, and who writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CopyManifest {
+    pub(super) format: u32,
+    /// Identity of the journal, in hexadecimal.
+    pub(super) journal: String,
+    /// Number of times that a process began to write here; the names of its objects begin with it.
+    pub(super) epoch: u64,
+    pub(super) writer: CopyWriter,
+    pub(super) written: Timestamp,
+    /// Object with the list of the segments before the last; none while the first is the last.
+    pub(super) sealed: Option<CopiedPiece>,
+    /// Last segment; none before the first pass is done.
+    pub(super) last: Option<CopiedSegment>,
+    /// Git directories from which the store reads contents that are not copied.
+    pub(super) git_repositories: Vec<String>,
+}
+
+/// Process that writes a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyWriter {
+    /// Identity of the data directory, which a copy of the directory does not share.
+    pub id: String,
+    /// Name of the host.
+    pub host: String,
+    /// Data directory.
+    pub directory: String,
+    /// Process id.
+    pub process: u32,
+}
+
+impl std::fmt::Display for CopyWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} on host {} for {}", self.process, self.host, self.directory)
+    }
+}
+
+/// A segment's file in the copy: its pieces, in order, are the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CopiedSegment {
+    pub(super) number: u32,
+    pub(super) packed: bool,
+    /// True if it is whole: another one follows.
+    pub(super) sealed: bool,
+    pub(super) file: FileStamp,
+    pub(super) pieces: Vec<CopiedPiece>,
+}
+
+impl CopiedSegment {
+    pub(super) fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.bytes).sum()
+    }
+}
+
+/// Tells whether the writer's file is the one that was copied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileStamp {
+    pub(super) inode: u64,
+    pub(super) bytes: u64,
+    /// Nanoseconds since 1970 at which it was changed.
+    pub(super) modified: i64,
+}
+
+/// An object: its name, length and digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CopiedPiece {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) digest: Digest,
+}
+
+impl CopyManifest {
+    /// Returns the names of all objects that the manifest itself names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let last = self.last.iter().flat_map(|last| &last.pieces);
+        self.sealed.iter().chain(last).map(|piece| piece.name.as_str())
+    }
+}
+
+/// Encodes a document as a line of JSON, and a line with its digest.
+pub(super) fn encode<T: Serialize>(document: &T) -> Vec<u8> {
+    let json = serde_json::to_vec(document).unwrap_or_default();
+    let digest = Digest::of(&json).to_string();
+    [&json[..], b"\n", digest.as_bytes(), b"\n"].concat()
+}
+
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let (json, digest) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    if Digest::of(json).to_string().as_bytes() != digest {
+        return Err("it does not fit its digest".to_owned());
+    }
+    serde_json::from_slice(json).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn document_changed_anywhere_is_refused() {
+        let piece = CopiedPiece { name: "00000001-00000001".to_owned(), bytes: 3, digest: Digest::of(b"abc") };
+        let bytes = encode(&piece);
+        assert_eq!(decode::<CopiedPiece>(&bytes), Ok(piece));
+        for at in 0..bytes.len() - 1 {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(decode::<CopiedPiece>(&changed).is_err(), "byte {at}");
+            assert!(decode::<CopiedPiece>(&bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A replication on a thread of its own, for which nothing of the store waits.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::error::{CopyResult, ReplicationError};
+use super::progress::ReplicationProgress;
+use super::replicator::{Replicator, ReplicatorOptions};
+use crate::engine::store::StoreError;
+
+/// Time from one pass to the next.
+const EVERY: Duration = Duration::from_secs(1);
+/// Time to the next try after many that failed.
+const SLOWEST: Duration = Duration::from_secs(30);
+/// Time for the last pass, when the replication ends.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Replication that goes on until it is dropped.
+pub struct Replication {
+    progress: Arc<ReplicationProgress>,
+    thread: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Replication {
+    /// Begins to copy the journal in `data` to `url`, every second.
+    pub fn start(data: &Path, url: &str) -> CopyResult<Self> {
+        let mut replicator = Replicator::open(data, url, ReplicatorOptions::default())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(StoreError::io("start a thread for", data))?;
+        let progress = replicator.progress();
+        let (end, mut ended) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("foldspace-replicate".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = &mut ended => {}
+                    _ = replicator.run() => return,
+                }
+                // What a pass left undone is done by the next one, from the start.
+                drop(tokio::time::timeout(LAST, replicator.pass()).await);
+            });
+            runtime.shutdown_background();
+        });
+        let thread = thread.map_err(StoreError::io("start a thread for", data))?;
+        Ok(Self { progress, thread: Some((end, thread)) })
+    }
+
+    /// Returns the progress.
+    pub fn progress(&self) -> Arc<ReplicationProgress> {
+        Arc::clone(&self.progress)
+    }
+}
+
+impl Drop for Replication {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.thread.take() {
+            // It may have ended by itself, and said why.
+            drop(end);
+            drop(thread.join());
+        }
+    }
+}
+
+impl Replicator {
+    /// Copies what is new every second, until another try can't help; returns why.
+    pub async fn run(&mut self) -> ReplicationError {
+        let progress = self.progress();
+        let mut failed = 0u32;
+        loop {
+            let begun = Instant::now();
+            match self.pass().await {
+                Ok(_) if failed > 0 => {
+                    failed = 0;
+                    tracing::info!("the copy of the journal goes on");
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    failed += 1;
+                    if progress.failed(error.to_string(), error.is_final()) {
+                        tracing::warn!(%error, "the journal could not be copied");
+                    }
+                    if error.is_final() {
+                        return error;
+                    }
+                }
+            }
+            let pause = EVERY.saturating_mul(2u32.saturating_pow(failed.saturating_sub(1))).min(SLOWEST);
+            tokio::time::sleep_until(begun + pause).await;
+        }
+    }
+}

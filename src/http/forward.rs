@@ -1,0 +1,221 @@
+//! Requests for sessions in which another host works: they are sent on to it.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING, UPGRADE,
+};
+use axum::http::request::Parts;
+use axum::http::{Method, Request, StatusCode};
+use axum::response::Response;
+use futures_util::{FutureExt, StreamExt, stream};
+use http::Uri;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::problem::{HttpProblem, ProblemKind};
+use super::{HttpFace, blocking};
+use crate::engine::id::SessionId;
+use crate::engine::store::{StoreError, StoreHost};
+
+/// Names the host that has sent a request on. It is not sent on again.
+const FORWARDED: HeaderName = HeaderName::from_static("foldspace-forwarded");
+const CONNECT: Duration = Duration::from_secs(1);
+/// Bytes of a problem that another host tells.
+const PROBLEM_MAX: usize = 1 << 20;
+/// Time between two looks whether a host is gone that has a request.
+const LOOK: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A connection to another host, which has answered on it.
+struct PeerConnection {
+    /// Its name and port, as they are in its URL.
+    authority: String,
+    sender: SendRequest<Body>,
+}
+
+/// A request that another host is to answer, with the connection to it.
+pub(super) struct Forward {
+    /// Its name.
+    host: String,
+    connection: PeerConnection,
+    own: String,
+}
+
+impl HttpFace {
+    /// Finds the host that has to answer a request for a session; none where this one does. A host that can't be reached
+    /// is waited for until it is gone, except by requests that only look.
+    pub(super) async fn forward(&self, wanted: &str, parts: &Parts) -> Result<Option<Forward>, HttpProblem> {
+        if self.hub().sessions().store().hosts().is_none() || parts.headers.contains_key(FORWARDED) {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let session = self.session(wanted).await?.id();
+        loop {
+            let Some((host, own, lease)) = self.other_host(session).await? else { return Ok(None) };
+            if let Some(connection) = connect(&host).await {
+                return Ok(Some(Forward { host: host.name, connection, own }));
+            }
+            if matches!(parts.method, Method::GET | Method::HEAD) && !parts.headers.contains_key(UPGRADE) {
+                return Ok(None);
+            }
+            if begun.elapsed() > lease * 2 {
+                let name = host.name;
+                let (what, hint) = match host.at {
+                    Some(at) => ("can't be reached from here", format!("see that {at} is reached")),
+                    None => ("says no address", format!("start it with --at URL, or use the session on {name}")),
+                };
+                let detail = format!("host {name} works in the session, and {what}");
+                return Err(HttpProblem::new(ProblemKind::OtherHost, detail).with_hint(hint));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn other_host(&self, session: SessionId) -> Result<Option<(StoreHost, String, Duration)>, HttpProblem> {
+        let sessions = self.hub().sessions().clone();
+        let look = move || {
+            let Some(hosts) = sessions.store().hosts() else { return Ok(None) };
+            let other = hosts.other(session)?;
+            Ok::<_, StoreError>(other.map(|other| (other, hosts.own().name.clone(), hosts.lease())))
+        };
+        Ok(blocking(look).await??)
+    }
+}
+
+impl HttpFace {
+    /// Asks another host to do something with a session that this one has let go of.
+    pub(super) async fn ask_host(&self, host: &StoreHost, path: &str, asked: &Value) -> Result<(), HttpProblem> {
+        let Some(connection) = connect(host).await else {
+            let detail = format!("host {} can't be reached at {}", host.name, host.at.as_deref().unwrap_or("any URL"));
+            return Err(HttpProblem::new(ProblemKind::OtherHost, detail)
+                .with_hint("start it with --at URL, and the URL must be reached from this host"));
+        };
+        let forward = Forward { host: host.name.clone(), connection, own: host.name.clone() };
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json").body(());
+        let (parts, ()) = request.map_err(|error| broken(&error))?.into_parts();
+        let answer = forward.send(self, parts, Body::from(asked.to_string())).await?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let body = axum::body::to_bytes(answer.into_body(), PROBLEM_MAX).await.map_err(|error| broken(&error))?;
+        Err(serde_json::from_slice(&body).map_err(|error| broken(&error))?)
+    }
+
+    /// Waits until a host is gone.
+    async fn gone(&self, host: &str) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let (sessions, host) = (self.hub().sessions().clone(), host.to_owned());
+            let find = move || sessions.store().hosts().is_some_and(|hosts| matches!(hosts.find(&host), Ok(None)));
+            if blocking(find).await.unwrap_or_default() {
+                return;
+            }
+        }
+    }
+}
+
+fn broken(error: &dyn std::fmt::Display) -> HttpProblem {
+    HttpProblem::new(ProblemKind::OtherHost, format!("the session's host did not answer: {error}"))
+        .with_hint("look into the session's log before you do it again")
+}
+
+/// Connects to a host, if it is there and answers: the system takes connections for a process that stands still, too.
+async fn connect(host: &StoreHost) -> Option<PeerConnection> {
+    let uri: Uri = host.at.as_ref()?.parse().ok()?;
+    let place = (uri.host()?.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(80));
+    let authority = uri.authority()?.to_string();
+    let answered = async {
+        let stream = TcpStream::connect(place).await.ok()?;
+        stream.set_nodelay(true).ok()?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+        tokio::spawn(async move {
+            // Its error comes with the answer.
+            drop(connection.with_upgrades().await);
+        });
+        let request = Request::get("/healthz").header(HOST, &authority).body(Body::empty()).ok()?;
+        let answer = sender.send_request(request).await.ok()?;
+        let is_there = answer.status().is_success();
+        axum::body::to_bytes(Body::new(answer.into_body()), PROBLEM_MAX).await.ok()?;
+        sender.ready().await.ok()?;
+        is_there.then_some(sender)
+    };
+    let sender = tokio::time::timeout(CONNECT, answered).await.ok()??;
+    Some(PeerConnection { authority, sender })
+}
+
+/// Ends a body with an error once its host is gone.
+fn until(gone: impl Future<Output = ()> + Send + 'static, body: Incoming) -> Body {
+    let pieces = Body::new(body).into_data_stream();
+    Body::from_stream(stream::unfold((pieces, Some(gone.boxed())), |(mut pieces, gone)| async move {
+        let mut gone = gone?;
+        tokio::select! {
+            piece = pieces.next() => Some((piece?.map_err(io::Error::other), (pieces, Some(gone)))),
+            () = &mut gone => Some((Err(io::Error::other("the session's host is gone")), (pieces, None))),
+        }
+    }))
+}
+
+impl Forward {
+    /// Sends the request on, and gives the other host's answer.
+    pub(super) async fn send(mut self, face: &HttpFace, mut parts: Parts, body: Body) -> Result<Response, HttpProblem> {
+        let upgrade = parts.extensions.remove::<OnUpgrade>().filter(|_| parts.headers.contains_key(UPGRADE));
+        let request = self.request(face, &parts, body).map_err(|error| broken(&error))?;
+        let mut response = tokio::select! {
+            answered = self.connection.sender.send_request(request) => answered.map_err(|error| broken(&error))?,
+            () = face.gone(&self.host) => return Err(broken(&"it is gone")),
+        };
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let detail = "the session's host does not take this host's token";
+            return Err(HttpProblem::new(ProblemKind::OtherHost, detail)
+                .with_hint("start all hosts with the same --token-file or FOLDSPACE_TOKEN"));
+        }
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().remove(CONNECTION);
+            let (face, host) = (face.clone(), self.host);
+            return Ok(response.map(|body| until(async move { face.gone(&host).await }, body)));
+        }
+        if let Some(client) = upgrade {
+            let host = hyper::upgrade::on(&mut response);
+            tokio::spawn(join(client, host));
+        }
+        Ok(response.map(Body::new))
+    }
+
+    fn request(&self, face: &HttpFace, parts: &Parts, body: Body) -> Result<Request<Body>, http::Error> {
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::builder().method(parts.method.clone()).uri(path);
+        let (own, keeps) = ([HOST, AUTHORIZATION, ORIGIN, TRANSFER_ENCODING], parts.headers.contains_key(UPGRADE));
+        for (name, value) in &parts.headers {
+            if !own.contains(name) && (*name != CONNECTION || keeps) {
+                request = request.header(name, value);
+            }
+        }
+        request = request.header(HOST, &self.connection.authority).header(FORWARDED, &self.own);
+        if let Some(token) = face.hub().shown_to_hosts() {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        request.body(body)
+    }
+}
+
+/// Carries what comes on either connection over to the other one.
+async fn join(client: OnUpgrade, host: OnUpgrade) {
+    let (client, host) = match tokio::try_join!(client, host) {
+        Ok(both) => both,
+        Err(error) => {
+            tracing::debug!(%error, "a connection was not turned over");
+            return;
+        }
+    };
+    let (mut client, mut host) = (TokioIo::new(client), TokioIo::new(host));
+    // Its end is the end of both.
+    drop(tokio::io::copy_bidirectional(&mut client, &mut host).await);
+}
