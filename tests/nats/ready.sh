@@ -9,27 +9,10 @@
 # is used by whoever comes next, and ends with the last of its users: each is a process, ENGINE_USER or else the parent.
 set -euo pipefail
 
-mode=start
-if [ "${1:-}" = stop ]; then mode=stop; shift; fi
-here=$(cd "$(dirname "$0")" && pwd -P)
-state=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/foldspace-tests/nats}
-user=${ENGINE_USER:-$PPID}
-
-say() { printf 'nats: %s\n' "$*" >&2; }
-fail() { say "$*"; exit 1; }
-
-mkdir -p "$state/users"
-state=$(cd "$state" && pwd -P)
-# The addresses, while the cluster runs.
-socket=$state/addresses
-mark=$state
-# shellcheck source=tests/podman/users.sh
-. "$here/../podman/users.sh"
-lock_state
-# shellcheck source=tests/podman/apt.sh
-. "$here/../podman/apt.sh"
-# shellcheck source=tests/clients/python.sh
-. "$here/../clients/python.sh"
+service=nats
+address_file=addresses
+# shellcheck source=tests/service.sh
+. "$(dirname "$0")/../service.sh"
 
 install_server() {
     local fetched=$state/fetched

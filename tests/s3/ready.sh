@@ -9,27 +9,10 @@
 # ENGINE_USER or else the parent.
 set -euo pipefail
 
-mode=start
-if [ "${1:-}" = stop ]; then mode=stop; shift; fi
-here=$(cd "$(dirname "$0")" && pwd -P)
-state=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/foldspace-tests/s3}
-user=${ENGINE_USER:-$PPID}
-
-say() { printf 's3: %s\n' "$*" >&2; }
-fail() { say "$*"; exit 1; }
-
-mkdir -p "$state/users"
-state=$(cd "$state" && pwd -P)
-# The address, while the server runs.
-socket=$state/address
-mark=$state
-# shellcheck source=tests/podman/users.sh
-. "$here/../podman/users.sh"
-lock_state
-# shellcheck source=tests/podman/apt.sh
-. "$here/../podman/apt.sh"
-# shellcheck source=tests/clients/python.sh
-. "$here/../clients/python.sh"
+service=s3
+address_file=address
+# shellcheck source=tests/service.sh
+. "$(dirname "$0")/../service.sh"
 
 install_server() {
     install_python

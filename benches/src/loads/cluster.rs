@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Measures commits, the opening of a session on a fresh host, and the take-over of one.
 ///
 /// # Errors
-/// What the cluster or a store says.
+/// An error of the cluster, or of a store.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     Ok(vec![commits(size)?, opening(size)?, taking_over(size)?])
 }

@@ -35,7 +35,7 @@ struct Run {
 /// Compares appends at a steady pace with and without a copy, in turn.
 ///
 /// # Errors
-/// What the store or the storage says.
+/// An error of the store, or of the storage.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let (mut without, mut with) = (Vec::new(), Vec::new());
     let time = Duration::from_secs(size.of(3, 20));

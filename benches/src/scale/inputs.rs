@@ -1,8 +1,8 @@
-//! What is simulated, from the command line.
+//! Inputs of the simulation, from the command line.
 
 use super::costs;
 
-/// What is simulated.
+/// Inputs of the simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
     /// Hosts that serve sessions.
@@ -46,7 +46,7 @@ impl Inputs {
     /// Reads flags, each with a number; `k`, `M` and `G` may follow it.
     ///
     /// # Errors
-    /// What is wrong with a flag.
+    /// The problem with a flag.
     pub fn of_flags(mut flags: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut inputs = Self::default();
         while let Some(flag) = flags.next() {

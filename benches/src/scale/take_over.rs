@@ -33,7 +33,7 @@ enum Step {
     Filled,
 }
 
-/// What the hosts share while they take over: streams and the object store.
+/// Queues that the hosts share while they take over: streams and the object store.
 #[derive(Debug)]
 pub(super) struct TakeOver<'a> {
     orphans: &'a [Orphan],
