@@ -19,6 +19,7 @@ export function ActionMenu({ model }) {
     return () => removeEventListener("pointerdown", outside);
   }, [open]);
   const pressed = (event) => {
+    if (!open) return;
     const items = [...box.current.querySelectorAll("[role=menuitem]")];
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) items[(items.indexOf(document.activeElement) + step + items.length) % items.length].focus();
@@ -32,9 +33,9 @@ export function ActionMenu({ model }) {
     box.current.querySelector("button").focus();
   };
   const items = itemsOf(model);
-  return html`<div class="actions" ref=${box}>
+  return html`<div class="actions" ref=${box} onKeyDown=${pressed}>
     <button aria-haspopup="menu" aria-expanded=${open} title="What can be done here (a)" onClick=${() => setOpen(!open)}>Actions</button>
-    ${open && html`<div role="menu" aria-label="Actions" onKeyDown=${pressed}>${items.map(([title, key, run]) => html`<button key=${title} role="menuitem" tabindex="-1"
+    ${open && html`<div role="menu" aria-label="Actions">${items.map(([title, key, run]) => html`<button key=${title} role="menuitem" tabindex="-1"
       onClick=${() => { close(); run(); }}>${title}<kbd>${key}</kbd></button>`)}</div>`}
   </div>`;
 }

@@ -75,6 +75,12 @@ impl Bus {
         self.count.load(Ordering::Relaxed) > 0 && read_lock(&self.lines).contains_key(&session)
     }
 
+    /// Returns the sessions that have a subscriber.
+    #[cfg(feature = "nats")]
+    pub(crate) fn followed(&self) -> BTreeSet<SessionId> {
+        read_lock(&self.lines).keys().copied().collect()
+    }
+
     pub(crate) fn publish(&self, session: SessionId, events: Arc<[Recorded]>) {
         for line in read_lock(&self.lines).get(&session).into_iter().flatten() {
             if let Err(TrySendError::Full(_)) = line.sender.try_send(Arc::clone(&events)) {

@@ -13,11 +13,9 @@ pub(super) const ELECTION: [f64; 2] = [4_100.0, 7_400.0];
 pub(super) const STREAM_READS: f64 = 145_000.0;
 /// Milliseconds of a read from a key-value bucket.
 pub(super) const KEY_READ: f64 = 0.12;
-/// Milliseconds of a read of 64 kB from the object store, and what a further MB adds.
-pub(super) const CONTENT_READ: f64 = 2.1;
-pub(super) const CONTENT_MB: f64 = 3.0;
-/// Messages that such a read takes: the object's description, and a chunk.
-pub(super) const CONTENT_MESSAGES: f64 = 2.0;
+/// Milliseconds that a content of 4 KiB takes at most to be read, of many that are asked for together: 10,000 of them were on
+/// another host, and in files, after 1.0 s.
+pub(super) const CONTENT_READ: f64 = 0.1;
 /// Bytes of memory of a NATS server, and what each subject adds: 600,000 subjects on one server.
 pub(super) const NODE_MEMORY: f64 = 150e6;
 pub(super) const SUBJECT_MEMORY: f64 = 400.0;
@@ -38,10 +36,9 @@ pub(super) const LOCAL_FORK: f64 = 0.298;
 pub(super) const WARM_FORK: f64 = 5.1;
 /// Bytes of a server's memory for a session in use: 385 MiB with 200 (BENCHMARKS.md, "Faces").
 pub(super) const SESSION_MEMORY: f64 = 385.0 * 1_048_576.0 / 200.0;
-/// Bytes that a file takes in a snapshot: 820 KiB for 10,000.
-pub(super) const FILE_RECORD: f64 = 84.0;
-/// Events between two snapshots (`SnapshotPolicy`).
-pub(super) const SNAPSHOT_EVERY: u64 = 1_536;
+
+/// Ends of sessions that a host tells a second, at most.
+pub(super) const ENDS_TOLD: f64 = 1.0;
 
 /// Seconds between two calls of a live session. An assumption.
 pub(super) const CALL_EVERY: f64 = 20.0;
@@ -52,6 +49,5 @@ pub(super) const FILES: [f64; 2] = [100.0, 10_000.0];
 /// Bytes of a file, and the part of a session's files that its new host does not have yet. Assumptions.
 pub(super) const FILE_BYTES: f64 = 4_096.0;
 pub(super) const MISSING: f64 = 0.1;
-/// Workspaces that a host fills at once, and contents that it reads at once for one of them. Assumptions.
+/// Workspaces that a host fills at once. An assumption.
 pub(super) const FILLED_AT_ONCE: usize = 4;
-pub(super) const READ_AT_ONCE: f64 = 32.0;

@@ -86,6 +86,11 @@ impl Inputs {
         self.sessions as f64 / costs::CALL_EVERY * costs::CALL_COMMITS
     }
 
+    /// Commits of a session.
+    pub(super) fn history(&self) -> f64 {
+        self.events / self.sessions as f64 / costs::CALL_EVENTS * costs::CALL_COMMITS
+    }
+
     pub(super) fn heartbeats(&self) -> f64 {
         self.hosts as f64 * costs::HEARTBEATS / self.lease
     }

@@ -12,7 +12,7 @@ pub use inputs::Inputs;
 use super::sample::{Noise, quantile};
 use super::table::{Table, number};
 use placement::Placement;
-use take_over::{Orphan, TakeOver, Time, between, micros, part, state};
+use take_over::{Orphan, TakeOver, Time, between, history, micros, part};
 
 /// Days over which hosts fail one by one.
 const DAYS: f64 = 7.0;
@@ -25,7 +25,7 @@ const DAY: f64 = 86_400.0 * SECOND;
 pub fn tables(inputs: &Inputs) -> [Table; 3] {
     let mut noise = Noise::new(inputs.seed);
     let placement = Placement::draw(inputs, &mut noise);
-    [steady(inputs, &placement), failures(inputs, &placement, &mut noise), forks()]
+    [steady(inputs, &placement), failures(inputs, &placement, &mut noise), forks(inputs)]
 }
 
 fn most(counts: impl IntoIterator<Item = u32>) -> f64 {
@@ -59,6 +59,7 @@ fn steady(inputs: &Inputs, placement: &Placement) -> Table {
     let (hosts, heartbeats) = (inputs.hosts as f64, inputs.heartbeats());
     rate("commits of the fullest stream, a second", inputs.commits() * share, costs::STREAM_COMMITS);
     rate("heartbeats in one bucket, one of each host, a second", heartbeats, costs::STREAM_COMMITS);
+    rate("ends of sessions that hosts tell for the list, a second", hosts * costs::ENDS_TOLD, costs::STREAM_COMMITS);
     rate("if each session had a lease", heartbeats / hosts * inputs.sessions as f64, costs::STREAM_COMMITS);
     rate("if each host read all heartbeats", heartbeats * hosts, costs::STREAM_READS);
     table
@@ -109,15 +110,15 @@ fn one_by_one(inputs: &Inputs, placement: &Placement, noise: &mut Noise) -> Vec<
     }
 }
 
-fn forks() -> Table {
+fn forks(inputs: &Inputs) -> Table {
     let mut table = Table::new("What a fork costs", &["fork", "ms", "MB from the cluster"]);
     let mut row = |what: &str, milliseconds: f64, bytes: f64| {
         table.row([what.to_owned(), number(milliseconds), number(bytes / 1e6)]);
     };
     row("on the same host", costs::LOCAL_FORK + costs::LONE_COMMIT, 0.0);
     row("the same in a warm container, 10,000 files", costs::WARM_FORK + costs::LONE_COMMIT, 0.0);
-    let tail = costs::SNAPSHOT_EVERY as f64 / costs::CALL_EVENTS * costs::CALL_COMMITS;
-    let tail_bytes = tail * (costs::CALL_BYTES / costs::CALL_COMMITS + costs::MESSAGE_BYTES);
+    let commits = inputs.history();
+    let bytes = commits * (costs::CALL_BYTES / costs::CALL_COMMITS + costs::MESSAGE_BYTES);
     let cases = [
         ("on another host, in memory", 10_000.0, 0.0, 0.0),
         ("on another host, 1,000 files on disk, one in ten missing there", 1_000.0, costs::MISSING, costs::POPULATE),
@@ -125,9 +126,9 @@ fn forks() -> Table {
         ("the same, all missing", 10_000.0, 1.0, costs::POPULATE),
     ];
     for (what, files, missing, populate) in cases {
-        let contents = files * missing * costs::CONTENT_READ / costs::READ_AT_ONCE;
-        let milliseconds = costs::LONE_COMMIT + state(files, tail) + contents + files * populate;
-        row(what, milliseconds, files * costs::FILE_RECORD + tail_bytes + files * missing * costs::FILE_BYTES);
+        let read = costs::KEY_READ + history(commits) + costs::STATE + files * missing * costs::CONTENT_READ;
+        let milliseconds = costs::LONE_COMMIT + read + files * populate;
+        row(what, milliseconds, bytes + files * missing * costs::FILE_BYTES);
     }
     table
 }

@@ -27,7 +27,7 @@ pub(super) struct Orphan {
 enum Step {
     /// A host may take it: its lease is over.
     Commit,
-    /// Its state is there, and its files are next.
+    /// Its history is there, and its files are next.
     Fill,
     /// It goes on.
     Filled,
@@ -62,10 +62,9 @@ pub(super) fn between([least, most]: [f64; 2], noise: &mut Noise) -> f64 {
     least + (most - least) * part(noise)
 }
 
-/// Returns the milliseconds until a host has the state of a session that it does not know.
-pub(super) fn state(files: f64, tail: f64) -> f64 {
-    let snapshot = costs::CONTENT_READ + costs::CONTENT_MB * files * costs::FILE_RECORD / 1e6;
-    costs::KEY_READ + snapshot + tail / costs::STREAM_READS * 1e3 + costs::STATE
+/// Returns the milliseconds that a host reads the commits of a session that it does not know.
+pub(super) fn history(commits: f64) -> f64 {
+    commits / costs::STREAM_READS * 1e3
 }
 
 impl<'a> TakeOver<'a> {
@@ -88,7 +87,8 @@ impl<'a> TakeOver<'a> {
             steps.push(Reverse(((orphan.died + left as Time).max(orphan.leader_at), Step::Commit, at)));
         }
         let mut free = vec![0; self.pauses.len()];
-        let mut contents_free = 0;
+        let (mut contents_free, mut history_free) = (0, vec![0; self.pauses.len()]);
+        let history = micros(history(self.inputs.history()));
         let mut waiting = vec![VecDeque::new(); self.inputs.hosts];
         let mut filling = vec![0; self.inputs.hosts];
         let mut took = vec![0; self.orphans.len()];
@@ -99,10 +99,10 @@ impl<'a> TakeOver<'a> {
                 Step::Commit => {
                     let turn = now.max(free[stream]);
                     free[stream] = turn + self.pauses[stream];
-                    let commit = costs::COMMIT[usize::from(noise.below(100) == 0)];
+                    let committed = turn + micros(costs::COMMIT[usize::from(noise.below(100) == 0)] + costs::KEY_READ);
                     sizes[at] = files(noise);
-                    let tail = noise.below(costs::SNAPSHOT_EVERY) as f64 / costs::CALL_EVENTS * costs::CALL_COMMITS;
-                    steps.push(Reverse((turn + micros(commit + state(sizes[at], tail)), Step::Fill, at)));
+                    history_free[stream] = committed.max(history_free[stream]) + history;
+                    steps.push(Reverse((history_free[stream] + micros(costs::STATE), Step::Fill, at)));
                     continue;
                 }
                 Step::Fill => waiting[taker].push_back(at),
@@ -124,8 +124,7 @@ impl<'a> TakeOver<'a> {
     /// Returns the time at which a host has the contents that it lacks, after those that others asked for before.
     fn read_contents(&self, now: Time, files: f64, free: &mut Time) -> Time {
         let missing = files * costs::MISSING;
-        let reads = self.inputs.streams as f64 * costs::STREAM_READS / costs::CONTENT_MESSAGES;
-        *free = now.max(*free) + (missing / reads * 1e6) as Time;
-        (*free).max(now + micros(missing * costs::CONTENT_READ / costs::READ_AT_ONCE))
+        *free = now.max(*free) + micros(missing * costs::CONTENT_READ / self.inputs.streams as f64);
+        (*free).max(now + micros(missing * costs::CONTENT_READ))
     }
 }

@@ -107,6 +107,12 @@ pub trait EventStore: Send + Sync + 'static {
     /// Checks that the content is kept.
     fn has_content(&self, digest: &Digest) -> Result<bool>;
 
+    /// Brings contents near that are about to be read, where a store has them far away: many at once come sooner than one
+    /// after the other. What can't be brought is looked for when it is read.
+    fn read_ahead(&self, digests: &[Digest]) {
+        let _ = digests;
+    }
+
     /// Lets contents with digests of git blobs be read from the repository with this git directory, as long as they are
     /// there, where they are not kept. Returns false if the store can't do that.
     fn borrow_from(&self, git_directory: &Path) -> Result<bool> {

@@ -32,7 +32,10 @@ pub(crate) fn write_all(
     put: impl Fn(&[FileChange]) -> Result<(), BackendError>,
 ) -> Result<(), WorkspaceError> {
     let entries = entries.into_iter().filter(|(_, entry)| can_be_written(entry)).collect::<Vec<_>>();
-    let mut loaded = pieces(PIECE, entries.iter(), |&(path, entry)| written(session, path, entry));
+    let mut loaded = entries.chunks(PIECE.1).flat_map(|entries| {
+        session.read_ahead(entries.iter().map(|(_, entry)| &entry.node));
+        pieces(PIECE, entries.iter(), |&(path, entry)| written(session, path, entry))
+    });
     if entries.len() <= FEW {
         return loaded.try_for_each(|piece| Ok(put(&piece?)?));
     }

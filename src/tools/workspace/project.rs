@@ -78,6 +78,10 @@ impl Landing<'_> {
 
     /// Checks that every content exists, before any change.
     fn check(&self) -> Result<(), WorkspaceError> {
+        self.session.read_ahead(self.steps.iter().filter_map(|step| match step {
+            PlannedChange::Write(event, _) => Some(&event.node),
+            PlannedChange::Delete(_) => None,
+        }));
         for step in self.steps {
             if let PlannedChange::Write(event, _) = step {
                 content_of(&event.node, |digest| content(self.session, digest, self.fresh))?;

@@ -30,10 +30,14 @@ impl Shared {
 
     /// Opens it as another machine.
     fn host(&mut self) -> NatsStore {
-        let directory = tempfile::tempdir().unwrap();
-        let store = NatsStore::open(&self.address, directory.path(), NatsStoreOptions::default()).unwrap();
-        self.directories.push(directory);
-        store
+        self.directories.push(tempfile::tempdir().unwrap());
+        self.last_host()
+    }
+
+    /// Opens it as the machine that was opened last, again.
+    fn last_host(&self) -> NatsStore {
+        let directory = self.directories.last().unwrap().path();
+        NatsStore::open(&self.address, directory, NatsStoreOptions::default()).unwrap()
     }
 }
 
@@ -85,11 +89,16 @@ fn contents_and_forks_are_there_for_other_hosts() {
     assert!(matches!(other.content(&missing), Err(StoreError::NoContent(_))));
     let point = ForkPoint { session: session(1), seq: 1 };
     record(&other, note(session(2), b"child").expecting(Expected::ForkOf(point)));
+    record(&one, note(session(1), b"after the fork"));
     one.remove(session(1)).unwrap();
     let third = shared.host();
     assert_eq!(events(&third, session(2), 1).unwrap(), events(&one, session(2), 1).unwrap());
     assert!(matches!(third.head(session(1)), Err(StoreError::NoSession(_))));
     assert_eq!(third.entries().unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>(), [session(2)]);
+    drop(third);
+    let again = shared.last_host();
+    assert_eq!(again.entry(session(1)).unwrap(), None);
+    assert_eq!(events(&again, session(2), 1).unwrap(), events(&one, session(2), 1).unwrap());
 }
 
 #[test]

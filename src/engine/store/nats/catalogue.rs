@@ -1,28 +1,30 @@
 //! The sessions of a cluster, with the ends that their writers last told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::ops::Bound;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{self, Watch};
+use async_nats::jetstream::kv;
 use bytes::Bytes;
-use futures_util::StreamExt;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, subject_of};
 use crate::engine::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::{EventStore, LocalStore, Result, SessionEntry};
 
-const PAUSE: Duration = Duration::from_secs(1);
+/// Time to find out what is new in the list. After that the list is given as it is known.
+const LOOK: Duration = Duration::from_secs(1);
 
-/// The sessions that there are, in a bucket of the cluster. The end of one is told some seconds late.
+/// The sessions that there are, in a bucket of the cluster. The end of one is told late.
 pub(super) struct Catalogue {
     cluster: Cluster,
     bucket: kv::Store,
-    known: Arc<SessionList>,
-    /// Sessions of which this process has recorded more than it has told.
-    moved: Mutex<BTreeSet<SessionId>>,
+    known: SessionList,
+    /// The position in the bucket up to which it is known.
+    read_to: tokio::sync::Mutex<u64>,
+    moved: Mutex<MovedSessions>,
 }
 
 type SessionList = Mutex<BTreeMap<SessionId, KnownSession>>;
@@ -34,25 +36,51 @@ struct KnownSession {
     there: Option<(u64, SessionEntry)>,
 }
 
+/// Sessions of which this process has recorded more than it has told.
+#[derive(Default)]
+struct MovedSessions {
+    sessions: BTreeSet<SessionId>,
+    /// The session that was told last: those after it are next.
+    told: Option<SessionId>,
+}
+
+impl MovedSessions {
+    fn next(&mut self) -> Option<SessionId> {
+        let after = self.told.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.sessions.range((after, Bound::Unbounded)).next().or_else(|| self.sessions.first()).copied()?;
+        self.sessions.remove(&next);
+        self.told = Some(next);
+        Some(next)
+    }
+}
+
 impl Catalogue {
-    /// Reads it, and follows it from then on.
     pub(super) async fn open(cluster: &Cluster) -> Result<Self> {
         let bucket = cluster.bucket("sessions", "Sessions of foldspace: their first events and last positions").await?;
-        let failed = |what: &dyn std::fmt::Display| cluster.failed(format!("did not list its sessions: {what}"));
-        let known = Arc::<SessionList>::default();
-        let status = bucket.status().await.map_err(|error| failed(&error))?;
-        let mut watch = bucket.watch_with_history(">").await.map_err(|error| failed(&error))?;
-        if status.values() > 0 {
-            while let Some(entry) = watch.next().await {
-                let entry = entry.map_err(|error| failed(&error))?;
-                note(&known, &entry);
-                if entry.seen_current {
-                    break;
+        let (known, read_to, moved) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
+        Ok(Self { cluster: cluster.clone(), bucket, known, read_to, moved })
+    }
+
+    /// Reads what is new in the bucket.
+    pub(super) async fn look(&self) {
+        let read = async {
+            let mut read_to = self.read_to.lock().await;
+            loop {
+                let (keys, prefix) = (format!("{}>", self.bucket.prefix), &self.bucket.prefix);
+                let batch = self.cluster.messages_from(&self.bucket.stream_name, &keys, *read_to + 1).await?;
+                let Some((last, _)) = batch.last() else { return Ok::<_, String>(()) };
+                *read_to = *last;
+                for (at, message) in &batch {
+                    if let Some(key) = subject_of(message).and_then(|subject| subject.strip_prefix(prefix)) {
+                        note(&self.known, key, *at, &message.payload);
+                    }
                 }
             }
+        };
+        match tokio::time::timeout(LOOK, read).await {
+            Ok(Ok(())) => {}
+            outcome => tracing::debug!(?outcome, "the list of sessions is as it was"),
         }
-        tokio::spawn(follow(bucket.clone(), watch, Arc::downgrade(&known)));
-        Ok(Self { cluster: cluster.clone(), bucket, known, moved: Mutex::default() })
     }
 
     /// Takes up a new session, which begins at that position in the stream.
@@ -65,7 +93,7 @@ impl Catalogue {
     }
 
     pub(super) async fn remove(&self, session: SessionId) -> Result<()> {
-        lock(&self.moved).remove(&session);
+        lock(&self.moved).sessions.remove(&session);
         let put = self.bucket.put(session.to_string(), Bytes::new()).await;
         let revision = put.map_err(|error| self.failed(&error))?;
         set(&self.known, session, KnownSession { revision, there: None });
@@ -78,13 +106,19 @@ impl Catalogue {
 
     /// Notes that a session has a new end.
     pub(super) fn moved(&self, session: SessionId) {
-        lock(&self.moved).insert(session);
+        lock(&self.moved).sessions.insert(session);
     }
 
-    /// Tells the ends of the sessions that have moved.
-    pub(super) async fn tell_moved(&self, local: &LocalStore) {
-        let moved = std::mem::take(&mut *lock(&self.moved));
-        for session in moved {
+    /// Tells the ends of some sessions that have moved, `most` at most.
+    pub(super) async fn tell_moved(&self, local: &LocalStore, most: usize) {
+        let count = lock(&self.moved).sessions.len().min(most);
+        if count == 0 {
+            return;
+        }
+        // One may have been removed.
+        self.look().await;
+        for _ in 0..count {
+            let Some(session) = lock(&self.moved).next() else { return };
             if let Err(error) = self.tell(local, session).await {
                 tracing::debug!(%error, "the end of a session is told later");
                 self.moved(session);
@@ -110,7 +144,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Returns the entries, with the positions in the stream at which the sessions begin.
+    /// Returns the entries as they are known, with the positions in the stream at which the sessions begin.
     pub(super) fn entries(&self) -> BTreeMap<SessionId, (u64, SessionEntry)> {
         let known = lock(&self.known);
         known.iter().filter_map(|(session, known)| Some((*session, known.there.clone()?))).collect()
@@ -130,31 +164,11 @@ fn set(known: &SessionList, session: SessionId, new: KnownSession) {
     }
 }
 
-fn note(known: &SessionList, entry: &kv::Entry) {
-    let Ok(session) = entry.key.parse() else { return };
+fn note(known: &SessionList, key: &str, revision: u64, value: &[u8]) {
+    let Ok(session) = key.parse() else { return };
     let read = || {
-        let (begun, row) = entry.value.split_first_chunk()?;
+        let (begun, row) = value.split_first_chunk()?;
         Some((u64::from_le_bytes(*begun), CatalogueRow::decode(row)?.entry))
     };
-    set(known, session, KnownSession { revision: entry.revision, there: read() });
-}
-
-/// Follows the bucket until the catalogue is dropped.
-async fn follow(bucket: kv::Store, mut watch: Watch, known: std::sync::Weak<SessionList>) {
-    loop {
-        while let Some(Ok(entry)) = watch.next().await {
-            let Some(known) = known.upgrade() else { return };
-            note(&known, &entry);
-        }
-        // Its consumer is gone, as with the server that had it.
-        watch = loop {
-            tokio::time::sleep(PAUSE).await;
-            if known.strong_count() == 0 {
-                return;
-            }
-            if let Ok(watch) = bucket.watch_with_history(">").await {
-                break watch;
-            }
-        };
-    }
+    set(known, session, KnownSession { revision, there: read() });
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_nats::jetstream::context::{CreateKeyValueErrorKind, CreateStreamErrorKind};
 use async_nats::jetstream::stream::{self, LastRawMessageErrorKind, Stream};
-use async_nats::jetstream::{self, Context, kv};
-use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_nats::jetstream::{self, Context, ErrorCode, kv};
+use async_nats::{Client, ConnectOptions, Message, ServerAddr};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::json;
@@ -127,7 +127,12 @@ impl Cluster {
         let (name, subjects, replicas) = (config.name.clone(), config.subjects.clone(), config.num_replicas);
         let made = patiently(
             || context.get_or_create_stream(config.clone()),
-            |error| error.kind() == CreateStreamErrorKind::TimedOut,
+            |error| match error.kind() {
+                CreateStreamErrorKind::TimedOut => true,
+                // The servers have just started, and do not all see each other.
+                CreateStreamErrorKind::JetStream(error) => error.error_code() == ErrorCode::CLUSTER_NO_PEERS,
+                _ => false,
+            },
         );
         let made = made.await;
         let made = made.map_err(|error| failed(format!("has no stream {name}, and none could be made: {error}")))?;
@@ -188,6 +193,12 @@ impl Cluster {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
+    /// Connects again, to any of the servers.
+    pub(super) async fn reconnect(&self) {
+        // It fails for a client that is closed only.
+        drop(self.client.force_reconnect().await);
+    }
+
     pub(super) fn failed(&self, what: String) -> StoreError {
         StoreError::Cluster { address: self.address.clone(), what }
     }
@@ -199,15 +210,39 @@ impl Cluster {
         Ok(first?.sequence)
     }
 
-    /// Returns some messages of a session from a position in the stream on, with their positions; none where a replica
-    /// has none, which may be behind. Fails with the reason to try again.
-    pub(super) async fn messages_from(&self, session: SessionId, from: u64) -> Result<Vec<(u64, Bytes)>, String> {
+    /// Returns some messages of subjects from a position in a stream on, with their positions; none where a replica has
+    /// none, which may be behind. Fails with the reason to try again.
+    pub(super) async fn messages_from(
+        &self,
+        stream: &str,
+        subjects: &str,
+        from: u64,
+    ) -> Result<Vec<(u64, Message)>, String> {
         let asked = json!({
-            "seq": from, "next_by_subj": self.subject(session), "batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES,
+            "seq": from, "next_by_subj": subjects, "batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES,
         });
+        let position = |message: &Message| header(message, "Nats-Sequence").and_then(|at| at.parse().ok());
+        let messages = self.batch(stream, &asked).await?.into_iter();
+        let placed = messages.map(|message| Some((position(&message)?, message)));
+        placed.collect::<Option<_>>().ok_or_else(|| "a message has no position".to_owned())
+    }
+
+    /// Returns the payloads of some contents, as far as a replica has them and one batch takes them. Fails with the
+    /// reason to try again.
+    pub(super) async fn some_contents(&self, digests: &[Digest]) -> Result<Vec<(Digest, Bytes)>, String> {
+        let subjects: Vec<_> = digests.iter().map(|digest| self.content_subject(digest)).collect();
+        let asked = json!({ "multi_last": subjects, "batch": subjects.len(), "max_bytes": BATCH_BYTES });
+        let prefix = format!("{}.c.", self.name);
+        let digest = |message: &Message| subject_of(message)?.strip_prefix(&prefix)?.parse().ok();
+        let messages = self.batch(&format!("{}-contents", self.name), &asked).await?.into_iter();
+        Ok(messages.filter_map(|message| Some((digest(&message)?, message.payload))).collect())
+    }
+
+    /// Asks any replica of a stream for a batch of messages.
+    async fn batch(&self, stream: &str, asked: &serde_json::Value) -> Result<Vec<Message>, String> {
         let inbox = self.client.new_inbox();
         let mut answers = self.client.subscribe(inbox.clone()).await.map_err(|error| error.to_string())?;
-        let subject = format!("$JS.API.DIRECT.GET.{}", self.name);
+        let subject = format!("$JS.API.DIRECT.GET.{stream}");
         let sent = self.client.publish_with_reply(subject, inbox, asked.to_string().into()).await;
         sent.map_err(|error| error.to_string())?;
         let mut messages = Vec::new();
@@ -222,9 +257,7 @@ impl Cluster {
                     return Err(format!("the answer is {status} {}", message.description.unwrap_or_default()));
                 }
             }
-            let at = message.headers.as_ref().and_then(|headers| headers.get("Nats-Sequence"));
-            let at = at.and_then(|at| at.as_str().parse().ok()).ok_or("a message has no position")?;
-            messages.push((at, message.payload));
+            messages.push(message);
         }
     }
 
@@ -241,6 +274,15 @@ impl Cluster {
             Err(error) => Err(self.failed(format!("did not tell the last message of {subject}: {error}"))),
         }
     }
+}
+
+fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
+    Some(message.headers.as_ref()?.get(name)?.as_str())
+}
+
+/// Returns the subject of a message that was asked for.
+pub(super) fn subject_of(message: &Message) -> Option<&str> {
+    header(message, "Nats-Subject")
 }
 
 /// Tries something again that failed because the cluster has no leader yet.

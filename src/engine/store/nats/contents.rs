@@ -1,10 +1,12 @@
 //! Contents under their digests: on a cluster, each in messages of its own, or in object storage.
 
+use std::collections::BTreeSet;
+
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use bytes::Bytes;
-use futures_util::stream::{FuturesUnordered, TryStreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 
 use super::cluster::Cluster;
 use super::waiting::Waiting;
@@ -22,6 +24,11 @@ const PIECE_MAX: usize = 512 << 10;
 /// Bytes below which a content is not compressed.
 const COMPRESS_MIN: usize = 128;
 const CONTENT_MAX: usize = 4 << 30;
+/// Contents that the cluster is asked for at once; it gives no more than 1,024.
+const CONTENTS_AT_ONCE: usize = 512;
+/// Objects that are read at once.
+#[cfg(feature = "replicate")]
+const OBJECTS_AT_ONCE: usize = 32;
 
 /// Keeps contents, and returns once the cluster has them.
 pub(super) async fn put_all(cluster: &Cluster, contents: &[Content], waiting: &Waiting) -> Result<()> {
@@ -115,6 +122,42 @@ pub(super) async fn get(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -
         _ => unpacked(&payload).ok_or_else(damaged)?,
     };
     if digest.is_of(&bytes) { Ok(bytes) } else { Err(damaged()) }
+}
+
+/// Reads many contents at once, and gives each away that is there and in one piece. What is left out is read with
+/// [`get`].
+pub(super) async fn get_many(
+    cluster: &Cluster,
+    digests: &[Digest],
+    mut give: impl FnMut(Content),
+) -> Result<(), String> {
+    #[cfg(feature = "replicate")]
+    if let Some(bucket) = &cluster.bucket {
+        let reads = stream::iter(digests.to_vec()).map(|digest| async move { (digest, bucket.get(&digest).await) });
+        let mut reads = std::pin::pin!(reads.buffer_unordered(OBJECTS_AT_ONCE));
+        while let Some((digest, payload)) = reads.next().await {
+            payload?.and_then(|payload| whole(digest, &payload)).map(&mut give);
+        }
+        return Ok(());
+    }
+    let mut left: BTreeSet<Digest> = digests.iter().copied().collect();
+    while !left.is_empty() {
+        let asked: Vec<Digest> = left.iter().take(CONTENTS_AT_ONCE).copied().collect();
+        let before = left.len();
+        for (digest, payload) in cluster.some_contents(&asked).await? {
+            left.remove(&digest);
+            whole(digest, &payload).map(&mut give);
+        }
+        if left.len() == before {
+            left.retain(|digest| !asked.contains(digest));
+        }
+    }
+    Ok(())
+}
+
+fn whole(digest: Digest, payload: &Bytes) -> Option<Content> {
+    let bytes = unpacked(payload).filter(|bytes| digest.is_of(bytes))?;
+    Some(Content { digest, bytes })
 }
 
 pub(super) async fn has(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -> Result<bool> {

@@ -55,13 +55,15 @@ impl NatsInner {
     async fn read_on(&self, lane: &Lane, cursor: &mut Option<u64>, (last, until): (u64, Seq)) -> Result<(), ReadError> {
         while cursor.is_none_or(|at| at < last) {
             let from = cursor.unwrap_or(0) + 1;
-            let batch = self.cluster.messages_from(lane.session, from).await.map_err(ReadError::Again)?;
+            let subject = self.cluster.subject(lane.session);
+            let batch = self.cluster.messages_from(self.cluster.name(), &subject, from).await;
+            let batch = batch.map_err(ReadError::Again)?;
             if batch.is_empty() {
                 // A replica that is behind was asked.
                 return Err(ReadError::Again("the last messages did not come".to_owned()));
             }
-            for (at, payload) in batch {
-                self.add(lane, at, payload).await.map_err(ReadError::Final)?;
+            for (at, message) in batch {
+                self.add(lane, at, message.payload).await.map_err(ReadError::Final)?;
                 *cursor = Some(at);
                 if self.local.head(lane.session).is_ok_and(|head| head >= until) {
                     return Ok(());
@@ -102,7 +104,7 @@ impl NatsInner {
         let recorded = match self.local.submit(commit) {
             Ok(pending) => pending.first(),
             // It is removed, and its children have what is left of it.
-            Err(StoreError::Buried(_)) => return Ok(()),
+            Err(StoreError::Buried(_) | StoreError::NoSession(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
         if let Some(point) = fork {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::NatsInner;
-use crate::engine::lock::lock;
 use crate::engine::store::{EventStore, LocalStore};
 use crate::engine::{Seq, SessionId};
 
@@ -24,9 +23,8 @@ pub(super) fn load(local: &LocalStore) -> BTreeMap<SessionId, u64> {
 
 /// Keeps them. Without them a session is read from its beginning.
 pub(super) fn save(inner: &NatsInner) {
-    let lanes: Vec<_> = lock(&inner.lanes).values().cloned().collect();
     let mut kept = BTreeMap::new();
-    for lane in lanes {
+    for lane in inner.lanes() {
         let at = lane.cursor.try_lock().ok().and_then(|cursor| *cursor);
         if let (Some(at), Ok(head)) = (at, inner.local.head(lane.session)) {
             kept.insert(lane.session, (head, at));

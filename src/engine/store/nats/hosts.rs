@@ -268,13 +268,29 @@ impl NatsInner {
         let taken = view.events().filter_map(|event| event.ok());
         let taken = taken.filter(|event| event.kind == SessionTaken::KIND);
         for taken in taken.filter_map(|event| SessionTaken::decode(event.version, event.payload).ok()) {
-            let other = || StoreError::OtherHost { session: lane.session, host: taken.host.clone(), at: None };
-            if lane.lose(taken.epoch, other)
-                && let Some(hosts) = &self.hosts
-            {
-                tracing::warn!(session = %lane.session, host = taken.host, "another host has taken a session");
-                hosts.tell_loss(lane.session);
+            self.lose(lane, taken.epoch, &taken.host);
+        }
+    }
+
+    /// Ends this host's ownerships of sessions that another one has by now.
+    async fn look_for_owners(self: Arc<Self>) {
+        for lane in self.lanes().into_iter().filter(|lane| lane.is_held()) {
+            lane.doubt();
+            match self.owner_of(lane.session).await {
+                Ok((_, Some(found))) => self.lose(&lane, found.epoch, &found.owner.host),
+                Ok((_, None)) => {}
+                Err(error) => tracing::warn!(%error, session = %lane.session, "the owner of a session is not known"),
             }
+        }
+    }
+
+    fn lose(&self, lane: &Lane, epoch: u64, host: &str) {
+        let other = || StoreError::OtherHost { session: lane.session, host: host.to_owned(), at: None };
+        if lane.lose(epoch, other)
+            && let Some(hosts) = &self.hosts
+        {
+            tracing::warn!(session = %lane.session, host, "another host has taken a session");
+            hosts.tell_loss(lane.session);
         }
     }
 
@@ -325,10 +341,9 @@ impl NatsInner {
     fn give_up(&self, silence: Duration) {
         let seconds = silence.as_secs();
         self.is_silent.store(true, Ordering::Release);
-        let lanes: Vec<_> = lock(&self.lanes).values().cloned().collect();
         let why =
             || self.cluster.failed(format!("has not answered for {seconds} s, so this host let go of its sessions"));
-        for lane in lanes {
+        for lane in self.lanes() {
             if lane.lose(u64::MAX, why)
                 && let Some(hosts) = &self.hosts
             {
@@ -348,17 +363,26 @@ impl NatsInner {
 
 /// Says that this host is there, again and again.
 pub(super) async fn speak(store: Weak<NatsInner>) {
-    let mut answered = now();
+    let (mut answered, mut doubtful_until) = (now(), Moment::ZERO);
     loop {
         let Some(inner) = store.upgrade() else { return };
         let Some(hosts) = &inner.hosts else { return };
         let (begun, lease) = (now(), hosts.lease);
+        let was_held = hosts.is_held();
         if hosts.speak().await {
             answered = now();
             inner.is_silent.store(false, Ordering::Release);
+            // Others may have taken it for gone, and take sessions even now.
+            if !was_held {
+                doubtful_until = now() + lease * 2;
+            }
+            if now() < doubtful_until {
+                tokio::spawn(Arc::clone(&inner).look_for_owners());
+            }
         } else {
             hosts.look_at_own(&inner.cluster).await;
             let silence = now().saturating_sub(answered);
+            inner.waiting.leave_server(silence).await;
             if silence >= lease * SILENCES {
                 inner.give_up(silence);
             }
@@ -421,7 +445,8 @@ impl SessionHosts for NatsHosts {
     }
 
     fn waited(&self) -> Option<Duration> {
-        self.inner.waiting.waited()
+        let silence = self.inner.hosts.as_ref().and_then(|hosts| lock(&hosts.leases).silence(now()));
+        self.inner.waiting.waited().max(silence)
     }
 
     fn on_loss(&self, tell: TellLoss) {

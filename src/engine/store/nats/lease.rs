@@ -72,6 +72,11 @@ impl Leases {
         now < self.held_until
     }
 
+    /// Returns the time since this host's last word that the cluster took, once its lease is over.
+    pub(super) fn silence(&self, now: Moment) -> Option<Duration> {
+        (!self.is_held(now)).then(|| (now + self.lease).saturating_sub(self.held_until))
+    }
+
     /// Tells whether a run of a host has ended: another one of it is there, or it was silent for the time of a lease
     /// while this host was heard. One that was never heard of is looked up first, as a `heard` with its revision.
     pub(super) fn is_gone(&self, of: &HostRun, now: Moment) -> bool {
@@ -103,6 +108,7 @@ mod tests {
         assert!(leases.is_held(at(2099)) && !leases.is_held(at(2100)));
         leases.said(at(50), at(1000));
         assert!(leases.is_held(at(2099)), "an older word takes nothing back");
+        assert_eq!([2099, 2100, 5000].map(|now| leases.silence(at(now))), [None, Some(LEASE), Some(at(4900))]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ use super::{
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
 use crate::engine::lock::lock;
-use crate::engine::{Digest, Seq, SessionId, SystemClock};
+use crate::engine::{Content, Digest, Seq, SessionId, SystemClock, Timestamp};
 
 pub use address::{AddressError, NatsAddress};
 use catalogue::Catalogue;
@@ -77,8 +77,9 @@ impl Default for NatsStoreOptions {
 ///   [`StoreError::Conflict`] where its commit expects a position.
 /// - While the cluster has no leader, commits wait. One that waits longer than the store's patience fails with
 ///   [`StoreError::Cluster`], and may or may not be recorded: a retry with the same id finds out.
-/// - [`entries`](EventStore::entries) has the sessions of all machines; the ends of those that others write are some
-///   seconds old. Other readings of a session are up to date.
+/// - [`entries`](EventStore::entries) has the sessions of all machines. The ends of those that others write may be old: a
+///   process tells five of them every five seconds. Other readings of a session are up to date; where this host has
+///   claimed it, up to what hosts have recorded.
 /// - The directory is a copy, which may be thrown away.
 pub struct NatsStore {
     inner: Arc<NatsInner>,
@@ -122,7 +123,7 @@ impl NatsStore {
                 return Err(error);
             }
         };
-        runtime.spawn(watching::watch(Arc::downgrade(&inner)));
+        runtime.spawn(watching::follow(Arc::downgrade(&inner)));
         runtime.spawn(watching::tell_moved(Arc::downgrade(&inner)));
         runtime.spawn(hosts::speak(Arc::downgrade(&inner)));
         let threads = runtime.handle().clone();
@@ -184,6 +185,19 @@ impl NatsInner {
     fn lane(&self, session: SessionId) -> Arc<Lane> {
         Arc::clone(lock(&self.lanes).entry(session).or_insert_with(|| Arc::new(Lane::of(session, None))))
     }
+
+    /// Keeps a content in the local copy.
+    fn keep_here(&self, content: Content) {
+        let mut commit = Commit::new(SessionId::from_bytes([0; 16]), Timestamp(0));
+        commit.keep(content);
+        if let Err(error) = self.local.submit(commit) {
+            tracing::debug!(%error, "a content is read from the cluster again");
+        }
+    }
+
+    fn lanes(&self) -> Vec<Arc<Lane>> {
+        lock(&self.lanes).values().cloned().collect()
+    }
 }
 
 impl EventStore for NatsStore {
@@ -209,6 +223,13 @@ impl EventStore for NatsStore {
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>> {
+        if !self.inner.is_silent.load(Ordering::Acquire) {
+            let inner = Arc::clone(&self.inner);
+            self.wait_for(async move {
+                inner.catalogue.look().await;
+                Ok(())
+            })?;
+        }
         let mut entries = self.inner.catalogue.entries();
         for entry in self.inner.local.entries()? {
             if let Some((_, known)) = entries.get_mut(&entry.id)
@@ -235,7 +256,26 @@ impl EventStore for NatsStore {
             other => return other,
         }
         let (inner, digest) = (Arc::clone(&self.inner), *digest);
-        self.wait_for(async move { contents::get(&inner.cluster, &digest, &inner.waiting).await })
+        self.wait_for(async move {
+            let bytes = contents::get(&inner.cluster, &digest, &inner.waiting).await?;
+            inner.keep_here(Content { digest, bytes: bytes.clone() });
+            Ok(bytes)
+        })
+    }
+
+    fn read_ahead(&self, digests: &[Digest]) {
+        let is_there = |digest: &&Digest| !self.inner.local.has_content(digest).unwrap_or(true);
+        let wanted: Vec<Digest> = digests.iter().filter(is_there).copied().collect();
+        if wanted.len() > 1 {
+            let inner = Arc::clone(&self.inner);
+            let read = self.wait_for(async move {
+                let read = contents::get_many(&inner.cluster, &wanted, |content| inner.keep_here(content)).await;
+                read.map_err(|what| inner.cluster.failed(format!("did not give contents: {what}")))
+            });
+            if let Err(error) = read {
+                tracing::debug!(%error, "contents are read one by one");
+            }
+        }
     }
 
     fn has_content(&self, digest: &Digest) -> Result<bool> {
@@ -280,8 +320,7 @@ impl EventStore for NatsStore {
     }
 
     fn sync(&self) -> Result<()> {
-        let lanes: Vec<_> = lock(&self.inner.lanes).values().cloned().collect();
-        for last in lanes.iter().filter_map(|lane| lane.answers.last()) {
+        for last in self.inner.lanes().iter().filter_map(|lane| lane.answers.last()) {
             // Each outcome is told to who submitted it.
             drop(last.wait());
         }
@@ -298,7 +337,7 @@ impl Drop for NatsStore {
         drop(self.sync());
         let inner = Arc::clone(&self.inner);
         let ended = self.wait_for(async move {
-            inner.catalogue.tell_moved(&inner.local).await;
+            inner.catalogue.tell_moved(&inner.local, usize::MAX).await;
             inner.leave().await;
             Ok(())
         });

@@ -89,7 +89,8 @@ impl NatsInner {
                     lane.reached(at, true);
                     self.catalogue.moved(lane.session);
                     if begins {
-                        self.catalogue.add(&self.local, lane.session, at).await?;
+                        let list = || self.catalogue.add(&self.local, lane.session, at);
+                        self.listed(list).await?;
                     }
                     return Ok(committed);
                 }
@@ -138,17 +139,32 @@ impl NatsInner {
                     lane.reached(at, true);
                     lane.let_go();
                     self.forget_owner(lane.session).await;
-                    return self.catalogue.remove(lane.session).await;
+                    return self.listed(|| self.catalogue.remove(lane.session)).await;
                 }
                 // An earlier attempt may have ended it.
                 Sent::Overtaken => {
                     self.catch_up(lane, &mut cursor).await?;
                     if let Err(StoreError::NoSession(_)) = self.local.head(lane.session) {
-                        return self.catalogue.remove(lane.session).await;
+                        return self.listed(|| self.catalogue.remove(lane.session)).await;
                     }
                 }
             }
         }
+    }
+
+    /// Changes the list of sessions, which may have no leader yet.
+    async fn listed<F: Future<Output = Result<()>>>(&self, change: impl Fn() -> F) -> Result<()> {
+        let attempt = || async {
+            match change().await {
+                Ok(()) => Ok(Some(())),
+                Err(StoreError::Cluster { what, .. }) => {
+                    tracing::debug!(what, "the list of sessions is changed again");
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            }
+        };
+        self.waiting.until_settled("change the list of sessions", attempt).await
     }
 
     /// Sends the contents of a commit that the cluster may not have.

@@ -11,17 +11,22 @@ use crate::engine::store::Result;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Time without an answer after which another server is tried: this one may be cut off from the others. An election takes
+/// less.
+const SAME_SERVER: Duration = Duration::from_secs(8);
 
 /// Waits of a store for its cluster: the longest, and the one that goes on.
 pub(super) struct Waiting {
     patience: Duration,
     cluster: Cluster,
     since: Mutex<Option<(Instant, u32)>>,
+    /// The moment at which the last server was left.
+    left: Mutex<Instant>,
 }
 
 impl Waiting {
     pub(super) fn for_cluster(cluster: Cluster, patience: Duration) -> Self {
-        Self { patience, cluster, since: Mutex::default() }
+        Self { patience, cluster, since: Mutex::default(), left: Mutex::new(Instant::now()) }
     }
 
     /// Repeats something until its outcome is known; the attempt says none while it is not. Fails once that takes longer
@@ -43,8 +48,23 @@ impl Waiting {
                 let reach = if self.cluster.is_connected() { "has had no leader" } else { "could not be reached" };
                 return Err(self.cluster.failed(format!("{reach} for {seconds} s, so it could not {what}")));
             }
+            self.leave_server(begun.elapsed()).await;
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Connects to another server if this one has not answered for long.
+    pub(super) async fn leave_server(&self, silence: Duration) {
+        let is_due = {
+            let mut left = lock(&self.left);
+            let is_due = silence >= SAME_SERVER && left.elapsed() >= SAME_SERVER;
+            *left = if is_due { Instant::now() } else { *left };
+            is_due
+        };
+        if is_due {
+            tracing::info!("another server of the cluster is tried");
+            self.cluster.reconnect().await;
         }
     }
 

@@ -1,59 +1,93 @@
 //! Following what others record.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{DeliverPolicy, pull::OrderedConfig};
 use futures_util::StreamExt;
+use tokio::time::{interval, sleep};
 
 use super::NatsInner;
 use super::lane::Lane;
+use crate::engine::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::store::EventStore;
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time between two tellings of sessions' ends.
+/// Time between two looks at who follows what here. Until then a follower reads from time to time.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Sessions that are followed one by one: a server compares the subject of each with those of all others.
+const SUBJECTS_MAX: usize = 500;
+/// Time between two tellings of sessions' ends, and their number: 10,000 hosts keep half a stream busy with that.
 const TELL_EVERY: Duration = Duration::from_secs(5);
+const TOLD_AT_ONCE: usize = 5;
 
-/// Follows the stream, and adds to the local copy what others record in sessions that somebody here follows.
-pub(super) async fn watch(store: Weak<NatsInner>) {
+/// Follows the sessions that somebody here follows and others may extend.
+pub(super) async fn follow(store: Weak<NatsInner>) {
     loop {
         let Some(inner) = store.upgrade() else { return };
-        let config = OrderedConfig {
-            filter_subject: format!("{}.s.*", inner.cluster.name()),
-            deliver_policy: DeliverPolicy::New,
-            headers_only: true,
-            ..OrderedConfig::default()
-        };
-        let stream = inner.cluster.stream.clone();
-        drop(inner);
-        let opened = async { stream.create_consumer(config).await.ok()?.messages().await.ok() };
-        if let Some(mut messages) = opened.await {
-            follow_again(&store);
-            while let Some(Ok(message)) = messages.next().await {
-                let Some(inner) = store.upgrade() else { return };
-                let Ok(at) = message.info().map(|info| info.stream_sequence) else { continue };
-                let Some(session) = inner.cluster.session_of(&message.subject) else { continue };
-                let Some(lane) = lock(&inner.lanes).get(&session).cloned() else { continue };
-                lane.saw(at);
-                if lane.is_held() || inner.local.bus().wanted(lane.session) {
-                    tokio::spawn(catch_up(inner, lane));
-                }
-            }
+        let followed = inner.followed();
+        if followed.is_empty() {
+            drop(inner);
+            sleep(LOOK_AGAIN).await;
+        } else if follow_these(&store, inner, &followed).await.is_none() {
+            sleep(PAUSE).await;
         }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Looks at the cluster again for all sessions, of which something may have been missed.
-fn follow_again(store: &Weak<NatsInner>) {
-    let Some(inner) = store.upgrade() else { return };
-    let lanes: Vec<_> = lock(&inner.lanes).values().cloned().collect();
-    for lane in lanes {
-        lane.doubt();
-        if lane.is_held() || inner.local.bus().wanted(lane.session) {
-            tokio::spawn(catch_up(Arc::clone(&inner), lane));
+/// Adds what comes of some sessions to the local copy, until more are to be followed. Returns none if the cluster does
+/// not tell any more.
+async fn follow_these(store: &Weak<NatsInner>, inner: Arc<NatsInner>, followed: &BTreeSet<SessionId>) -> Option<()> {
+    let filter_subjects = if followed.len() > SUBJECTS_MAX {
+        vec![format!("{}.s.*", inner.cluster.name())]
+    } else {
+        followed.iter().map(|session| inner.cluster.subject(*session)).collect()
+    };
+    let config = OrderedConfig {
+        filter_subjects,
+        deliver_policy: DeliverPolicy::New,
+        headers_only: true,
+        ..OrderedConfig::default()
+    };
+    let mut messages = inner.cluster.stream.create_consumer(config).await.ok()?.messages().await.ok()?;
+    // What was recorded before.
+    for session in followed {
+        tokio::spawn(catch_up(Arc::clone(&inner), inner.lane(*session)));
+    }
+    drop(inner);
+    let mut look = interval(LOOK_AGAIN);
+    loop {
+        tokio::select! {
+            message = messages.next() => {
+                let message = message?.ok()?;
+                let inner = store.upgrade()?;
+                if let Some(session) = inner.cluster.session_of(&message.subject) && followed.contains(&session) {
+                    let lane = inner.lane(session);
+                    lane.saw(message.info().ok()?.stream_sequence);
+                    tokio::spawn(catch_up(inner, lane));
+                }
+            }
+            _ = look.tick() => {
+                let wanted = store.upgrade()?.followed();
+                if wanted.is_empty() || !wanted.is_subset(followed) {
+                    return Some(());
+                }
+            }
         }
+    }
+}
+
+impl NatsInner {
+    /// Returns the sessions with a follower here, without those that only this host extends.
+    fn followed(&self) -> BTreeSet<SessionId> {
+        let mut followed = self.local.bus().followed();
+        if !followed.is_empty() {
+            let lanes = lock(&self.lanes);
+            followed.retain(|session| lanes.get(session).is_none_or(|lane| !lane.is_held()));
+        }
+        followed
     }
 }
 
@@ -74,9 +108,9 @@ async fn catch_up(inner: Arc<NatsInner>, lane: Arc<Lane>) {
 /// Tells the ends of the sessions that this process extends, from time to time.
 pub(super) async fn tell_moved(store: Weak<NatsInner>) {
     loop {
-        tokio::time::sleep(TELL_EVERY).await;
+        sleep(TELL_EVERY).await;
         let Some(inner) = store.upgrade() else { return };
-        inner.catalogue.tell_moved(&inner.local).await;
+        inner.catalogue.tell_moved(&inner.local, TOLD_AT_ONCE).await;
         super::cursors::save(&inner);
     }
 }
