@@ -82,6 +82,14 @@ pub enum Special {
 }
 
 impl Node {
+    /// Returns the digest of a file's contents; none for what is no file.
+    pub(crate) fn content(&self) -> Option<&Digest> {
+        match self {
+            Self::File { content, .. } => Some(content),
+            Self::Symlink { .. } | Self::Directory | Self::Special { .. } => None,
+        }
+    }
+
     /// Creates a regular file of these bytes.
     pub fn file(bytes: &[u8], executable: bool) -> Self {
         let (content, size) = (Digest::of(bytes), bytes.len() as u64);

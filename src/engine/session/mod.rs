@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::event::{ChildLimits, Node, Origin, SessionStarted};
+use super::event::{ChildLimits, Origin, SessionStarted};
 use super::store::{Committed, Pending, SessionHosts, StoreError, Visitor};
 use super::subscription::{Filter, Subscription, Watcher};
 use super::{Commit, Content, Digest, EventRef, Recorded, Seq, SessionId, State, Timestamp, lock};
@@ -229,12 +229,8 @@ impl Session {
     }
 
     /// Brings contents near that are about to be read; see [`EventStore::read_ahead`](super::store::EventStore::read_ahead).
-    pub(crate) fn read_ahead<'a>(&self, nodes: impl Iterator<Item = &'a Node>) {
-        let content = |node: &Node| match node {
-            Node::File { content, .. } => Some(*content),
-            _ => None,
-        };
-        self.core.shared.store.read_ahead(&nodes.filter_map(content).collect::<Vec<_>>());
+    pub(crate) fn read_ahead<'a>(&self, contents: impl Iterator<Item = &'a Digest>) {
+        self.core.shared.store.read_ahead(&contents.copied().collect::<Vec<_>>());
     }
 
     /// Checks that the content with that digest is kept, so that it is not only borrowed.

@@ -9,7 +9,7 @@ use super::foreign::{ForeignOutcome, ForeignTool};
 use super::past::{PastRun, RecordedCall, path_of};
 use super::rules::{NormalRules, normal_texts};
 use crate::engine::event::{CallStatus, Node, WriteFile};
-use crate::engine::id::{Digest, Seq};
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
@@ -127,7 +127,7 @@ impl<'a> RunComparison<'a> {
         let files = self.is.files_at(*now)?;
         for (path, stated) in stated_by(was) {
             let is = files.get(&path);
-            let same = |(was, is): (&Entry, &Entry)| content_of(&was.node) == content_of(&is.node);
+            let same = |(was, is): (&Entry, &Entry)| was.node.content() == is.node.content();
             if !stated.as_ref().zip(is).is_some_and(same) {
                 found.extend(self.entry(&path, stated.as_ref(), is));
             }
@@ -229,13 +229,6 @@ fn stated_by(call: &RecordedCall) -> BTreeMap<EntryPath, Option<Entry>> {
         }
     }
     stated
-}
-
-fn content_of(node: &Node) -> Option<&Digest> {
-    match node {
-        Node::File { content, .. } => Some(content),
-        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => None,
-    }
 }
 
 fn differing(was: &Value, is: &Value, at: String, places: &mut Vec<String>) {

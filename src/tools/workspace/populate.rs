@@ -33,7 +33,7 @@ pub(crate) fn write_all(
 ) -> Result<(), WorkspaceError> {
     let entries = entries.into_iter().filter(|(_, entry)| can_be_written(entry)).collect::<Vec<_>>();
     let mut loaded = entries.chunks(PIECE.1).flat_map(|entries| {
-        session.read_ahead(entries.iter().map(|(_, entry)| &entry.node));
+        session.read_ahead(entries.iter().filter_map(|(_, entry)| entry.node.content()));
         pieces(PIECE, entries.iter(), |&(path, entry)| written(session, path, entry))
     });
     if entries.len() <= FEW {

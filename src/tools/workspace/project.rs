@@ -78,10 +78,11 @@ impl Landing<'_> {
 
     /// Checks that every content exists, before any change.
     fn check(&self) -> Result<(), WorkspaceError> {
-        self.session.read_ahead(self.steps.iter().filter_map(|step| match step {
-            PlannedChange::Write(event, _) => Some(&event.node),
+        let contents = self.steps.iter().filter_map(|step| match step {
+            PlannedChange::Write(event, _) => event.node.content(),
             PlannedChange::Delete(_) => None,
-        }));
+        });
+        self.session.read_ahead(contents.filter(|digest| !self.fresh.contains_key(*digest)));
         for step in self.steps {
             if let PlannedChange::Write(event, _) = step {
                 content_of(&event.node, |digest| content(self.session, digest, self.fresh))?;

@@ -47,7 +47,7 @@ impl NatsInner {
         }
         if at == 0 || cursor.is_some_and(|cursor| cursor >= at) {
             *cursor = Some(at);
-            lane.reached(at, false);
+            lane.set_ours(false);
         }
         Ok(at)
     }

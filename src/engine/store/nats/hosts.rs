@@ -275,7 +275,7 @@ impl NatsInner {
     /// Ends this host's ownerships of sessions that another one has by now.
     async fn look_for_owners(self: Arc<Self>) {
         for lane in self.lanes().into_iter().filter(|lane| lane.is_held()) {
-            lane.doubt();
+            lane.set_ours(false);
             match self.owner_of(lane.session).await {
                 Ok((_, Some(found))) => self.lose(&lane, found.epoch, &found.owner.host),
                 Ok((_, None)) => {}

@@ -22,9 +22,6 @@ pub(super) struct Lane {
     lost: Mutex<Option<StoreError>>,
     /// Set if the last message was this store's.
     is_ours: AtomicBool,
-    applied: AtomicU64,
-    /// The last position in the stream that is known to have a message.
-    seen: AtomicU64,
     queue: Mutex<LaneQueue>,
     pub(super) answers: Arc<ExpectedAnswers>,
 }
@@ -43,8 +40,6 @@ impl Lane {
             held: AtomicU64::new(0),
             lost: Mutex::default(),
             is_ours: AtomicBool::new(false),
-            applied: AtomicU64::new(0),
-            seen: AtomicU64::new(0),
             queue: Mutex::default(),
             answers: Arc::default(),
         }
@@ -67,20 +62,9 @@ impl Lane {
         next
     }
 
-    /// Notes that the local copy has everything up to a position in the stream.
-    pub(super) fn reached(&self, at: u64, is_ours: bool) {
-        self.applied.fetch_max(at, Ordering::AcqRel);
+    /// Notes whether the last message is this store's.
+    pub(super) fn set_ours(&self, is_ours: bool) {
         self.is_ours.store(is_ours, Ordering::Release);
-    }
-
-    /// Notes a message in the stream.
-    pub(super) fn saw(&self, at: u64) {
-        self.seen.fetch_max(at, Ordering::AcqRel);
-    }
-
-    /// Forgets that nobody else writes.
-    pub(super) fn doubt(&self) {
-        self.is_ours.store(false, Ordering::Release);
     }
 
     /// Notes that this host has the session.
@@ -125,8 +109,6 @@ impl Lane {
 
     /// Tells whether the local copy has all there is: nobody else may extend the session, and nobody has.
     pub(super) fn is_fresh(&self) -> bool {
-        self.is_held()
-            && self.is_ours.load(Ordering::Acquire)
-            && self.applied.load(Ordering::Acquire) >= self.seen.load(Ordering::Acquire)
+        self.is_held() && self.is_ours.load(Ordering::Acquire)
     }
 }

@@ -86,7 +86,7 @@ impl NatsInner {
                     commit.time = time;
                     let committed = self.local.submit(commit)?.wait()?;
                     *cursor = Some(at);
-                    lane.reached(at, true);
+                    lane.set_ours(true);
                     self.catalogue.moved(lane.session);
                     if begins {
                         let list = || self.catalogue.add(&self.local, lane.session, at);
@@ -136,7 +136,7 @@ impl NatsInner {
                 Sent::At(at) => {
                     self.local.remove(lane.session)?;
                     *cursor = Some(at);
-                    lane.reached(at, true);
+                    lane.set_ours(true);
                     lane.let_go();
                     self.forget_owner(lane.session).await;
                     return self.listed(|| self.catalogue.remove(lane.session)).await;

@@ -64,9 +64,7 @@ async fn follow_these(store: &Weak<NatsInner>, inner: Arc<NatsInner>, followed: 
                 let message = message?.ok()?;
                 let inner = store.upgrade()?;
                 if let Some(session) = inner.cluster.session_of(&message.subject) && followed.contains(&session) {
-                    let lane = inner.lane(session);
-                    lane.saw(message.info().ok()?.stream_sequence);
-                    tokio::spawn(catch_up(inner, lane));
+                    tokio::spawn(catch_up(Arc::clone(&inner), inner.lane(session)));
                 }
             }
             _ = look.tick() => {
@@ -92,11 +90,8 @@ impl NatsInner {
 }
 
 async fn catch_up(inner: Arc<NatsInner>, lane: Arc<Lane>) {
-    if lane.is_fresh() {
-        return;
-    }
     let mut cursor = lane.cursor.lock().await;
-    // The message may have been this store's own.
+    // This host may have claimed it since.
     if lane.is_fresh() {
         return;
     }
