@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use async_nats::jetstream::kv;
 use bytes::Bytes;
@@ -13,9 +12,6 @@ use crate::engine::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::{EventStore, LocalStore, Result, SessionEntry};
-
-/// Time to find out what is new in the list. After that the list is given as it is known.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// The sessions that there are, in a bucket of the cluster. The end of one is told late.
 pub(super) struct Catalogue {
@@ -61,26 +57,21 @@ impl Catalogue {
         Ok(Self { cluster: cluster.clone(), bucket, known, read_to, moved })
     }
 
-    /// Reads what is new in the bucket.
-    pub(super) async fn look(&self) {
-        let read = async {
-            let mut read_to = self.read_to.lock().await;
-            loop {
-                let (keys, prefix) = (format!("{}>", self.bucket.prefix), &self.bucket.prefix);
-                let batch = self.cluster.messages_from(&self.bucket.stream_name, &keys, *read_to + 1).await?;
-                let Some((last, _)) = batch.last() else { return Ok::<_, String>(()) };
-                *read_to = *last;
-                for (at, message) in &batch {
-                    if let Some(key) = subject_of(message).and_then(|subject| subject.strip_prefix(prefix)) {
-                        note(&self.known, key, *at, &message.payload);
-                    }
+    /// Reads what is new in the bucket, up to what its leader has. Fails with the reason to try again.
+    pub(super) async fn look(&self) -> Result<(), String> {
+        let mut read_to = self.read_to.lock().await;
+        let (keys, stream) = (format!("{}>", self.bucket.prefix), &self.bucket.stream);
+        let (newest, _) = self.cluster.newest(stream, &keys).await.map_err(|error| error.to_string())?;
+        while *read_to < newest {
+            let batch = self.cluster.messages_from(&self.bucket.stream_name, &keys, *read_to + 1).await?;
+            *read_to = batch.last().ok_or("a replica is behind")?.0;
+            for (at, message) in &batch {
+                if let Some(key) = subject_of(message).and_then(|subject| subject.strip_prefix(&self.bucket.prefix)) {
+                    note(&self.known, key, *at, &message.payload);
                 }
             }
-        };
-        match tokio::time::timeout(LOOK, read).await {
-            Ok(Ok(())) => {}
-            outcome => tracing::debug!(?outcome, "the list of sessions is as it was"),
         }
+        Ok(())
     }
 
     /// Takes up a new session, which begins at that position in the stream.
@@ -116,7 +107,9 @@ impl Catalogue {
             return;
         }
         // One may have been removed.
-        self.look().await;
+        if let Err(why) = self.look().await {
+            tracing::debug!(why, "the ends of sessions are told by the list as it is known");
+        }
         for _ in 0..count {
             let Some(session) = lock(&self.moved).next() else { return };
             if let Err(error) = self.tell(local, session).await {

@@ -147,10 +147,7 @@ impl NatsStore {
         if lane.is_fresh() {
             return Ok(());
         }
-        // Who asks for the status, or cancels a call, would wait too.
-        if self.inner.is_silent.load(Ordering::Acquire) {
-            return Err(self.inner.cluster.failed("does not answer".to_owned()));
-        }
+        self.inner.check_answers()?;
         let inner = Arc::clone(&self.inner);
         self.wait_for(async move {
             let mut cursor = lane.cursor.lock().await;
@@ -195,6 +192,24 @@ impl NatsInner {
         }
     }
 
+    /// Fails while the cluster does not answer this host: who asks for the status, or cancels a call, would wait too.
+    fn check_answers(&self) -> Result<()> {
+        if self.is_silent.load(Ordering::Acquire) {
+            return Err(self.cluster.failed("does not answer".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Brings the list of sessions up to date.
+    async fn look(&self) -> Result<()> {
+        let attempt = async || {
+            self.check_answers()?;
+            let looked = self.catalogue.look().await;
+            Ok(looked.inspect_err(|why| tracing::debug!(why, "the list of sessions is read again")).ok())
+        };
+        self.waiting.until_settled("list its sessions", attempt).await
+    }
+
     fn lanes(&self) -> Vec<Arc<Lane>> {
         lock(&self.lanes).values().cloned().collect()
     }
@@ -223,13 +238,8 @@ impl EventStore for NatsStore {
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>> {
-        if !self.inner.is_silent.load(Ordering::Acquire) {
-            let inner = Arc::clone(&self.inner);
-            self.wait_for(async move {
-                inner.catalogue.look().await;
-                Ok(())
-            })?;
-        }
+        let inner = Arc::clone(&self.inner);
+        self.wait_for(async move { inner.look().await })?;
         let mut entries = self.inner.catalogue.entries();
         for entry in self.inner.local.entries()? {
             if let Some((_, known)) = entries.get_mut(&entry.id)
