@@ -10,7 +10,7 @@ use super::output_stream::Outputs;
 use super::snapshot::{Keep, RecentStates, SnapshotPace, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
-use crate::engine::store::{EventBatch, EventStore, READ_MAX, SessionEntry};
+use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry};
 use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
@@ -28,6 +28,8 @@ pub(crate) struct Core {
     pub(super) recent: Mutex<RecentStates>,
     /// Position from which the next snapshot is due.
     due: AtomicU64,
+    /// Events, with those whose place the store did not know when it took them.
+    heard: AtomicU64,
     asked: AtomicBool,
     /// State of the latest snapshot, and when the next is due.
     latest: Mutex<(Option<State>, SnapshotPace)>,
@@ -57,6 +59,7 @@ impl Core {
             shared,
             live: Mutex::new(live),
             recent: Mutex::default(),
+            heard: AtomicU64::new(entry.head),
             due: AtomicU64::new(due),
             asked: AtomicBool::new(false),
             latest: Mutex::default(),
@@ -161,6 +164,15 @@ impl Core {
 
     pub(crate) fn empty(&self) -> State {
         State::empty(&self.shared.registry, self.id)
+    }
+
+    /// The same after a commit of so many events, of which the store may not know the place yet.
+    pub(crate) fn snapshot_after(self: &Arc<Self>, pending: &Pending, events: u32) {
+        let last = match pending.known() {
+            Some(committed) => committed.last,
+            None => self.heard.fetch_add(u64::from(events), Ordering::Relaxed) + u64::from(events),
+        };
+        self.snapshot_if_due(last);
     }
 
     pub(crate) fn snapshot_if_due(self: &Arc<Self>, last: Seq) {

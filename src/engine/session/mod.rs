@@ -134,10 +134,9 @@ impl Session {
 
     /// Submits a commit without waiting; [`Pending`] reports its positions, and when it is durable.
     pub fn submit(&self, commit: Commit) -> SessionResult<Pending> {
+        let events = commit.len();
         let pending = self.core.shared.store.submit(commit)?;
-        if let Some(committed) = pending.known() {
-            self.core.snapshot_if_due(committed.last);
-        }
+        self.core.snapshot_after(&pending, events);
         Ok(pending)
     }
 

@@ -156,10 +156,11 @@ impl Sessions {
     pub(in crate::engine) fn record_for_other(&self, commit: Commit) -> SessionResult<Pending> {
         let id = commit.session;
         let Some(name) = name_begun(&commit) else {
+            let events = commit.len();
             let pending = self.store().submit(commit)?;
             let open = lock(&self.shared.open).get(&id).and_then(Weak::upgrade);
-            if let (Some(committed), Some(core)) = (pending.known(), open) {
-                core.snapshot_if_due(committed.last);
+            if let Some(core) = open {
+                core.snapshot_after(&pending, events);
             }
             return Ok(pending);
         };

@@ -30,6 +30,14 @@ pub enum StoreError {
     /// The session was removed and has children: its id can't be used again.
     #[error("session {0} was removed and has children: its id can't be used again")]
     Buried(SessionId),
+    /// The events are not in this copy of the session, which was begun at a later one.
+    #[error("events of session {session} up to {until} are not in this copy of it; its cluster has them")]
+    NotHere {
+        /// The session.
+        session: SessionId,
+        /// Position of the last of them.
+        until: Seq,
+    },
     /// The content does not exist.
     #[error("{}", no_content(.0))]
     NoContent(Digest),
@@ -137,7 +145,7 @@ fn no_content(digest: &Digest) -> String {
 impl Diagnostic for StoreError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoSession(_) | Self::NoContent(_) => ErrorKind::NotFound,
+            Self::NoSession(_) | Self::NoContent(_) | Self::NotHere { .. } => ErrorKind::NotFound,
             Self::Conflict { .. } => ErrorKind::Conflict,
             Self::Buried(_) => ErrorKind::Refused,
             Self::Commit(error) => error.kind(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use foldspace::event::{Clock, CommitId, SystemClock};
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::{Content, Expected, ForkPoint, NatsAddress, NatsStore, NatsStoreOptions};
-use foldspace::{EventStore, Filter, NewSession, Registry, Sessions, StoreError};
+use foldspace::{EventStore, Filter, NewSession, Registry, SessionId, Sessions, StoreError};
 use tempfile::TempDir;
 
 use super::{Random, events, note, record, session, with_content};
@@ -37,13 +37,22 @@ impl Shared {
     /// Opens it as the machine that was opened last, again.
     fn last_host(&self) -> NatsStore {
         let directory = self.directories.last().unwrap().path();
-        NatsStore::open(&self.address, directory, NatsStoreOptions::default()).unwrap()
+        let options = NatsStoreOptions { snapshot_every: 50, ..NatsStoreOptions::default() };
+        NatsStore::open(&self.address, directory, options).unwrap()
     }
 }
 
-fn sessions(store: NatsStore) -> Sessions {
-    let clock = Arc::new(SystemClock::default());
-    Sessions::new(Arc::new(store), Registry::standard(), clock, SnapshotPolicy::default()).unwrap()
+fn sessions(store: Arc<NatsStore>) -> Sessions {
+    let policy = SnapshotPolicy { every: 50, ..SnapshotPolicy::default() };
+    Sessions::new(store, Registry::standard(), Arc::new(SystemClock::default()), policy).unwrap()
+}
+
+/// Returns the position up to which a host has nothing of a session that is there; 0 if it has all.
+fn begun_late(store: &NatsStore, session: SessionId) -> u64 {
+    match store.local().read(session, 1, 1, 1) {
+        Err(StoreError::NotHere { until, .. }) => until,
+        read => read.map(|_| 0).unwrap(),
+    }
 }
 
 #[test]
@@ -117,7 +126,7 @@ fn commit_longer_than_a_message_is_kept_whole() {
 #[test]
 fn subscription_follows_another_host() {
     let Some(mut shared) = Shared::new() else { return };
-    let (one, other) = (sessions(shared.host()), sessions(shared.host()));
+    let (one, other) = (sessions(shared.host().into()), sessions(shared.host().into()));
     let begun = one.create(NewSession::named("shared")).unwrap();
     let there = other.session(begun.id()).unwrap();
     let mut subscription = there.subscribe(1, Filter::all());
@@ -128,4 +137,47 @@ fn subscription_follows_another_host() {
         assert_eq!(subscription.next_within(PATIENCE).unwrap().map(|event| event.seq), Some(seq));
     }
     assert_eq!(there.state().unwrap().seq(), 199);
+}
+
+#[test]
+fn host_begins_long_session_at_its_snapshot() {
+    let Some(mut shared) = Shared::new() else { return };
+    let one = sessions(shared.host().into());
+    let (long, id) = (one.create(NewSession::named("long")).unwrap(), CommitId::from_bytes([7; 16]));
+    let all = |store: &dyn EventStore, session| events(store, session, 1).unwrap();
+    for number in 2..=600u64 {
+        let commit = note(long.id(), &number.to_le_bytes());
+        long.record(if number == 200 { commit.with_id(id) } else { commit }).unwrap();
+    }
+    // The last snapshots are on their way.
+    let late = || {
+        let host = Arc::new(shared.host());
+        let found = (host.head(long.id()).unwrap() == 600).then(|| begun_late(&host, long.id())).unwrap();
+        (found >= 300).then_some((host, found))
+    };
+    let (host, base) = std::iter::repeat_with(late).take(20).flatten().next().expect("a snapshot comes");
+    let other = sessions(Arc::clone(&host) as _);
+    let there = other.session(long.id()).unwrap();
+    assert_eq!(there.state().unwrap().digests().unwrap(), long.state().unwrap().digests().unwrap());
+    assert_eq!(host.entry(long.id()).unwrap(), one.store().entry(long.id()).unwrap());
+    assert_eq!(begun_late(&host, long.id()), base, "opening it reads none of its past");
+    // A retry of a commit before the snapshot.
+    let retried = record(&*host, note(long.id(), &200u64.to_le_bytes()).with_id(id));
+    assert_eq!((retried.first, retried.repeated), (200, true));
+    record(&*host, note(long.id(), b"after"));
+    assert_eq!(there.state_at(3).unwrap().digests().unwrap(), long.state_at(3).unwrap().digests().unwrap());
+    assert_eq!(all(&*host, long.id()), all(&**one.store(), long.id()));
+    // A child from before the snapshot, made where the past is not there yet.
+    let third = shared.host();
+    let point = ForkPoint { session: long.id(), seq: 20 };
+    record(&third, note(session(2), b"child").expecting(Expected::ForkOf(point)));
+    assert_eq!(all(&third, session(2)), all(&*host, session(2)));
+    drop(third);
+    let again = shared.last_host();
+    assert_eq!(all(&again, long.id()), all(&*host, long.id()));
+    again.remove(long.id()).unwrap();
+    for store in [&again, &*host, &shared.host()] {
+        assert_eq!(store.entry(long.id()).unwrap(), None);
+        assert_eq!(all(store, session(2)).len(), 21);
+    }
 }

@@ -24,6 +24,8 @@ use crate::engine::id::{Digest, Seq, SessionId};
 
 pub(super) use catalogue::CatalogueRow;
 use snapshots::Bases;
+#[cfg(feature = "nats")]
+pub(super) use snapshots::{packed_snapshot, unpacked_snapshot};
 
 /// Larger values would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
 const SEGMENT_BYTES: usize = 2 << 20;

@@ -156,6 +156,16 @@ impl SledIndex {
     }
 }
 
+/// Encodes a snapshot, but for its session and position.
+pub(in crate::engine::store) fn packed_snapshot(snapshot: &Snapshot) -> Result<Vec<u8>> {
+    packed(&encoded(snapshot))
+}
+
+/// Decodes what [`packed_snapshot`] makes; none for anything else.
+pub(in crate::engine::store) fn unpacked_snapshot(session: SessionId, seq: Seq, bytes: &[u8]) -> Option<Snapshot> {
+    decoded(session, seq, unpacked(bytes)?)
+}
+
 /// Compresses bytes; their length precedes them.
 fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| StoreError::Index(error.to_string());

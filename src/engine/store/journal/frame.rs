@@ -1,6 +1,6 @@
 //! Frames of a journal. Pure; docs/FORMAT.md describes them.
 
-use crate::engine::{CommitView, Digest, ForkPoint, SessionId};
+use crate::engine::{CommitView, Digest, ForkPoint, Seq, SessionId};
 
 pub(crate) const HEADER: usize = 24;
 pub(crate) const ALIGN: usize = 8;
@@ -19,12 +19,14 @@ pub(crate) enum FrameKind {
     Seal,
     /// The first events of a child: its fork point, then a commit.
     Fork,
+    /// A session whose beginning is elsewhere: its id, a position, and its state there.
+    LateStart,
 }
 
 impl FrameKind {
     fn of(code: u8) -> Option<Self> {
-        use FrameKind::{Close, Commit, Content, Fork, Manifest, Removal, Seal};
-        const KINDS: [FrameKind; 7] = [Commit, Content, Manifest, Removal, Close, Seal, Fork];
+        use FrameKind::{Close, Commit, Content, Fork, LateStart, Manifest, Removal, Seal};
+        const KINDS: [FrameKind; 8] = [Commit, Content, Manifest, Removal, Close, Seal, Fork, LateStart];
         KINDS.get(usize::from(code).wrapping_sub(1)).copied()
     }
 
@@ -48,6 +50,8 @@ pub(crate) enum FrameBody<'a> {
     /// A content, a chunk of one or the list of its chunks, with the length of the content.
     Content(Digest, u64),
     Removal(SessionId),
+    /// The start of a session after that position.
+    LateStart(SessionId, Seq),
     Mark,
 }
 
@@ -67,6 +71,10 @@ impl<'a> FrameBody<'a> {
             FrameKind::Removal => {
                 let session = payload.first_chunk().ok_or("it is no removal")?;
                 Self::Removal(SessionId::from_bytes(*session))
+            }
+            FrameKind::LateStart => {
+                let ForkPoint { session, seq } = fork_point(payload).ok_or("it is no start of a session")?;
+                Self::LateStart(session, seq)
             }
             FrameKind::Close | FrameKind::Seal => Self::Mark,
         })

@@ -255,6 +255,12 @@ impl CheckedJournal {
             FrameBody::Content(..) if content::manifest_chunks(frame.payload).is_none() => {
                 return Err(("a list of chunks makes no sense".to_owned(), None));
             }
+            FrameBody::LateStart(session, seq) => {
+                if self.heads.contains_key(&session) {
+                    return Err((format!("session {session} starts again after event {seq}"), Some(session)));
+                }
+                self.heads.insert(session, seq);
+            }
             FrameBody::Removal(session) => {
                 self.removed.extend(self.heads.remove(&session).map(|head| (session, head)));
             }

@@ -113,6 +113,9 @@ impl LiveData {
             Ok(FrameBody::Commit(fork, commit)) if fork.is_some() || commit.first == 1 => {
                 begun.insert(commit.session, place);
             }
+            Ok(FrameBody::LateStart(session, _)) => {
+                begun.insert(session, place);
+            }
             Ok(FrameBody::Content(digest, _)) => {
                 known.add(digest);
                 if frame.header.kind == FrameKind::Manifest
@@ -144,6 +147,7 @@ impl LiveData {
         let session = |id| self.sessions.get(&id);
         match frame.body() {
             Ok(FrameBody::Commit(_, commit)) => session(commit.session).is_some_and(|live| place >= live.begun),
+            Ok(FrameBody::LateStart(id, _)) => session(id).is_some_and(|live| place >= live.begun),
             Ok(FrameBody::Content(digest, _)) => self.contents.contains(&digest),
             // Without it the session would be back. An older removal of the id does no harm.
             Ok(FrameBody::Removal(id)) => session(id).is_some_and(|live| live.is_buried),
@@ -164,7 +168,7 @@ impl LiveData {
             match frame.header.kind {
                 FrameKind::Commit | FrameKind::Fork => report.commits += 1,
                 FrameKind::Content | FrameKind::Manifest => report.contents += 1,
-                FrameKind::Removal | FrameKind::Close | FrameKind::Seal => {}
+                FrameKind::Removal | FrameKind::LateStart | FrameKind::Close | FrameKind::Seal => {}
             }
         })?;
         Ok(garbage)

@@ -75,6 +75,8 @@ impl LocalInner {
                     {
                         positions.remove(&session);
                     }
+                    // Another life may have been under its id.
+                    Ok(FrameBody::LateStart(session, _)) => drop(positions.remove(&session)),
                     Ok(FrameBody::Removal(_) | FrameBody::Mark) | Err(_) => {}
                 }
                 Ok(())

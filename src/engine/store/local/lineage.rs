@@ -54,12 +54,17 @@ impl<'a> CommitBase<'a> {
 
 impl Slots {
     /// Returns the session that owns the event at `seq`, and the position up to which its events belong to `slot` too.
+    /// Fails with [`StoreError::NotHere`]: that one began late, and its past was not filled.
     pub(super) fn owner(&self, slot: &Arc<SessionHead>, seq: Seq) -> Result<(Arc<SessionHead>, Seq)> {
         let (mut owner, mut until) = (Arc::clone(slot), Seq::MAX);
         while let Some(base) = owner.base().filter(|base| seq <= base.seq) {
             until = until.min(base.seq);
             let parent = self.get(base.session);
-            owner = parent.ok_or_else(|| StoreError::Index(format!("session {} lost its past", slot.id)))?;
+            let parent = parent.ok_or_else(|| StoreError::Index(format!("session {} lost its past", slot.id)))?;
+            if owner.is_late() && parent.visible() < seq {
+                return Err(StoreError::NotHere { session: owner.id, until: base.seq });
+            }
+            owner = parent;
         }
         Ok((owner, until))
     }
@@ -111,7 +116,8 @@ impl Slots {
             next = parent.filter(|parent| {
                 let mut inner = parent.lock();
                 inner.children = inner.children.saturating_sub(1);
-                inner.children == 0 && inner.removed.is_some()
+                // The past of one that began late may never have been filled.
+                inner.children == 0 && (inner.removed.is_some() || inner.head == 0)
             });
         }
     }
@@ -119,7 +125,10 @@ impl Slots {
     pub(super) fn load(&self, rows: &[CatalogueRow]) -> Result<(), String> {
         let slots: Vec<_> = rows.iter().map(|row| Arc::new(SessionHead::of_row(row))).collect();
         slots.iter().for_each(|slot| self.add(Arc::clone(slot)));
-        for base in slots.iter().filter_map(|slot| slot.base()) {
+        for slot in slots.iter().filter(|slot| slot.is_late()) {
+            self.add_past(slot);
+        }
+        for base in slots.iter().filter(|slot| !slot.is_late()).filter_map(|slot| slot.base()) {
             let parent = self.get(base.session).filter(|parent| parent.visible() >= base.seq);
             parent.ok_or("it does not know a session's parent")?.lock().children += 1;
         }
@@ -153,7 +162,7 @@ impl LocalInner {
     pub(super) fn entry(&self, slot: &Arc<SessionHead>) -> Option<SessionEntry> {
         let lacks_calls = slot.base().filter(|_| slot.lock().lacks_calls());
         if let Some(base) = lacks_calls
-            && let Ok(calls) = self.count_calls(slot.id, base.seq).inspect_err(|error| tracing::debug!(%error))
+            && let Ok(calls) = self.count_calls(slot.id, 1, base.seq).inspect_err(|error| tracing::debug!(%error))
         {
             slot.lock().inherit(Some(calls));
             self.slots.note(slot);
@@ -161,11 +170,15 @@ impl LocalInner {
         slot.entry()
     }
 
-    fn count_calls(&self, session: SessionId, until: Seq) -> Result<u64> {
-        let (mut calls, mut next) = (0, 1);
+    /// Counts the calls begun by the events of a session from one position to another.
+    pub(super) fn count_calls(&self, session: SessionId, from: Seq, until: Seq) -> Result<u64> {
+        let (mut calls, mut next) = (0, from);
         while next <= until {
             let batch = self.read(session, next, until, READ_MAX)?;
-            calls += batch.events().filter(|event| event.seq <= until && event.call == Some(event.seq)).count() as u64;
+            calls += batch
+                .events()
+                .filter(|event| (from..=until).contains(&event.seq) && event.call == Some(event.seq))
+                .count() as u64;
             next = if batch.is_empty() { Seq::MAX } else { batch.last() + 1 };
         }
         Ok(calls)

@@ -165,7 +165,7 @@ impl LocalInner {
                     Ok(FrameBody::Commit(_, commit)) => (0, u64::from(commit.count), bytes),
                     Ok(FrameBody::Content(_, length)) if found.header.kind == FrameKind::Content => (1, 1, length),
                     Ok(FrameBody::Content(..)) => (2, 1, bytes),
-                    Ok(FrameBody::Removal(_) | FrameBody::Mark) | Err(_) => (3, 1, 0),
+                    Ok(FrameBody::Removal(_) | FrameBody::LateStart(..) | FrameBody::Mark) | Err(_) => (3, 1, 0),
                 };
                 uses[at].count += count;
                 uses[at].raw_bytes += raw;

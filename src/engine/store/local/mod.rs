@@ -5,6 +5,7 @@ pub(in crate::engine::store) mod catalogue_file;
 mod check;
 mod collect;
 pub(crate) mod index_fallback;
+pub(in crate::engine::store) mod late;
 mod lineage;
 mod maintain;
 mod open;

@@ -173,6 +173,10 @@ impl LocalInner {
         loop {
             let from = inner.head.saturating_sub(span).max(slot.own_from());
             let mut named = self.named_since(slot, inner, from)?;
+            if named.len() < REMEMBERED && from == slot.own_from() {
+                let before = self.named_before(slot, inner.begun)?;
+                before.into_iter().rev().for_each(|commit| named.push_front(commit));
+            }
             if named.len() >= REMEMBERED || from == slot.own_from() {
                 named.drain(..named.len().saturating_sub(REMEMBERED));
                 return Ok(named);

@@ -135,7 +135,10 @@ impl RecoveryScan<'_> {
                 self.slots.found_removal(session, place);
                 Ok(())
             }
-            FrameBody::Commit(..) | FrameBody::Mark => Ok(()),
+            FrameBody::LateStart(..) if !self.slots.found_late(frame.payload, place) => {
+                Err(damaged("it is no start of a session that is not there"))
+            }
+            FrameBody::Commit(..) | FrameBody::LateStart(..) | FrameBody::Mark => Ok(()),
         }
     }
 }

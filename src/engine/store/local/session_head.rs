@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
 
+use super::late::past_of;
 use crate::engine::store::SessionEntry;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::{FramePosition, LatestNotes};
@@ -36,7 +37,7 @@ pub(super) struct SlotInner {
     pub(super) time: Timestamp,
     pub(super) origin: Option<Recorded>,
     /// Position of its first own commit.
-    begun: FramePosition,
+    pub(super) begun: FramePosition,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, FramePosition)>,
     /// Its first own commit in each segment, and one in so many events; some may be missing, but not the first of all.
@@ -106,6 +107,11 @@ impl SessionHead {
 
     pub(super) fn base(&self) -> Option<ForkPoint> {
         self.base.get().copied()
+    }
+
+    /// Returns true if its beginning is elsewhere.
+    pub(super) fn is_late(&self) -> bool {
+        self.base.get().is_some_and(|base| base.session == past_of(self.id))
     }
 
     pub(super) fn own_from(&self) -> Seq {
@@ -186,7 +192,7 @@ impl SessionHead {
             inner.indexed = (time, calls);
         }
         let (updated, own_calls) = inner.indexed;
-        let origin = inner.origin.clone().filter(|_| head >= self.own_from());
+        let origin = inner.origin.clone().filter(|_| inner.begun < end);
         let row = origin.map(|origin| CatalogueRow {
             entry: SessionEntry { id: self.id, head, updated, origin, calls: inner.calls(own_calls) },
             own_calls,

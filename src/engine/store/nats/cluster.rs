@@ -179,6 +179,10 @@ impl Cluster {
         format!("{}.c.{digest}", self.name)
     }
 
+    pub(super) fn replicas(&self) -> usize {
+        self.replicas
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -286,7 +290,7 @@ pub(super) fn subject_of(message: &Message) -> Option<&str> {
 }
 
 /// Tries something again that failed because the cluster has no leader yet.
-async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
+pub(super) async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
     attempt: impl Fn() -> F,
     is_late: impl Fn(&E) -> bool,
 ) -> Result<T, E> {

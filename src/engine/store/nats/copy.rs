@@ -7,6 +7,8 @@ use super::NatsInner;
 use super::contents;
 use super::lane::Lane;
 use super::message::{SessionMessage, commit_of};
+use crate::engine::lock::lock;
+use crate::engine::store::local::late::past_of;
 use crate::engine::store::{EventStore, Result, StoreError};
 use crate::engine::{CommitView, Seq, SessionId};
 
@@ -30,26 +32,35 @@ impl NatsInner {
             }
         };
         let at = self.waiting.until_settled("tell the end of a session", end).await?;
+        if at > 0 && cursor.is_none() && self.local.head(session).is_err() {
+            self.begin_late(lane, cursor).await;
+        }
         if at > 0 && *cursor != Some(at) {
-            let progress = tokio::sync::Mutex::new(&mut *cursor);
-            let read = || async {
-                let mut cursor = progress.lock().await;
-                match self.read_on(lane, &mut cursor, (at, until)).await {
-                    Ok(()) => Ok(Some(())),
-                    Err(ReadError::Again(why)) => {
-                        tracing::debug!(why, "a session is read on");
-                        Ok(None)
-                    }
-                    Err(ReadError::Final(error)) => Err(error),
-                }
-            };
-            self.waiting.until_settled("give a session's events", read).await?;
+            self.read_until(lane, cursor, at, until).await?;
         }
         if at == 0 || cursor.is_some_and(|cursor| cursor >= at) {
             *cursor = Some(at);
             lane.set_ours(false);
         }
         Ok(at)
+    }
+
+    /// Reads messages on into the local copy, up to a position in the stream or one of the session. The caller holds the
+    /// lane's cursor.
+    pub(super) async fn read_until(&self, lane: &Lane, cursor: &mut Option<u64>, at: u64, until: Seq) -> Result<()> {
+        let progress = tokio::sync::Mutex::new(&mut *cursor);
+        let read = || async {
+            let mut cursor = progress.lock().await;
+            match self.read_on(lane, &mut cursor, (at, until)).await {
+                Ok(()) => Ok(Some(())),
+                Err(ReadError::Again(why)) => {
+                    tracing::debug!(why, "a session is read on");
+                    Ok(None)
+                }
+                Err(ReadError::Final(error)) => Err(error),
+            }
+        };
+        self.waiting.until_settled("give a session's events", read).await
     }
 
     async fn read_on(&self, lane: &Lane, cursor: &mut Option<u64>, (last, until): (u64, Seq)) -> Result<(), ReadError> {
@@ -65,7 +76,7 @@ impl NatsInner {
             for (at, message) in batch {
                 self.add(lane, at, message.payload).await.map_err(ReadError::Final)?;
                 *cursor = Some(at);
-                if self.local.head(lane.session).is_ok_and(|head| head >= until) {
+                if self.local.head(lane.kept_as).is_ok_and(|head| head >= until) {
                     return Ok(());
                 }
             }
@@ -83,21 +94,19 @@ impl NatsInner {
                 (fork, contents::get(&self.cluster, &digest, &self.waiting).await?)
             }
             SessionMessage::Removal => {
-                return match self.local.remove(session) {
-                    Err(StoreError::NoSession(_)) => Ok(()),
-                    other => other,
-                };
+                return self.remove_here(session);
             }
         };
-        let commit = commit_of(session, fork, &encoded).ok_or_else(odd)?;
+        let mut commit = commit_of(session, fork, &encoded).ok_or_else(odd)?;
         let view = CommitView::parse(&encoded).map_err(|_| odd())?;
         let first = view.first;
-        if self.local.head(session).is_ok_and(|head| head >= first) {
+        if self.local.head(lane.kept_as).is_ok_and(|head| head >= first) {
             return Ok(());
         }
         if let Some(point) = fork {
             self.have(point.session, point.seq).await?;
         }
+        commit.session = lane.kept_as;
         if lane.is_held() {
             self.note_taken(lane, &view);
         }
@@ -114,19 +123,31 @@ impl NatsInner {
         if recorded == first { Ok(()) } else { Err(odd()) }
     }
 
+    /// Removes a session from the local copy, with a past that was read.
+    pub(super) fn remove_here(&self, session: SessionId) -> Result<()> {
+        for session in [session, past_of(session)] {
+            match self.local.remove(session) {
+                Err(StoreError::NoSession(_)) => {}
+                other => other?,
+            }
+        }
+        lock(&self.pasts).remove(&session);
+        Ok(())
+    }
+
     /// Makes sure that the local copy has a session up to a position.
     pub(super) fn have(&self, session: SessionId, seq: Seq) -> BoxFuture<'_, Result<()>> {
         async move {
-            if self.local.head(session).is_ok_and(|head| head >= seq) {
-                return Ok(());
+            if !self.local.head(session).is_ok_and(|head| head >= seq) {
+                let lane = self.lane(session);
+                let mut cursor = lane.cursor.lock().await;
+                if self.local.head(session).is_err() {
+                    // It was removed, and is read again for a child.
+                    *cursor = None;
+                }
+                self.catch_up_to(&lane, &mut cursor, seq).await?;
             }
-            let lane = self.lane(session);
-            let mut cursor = lane.cursor.lock().await;
-            if self.local.head(session).is_err() {
-                // It was removed, and is read again for a child.
-                *cursor = None;
-            }
-            self.catch_up_to(&lane, &mut cursor, seq).await.map(drop)
+            self.fill(session, seq).await
         }
         .boxed()
     }

@@ -4,16 +4,18 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::engine::Commit;
-use crate::engine::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::store::Result;
+use crate::engine::store::local::late::past_of;
 use crate::engine::store::pending::{ExpectedAnswers, Ticket};
 use crate::engine::store::{Pending, StoreError};
+use crate::engine::{Commit, Seq, SessionId};
 
 /// A session's way to the cluster. One message is under way at a time, since the next expects its position.
 pub(super) struct Lane {
     pub(super) session: SessionId,
+    /// The session of the local copy that gets what is read: for the past of one that began late, another.
+    pub(super) kept_as: SessionId,
     /// The position in the stream up to which the local copy has everything; none while that is not known.
     pub(super) cursor: tokio::sync::Mutex<Option<u64>>,
     /// Number of this host's ownership while it has the session; 0 while it does not.
@@ -22,6 +24,8 @@ pub(super) struct Lane {
     lost: Mutex<Option<StoreError>>,
     /// Set if the last message was this store's.
     is_ours: AtomicBool,
+    /// The position from which on the cluster gets a snapshot again.
+    pub(super) snapshot_due: tokio::sync::Mutex<Seq>,
     queue: Mutex<LaneQueue>,
     pub(super) answers: Arc<ExpectedAnswers>,
 }
@@ -36,13 +40,20 @@ impl Lane {
     pub(super) fn of(session: SessionId, cursor: Option<u64>) -> Self {
         Self {
             session,
+            kept_as: session,
             cursor: tokio::sync::Mutex::new(cursor),
             held: AtomicU64::new(0),
             lost: Mutex::default(),
             is_ours: AtomicBool::new(false),
+            snapshot_due: tokio::sync::Mutex::default(),
             queue: Mutex::default(),
             answers: Arc::default(),
         }
+    }
+
+    /// Makes the lane by which the past of a session comes that the local copy began late.
+    pub(super) fn of_past(session: SessionId) -> Self {
+        Self { kept_as: past_of(session), ..Self::of(session, None) }
     }
 
     /// Adds a commit. Returns true if its caller has to begin the sending.
@@ -65,6 +76,11 @@ impl Lane {
     /// Notes whether the last message is this store's.
     pub(super) fn set_ours(&self, is_ours: bool) {
         self.is_ours.store(is_ours, Ordering::Release);
+    }
+
+    /// Tells whether the last message is this store's.
+    pub(super) fn is_ours(&self) -> bool {
+        self.is_ours.load(Ordering::Acquire)
     }
 
     /// Notes that this host has the session.
@@ -109,6 +125,6 @@ impl Lane {
 
     /// Tells whether the local copy has all there is: nobody else may extend the session, and nobody has.
     pub(super) fn is_fresh(&self) -> bool {
-        self.is_held() && self.is_ours.load(Ordering::Acquire)
+        self.is_held() && self.is_ours()
     }
 }

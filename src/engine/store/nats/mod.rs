@@ -19,6 +19,7 @@ mod lease;
 mod lease_simulation;
 mod message;
 mod sending;
+mod starts;
 mod waiting;
 mod watching;
 
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_nats::jetstream::object_store::ObjectStore;
 use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -60,11 +62,14 @@ pub struct NatsStoreOptions {
     pub lease: Duration,
     /// The time to wait for a cluster that has no leader or can't be reached, before a commit fails; 60 s by default.
     pub patience: Duration,
+    /// The least events between two snapshots of a session that the cluster gets, with one of which another host begins;
+    /// 4,096 by default. Large snapshots come less often: one for each hundred bytes.
+    pub snapshot_every: u64,
 }
 
 impl Default for NatsStoreOptions {
     fn default() -> Self {
-        Self { host: None, lease: Duration::from_secs(2), patience: Duration::from_secs(60) }
+        Self { host: None, lease: Duration::from_secs(2), patience: Duration::from_secs(60), snapshot_every: 4096 }
     }
 }
 
@@ -94,7 +99,11 @@ struct NatsInner {
     waiting: Waiting,
     catalogue: Catalogue,
     hosts: Option<Hosts>,
+    snapshots: ObjectStore,
+    snapshot_every: u64,
     lanes: Mutex<BTreeMap<SessionId, Arc<Lane>>>,
+    /// Lanes of the pasts of sessions that the local copy began late.
+    pasts: Mutex<BTreeMap<SessionId, Arc<Lane>>>,
     /// Set while the cluster does not answer and this host has given up its sessions.
     is_silent: AtomicBool,
     clock: SystemClock,
@@ -167,6 +176,7 @@ impl NatsInner {
     async fn open(address: &NatsAddress, local: LocalStore, options: &NatsStoreOptions) -> Result<Self> {
         let cluster = Cluster::connect(address, options.host.as_ref().map_or("", |host| &host.name)).await?;
         let catalogue = Catalogue::open(&cluster).await?;
+        let snapshots = starts::open(&cluster).await?;
         let hosts = match &options.host {
             Some(host) => Some(Hosts::join(&cluster, &local, host, options.lease).await?),
             None => None,
@@ -175,12 +185,28 @@ impl NatsInner {
         let lanes = cursors::load(&local).into_iter();
         let lanes = lanes.map(|(session, at)| (session, Arc::new(Lane::of(session, Some(at)))));
         let (lanes, clock) = (Mutex::new(lanes.collect()), SystemClock::default());
-        let is_silent = AtomicBool::default();
-        Ok(Self { cluster, local, waiting, catalogue, hosts, lanes, is_silent, clock })
+        let (pasts, is_silent, snapshot_every) = (Mutex::default(), AtomicBool::default(), options.snapshot_every);
+        Ok(Self {
+            cluster,
+            local,
+            waiting,
+            catalogue,
+            hosts,
+            snapshots,
+            snapshot_every,
+            lanes,
+            pasts,
+            is_silent,
+            clock,
+        })
     }
 
     fn lane(&self, session: SessionId) -> Arc<Lane> {
         Arc::clone(lock(&self.lanes).entry(session).or_insert_with(|| Arc::new(Lane::of(session, None))))
+    }
+
+    fn past_lane(&self, session: SessionId) -> Arc<Lane> {
+        Arc::clone(lock(&self.pasts).entry(session).or_insert_with(|| Arc::new(Lane::of_past(session))))
     }
 
     /// Keeps a content in the local copy.
@@ -257,6 +283,12 @@ impl EventStore for NatsStore {
         if !self.inner.local.head(session).is_ok_and(|head| head >= until) {
             self.refresh(session)?;
         }
+        match self.inner.local.read(session, from, until, bytes) {
+            Err(StoreError::NotHere { .. }) => {}
+            other => return other,
+        }
+        let inner = Arc::clone(&self.inner);
+        self.wait_for(async move { inner.fill(session, from).await })?;
         self.inner.local.read(session, from, until, bytes)
     }
 
@@ -305,7 +337,11 @@ impl EventStore for NatsStore {
     }
 
     fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64> {
-        self.inner.local.put_snapshot(snapshot)
+        let kept = self.inner.local.put_snapshot(snapshot)?;
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(Arc::clone(&self.inner).offer(snapshot.clone()));
+        }
+        Ok(kept)
     }
 
     fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()> {
@@ -348,6 +384,7 @@ impl Drop for NatsStore {
         let inner = Arc::clone(&self.inner);
         let ended = self.wait_for(async move {
             inner.catalogue.tell_moved(&inner.local, usize::MAX).await;
+            inner.end_offers().await;
             inner.leave().await;
             Ok(())
         });

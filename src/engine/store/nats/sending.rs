@@ -43,6 +43,7 @@ impl NatsInner {
         if let Expected::ForkOf(point) = commit.expected {
             let parent = self.lane(point.session);
             self.catch_up(&parent, &mut *parent.cursor.lock().await).await?;
+            self.fill(point.session, point.seq).await?;
         }
         let mut cursor = lane.cursor.lock().await;
         let recorded = self.record_at(lane, &mut cursor, commit).await;
@@ -134,11 +135,12 @@ impl NatsInner {
             self.local.head(lane.session)?;
             match self.send(lane.session, at, SessionMessage::Removal.encode()).await? {
                 Sent::At(at) => {
-                    self.local.remove(lane.session)?;
+                    self.remove_here(lane.session)?;
                     *cursor = Some(at);
                     lane.set_ours(true);
                     lane.let_go();
                     self.forget_owner(lane.session).await;
+                    self.forget_snapshot(lane.session).await;
                     return self.listed(|| self.catalogue.remove(lane.session)).await;
                 }
                 // An earlier attempt may have ended it.

@@ -1,0 +1,188 @@
+//! Snapshots on the cluster: a host begins its copy of a long session with one, and reads the events behind it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::object_store::{Config, GetErrorKind, ObjectStore};
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use super::NatsInner;
+use super::cluster::Cluster;
+use super::lane::Lane;
+use super::message::SessionMessage;
+use crate::engine::store::index::{packed_snapshot, unpacked_snapshot};
+use crate::engine::store::local::late::LateStart;
+use crate::engine::store::{EventStore, Result, Snapshot, StoreError};
+use crate::engine::{CommitView, Seq, SessionId};
+
+/// Bytes of a snapshot for each event since the last one.
+const BYTES_PER_EVENT: u64 = 100;
+/// Time to read one, after which the whole history is read, and for those to end that are under way.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Events that are read of the past of a session at once.
+const PAST_AT_ONCE: u64 = 4096;
+
+/// A session at a snapshot.
+struct ClusterSnapshot {
+    /// A position in the stream: what is up to there is in the snapshot.
+    at: u64,
+    start: LateStart,
+    snapshot: Snapshot,
+}
+
+impl ClusterSnapshot {
+    fn encode(&self) -> Result<Vec<u8>> {
+        let mut bytes = self.at.to_le_bytes().to_vec();
+        let start = self.start.encode()?;
+        bytes.extend_from_slice(&u32::try_from(start.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(&start);
+        bytes.extend_from_slice(&packed_snapshot(&self.snapshot)?);
+        Ok(bytes)
+    }
+
+    fn decode(session: SessionId, mut bytes: &[u8]) -> Option<Self> {
+        let at = u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?);
+        let length = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
+        let start = LateStart::decode(bytes.split_off(..usize::try_from(length).ok()?)?)?;
+        let snapshot = unpacked_snapshot(session, start.entry.head, bytes)?;
+        (start.entry.id == session).then_some(Self { at, start, snapshot })
+    }
+}
+
+/// Opens the place of the snapshots, and makes it where it is not there yet.
+pub(super) async fn open(cluster: &Cluster) -> Result<ObjectStore> {
+    let bucket = format!("{}-snapshots", cluster.name());
+    let config = Config {
+        bucket: bucket.clone(),
+        description: Some("Snapshots of foldspace: the latest one of each long session".to_owned()),
+        num_replicas: cluster.replicas(),
+        ..Config::default()
+    };
+    if let Ok(there) = cluster.context.get_object_store(&bucket).await {
+        return Ok(there);
+    }
+    let made = super::cluster::patiently(
+        || cluster.context.create_object_store(config.clone()),
+        |error| error.kind() == async_nats::jetstream::context::CreateKeyValueErrorKind::TimedOut,
+    );
+    made.await.map_err(|error| cluster.failed(format!("has no object store {bucket}, and none could be made: {error}")))
+}
+
+impl NatsInner {
+    /// Keeps a snapshot on the cluster if enough has happened in its session since the last one.
+    pub(super) async fn offer(self: Arc<Self>, snapshot: Snapshot) {
+        let (session, seq) = (snapshot.session, snapshot.seq);
+        let lane = self.lane(session);
+        // One at a time.
+        let Ok(mut due) = lane.snapshot_due.try_lock() else { return };
+        if seq < *due || !lane.is_ours() {
+            return;
+        }
+        match self.put_start(&lane, snapshot).await {
+            Ok(bytes) => *due = self.next_due(seq, bytes),
+            Err(why) => tracing::debug!(why, %session, seq, "a snapshot is not kept on the cluster"),
+        }
+    }
+
+    fn next_due(&self, seq: Seq, bytes: u64) -> Seq {
+        seq + self.snapshot_every.max(bytes / BYTES_PER_EVENT)
+    }
+
+    /// Waits for those that are under way.
+    pub(super) async fn end_offers(&self) {
+        let all = async {
+            for lane in self.lanes() {
+                drop(lane.snapshot_due.lock().await);
+            }
+        };
+        drop(timeout(PATIENCE, all).await);
+    }
+
+    async fn put_start(&self, lane: &Lane, snapshot: Snapshot) -> Result<u64, String> {
+        let session = lane.session;
+        let (start, end) = {
+            let cursor = lane.cursor.lock().await;
+            let start = self.local.start_at(session, snapshot.seq).map_err(|error| error.to_string())?;
+            (start, cursor.ok_or("the end of the session is not known")?)
+        };
+        let at = self.position_of(session, snapshot.seq, end).await?;
+        let value = ClusterSnapshot { at, start, snapshot }.encode().map_err(|error| error.to_string())?;
+        let put = self.snapshots.put(session.to_string().as_str(), &mut &value[..]).await;
+        put.map_err(|error| error.to_string())?;
+        Ok(value.len() as u64)
+    }
+
+    /// Returns the last position in the stream, up to that one, before which a session has no event behind `seq`.
+    async fn position_of(&self, session: SessionId, seq: Seq, end: u64) -> Result<u64, String> {
+        let (mut low, mut high) = (0, end);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let next = self.cluster.stream.direct_get_next_for_subject(self.cluster.subject(session), Some(middle));
+            let next = next.await.map_err(|error| error.to_string())?;
+            if self.first_of(next.payload).await? <= seq { low = next.sequence } else { high = middle - 1 }
+        }
+        Ok(low)
+    }
+
+    async fn first_of(&self, payload: Bytes) -> Result<Seq, String> {
+        let encoded = match SessionMessage::decode(payload) {
+            Some(SessionMessage::Commit { encoded, .. }) => encoded,
+            Some(SessionMessage::Apart { digest, .. }) => {
+                let read = super::contents::get(&self.cluster, &digest, &self.waiting).await;
+                read.map_err(|error| error.to_string())?
+            }
+            Some(SessionMessage::Removal) => return Ok(Seq::MAX),
+            None => return Err("a message makes no sense".to_owned()),
+        };
+        CommitView::parse(&encoded).map(|commit| commit.first).map_err(|_| "a message is no commit".to_owned())
+    }
+
+    /// Begins the copy of a session with the snapshot that the cluster has of it, if it has one. What goes wrong with it
+    /// is no loss: the events suffice.
+    pub(super) async fn begin_late(&self, lane: &Lane, cursor: &mut Option<u64>) {
+        match timeout(PATIENCE, self.begin_at_snapshot(lane)).await {
+            Ok(Ok(Some(at))) => *cursor = Some(at),
+            Ok(Ok(None)) => {}
+            outcome => tracing::debug!(?outcome, session = %lane.session, "the whole history is read"),
+        }
+    }
+
+    async fn begin_at_snapshot(&self, lane: &Lane) -> Result<Option<u64>, String> {
+        let mut object = match self.snapshots.get(lane.session.to_string()).await {
+            Ok(object) => object,
+            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let mut value = Vec::new();
+        object.read_to_end(&mut value).await.map_err(|error| error.to_string())?;
+        let found = ClusterSnapshot::decode(lane.session, &value).ok_or("the snapshot makes no sense")?;
+        let (ClusterSnapshot { at, start, snapshot }, bytes) = (found, value.len() as u64);
+        if !self.local.begin_late(start).map_err(|error| error.to_string())? {
+            return Ok(None);
+        }
+        if let Ok(mut due) = lane.snapshot_due.try_lock() {
+            *due = self.next_due(snapshot.seq, bytes);
+        }
+        self.local.put_snapshot(&snapshot).map_err(|error| error.to_string())?;
+        Ok(Some(at))
+    }
+
+    /// Makes sure that the local copy has an event, also of a session that it began late.
+    pub(super) async fn fill(&self, session: SessionId, seq: Seq) -> Result<()> {
+        while let Err(StoreError::NotHere { session: late, until }) = self.local.read(session, seq, seq, 1) {
+            let past = self.past_lane(late);
+            let mut cursor = past.cursor.lock().await;
+            self.read_until(&past, &mut cursor, u64::MAX, until.min(seq.saturating_add(PAST_AT_ONCE))).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the snapshot of a session that is removed.
+    pub(super) async fn forget_snapshot(&self, session: SessionId) {
+        if let Err(error) = self.snapshots.delete(session.to_string()).await {
+            tracing::debug!(%error, %session, "no snapshot is removed from the cluster");
+        }
+    }
+}
