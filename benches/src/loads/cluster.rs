@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// An error of the cluster, or of a store.
 pub fn report(size: Size) -> Result<Vec<Table>> {
-    Ok(vec![commits(size)?, opening(size)?, taking_over(size)?])
+    Ok(vec![commits(size)?, openings(size)?, taking_over(size)?])
 }
 
 /// Returns the address of a store with a stream of its own.
@@ -56,8 +56,9 @@ fn unique() -> String {
     format!("{}-{}", std::process::id(), SystemClock::default().now().0)
 }
 
-fn store(address: &str, scratch: &Scratch) -> Result<NatsStore> {
-    Ok(NatsStore::open(&address.parse()?, scratch.path().join("data"), NatsStoreOptions::default())?)
+fn store(address: &str, scratch: &Scratch, snapshot_every: u64) -> Result<NatsStore> {
+    let options = NatsStoreOptions { snapshot_every, ..NatsStoreOptions::default() };
+    Ok(NatsStore::open(&address.parse()?, scratch.path().join("data"), options)?)
 }
 
 /// Writers' figures of one round.
@@ -72,7 +73,7 @@ fn commits(size: Size) -> Result<Table> {
     let (servers, scratch) = (servers()?, Scratch::new("cluster")?);
     // Both are connected to the node that leads both streams: where that is another one, a message takes longer.
     let (node, name) = (servers.split(',').next().unwrap_or_default(), format!("bench-{}", unique()));
-    let store = Arc::new(store(&format!("{node}?stream={name}"), &scratch)?);
+    let store = Arc::new(store(&format!("{node}?stream={name}"), &scratch, u64::MAX)?);
     let bare = runtime.block_on(bare(node))?;
     runtime.block_on(lead(&bare.0, &[&name, &bare.1]))?;
     let head = ["writers", "bare publishes/s", "commits/s", "ratio", "bare p50 us", "commit p50 us", "ratio"];
@@ -207,14 +208,29 @@ fn round_of(runtime: &Runtime, store: &Arc<NatsStore>, writers: u64, time: Durat
     together(runtime, tasks)
 }
 
-fn opening(size: Size) -> Result<Table> {
+fn openings(size: Size) -> Result<Table> {
+    let head = ["events", "read of them", "store opened s", "session read s", "with its state s (target <= 1)"];
+    let mut table = Table::new("cluster: a session opened on a fresh host", &head);
+    let usual = NatsStoreOptions::default().snapshot_every;
+    for (what, snapshot_every) in [("all", u64::MAX), ("those behind a snapshot", usual)] {
+        let (events, [opened, read, all]) = opening(size, snapshot_every)?;
+        let all = against(all, 1.0, false);
+        table.row([number(events as f64), what.to_owned(), number(opened), number(read), all]);
+    }
+    Ok(table)
+}
+
+/// Returns the events of a session, and the seconds until a fresh host has opened the store, read the session, and has its
+/// state.
+fn opening(size: Size, snapshot_every: u64) -> Result<(u64, [f64; 3])> {
     let (address, scratch) = (address()?, Scratch::new("cluster")?);
     let open = |scratch: &Scratch| -> Result<Sessions> {
-        let (store, clock) = (Arc::new(store(&address, scratch)?), Arc::new(SystemClock::default()));
+        let store = Arc::new(store(&address, scratch, snapshot_every)?);
+        let clock = Arc::new(SystemClock::default());
         Ok(Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())?)
     };
     let writer = open(&scratch)?;
-    let plan = Plan { shape: Shape::Calls, events: size.of(3_000, 100_000), paths: 1_000 };
+    let plan = Plan { shape: Shape::Calls, events: size.of(10_000, 100_000), paths: 1_000 };
     let session = journal::write(&writer, "long", plan)?;
     let (id, events) = (session.id(), session.head()?);
     let mut took = [Vec::new(), Vec::new(), Vec::new()];
@@ -231,11 +247,7 @@ fn opening(size: Size) -> Result<Table> {
         let seconds = [opened, read - opened, all - opened];
         took.iter_mut().zip(seconds).for_each(|(took, time)| took.push(time.as_secs_f64()));
     }
-    let [opened, read, all] = took.map(|took| median(&took));
-    let head = ["events", "store opened s", "session read s", "with its state s (target <= 1)"];
-    let mut table = Table::new("cluster: a session opened on a fresh host", &head);
-    table.row([number(events as f64), number(opened), number(read), against(all, 1.0, false)]);
-    Ok(table)
+    Ok((events, took.map(|took| median(&took))))
 }
 
 fn taking_over(size: Size) -> Result<Table> {

@@ -77,7 +77,7 @@ impl NatsInner {
         let lane = self.lane(session);
         // One at a time.
         let Ok(mut due) = lane.snapshot_due.try_lock() else { return };
-        if seq < *due || !lane.is_ours() {
+        if seq < self.snapshot_every.max(*due) || !lane.is_ours() {
             return;
         }
         match self.put_start(&lane, snapshot).await {
