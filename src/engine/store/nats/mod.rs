@@ -63,13 +63,13 @@ pub struct NatsStoreOptions {
     /// The time to wait for a cluster that has no leader or can't be reached, before a commit fails; 60 s by default.
     pub patience: Duration,
     /// The least events between two snapshots of a session that the cluster gets, with one of which another host begins;
-    /// 4,096 by default. Large snapshots come less often: one for each hundred bytes.
+    /// 1,536 by default. Large snapshots come less often: one event for each hundred bytes.
     pub snapshot_every: u64,
 }
 
 impl Default for NatsStoreOptions {
     fn default() -> Self {
-        Self { host: None, lease: Duration::from_secs(2), patience: Duration::from_secs(60), snapshot_every: 4096 }
+        Self { host: None, lease: Duration::from_secs(2), patience: Duration::from_secs(60), snapshot_every: 1536 }
     }
 }
 
