@@ -153,6 +153,13 @@ impl EventStore for RemoteStore {
         self.ask(&StoreRequest::HasContent(*digest.as_bytes()), flag, |files| files.has_content(digest))
     }
 
+    fn read_ahead(&self, digests: &[Digest]) {
+        let request = StoreRequest::ReadAhead(digests.iter().map(|digest| *digest.as_bytes()).collect());
+        if let Err(error) = self.ask(&request, done, |_| Ok(())) {
+            tracing::debug!(%error, "contents are read one by one");
+        }
+    }
+
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>> {
         let request = StoreRequest::Snapshot { session: *session.as_bytes(), seq };
         let snapshot = |message: Message<StoreReply>| match message.head {

@@ -245,6 +245,11 @@ impl ServerInner {
                 StoreReply::Bytes
             }
             StoreRequest::HasContent(digest) => StoreReply::Flag(store.has_content(&Digest::from_bytes(digest))?),
+            StoreRequest::ReadAhead(digests) => {
+                let digests: Vec<Digest> = digests.into_iter().map(Digest::from_bytes).collect();
+                store.read_ahead(&digests);
+                StoreReply::Done
+            }
             StoreRequest::Snapshot { session: id, seq } => {
                 let found = store.snapshot(session(id), seq)?;
                 let found = found.as_ref().map(WireSnapshot::of);

@@ -15,7 +15,7 @@ use crate::engine::slice::EncodedSlice;
 use crate::engine::store::{Snapshot, StoreError};
 
 /// Greeting of both sides; each version of the protocol has another number.
-pub(super) const HELLO: [u8; 16] = *b"foldspace store3";
+pub(super) const HELLO: [u8; 16] = *b"foldspace store4";
 const HEAD_MAX: u64 = 256 << 20;
 const TAIL_MAX: u64 = 4 << 30;
 /// Position of a commit that has none yet; far from those that have one.
@@ -38,6 +38,7 @@ pub(super) enum StoreRequest {
     },
     Content([u8; 32]),
     HasContent([u8; 32]),
+    ReadAhead(Vec<[u8; 32]>),
     Snapshot {
         session: [u8; 16],
         seq: u64,

@@ -36,6 +36,45 @@ pub(super) struct Tail {
     judged: bool,
 }
 
+impl Tail {
+    fn pass(&mut self, frame: &Header) {
+        self.end += frame.frame_len() as u64;
+        (self.group, self.judged) = (frame.group, false);
+        self.sealed = frame.kind == FrameKind::Seal;
+    }
+
+    /// Passes the whole frames that have come and returns their bytes; none if they are many.
+    fn read_on(&mut self, segment: &Segment) -> CopyResult<Option<Vec<u8>>> {
+        let (from, mut bytes, mut whole) = (self.end, Vec::with_capacity(FEW), 0);
+        loop {
+            let filled = bytes.len();
+            bytes.resize(filled + STEP, 0);
+            let read = segment.read_at(from + filled as u64, &mut bytes[filled..])?;
+            bytes.truncate(filled + read);
+            let is_cut = loop {
+                let Some(head) = bytes[whole..].first_chunk() else { break true };
+                let Some(header) = Header::parse(head) else { break false };
+                let Some(frame) = bytes.get(whole..whole + header.frame_len()) else { break true };
+                if !header.fits(&frame[FRAME_HEADER..FRAME_HEADER + header.length]) {
+                    break false;
+                }
+                self.pass(&header);
+                whole += header.frame_len();
+            };
+            if !is_cut || read < STEP {
+                bytes.truncate(whole);
+                return Ok(Some(bytes));
+            }
+            if bytes.len() + STEP > FEW {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Bytes that are read at once of what has come, and up to which they are kept until they are copied.
+const STEP: usize = 256 << 10;
+const FEW: usize = 2 << 20;
 /// Bytes before an end that tell whether a file was rewritten.
 const CHECKED: u64 = 512;
 
@@ -101,8 +140,13 @@ impl JournalFile {
     }
 
     /// Reads the frames after the tail, or all of them. Fails if a frame is damaged, or if the segment is not sealed
-    /// and `is_followed`.
-    pub(super) fn scan(&self, journal: &Path, before: Option<Tail>, is_followed: bool) -> CopyResult<Tail> {
+    /// and `is_followed`. Returns the bytes after the tail, too, if they are few.
+    pub(super) fn scan(
+        &self,
+        journal: &Path,
+        before: Option<Tail>,
+        is_followed: bool,
+    ) -> CopyResult<(Tail, Option<Vec<u8>>)> {
         let segment = open_segment(journal, self.number)?;
         if segment.is_packed() != self.packed {
             return Err(ReplicationError::Rewritten);
@@ -111,17 +155,20 @@ impl JournalFile {
         let fresh = Tail { number, inode, end: HEADER, sealed: false, checksum: 0, group: 0, judged: false };
         let mut tail = before.unwrap_or(fresh);
         let from = tail.end;
-        scan::frames_so_far(&segment, from, &mut |frame| {
-            tail.end = frame.offset + frame.header.frame_len() as u64;
-            (tail.group, tail.judged) = (frame.header.group, false);
-            tail.sealed = frame.header.kind == FrameKind::Seal;
-            Ok(())
-        })?;
+        let fresh = if before.is_some() { tail.read_on(&segment)? } else { None };
+        if fresh.is_none() {
+            tail.end = from;
+            scan::frames_so_far(&segment, from, &mut |frame| {
+                tail.pass(&frame.header);
+                Ok(())
+            })?;
+        }
         if is_followed && !tail.sealed {
             return Err(self.damaged(tail.end, "the rest of the segment is missing"));
         }
         if !self.packed {
-            tail.checksum = self.checksum(tail.end)?;
+            let last = fresh.as_ref().and_then(|fresh| fresh.last_chunk::<{ CHECKED as usize }>());
+            tail.checksum = last.map_or_else(|| self.checksum(tail.end), |last| Ok(crc32c::crc32c(last)))?;
         }
         // A frame may be half written at this moment: it is looked at when nothing has come after it.
         if tail.end == from && !tail.judged && !tail.sealed {
@@ -130,7 +177,7 @@ impl JournalFile {
             }
             tail.judged = true;
         }
-        Ok(tail)
+        Ok((tail, fresh))
     }
 
     fn damaged(&self, offset: u64, what: &str) -> ReplicationError {

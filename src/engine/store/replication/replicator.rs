@@ -197,7 +197,7 @@ impl Replicator {
             (Some(known), Some(_)) => known.pieces.clone(),
             (Some(known), None) => file.matching(&known.pieces)?,
         };
-        let tail = file.scan(&self.journal, before, is_followed)?;
+        let (tail, fresh) = file.scan(&self.journal, before, is_followed)?;
         let end = if file.packed { file.stamp.bytes } else { tail.end };
         let is_shorter = |known: &&CopiedSegment| !file.packed && known.bytes() > end;
         // A collection or a repair makes another file.
@@ -214,7 +214,7 @@ impl Replicator {
             file: FileStamp::default(),
             pieces: pieces.into_iter().scan(0, |at, piece| within(at, piece, end)).collect(),
         };
-        open.upload(&self.target, &file, &mut segment, end).await?;
+        open.upload(&self.target, &file, &mut segment, end, fresh).await?;
         (segment.sealed, segment.file) = (tail.sealed, file.stamp);
         open.put(segment);
         if !tail.sealed {
@@ -268,13 +268,14 @@ impl OpenCopy {
         Ok(file.is_some_and(|file| file.packed == known.packed && file.stamp == known.file))
     }
 
-    /// Writes the bytes up to `end` that the segment's pieces lack. Small pieces become one, so that there are few.
+    /// Writes the bytes up to `end` that the segment's pieces lack; `fresh` are the last of them. Small pieces become one, so that there are few.
     async fn upload(
         &mut self,
         target: &CopyTarget,
         file: &JournalFile,
         segment: &mut CopiedSegment,
         end: u64,
+        mut fresh: Option<Vec<u8>>,
     ) -> CopyResult<()> {
         let mut at = segment.bytes();
         while at < end
@@ -286,7 +287,11 @@ impl OpenCopy {
             segment.pieces.pop();
         }
         while at < end {
-            let bytes = file.read(at, (end - at).min(PIECE))?;
+            // Read already, unless older bytes go with them.
+            let bytes = match fresh.take().filter(|fresh| fresh.len() as u64 == end - at) {
+                Some(fresh) => fresh,
+                None => file.read(at, (end - at).min(PIECE))?,
+            };
             at += bytes.len() as u64;
             let name = self.next_name();
             segment.pieces.push(target.put(name, bytes).await?);
