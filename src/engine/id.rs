@@ -36,7 +36,12 @@ macro_rules! hexadecimal {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                let digit = |half: u8| b"0123456789abcdef"[usize::from(half & 15)];
+                let mut text = [0; 2 * $bytes];
+                for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+                    pair.copy_from_slice(&[digit(byte >> 4), digit(byte)]);
+                }
+                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
             }
         }
 

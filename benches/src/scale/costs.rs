@@ -11,6 +11,14 @@ pub(super) const LONE_COMMIT: f64 = 0.89;
 pub(super) const ELECTION: [f64; 2] = [4_100.0, 7_400.0];
 /// Messages a second that are read from a stream.
 pub(super) const STREAM_READS: f64 = 145_000.0;
+/// Events between two snapshots of a session at least, and bytes of a snapshot for each (`NatsStoreOptions`).
+pub(super) const SNAPSHOT_EVERY: f64 = 1_536.0;
+pub(super) const SNAPSHOT_BYTES_PER_EVENT: f64 = 100.0;
+/// Bytes of a snapshot on the cluster without files, and what each file adds: 82,600 with 1,000.
+pub(super) const SNAPSHOT_BYTES: f64 = 33_000.0;
+pub(super) const SNAPSHOT_FILE: f64 = 50.0;
+/// Bytes of snapshots a second that are read from a cluster, at least: 200 of 80,000 bytes at once, by a client in Python.
+pub(super) const SNAPSHOT_READS: f64 = 54.7e6;
 /// Milliseconds of a read from a key-value bucket.
 pub(super) const KEY_READ: f64 = 0.12;
 /// Milliseconds that a content of 4 KiB takes at most to be read, of many that are asked for together: 10,000 of them were on

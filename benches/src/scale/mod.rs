@@ -12,7 +12,7 @@ pub use inputs::Inputs;
 use super::sample::{Noise, quantile};
 use super::table::{Table, number};
 use placement::Placement;
-use take_over::{Orphan, TakeOver, Time, between, history, micros, part};
+use take_over::{Orphan, TakeOver, Time, between, micros, part, read_session};
 
 /// Days over which hosts fail one by one.
 const DAYS: f64 = 7.0;
@@ -117,8 +117,6 @@ fn forks(inputs: &Inputs) -> Table {
     };
     row("on the same host", costs::LOCAL_FORK + costs::LONE_COMMIT, 0.0);
     row("the same in a warm container, 10,000 files", costs::WARM_FORK + costs::LONE_COMMIT, 0.0);
-    let commits = inputs.history();
-    let bytes = commits * (costs::CALL_BYTES / costs::CALL_COMMITS + costs::MESSAGE_BYTES);
     let cases = [
         ("on another host, in memory", 10_000.0, 0.0, 0.0),
         ("on another host, 1,000 files on disk, one in ten missing there", 1_000.0, costs::MISSING, costs::POPULATE),
@@ -126,9 +124,10 @@ fn forks(inputs: &Inputs) -> Table {
         ("the same, all missing", 10_000.0, 1.0, costs::POPULATE),
     ];
     for (what, files, missing, populate) in cases {
-        let read = costs::KEY_READ + history(commits) + costs::STATE + files * missing * costs::CONTENT_READ;
+        let session = read_session(inputs.history(), files);
+        let read = costs::KEY_READ + session.busy + costs::STATE + files * missing * costs::CONTENT_READ;
         let milliseconds = costs::LONE_COMMIT + read + files * populate;
-        row(what, milliseconds, bytes + files * missing * costs::FILE_BYTES);
+        row(what, milliseconds, session.bytes + files * missing * costs::FILE_BYTES);
     }
     table
 }

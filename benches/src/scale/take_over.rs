@@ -62,9 +62,27 @@ pub(super) fn between([least, most]: [f64; 2], noise: &mut Noise) -> f64 {
     least + (most - least) * part(noise)
 }
 
-/// Returns the milliseconds that a host reads the commits of a session that it does not know.
-pub(super) fn history(commits: f64) -> f64 {
-    commits / costs::STREAM_READS * 1e3
+/// What a host reads of a session that it did not know.
+pub(super) struct SessionRead {
+    /// Milliseconds that its stream is busy with that.
+    pub(super) busy: f64,
+    pub(super) bytes: f64,
+}
+
+/// Reads all commits of a session, or its last snapshot and, on average, half of the commits until the next one.
+pub(super) fn read_session(commits: f64, files: f64) -> SessionRead {
+    let of_events = |commits: f64| SessionRead {
+        busy: commits / costs::STREAM_READS * 1e3,
+        bytes: commits * (costs::CALL_BYTES / costs::CALL_COMMITS + costs::MESSAGE_BYTES),
+    };
+    let snapshot = costs::SNAPSHOT_BYTES + files * costs::SNAPSHOT_FILE;
+    let every = costs::SNAPSHOT_EVERY.max(snapshot / costs::SNAPSHOT_BYTES_PER_EVENT);
+    let behind = every / 2.0 * costs::CALL_COMMITS / costs::CALL_EVENTS;
+    if commits < 2.0 * behind {
+        return of_events(commits);
+    }
+    let SessionRead { busy, bytes } = of_events(behind);
+    SessionRead { busy: busy + snapshot / costs::SNAPSHOT_READS * 1e3, bytes: bytes + snapshot }
 }
 
 impl<'a> TakeOver<'a> {
@@ -88,7 +106,6 @@ impl<'a> TakeOver<'a> {
         }
         let mut free = vec![0; self.pauses.len()];
         let (mut contents_free, mut history_free) = (0, vec![0; self.pauses.len()]);
-        let history = micros(history(self.inputs.history()));
         let mut waiting = vec![VecDeque::new(); self.inputs.hosts];
         let mut filling = vec![0; self.inputs.hosts];
         let mut took = vec![0; self.orphans.len()];
@@ -101,7 +118,8 @@ impl<'a> TakeOver<'a> {
                     free[stream] = turn + self.pauses[stream];
                     let committed = turn + micros(costs::COMMIT[usize::from(noise.below(100) == 0)] + costs::KEY_READ);
                     sizes[at] = files(noise);
-                    history_free[stream] = committed.max(history_free[stream]) + history;
+                    let read = read_session(self.inputs.history(), sizes[at]);
+                    history_free[stream] = committed.max(history_free[stream]) + micros(read.busy);
                     steps.push(Reverse((history_free[stream] + micros(costs::STATE), Step::Fill, at)));
                     continue;
                 }

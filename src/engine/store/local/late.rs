@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Buf;
 
-use super::session_head::SessionHead;
+use super::session_head::{REMEMBERED, SessionHead};
 use super::session_heads::Slots;
 use super::{LocalInner, LocalStore};
 use crate::engine::store::index::CatalogueRow;
@@ -113,6 +113,7 @@ impl LocalStore {
         let calls = entry.calls.map(|calls| calls.saturating_sub(later));
         let mut recent = Vec::from(shared.named_commits(&slot, &slot.lock())?);
         recent.retain(|(_, _, last)| *last <= seq);
+        recent.drain(..recent.len().saturating_sub(REMEMBERED));
         Ok(LateStart { entry: SessionEntry { head: seq, updated, calls, ..entry }, recent })
     }
 

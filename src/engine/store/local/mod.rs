@@ -8,6 +8,7 @@ pub(crate) mod index_fallback;
 pub(in crate::engine::store) mod late;
 mod lineage;
 mod maintain;
+mod named;
 mod open;
 #[cfg(feature = "nats")]
 pub(in crate::engine::store) mod place;
@@ -43,6 +44,7 @@ use catalogue_file::ScannedPositions;
 pub use collect::GcReport;
 use lineage::CommitBase;
 use maintain::Maintenance;
+use named::NamedCommits;
 use session_head::{SessionHead, SlotInner, TailCommit};
 use session_heads::Slots;
 
@@ -299,10 +301,10 @@ impl LocalInner {
 
     fn repeated(&self, slot: &Arc<SessionHead>, inner: &mut SlotInner, id: CommitId) -> Result<Option<Committed>> {
         if inner.named.is_none() {
-            inner.named = Some(self.named_commits(slot, inner)?);
+            inner.named = Some(NamedCommits::of(self.named_commits(slot, inner)?));
         }
-        let found = inner.named.iter().flatten().find(|(known, ..)| *known == id);
-        Ok(found.map(|(_, first, last)| Committed { first: *first, last: *last, repeated: true }))
+        let found = inner.named.as_ref().and_then(|named| named.find(id));
+        Ok(found.map(|(first, last)| Committed { first, last, repeated: true }))
     }
 }
 

@@ -164,6 +164,7 @@ impl LocalInner {
         }
     }
 
+    /// Returns the last commits with ids, at least those that are remembered.
     pub(super) fn named_commits(
         &self,
         slot: &Arc<SessionHead>,
@@ -178,7 +179,6 @@ impl LocalInner {
                 before.into_iter().rev().for_each(|commit| named.push_front(commit));
             }
             if named.len() >= REMEMBERED || from == slot.own_from() {
-                named.drain(..named.len().saturating_sub(REMEMBERED));
                 return Ok(named);
             }
             span *= 8;

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use bytes::Bytes;
 
 use super::late::past_of;
+use super::named::NamedCommits;
 use crate::engine::store::SessionEntry;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::{FramePosition, LatestNotes};
@@ -54,7 +55,7 @@ pub(super) struct SlotInner {
     tail: VecDeque<TailCommit>,
     tail_bytes: usize,
     /// Commits with ids; none until the first is requested.
-    pub(super) named: Option<VecDeque<(CommitId, Seq, Seq)>>,
+    pub(super) named: Option<NamedCommits>,
     /// Position of its removal in the journal.
     pub(super) removed: Option<FramePosition>,
     /// Number of sessions whose past ends in this one's. While there are any, a removed session stays for them: buried.
@@ -291,10 +292,7 @@ impl SlotInner {
 
     pub(super) fn name(&mut self, id: CommitId, first: Seq, last: Seq) {
         if let Some(named) = &mut self.named {
-            if named.len() >= REMEMBERED {
-                named.pop_front();
-            }
-            named.push_back((id, first, last));
+            named.add(id, first, last);
         }
     }
 }

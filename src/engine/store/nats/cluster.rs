@@ -42,6 +42,7 @@ pub(super) struct Cluster {
     name: String,
     address: String,
     replicas: usize,
+    payload_max: usize,
 }
 
 impl Cluster {
@@ -66,7 +67,8 @@ impl Cluster {
             .connection_timeout(PATIENCE)
             .ping_interval(PATIENCE);
         let client = options.connect(servers).await.map_err(|error| failed(format!("can't be reached: {error}")))?;
-        let version = client.server_info().version;
+        let info = client.server_info();
+        let (version, payload_max) = (info.version, info.max_payload.saturating_sub(HEADERS));
         if number_of(&version) < Some(OLDEST) {
             let (major, minor, patch) = OLDEST;
             return Err(failed(format!(
@@ -88,6 +90,7 @@ impl Cluster {
             name,
             address: address.to_string(),
             replicas,
+            payload_max,
         })
     }
 
@@ -189,7 +192,7 @@ impl Cluster {
 
     /// Returns the bytes that a payload may have.
     pub(super) fn payload_max(&self) -> usize {
-        self.client.server_info().max_payload.saturating_sub(HEADERS)
+        self.payload_max
     }
 
     /// Returns true while a server is connected.

@@ -171,6 +171,9 @@ impl NatsInner {
 
     /// Sends the contents of a commit that the cluster may not have.
     async fn keep_contents(&self, commit: &Commit) -> Result<()> {
+        if commit.contents.is_empty() && commit.lists.is_empty() {
+            return Ok(());
+        }
         let is_new = |content: &&Content| self.local.has_content(&content.digest).is_ok_and(|has| !has);
         let new: Vec<Content> = commit.contents.iter().filter(is_new).cloned().collect();
         contents::put_all(&self.cluster, &new, &self.waiting).await?;
