@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::object_store::{Config, GetErrorKind, ObjectStore};
+use async_nats::jetstream::object_store::{Config, InfoErrorKind, ObjectStore};
 use bytes::Bytes;
-use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::NatsInner;
@@ -15,7 +14,7 @@ use super::message::SessionMessage;
 use crate::engine::store::index::{packed_snapshot, unpacked_snapshot};
 use crate::engine::store::local::late::LateStart;
 use crate::engine::store::{EventStore, Result, Snapshot, StoreError};
-use crate::engine::{CommitView, Seq, SessionId};
+use crate::engine::{CommitView, Digest, Seq, SessionId};
 
 /// Bytes of a snapshot for each event since the last one.
 const BYTES_PER_EVENT: u64 = 100;
@@ -33,16 +32,19 @@ struct ClusterSnapshot {
 }
 
 impl ClusterSnapshot {
+    /// Encodes the digest of what follows, the position, the length of the start, the start, and the snapshot.
     fn encode(&self) -> Result<Vec<u8>> {
         let mut bytes = self.at.to_le_bytes().to_vec();
         let start = self.start.encode()?;
         bytes.extend_from_slice(&u32::try_from(start.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend_from_slice(&start);
         bytes.extend_from_slice(&packed_snapshot(&self.snapshot)?);
-        Ok(bytes)
+        Ok([&Digest::of(&bytes).as_bytes()[..], &bytes].concat())
     }
 
     fn decode(session: SessionId, mut bytes: &[u8]) -> Option<Self> {
+        let digest = Digest::from_bytes(*bytes.split_off(..32)?.first_chunk()?);
+        digest.is_of(bytes).then_some(())?;
         let at = u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?);
         let length = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
         let start = LateStart::decode(bytes.split_off(..usize::try_from(length).ok()?)?)?;
@@ -150,13 +152,7 @@ impl NatsInner {
     }
 
     async fn begin_at_snapshot(&self, lane: &Lane) -> Result<Option<u64>, String> {
-        let mut object = match self.snapshots.get(lane.session.to_string()).await {
-            Ok(object) => object,
-            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.to_string()),
-        };
-        let mut value = Vec::new();
-        object.read_to_end(&mut value).await.map_err(|error| error.to_string())?;
+        let Some(value) = self.object(lane.session).await? else { return Ok(None) };
         let found = ClusterSnapshot::decode(lane.session, &value).ok_or("the snapshot makes no sense")?;
         let (ClusterSnapshot { at, start, snapshot }, bytes) = (found, value.len() as u64);
         if !self.local.begin_late(start).map_err(|error| error.to_string())? {
@@ -167,6 +163,24 @@ impl NatsInner {
         }
         self.local.put_snapshot(&snapshot).map_err(|error| error.to_string())?;
         Ok(Some(at))
+    }
+
+    /// Reads the object of a session; none if there is none. The library would make a consumer for it, of which a stream has
+    /// 1,000 at most.
+    async fn object(&self, session: SessionId) -> Result<Option<Vec<u8>>, String> {
+        let info = match self.snapshots.info(session.to_string()).await {
+            Ok(info) if !info.deleted => info,
+            Err(error) if error.kind() != InfoErrorKind::NotFound => return Err(error.to_string()),
+            _ => return Ok(None),
+        };
+        let (stream, parts) = (format!("OBJ_{}", info.bucket), format!("$O.{}.C.{}", info.bucket, info.nuid));
+        let (mut value, mut from) = (Vec::new(), 1);
+        while value.len() < info.size {
+            let batch = self.cluster.messages_from(&stream, &parts, from).await?;
+            from = batch.last().ok_or("a part of the snapshot is not there")?.0 + 1;
+            batch.iter().for_each(|(_, part)| value.extend_from_slice(&part.payload));
+        }
+        Ok(Some(value))
     }
 
     /// Makes sure that the local copy has an event, also of a session that it began late.
