@@ -116,8 +116,7 @@ impl Slots {
             next = parent.filter(|parent| {
                 let mut inner = parent.lock();
                 inner.children = inner.children.saturating_sub(1);
-                // The past of one that began late may never have been filled.
-                inner.children == 0 && (inner.removed.is_some() || inner.head == 0)
+                inner.children == 0 && (inner.removed.is_some() || slot.is_late())
             });
         }
     }

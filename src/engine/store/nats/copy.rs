@@ -7,8 +7,6 @@ use super::NatsInner;
 use super::contents;
 use super::lane::Lane;
 use super::message::{SessionMessage, commit_of};
-use crate::engine::lock::lock;
-use crate::engine::store::local::late::past_of;
 use crate::engine::store::{EventStore, Result, StoreError};
 use crate::engine::{CommitView, Seq, SessionId};
 
@@ -94,7 +92,10 @@ impl NatsInner {
                 (fork, contents::get(&self.cluster, &digest, &self.waiting).await?)
             }
             SessionMessage::Removal => {
-                return self.remove_here(session);
+                return match self.local.remove(session) {
+                    Err(StoreError::NoSession(_)) => Ok(()),
+                    other => other,
+                };
             }
         };
         let mut commit = commit_of(session, fork, &encoded).ok_or_else(odd)?;
@@ -121,18 +122,6 @@ impl NatsInner {
             self.have(point.session, Seq::MAX).await?;
         }
         if recorded == first { Ok(()) } else { Err(odd()) }
-    }
-
-    /// Removes a session from the local copy, with a past that was read.
-    pub(super) fn remove_here(&self, session: SessionId) -> Result<()> {
-        for session in [session, past_of(session)] {
-            match self.local.remove(session) {
-                Err(StoreError::NoSession(_)) => {}
-                other => other?,
-            }
-        }
-        lock(&self.pasts).remove(&session);
-        Ok(())
     }
 
     /// Makes sure that the local copy has a session up to a position.

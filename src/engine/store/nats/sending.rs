@@ -135,7 +135,7 @@ impl NatsInner {
             self.local.head(lane.session)?;
             match self.send(lane.session, at, SessionMessage::Removal.encode()).await? {
                 Sent::At(at) => {
-                    self.remove_here(lane.session)?;
+                    self.local.remove(lane.session)?;
                     *cursor = Some(at);
                     lane.set_ours(true);
                     lane.let_go();

@@ -11,6 +11,7 @@ use super::NatsInner;
 use super::cluster::Cluster;
 use super::lane::Lane;
 use super::message::SessionMessage;
+use crate::engine::lock::lock;
 use crate::engine::store::index::{packed_snapshot, unpacked_snapshot};
 use crate::engine::store::local::late::LateStart;
 use crate::engine::store::{EventStore, Result, Snapshot, StoreError};
@@ -158,6 +159,8 @@ impl NatsInner {
         if !self.local.begin_late(start).map_err(|error| error.to_string())? {
             return Ok(None);
         }
+        // What was read of its past went with a copy that was removed.
+        lock(&self.pasts).remove(&lane.session);
         if let Ok(mut due) = lane.snapshot_due.try_lock() {
             *due = self.next_due(snapshot.seq, bytes);
         }
