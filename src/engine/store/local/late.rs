@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Buf;
 
-use super::session_head::{REMEMBERED, SessionHead};
+use super::named::REMEMBERED;
+use super::session_head::{SessionHead, past_of};
 use super::session_heads::Slots;
 use super::{LocalInner, LocalStore};
 use crate::engine::store::index::CatalogueRow;
@@ -52,11 +53,6 @@ impl LateStart {
         }
         (entry.id == session && entry.head == seq && seq > 0).then_some(Self { entry, recent })
     }
-}
-
-/// Returns the id under which a copy keeps the past of a session that it began late.
-pub(in crate::engine::store) fn past_of(session: SessionId) -> SessionId {
-    SessionId::from_bytes(session.as_bytes().map(|byte| !byte))
 }
 
 impl Slots {

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::session_head::REMEMBERED;
 use crate::engine::{CommitId, Seq};
+
+/// Commits with ids that are kept.
+pub(super) const REMEMBERED: usize = 1024;
 
 /// Those commits, with their first and last positions, in order.
 pub(super) struct NamedCommits {

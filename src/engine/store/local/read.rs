@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::LocalInner;
-use super::session_head::{REMEMBERED, SessionHead, SlotInner};
+use super::named::REMEMBERED;
+use super::session_head::{SessionHead, SlotInner};
 use crate::engine::store::journal::frame::{self, Header};
 use crate::engine::store::journal::segment::Segment;
 use crate::engine::store::journal::{FramePosition, session_group};

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
 
-use super::late::past_of;
 use super::named::NamedCommits;
 use crate::engine::store::SessionEntry;
 use crate::engine::store::index::CatalogueRow;
@@ -17,8 +16,10 @@ use crate::engine::{CommitId, CommitView, ForkPoint, Recorded, Seq, SessionId, T
 const TAIL_BYTES: usize = 64 << 10;
 /// Events between two positions that a process without the index begins to scan at.
 const START_EVERY: u64 = 4096;
-/// Commits with ids that are kept to recognise a retry.
-pub(super) const REMEMBERED: usize = 1024;
+/// Returns the id under which a copy keeps the past of a session that it began late.
+pub(in crate::engine::store) fn past_of(session: SessionId) -> SessionId {
+    SessionId::from_bytes(session.as_bytes().map(|byte| !byte))
+}
 
 pub(super) struct SessionHead {
     pub(super) id: SessionId,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::engine::lock::lock;
 use crate::engine::store::Result;
-use crate::engine::store::local::late::past_of;
+use crate::engine::store::local::session_head::past_of;
 use crate::engine::store::pending::{ExpectedAnswers, Ticket};
 use crate::engine::store::{Pending, StoreError};
 use crate::engine::{Commit, Seq, SessionId};
