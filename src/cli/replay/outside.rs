@@ -60,13 +60,12 @@ impl PagerProgram<'_> {
         let (line, arguments) = (self.command_line(command)?, self.arguments(command)?);
         // What was typed before the question does not answer it; what is no terminal has nothing typed.
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
-        output::ask(&format!("$ {line}\nrun this?"), "[y/N]");
-        if !matches!(answer()?.as_str(), "y" | "Y" | "yes") {
+        let given = answer(&format!("$ {line}\nrun this?"), "[y/N]")?;
+        if !matches!(given.as_str(), "y" | "Y" | "yes") {
             return Ok(format!("not run: {line}"));
         }
         let ended = self.start(&arguments)?;
-        output::ask("\nEnter leads back to the debugger", "");
-        answer()?;
+        answer("\nEnter leads back to the debugger", "")?;
         match ended {
             Exit::Ok => Ok(format!("done: {line}")),
             exit => Err(Failure::failed(format!("exit {} of {line}", exit.code()))),
@@ -89,12 +88,14 @@ impl PagerProgram<'_> {
     }
 }
 
-/// Waits for a line; a signal answers nothing. No thread is left that would take the debugger's keys.
-fn answer() -> Result<String, Failure> {
+/// Asks, and waits for a line; a signal answers nothing. No thread is left that would take the debugger's keys.
+fn answer(question: &str, choices: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::io("read", "the answer", &error);
     away_from_runtime(|| {
         block_on(async {
+            // Before the question, which a signal may answer at once.
             let mut signals = Signals::listen();
+            output::ask(question, choices);
             loop {
                 tokio::select! {
                     _ = signals.next() => {
