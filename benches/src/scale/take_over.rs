@@ -62,7 +62,7 @@ pub(super) fn between([least, most]: [f64; 2], noise: &mut Noise) -> f64 {
     least + (most - least) * part(noise)
 }
 
-/// What a host reads of a session that it did not know.
+/// Reading of a session by a host that did not know it.
 pub(super) struct SessionRead {
     /// Milliseconds that its stream is busy with that.
     pub(super) busy: f64,

@@ -166,7 +166,7 @@ impl Core {
         State::empty(&self.shared.registry, self.id)
     }
 
-    /// The same after a commit of so many events, of which the store may not know the place yet.
+    /// Has a snapshot taken if one is due after a commit of so many events, of which the store may not know the place yet.
     pub(crate) fn snapshot_after(self: &Arc<Self>, pending: &Pending, events: u32) {
         let last = match pending.known() {
             Some(committed) => committed.last,

@@ -16,10 +16,6 @@ use crate::engine::{CommitId, CommitView, ForkPoint, Recorded, Seq, SessionId, T
 const TAIL_BYTES: usize = 64 << 10;
 /// Events between two positions that a process without the index begins to scan at.
 const START_EVERY: u64 = 4096;
-/// Returns the id under which a copy keeps the past of a session that it began late.
-pub(in crate::engine::store) fn past_of(session: SessionId) -> SessionId {
-    SessionId::from_bytes(session.as_bytes().map(|byte| !byte))
-}
 
 pub(super) struct SessionHead {
     pub(super) id: SessionId,
@@ -68,6 +64,11 @@ pub(super) struct TailCommit {
     pub(super) first: Seq,
     pub(super) last: Seq,
     pub(super) bytes: Bytes,
+}
+
+/// Returns the id under which a copy keeps the past of a session that it began late.
+pub(in crate::engine::store) fn past_of(session: SessionId) -> SessionId {
+    SessionId::from_bytes(session.as_bytes().map(|byte| !byte))
 }
 
 impl SessionHead {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::context::{CreateKeyValueErrorKind, CreateStreamErrorKind};
+use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{self, LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode, kv};
 use async_nats::{Client, ConnectOptions, Message, ServerAddr};
@@ -169,6 +170,25 @@ impl Cluster {
         made.await.map_err(|error| self.failed(format!("has no bucket {bucket}, and none could be made: {error}")))
     }
 
+    /// Opens an object store, and makes it where it is not there yet.
+    pub(super) async fn objects(&self, what: &str, description: &str) -> Result<ObjectStore> {
+        let bucket = format!("{}-{what}", self.name);
+        let config = object_store::Config {
+            bucket: bucket.clone(),
+            description: Some(description.to_owned()),
+            num_replicas: self.replicas,
+            ..object_store::Config::default()
+        };
+        if let Ok(there) = self.context.get_object_store(&bucket).await {
+            return Ok(there);
+        }
+        let made = patiently(
+            || self.context.create_object_store(config.clone()),
+            |error| error.kind() == CreateKeyValueErrorKind::TimedOut,
+        );
+        made.await.map_err(|error| self.failed(format!("has no objects {bucket}, and none could be made: {error}")))
+    }
+
     pub(super) fn subject(&self, session: SessionId) -> String {
         format!("{}.s.{session}", self.name)
     }
@@ -180,10 +200,6 @@ impl Cluster {
 
     pub(super) fn content_subject(&self, digest: &Digest) -> String {
         format!("{}.c.{digest}", self.name)
-    }
-
-    pub(super) fn replicas(&self) -> usize {
-        self.replicas
     }
 
     pub(super) fn name(&self) -> &str {
@@ -293,7 +309,7 @@ pub(super) fn subject_of(message: &Message) -> Option<&str> {
 }
 
 /// Tries something again that failed because the cluster has no leader yet.
-pub(super) async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
+async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
     attempt: impl Fn() -> F,
     is_late: impl Fn(&E) -> bool,
 ) -> Result<T, E> {

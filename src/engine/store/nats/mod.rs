@@ -176,7 +176,7 @@ impl NatsInner {
     async fn open(address: &NatsAddress, local: LocalStore, options: &NatsStoreOptions) -> Result<Self> {
         let cluster = Cluster::connect(address, options.host.as_ref().map_or("", |host| &host.name)).await?;
         let catalogue = Catalogue::open(&cluster).await?;
-        let snapshots = starts::open(&cluster).await?;
+        let snapshots = cluster.objects("snapshots", "Snapshots of foldspace: the latest of each long session").await?;
         let hosts = match &options.host {
             Some(host) => Some(Hosts::join(&cluster, &local, host, options.lease).await?),
             None => None,

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::object_store::{Config, InfoErrorKind, ObjectStore};
+use async_nats::jetstream::object_store::InfoErrorKind;
 use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::NatsInner;
-use super::cluster::Cluster;
 use super::lane::Lane;
 use super::message::SessionMessage;
 use crate::engine::lock::lock;
@@ -52,25 +51,6 @@ impl ClusterSnapshot {
         let snapshot = unpacked_snapshot(session, start.entry.head, bytes)?;
         (start.entry.id == session).then_some(Self { at, start, snapshot })
     }
-}
-
-/// Opens the place of the snapshots, and makes it where it is not there yet.
-pub(super) async fn open(cluster: &Cluster) -> Result<ObjectStore> {
-    let bucket = format!("{}-snapshots", cluster.name());
-    let config = Config {
-        bucket: bucket.clone(),
-        description: Some("Snapshots of foldspace: the latest one of each long session".to_owned()),
-        num_replicas: cluster.replicas(),
-        ..Config::default()
-    };
-    if let Ok(there) = cluster.context.get_object_store(&bucket).await {
-        return Ok(there);
-    }
-    let made = super::cluster::patiently(
-        || cluster.context.create_object_store(config.clone()),
-        |error| error.kind() == async_nats::jetstream::context::CreateKeyValueErrorKind::TimedOut,
-    );
-    made.await.map_err(|error| cluster.failed(format!("has no object store {bucket}, and none could be made: {error}")))
 }
 
 impl NatsInner {

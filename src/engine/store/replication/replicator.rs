@@ -268,7 +268,8 @@ impl OpenCopy {
         Ok(file.is_some_and(|file| file.packed == known.packed && file.stamp == known.file))
     }
 
-    /// Writes the bytes up to `end` that the segment's pieces lack; `fresh` are the last of them. Small pieces become one, so that there are few.
+    /// Writes the bytes up to `end` that the segment's pieces lack; `fresh` are the last of them. Small pieces become one,
+    /// so that there are few.
     async fn upload(
         &mut self,
         target: &CopyTarget,
