@@ -169,8 +169,9 @@ async fn watch_tells_of_changes_below_a_directory() {
     begun(&server).await;
     let mut near = server.follow("/v1/sessions/box/watch?below=src&recursive=false", &[]).await;
     let mut all = server.follow("/v1/sessions/box/watch", &[]).await;
-    let script =
-        "mkdir -p src/deep; echo 1 > src/deep/far; sleep 1.2; echo 1 > src/near; sleep 1.2; rm src/near; sleep 9";
+    // At once: a directory without a file in it would be a change of its own.
+    let script = "mkdir -p new/deep; echo 1 > new/deep/far; mv new src; \
+                  sleep 1.2; echo 1 > src/near; sleep 1.2; rm src/near; sleep 9";
     let process = start(&server, json!({}), script).await;
     let (_, name, value) = near.next().await.unwrap();
     assert_eq!((name.as_str(), &value["kind"], &value["path"]), ("change", &json!("create"), &json!("src/near")));
