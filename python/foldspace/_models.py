@@ -916,11 +916,15 @@ class Tool(TypedDict):
 
 
 class UndoRequest(TypedDict):
-    """Takes back what calls changed in the files: those of one call, of an agent's run, or all after a position."""
+    """Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of any call, or those of an undo."""
 
     call: NotRequired[int | None]
     run: NotRequired[str | None]
     to: NotRequired[Position | None]
+    external: NotRequired[ExternalChange | None]
+    redo: NotRequired[bool]
+    paths: NotRequired[list[str]]
+    overwrite: NotRequired[bool]
     force: NotRequired[bool]
     dry_run: NotRequired[bool]
     seen: NotRequired[int | None]
@@ -933,14 +937,24 @@ class Undone(TypedDict):
     session: str
     dry_run: bool
     calls: list[int]
+    latest: UndoneCall | None
+    redoes: bool
+    external: list[int]
     seen: int
     call: int | None
     changes: list[dict[str, Any]]
-    conflicts: list[dict[str, Any]]
-    earlier: list[str]
-    not_kept: list[str]
-    shared: list[str]
+    left: list[dict[str, Any]]
     git: dict[str, Any] | None
+
+
+class UndoneCall(TypedDict):
+    """A call that an undo takes back."""
+
+    call: int
+    tool: str
+    subject: str
+    agent: str
+    started_at: str
 
 
 class Verification(TypedDict):
@@ -1017,6 +1031,7 @@ class WorkspaceStatus(TypedDict):
 
 
 Choice = Union[Literal['once'], Literal['session'], Literal['everything'], Literal['refuse']]
+ExternalChange = Union[bool, int]
 Position = Union[int, str]
 ProbeCommand = Union[str, 'list[str]']
 PythonPlace = Union[Literal['in-process'], Literal['container']]

@@ -349,13 +349,25 @@ class Session(SessionPast):
         call: int | None = None,
         run: str | None = None,
         to: PositionLike | None = None,
+        external: bool | int | None = None,
+        redo: bool = False,
+        overwrite: bool = False,
         force: bool = False,
         dry_run: bool = False,
     ) -> _models.Undone:
         """Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run,
-        or all after a position; without any the latest call that changed files. The undo is a call, and can be undone.
+        or all after a position; without any the latest call that is not undone. `external` takes changes from outside of
+        any call, `redo` the latest undo. What stays is listed in `left`, each path with its reason.
         """
-        body = {"call": call, "run": run, "to": to, "force": force, "dry_run": dry_run}
+        subject = {"call": call, "run": run, "to": to, "external": external, "redo": redo}
+        body = {**subject, "overwrite": overwrite, "force": force, "dry_run": dry_run}
+        return await self._connection.document("POST", _SESSION + "/undo", body=body, what="undo", session=self.id)
+
+    async def revert(
+        self, paths: list[str], at: PositionLike, *, force: bool = False, dry_run: bool = False
+    ) -> _models.Undone:
+        """Gives paths, and all below them, the entries that they had at a position. What is there only now stays."""
+        body = {"paths": paths, "to": at, "force": force, "dry_run": dry_run}
         return await self._connection.document("POST", _SESSION + "/undo", body=body, what="undo", session=self.id)
 
     async def bisect(

@@ -220,11 +220,16 @@ class Session(SessionPast):
         """Takes log and files back to a position. The rewind is an event, and can be undone."""
         return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, dry_run=dry_run))
 
-    def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, force: bool=False, dry_run: bool=False) -> _models.Undone:
+    def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, external: bool | int | None=None, redo: bool=False, overwrite: bool=False, force: bool=False, dry_run: bool=False) -> _models.Undone:
         """Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run,
-        or all after a position; without any the latest call that changed files. The undo is a call, and can be undone.
+        or all after a position; without any the latest call that is not undone. `external` takes changes from outside of
+        any call, `redo` the latest undo. What stays is listed in `left`, each path with its reason.
         """
-        return LOOP.wait(self._own.undo(call=call, run=run, to=to, force=force, dry_run=dry_run))
+        return LOOP.wait(self._own.undo(call=call, run=run, to=to, external=external, redo=redo, overwrite=overwrite, force=force, dry_run=dry_run))
+
+    def revert(self, paths: list[str], at: PositionLike, *, force: bool=False, dry_run: bool=False) -> _models.Undone:
+        """Gives paths, and all below them, the entries that they had at a position. What is there only now stays."""
+        return LOOP.wait(self._own.revert(paths, at, force=force, dry_run=dry_run))
 
     def bisect(self, command: Command | None=None, *, slice: str | None=None, good: PositionLike | None=None, bad: PositionLike | None=None, jobs: int=1, timeout: float | None=None) -> Bisect:
         """Finds the first change after which a command fails, or a predicate over slices holds."""

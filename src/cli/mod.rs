@@ -213,6 +213,7 @@ commands! {
         Bisect(Box<bisect::BisectArgs>),
         Rewind(rewind::RewindArgs),
         Undo(undo::UndoArgs),
+        Revert(undo::RevertArgs),
         Rerun(Box<rerun::RerunArgs>),
         WhatIf(Box<what_if::WhatIfArgs>),
         Materialise(materialise::Materialise),

@@ -5,7 +5,7 @@ use foldspace::tools::{Rewound, check_position};
 use foldspace::view::Position;
 use serde_json::json;
 
-use super::undo::{SHOWN, SubjectArgs, UndoArgs, show_changes};
+use super::undo::{SHOWN, SubjectArgs, UndoArgs, UndoHow, show_changes};
 use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, output, text};
 
 /// Takes a session back to an earlier position, as new events
@@ -49,7 +49,8 @@ impl RewindArgs {
         let Self { session, to, run, force, dry_run, yes } = self;
         let undo = |to: Option<Position>| {
             let subject = SubjectArgs { run: run.clone(), to, ..SubjectArgs::default() };
-            UndoArgs { session: session.clone(), subject, force: *force, dry_run: *dry_run, yes: *yes }
+            let how = UndoHow { force: *force, dry_run: *dry_run, yes: *yes, ..UndoHow::default() };
+            UndoArgs { session: session.clone(), subject, how }
         };
         let Some(to) = to else { return undo(None).run(globals, out) };
         let started = open::session(globals, session)?.session.started().map(WorkspaceSpec::of_session);

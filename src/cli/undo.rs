@@ -1,33 +1,45 @@
-use foldspace::hub::operations::UndoDocument;
+use foldspace::hub::operations::{UndoDocument, UndoneCall};
 use foldspace::reducers::Change;
+use foldspace::tools::UndoLeft;
 use foldspace::view::Position;
-use foldspace::{EntryPath, Seq};
-use serde_json::json;
+use foldspace::{Seq, Timestamp};
+use serde_json::{Value, json};
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
+use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
 /// The most paths of one kind that are listed.
 pub(super) const SHOWN: usize = 50;
 
 /// Takes back what calls changed in the files, and keeps what others changed
 ///
-/// It lists what would change, asks, and then changes only that: files that others changed since keep these changes, and
-/// nothing is removed that was there before the session. It never touches `.git`.
+/// It names the call, lists what would change, and asks. Each further undo takes the call before; `--redo` goes forward
+/// again. What others changed since stays, also in the same file. What can't be taken back is listed with its reason, and
+/// the exit status is 1. It never touches `.git`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An undo is a call like others, so another undo takes it back.
-
 Examples:
-  foldspace undo                   the latest call that changed files
+  foldspace undo                   the latest call that changed files and is not undone
+  foldspace undo --redo            takes the latest undo back
   foldspace undo --run last        all that the latest run of an agent changed
   foldspace undo --call 219 -y     one call, without a question
-  foldspace undo --to 10m          all calls of the last ten minutes")]
+  foldspace undo --to 10m          all calls of the last ten minutes
+  foldspace undo --external        the latest change that no call made")]
 pub(super) struct UndoArgs {
     /// The session, by name or by the beginning of its id
     pub(super) session: String,
     #[command(flatten)]
     pub(super) subject: SubjectArgs,
-    /// Undoes the rest where something can't be undone
+    #[command(flatten)]
+    pub(super) how: UndoHow,
+}
+
+/// Options of an undo: its limits, and its question.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(super) struct UndoHow {
+    /// Gives a path its state before also where others changed the same place since; `undo --redo` brings theirs back
+    #[arg(long)]
+    pub(super) overwrite: bool,
+    /// Removes also what nothing could bring back, as its contents were not kept
     #[arg(long)]
     pub(super) force: bool,
     /// Shows the changes, and makes none
@@ -50,81 +62,134 @@ pub(super) struct SubjectArgs {
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("All calls after POSITION: {}", Position::FORMS))]
     pub(super) to: Option<Position>,
+    /// Changes from outside of any call: the latest, or those at position N
+    #[arg(long, value_name = "N")]
+    pub(super) external: Option<Option<Seq>>,
+    /// The latest undo
+    #[arg(long)]
+    pub(super) redo: bool,
+}
+
+/// Gives files and directories the contents that they had at a position
+///
+/// It brings back what is gone and what differs, whoever changed it, and lists that before it asks. What is there only now
+/// stays. `foldspace undo` takes it back.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace revert src/main.rs --at 42     one file as it was after event 42
+  foldspace revert src docs --at 10m       two directories as they were ten minutes ago")]
+pub(super) struct RevertArgs {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// Paths in the workspace
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    #[arg(help = format!("The position whose contents they get: {}", Position::FORMS))]
+    at: Position,
+    #[command(flatten)]
+    how: UndoHow,
 }
 
 impl UndoArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let SubjectArgs { call, run, to, external, redo } = &self.subject;
+        let external = external.map(|at| at.map_or(json!(true), |at| json!(at)));
+        let asked = json!({ "call": call, "run": run, "external": external, "redo": redo });
+        self.how.run(&self.session, asked, to.as_ref(), globals, out)
+    }
+}
+
+impl RevertArgs {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        self.how.run(&self.session, json!({ "paths": self.paths }), Some(&self.at), globals, out)
+    }
+}
+
+impl UndoHow {
+    fn run(
+        self,
+        session: &str,
+        mut asked: Value,
+        to: Option<&Position>,
+        globals: &Globals,
+        out: &mut Out,
+    ) -> Result<Exit, Failure> {
         super::block_on(async {
             let owner = OwnerClient::of_existing(globals).await?;
-            let found = owner.sessions()?.find(&self.session)?;
+            let found = owner.sessions()?.find(session)?;
             let path = format!("/v1/sessions/{}/undo", found.session.id());
-            let SubjectArgs { call, run, to } = &self.subject;
-            let to = to.as_ref().map(|to| to.resolve(&found.session)).transpose()?;
-            let asked = |more: serde_json::Value| {
-                let mut asked = json!({ "call": call, "run": run, "to": to, "force": self.force });
-                asked
-                    .as_object_mut()
-                    .into_iter()
-                    .for_each(|fields| fields.extend(more.as_object().cloned().unwrap_or_default()));
-                asked
-            };
-            let undo = async |more| owner.client.work::<UndoDocument>(&path, &asked(more), output::progress).await;
-            let planned = undo(json!({ "dry_run": true })).await?;
-            let is_asked = self.may_go_on(&planned, out)?;
-            let done = match is_asked {
-                true => Some(undo(json!({ "seen": planned.seen })).await?),
+            asked["to"] = json!(to.map(|to| to.resolve(&found.session)).transpose()?);
+            asked["force"] = self.force.into();
+            asked["overwrite"] = self.overwrite.into();
+            asked["dry_run"] = true.into();
+            let planned = owner.client.work::<UndoDocument>(&path, &asked, output::progress).await?;
+            let done = match self.may_go_on(&planned, &found, out)? {
+                true => {
+                    asked["dry_run"] = false.into();
+                    asked["seen"] = planned.seen.into();
+                    Some(owner.client.work::<UndoDocument>(&path, &asked, output::progress).await?)
+                }
                 false => None,
             };
             owner.end().await;
-            self.tell(done, planned, &open::named(&found.session), out, globals)
+            tell(done, planned, &open::named(&found.session), out, globals)
         })?
     }
 
     /// Shows what would change, and asks.
-    fn may_go_on(&self, planned: &UndoDocument, out: &mut Out) -> Result<bool, Failure> {
+    fn may_go_on(self, planned: &UndoDocument, found: &FoundSession, out: &mut Out) -> Result<bool, Failure> {
         if !out.is_json() {
-            show(planned, out)?;
+            show(planned, found.session.now(), out)?;
         }
         if self.dry_run || planned.changes.is_empty() {
             return Ok(false);
         }
-        if !planned.is_whole() && !self.force {
-            let hint = "--force undoes the rest; nothing was done";
-            return Err(Failure::failed("not all of it can be undone").with_hint(hint));
-        }
         if self.yes {
             return Ok(true);
         }
-        let question = format!("undo {}?", text::count(planned.changes.len() as u64, "change"));
+        let count = text::count(planned.changes.len() as u64, "change");
+        let question = match planned.left.len() {
+            0 => format!("undo {count}?"),
+            left => format!("undo {count}, and leave {left}?"),
+        };
         let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
+        // The list must be read before the question, not after it in a pager.
+        out.go_live()?;
         output::confirm(&question, "nothing was done", unasked.with_hint("--yes undoes without asking"))?;
         Ok(true)
     }
+}
 
-    fn tell(
-        &self,
-        done: Option<UndoDocument>,
-        planned: UndoDocument,
-        named: &str,
-        out: &mut Out,
-        globals: &Globals,
-    ) -> Result<Exit, Failure> {
-        if out.is_json() {
-            out.document(&done.unwrap_or(planned))?;
-            return Ok(Exit::Ok);
-        }
-        match done.as_ref().and_then(|done| done.call) {
-            Some(call) => {
-                let program = open::same_program(globals);
-                out.line(format!("undone as call {call}; to take that back: {program} undo {named} --call {call}"))?;
-            }
-            None if planned.changes.is_empty() => {
-                out.line("the files are as they were before; there is nothing to do")?
-            }
-            None => out.line("nothing was done")?,
-        }
-        Ok(Exit::Ok)
+/// Prints the outcome. The status is that of a failure where something is, or would be, left.
+fn tell(
+    done: Option<UndoDocument>,
+    planned: UndoDocument,
+    named: &str,
+    out: &mut Out,
+    globals: &Globals,
+) -> Result<Exit, Failure> {
+    let is_done = done.is_some();
+    let told = done.unwrap_or(planned);
+    let exit = if told.left.is_empty() { Exit::Ok } else { Exit::Failed };
+    if out.is_json() {
+        out.document(&told)?;
+        return Ok(exit);
     }
+    let left = text::count(told.left.len() as u64, "change");
+    match told.call {
+        Some(call) => {
+            let program = open::same_program(globals);
+            let rest = if told.left.is_empty() { String::new() } else { format!(" ({left} left)") };
+            let done = if told.redoes { "redone" } else { "undone" };
+            out.line(format!("{done} as call {call}{rest}; to take that back: {program} undo {named} --call {call}"))?;
+        }
+        None if !told.changes.is_empty() || is_done => out.line("nothing was done")?,
+        None if told.left.is_empty() => out.line("the files are as they were before; there is nothing to do")?,
+        None => out.line(format!("nothing could be undone: {left} left"))?,
+    }
+    Ok(exit)
 }
 
 /// Writes one line for each of the first changes, and how many more there are.
@@ -143,22 +208,16 @@ pub(super) fn show_changes(changes: &[Change], out: &mut Out) -> Result<(), Fail
     }
 }
 
-fn show(planned: &UndoDocument, out: &mut Out) -> Result<(), Failure> {
+fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Failure> {
+    if let Some(line) = subject_line(planned, now) {
+        out.line(line)?;
+    }
     show_changes(&planned.changes, out)?;
-    let conflicts: Vec<EntryPath> = planned.conflicts.iter().map(|conflict| conflict.path.clone()).collect();
-    let kept: [(&[EntryPath], &str); 4] = [
-        (&conflicts, "stays: others changed the same place since"),
-        (&planned.earlier, "stays: it was there before the session"),
-        (&planned.not_kept, "stays: its contents were not kept"),
-        (&planned.shared, "stays: several calls may have changed it, and not all of them are undone"),
-    ];
-    for (paths, why) in kept {
-        for path in paths.iter().take(SHOWN) {
-            out.line(format!("{}  {path}  {why}", out.paint(ODD, "left   ")))?;
-        }
-        if paths.len() > SHOWN {
-            out.line(format!("and {} more", paths.len() - SHOWN))?;
-        }
+    for UndoLeft { path, reason } in planned.left.iter().take(SHOWN) {
+        out.line(format!("{}  {path}  {}", out.paint(ODD, "left   "), reason.words()))?;
+    }
+    if planned.left.len() > SHOWN {
+        out.line(format!("and {} more left", planned.left.len() - SHOWN))?;
     }
     if let Some(git) = &planned.git {
         let branch = if git.branch.is_empty() { "no branch" } else { &git.branch };
@@ -169,4 +228,24 @@ fn show(planned: &UndoDocument, out: &mut Out) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Names what is taken back: the call with its command, agent and time, or the event of an external change.
+fn subject_line(planned: &UndoDocument, now: Timestamp) -> Option<String> {
+    let verb = if planned.redoes { "redoes" } else { "undoes" };
+    if let Some(UndoneCall { call, tool, subject, agent, started_at }) = &planned.latest {
+        let tool = text::one_line(tool, 100);
+        let by = if agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(agent, 40)) };
+        let ago = text::ago(*started_at, now);
+        let call = match tool.as_ref() {
+            "undo" => format!("what #{call} undid"),
+            _ => format!("#{call} {tool} {subject}").trim_end().to_owned(),
+        };
+        return Some(match planned.calls.len() {
+            0 | 1 => format!("{verb} {call}{by}, {ago}"),
+            count => format!("{verb} {count} calls, the latest {call}{by}, {ago}"),
+        });
+    }
+    let outside = planned.external.first()?;
+    Some(format!("undoes what changed outside of any call, event {outside}"))
 }

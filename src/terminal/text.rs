@@ -43,6 +43,14 @@ pub(crate) fn time_of_day(time: Timestamp) -> String {
     formatted(time, "%H:%M:%S%.3f")
 }
 
+/// Returns the time since a moment in its largest unit: `2 minutes ago`.
+pub(crate) fn ago(time: Timestamp, now: Timestamp) -> String {
+    let seconds = u64::try_from(now.0.saturating_sub(time.0)).unwrap_or(0) / 1000;
+    let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
+    let unit = units.into_iter().find(|(length, _)| seconds >= *length);
+    unit.map_or("just now".to_owned(), |(length, name)| format!("{} ago", count(seconds / length, name)))
+}
+
 pub(crate) fn day(time: Timestamp) -> String {
     formatted(time, "%Y-%m-%d")
 }

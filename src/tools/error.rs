@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::bisection::probe_record::ProbeRecord;
 use super::call::error::ToolError;
 use super::mounts::MountError;
-use super::undo::UndoReport;
 use super::words::counted;
 use crate::backends::{BackendError, ShellError};
 use crate::engine::commit::CommitError;
@@ -80,9 +79,26 @@ pub enum WorkspaceError {
         /// Reason why the files could not be restored.
         reason: String,
     },
-    /// No such calls, or none that changed files.
-    #[error("there is nothing to undo: no such call has changed a file")]
-    NothingToUndo,
+    /// No such calls, none that changed files, or all of them undone.
+    #[error(
+        "there is nothing to undo: no such call changed a file that is still changed{}",
+        outside.map_or(String::new(), |seq| format!("; `undo --external` takes back what changed outside of any call, last at {seq}"))
+    )]
+    NothingToUndo {
+        /// Position of the latest change from outside of any call, which an undo can take back, too.
+        outside: Option<Seq>,
+    },
+    /// No undo is left to be undone.
+    #[error("there is nothing to redo: no undo was made, or each was redone")]
+    NothingToRedo,
+    /// Nothing was at a path at that position.
+    #[error("{path} was not there at {at}")]
+    NotThere {
+        /// Path without an entry.
+        path: EntryPath,
+        /// Position.
+        at: Seq,
+    },
     /// The agent's run is unknown, or could be several.
     #[error("{0}; `log --runs` lists them")]
     UnknownRun(String),
@@ -94,9 +110,6 @@ pub enum WorkspaceError {
         /// Position of the last change.
         at: Seq,
     },
-    /// Something would not be undone.
-    #[error("not all of it can be undone; nothing was done")]
-    NotUndone(Box<UndoReport>),
     /// The worker thread panicked, or the runtime is shutting down.
     #[error("the work was stopped before its end")]
     Stopped,
@@ -191,7 +204,8 @@ impl Diagnostic for WorkspaceError {
             Self::Mounts { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
             Self::NothingChanged { .. } | Self::NoCall { .. } => ErrorKind::NotFound,
-            Self::NothingToUndo | Self::UnknownRun(_) => ErrorKind::NotFound,
+            Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
+            Self::NotThere { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
             Self::NotAChild { .. } | Self::NoDirectory { .. } => ErrorKind::Invalid,
             Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,

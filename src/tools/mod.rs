@@ -84,7 +84,7 @@ pub use rewind::{RewindOptions, Rewound, rewind};
 #[cfg(feature = "transcripts")]
 pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, traces_of, trajectory_of};
 pub(crate) use undo::known_run;
-pub use undo::{UndoOptions, UndoReport, UndoSubject};
+pub use undo::{UndoLeft, UndoLeftReason, UndoOptions, UndoReport, UndoSubject};
 #[doc(hidden)]
 pub use words::regex_error;
 pub use workspace::capture::CaptureBudget;

@@ -24,7 +24,8 @@ pub fn one_line(text: &str, max: usize) -> String {
 pub fn subject(session: &Session, params: &Value, max: usize) -> String {
     let named =
         |name: &str| params.get(name).and_then(|value| text_of(session, value)).map(|text| one_line(&text, max));
-    let path = named("file_path").or_else(|| named("path"));
+    let first = || params.get("paths")?.get(0)?.as_str().map(|path| one_line(path, max));
+    let path = named("file_path").or_else(|| named("path")).or_else(first);
     let what = named("pattern").map(|pattern| format!("'{pattern}'")).or_else(|| named("command"));
     let what =
         what.or_else(|| params.get("command").and_then(Value::as_array).map(|words| command_line(session, words, max)));

@@ -924,7 +924,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes back what calls changed in the files: those of one call, of an agent's run, or all after a position. What others changed since stays, also in the same file, and so does all that was there before the session. The history goes on: an undo is a call, and is undone as one. */
+        /** Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call before. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back. */
         post: operations["undo"];
         delete?: never;
         options?: never;
@@ -1837,6 +1837,8 @@ export interface components {
             /** @description Its content; the shape is the kind's. */
             event: unknown;
         };
+        /** @description Changes from outside of any call. */
+        ExternalChange: boolean | number;
         /** @description A tree of sessions. */
         Family: {
             /** @description The session from which all others come. */
@@ -2994,22 +2996,41 @@ export interface components {
             };
         };
         /**
-         * @description Takes back what calls changed in the files: those of one call, of an agent's run, or all after a position. What others
-         *     changed since stays, also in the same file, and so does all that was there before the session. The history goes on: an
-         *     undo is a call, and is undone as one.
+         * @description Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of
+         *     any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call
+         *     before. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The
+         *     history grows: an undo is a call, and `redo` takes it back.
          */
         UndoRequest: {
             /**
              * Format: int64
-             * @description The call; without any of the three the latest one that changed files.
+             * @description The call.
              */
             call?: number | null;
             /** @description The run, by the id that its agent gives it or the beginning of that, or `last`. */
             run?: string | null;
-            /** @description The position after which all calls are undone. */
+            /** @description The position after which all calls are undone; with `paths` the one whose entries they get. */
             to?: components["schemas"]["Position"] | null;
+            /** @description Changes from outside of any call: `true` for the latest, or a position in them. */
+            external?: components["schemas"]["ExternalChange"] | null;
             /**
-             * @description Undoes the rest where something can't be undone; that stays as it is.
+             * @description Takes back the latest undo.
+             * @default false
+             */
+            redo: boolean;
+            /**
+             * @description Paths that get the entries which they had at `to`, and with a directory all below it. What is there only now stays.
+             * @default []
+             */
+            paths: string[];
+            /**
+             * @description Gives paths their entries before also where others changed the same place since, or may have changed it. A redo
+             *     brings the present ones back.
+             * @default false
+             */
+            overwrite: boolean;
+            /**
+             * @description Removes also what nothing could bring back, as its contents were not kept.
              * @default false
              */
             force: boolean;
@@ -3034,6 +3055,12 @@ export interface components {
             dry_run: boolean;
             /** @description The calls whose changes it takes back, in order. */
             calls: number[];
+            /** @description The latest of these calls; of an undo the call that it had taken back. Null where there are none. */
+            latest: components["schemas"]["UndoneCall"] | null;
+            /** @description True where `latest` is done again: what is taken back is an undo of it. */
+            redoes: boolean;
+            /** @description The external changes that it takes back, each by the position of its first event. */
+            external: number[];
             /**
              * Format: int64
              * @description The last position before it.
@@ -3048,20 +3075,30 @@ export interface components {
             changes: {
                 [key: string]: unknown;
             }[];
-            /** @description Changes that others made at the same places. They stay. */
-            conflicts: {
+            /** @description Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `not_kept` or `not_recoverable`. */
+            left: {
                 [key: string]: unknown;
             }[];
-            /** @description Entries that were there before the session, and that would be removed. They stay. */
-            earlier: string[];
-            /** @description Entries whose contents before the calls were not kept. They stay as they are. */
-            not_kept: string[];
-            /** @description Changes that several calls may have made, not all of which are undone. They stay. */
-            shared: string[];
             /** @description The place of the git worktree, where it is another one than before the calls; else null. */
             git: {
                 [key: string]: unknown;
             } | null;
+        };
+        /** @description A call that an undo takes back. */
+        UndoneCall: {
+            /**
+             * Format: int64
+             * @description The position of its intent.
+             */
+            call: number;
+            /** @description The tool. */
+            tool: string;
+            /** @description Its command, path or pattern, in one line. */
+            subject: string;
+            /** @description The agent that made it; empty where none was named. */
+            agent: string;
+            /** @description When it began, in UTC. */
+            started_at: string;
         };
         /** @description The outcome of a verification. */
         Verification: {

@@ -242,13 +242,32 @@ export class Session implements AsyncDisposable {
 
   /**
    * Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run, or all
-   * after a position; without any the latest call that changed files. The undo is a call, and can be undone.
+   * after a position; without any the latest call that is not undone. `external` takes changes from outside of any call,
+   * `redo` the latest undo. What stays is listed in `left`, each path with its reason.
    */
   undo(
-    options: { call?: number; run?: string; to?: Position; force?: boolean; dryRun?: boolean } & Cancel = {},
+    options: {
+      call?: number;
+      run?: string;
+      to?: Position;
+      external?: boolean | number;
+      redo?: boolean;
+      overwrite?: boolean;
+      force?: boolean;
+      dryRun?: boolean;
+    } & Cancel = {},
   ): Promise<Schemas["Undone"]> {
-    const { call, run, to, force, dryRun } = options;
-    return this.#post("undo", { call, run, to, force, dry_run: dryRun }, options.signal);
+    const { dryRun, signal, ...rest } = options;
+    return this.#post("undo", { ...rest, dry_run: dryRun }, signal);
+  }
+
+  /** Gives paths, and all below them, the entries that they had at a position. What is there only now stays. */
+  revert(
+    paths: string[],
+    at: Position,
+    options: { force?: boolean; dryRun?: boolean } & Cancel = {},
+  ): Promise<Schemas["Undone"]> {
+    return this.#post("undo", { paths, to: at, force: options.force, dry_run: options.dryRun }, options.signal);
   }
 
   /** Takes log and files back to a position. The rewind is an event, and can be undone. */

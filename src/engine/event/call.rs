@@ -158,6 +158,16 @@ impl Event for CallStarted {
     }
 }
 
+/// Tool of the call as which an undo is recorded.
+pub(crate) const UNDO_TOOL: &str = "undo";
+/// Tool of the call that gives paths their earlier entries.
+pub(crate) const REVERT_TOOL: &str = "revert";
+
+/// Returns true if calls of a tool bring back earlier versions, whose lines keep their authors.
+pub(crate) fn takes_back(tool: &str) -> bool {
+    [UNDO_TOOL, REVERT_TOOL].contains(&tool)
+}
+
 fn started(version: u16, bytes: &[u8]) -> Result<&ArchivedCallStartedV1, CodecError> {
     validated::<CallStartedV1>(CallStarted::KIND, version, bytes)
 }

@@ -14,7 +14,7 @@ mod workspace;
 
 pub use annotation::{Annotated, PositionTagged};
 pub use call::{CallFinished, CallReason, CallStarted, CallStatus};
-pub(crate) use call::{FinishedView, finished_view, started_tool};
+pub(crate) use call::{FinishedView, REVERT_TOOL, UNDO_TOOL, finished_view, started_tool, takes_back};
 #[cfg(feature = "tools")]
 pub(crate) use call::{finished_result, started_params};
 pub use command::{

@@ -8,7 +8,7 @@ use super::cause::{Cause, Causes};
 use super::each;
 use super::renames::{Moves, known_by, moves};
 use super::watched::{EntryStep, WatchedEntry};
-use crate::engine::event::Node;
+use crate::engine::event::{Node, takes_back};
 use crate::engine::{EntryPath, Seq, Session, SessionError, SessionResult, Timestamp};
 
 /// Change of one entry.
@@ -59,13 +59,6 @@ impl PathChange {
         is_none_or_directory(self.before.as_ref()) && !is_none_or_directory(self.after.as_ref())
     }
 
-    fn rewound_to(&self) -> Option<Seq> {
-        match self.cause {
-            Cause::Rewind { to } if self.after.is_some() => to.filter(|to| *to < self.seq),
-            _ => None,
-        }
-    }
-
     fn is_end(&self) -> bool {
         !is_none_or_directory(self.before.as_ref()) && is_none_or_directory(self.after.as_ref())
     }
@@ -101,18 +94,19 @@ pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> SessionR
 }
 
 /// Returns the changes of the file that is, or was last, at a path by a position, from its creation through its moves.
-/// A rewind continues the file's life at that position, without the changes that it undid.
+/// A rewind continues the file's life at that position, without the changes that it undid. So does an undo that brings
+/// back an earlier version.
 pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let (mut path, mut until) = (path.clone(), until);
     let mut life: Vec<PathChange> = Vec::new();
     loop {
         let mut changes = changes(session, &path, until)?;
         changes.retain(|change| change.path == path);
-        let begins = |change: &PathChange| change.is_birth() || change.rewound_to().is_some();
-        let Some(begin) = changes.iter().rposition(begins) else { return Ok(life) };
+        let begins = |at: &usize| changes[*at].is_birth() || returns_to(&changes, *at).is_some();
+        let Some(begin) = (0..changes.len()).rev().find(begins) else { return Ok(life) };
         let PathChange { moved_from, left, .. } = &changes[begin];
         // Each step leads to an earlier position.
-        let before = match (changes[begin].rewound_to(), moved_from) {
+        let before = match (returns_to(&changes, begin), moved_from) {
             (Some(to), _) => Some((path.clone(), to)),
             (None, Some(from)) => Some((from.clone(), *left)),
             (None, None) => None,
@@ -122,6 +116,20 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> SessionRe
             Some(before) => (path, until) = before,
             None => return Ok(life),
         }
+    }
+}
+
+/// Returns the position at which the file was as a change of it, by a rewind or an undo, makes it again. The changes are
+/// those of one path.
+fn returns_to(changes: &[PathChange], at: usize) -> Option<Seq> {
+    let (earlier, change) = (&changes[..at], &changes[at]);
+    match &change.cause {
+        _ if change.after.is_none() => None,
+        Cause::Rewind { to } => to.filter(|to| *to < change.seq),
+        Cause::Call { tool, .. } if takes_back(tool) => {
+            earlier.iter().rev().find(|earlier| earlier.after == change.after).map(|earlier| earlier.seq)
+        }
+        _ => None,
     }
 }
 

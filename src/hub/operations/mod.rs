@@ -100,7 +100,7 @@ pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state}
 pub(crate) use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
-pub use undo::{Undo, UndoDocument};
+pub use undo::{ExternalChange, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
 
 /// A verb: its fields are the parameters, its documentation is what the faces say of it.

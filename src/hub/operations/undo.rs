@@ -6,27 +6,43 @@ use serde_json::{Map, Value};
 
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use super::{check_agent, reading};
-use crate::engine::event::MergeConflict;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::UNDO_TOOL;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
 use crate::reducers::{Change, GitWorktree};
-use crate::tools::{UndoOptions, UndoReport, UndoSubject};
-use crate::view::Position;
+use crate::tools::{UndoLeft, UndoOptions, UndoReport, UndoSubject};
+use crate::view::{Call, Position, call_at, subject};
 
-/// Takes back what calls changed in the files: those of one call, of an agent's run, or all after a position. What others
-/// changed since stays, also in the same file, and so does all that was there before the session. The history goes on: an
-/// undo is a call, and is undone as one.
+/// Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of
+/// any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call
+/// before. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The
+/// history grows: an undo is a call, and `redo` takes it back.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Undo {
-    /// The call; without any of the three the latest one that changed files.
+    /// The call.
     pub call: Option<Seq>,
     /// The run, by the id that its agent gives it or the beginning of that, or `last`.
     pub run: Option<String>,
-    /// The position after which all calls are undone.
+    /// The position after which all calls are undone; with `paths` the one whose entries they get.
     pub to: Option<Position>,
-    /// Undoes the rest where something can't be undone; that stays as it is.
+    /// Changes from outside of any call: `true` for the latest, or a position in them.
+    pub external: Option<ExternalChange>,
+    /// Takes back the latest undo.
+    #[serde(default)]
+    pub redo: bool,
+    /// Paths that get the entries which they had at `to`, and with a directory all below it. What is there only now stays.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub paths: Vec<EntryPath>,
+    /// Gives paths their entries before also where others changed the same place since, or may have changed it. A redo
+    /// brings the present ones back.
+    #[serde(default)]
+    pub overwrite: bool,
+    /// Removes also what nothing could bring back, as its contents were not kept.
     #[serde(default)]
     pub force: bool,
     /// Only tells what would happen.
@@ -36,6 +52,53 @@ pub struct Undo {
     pub seen: Option<Seq>,
     /// The one who undoes; none by default.
     pub agent: Option<String>,
+}
+
+/// Changes from outside of any call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ExternalChange {
+    /// The latest, for true.
+    Latest(bool),
+    /// Those recorded at a position.
+    At(Seq),
+}
+
+impl Undo {
+    /// Returns what is meant, with positions of that session.
+    async fn subject(&self, session: &Session) -> Result<UndoSubject, OperationError> {
+        let to = match self.to.clone() {
+            Some(to) => {
+                let session = session.clone();
+                Some(reading(move || Ok(to.resolve(&session)?)).await?)
+            }
+            None => None,
+        };
+        let external = match self.external {
+            None | Some(ExternalChange::Latest(false)) => None,
+            Some(ExternalChange::Latest(true)) => Some(UndoSubject::External(None)),
+            Some(ExternalChange::At(at)) => Some(UndoSubject::External(Some(at))),
+        };
+        let paths = self.paths.clone();
+        let chosen = [
+            self.call.map(UndoSubject::Call),
+            self.run.clone().map(UndoSubject::Run),
+            to.map(|at| if paths.is_empty() { UndoSubject::After(at) } else { UndoSubject::Paths { paths, at } }),
+            external,
+            self.redo.then_some(UndoSubject::Redo),
+        ];
+        let mut chosen = chosen.into_iter().flatten();
+        match (chosen.next(), chosen.next()) {
+            (Some(subject), None) => match subject {
+                UndoSubject::Paths { .. } => Ok(subject),
+                _ if self.paths.is_empty() => Ok(subject),
+                _ => Err(OperationError::invalid("paths go with `to`, the position whose entries they get")),
+            },
+            (None, _) if self.paths.is_empty() => Ok(UndoSubject::Last),
+            (None, _) => Err(OperationError::invalid("paths need `to`, the position whose entries they get")),
+            (Some(_), Some(_)) => Err(OperationError::invalid("give one of call, run, to, external and redo")),
+        }
+    }
 }
 
 impl Operation for Undo {
@@ -52,37 +115,27 @@ impl Operation for Undo {
     type Output = UndoDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<UndoDocument, OperationError> {
-        let Self { call, run, to, force, dry_run, seen, agent } = self;
         let open = context.open().await?;
         let session = open.session().clone();
-        let subject = match (call, run, to) {
-            (None, None, None) => UndoSubject::Last,
-            (Some(call), None, None) => UndoSubject::Call(call),
-            (None, Some(run), None) => UndoSubject::Run(run),
-            (None, None, Some(to)) => UndoSubject::After(
-                reading({
-                    let session = session.clone();
-                    move || Ok(to.resolve(&session)?)
-                })
-                .await?,
-            ),
-            _ => return Err(OperationError::invalid("give one of call, run and to")),
-        };
+        let subject = self.subject(&session).await?;
+        let Self { overwrite, force, dry_run, seen, agent, .. } = self;
         let mut runner = open.tool_runner().clone();
         if let Some(agent) = agent {
             check_agent(&agent)?;
             runner = runner.as_agent(agent);
         }
-        let report = runner.undo(subject, UndoOptions { force, dry_run, seen }).await?;
-        Ok(UndoDocument::of(session.id(), report, dry_run))
+        let report = runner.undo(subject, UndoOptions { overwrite, force, dry_run, seen }).await?;
+        reading(move || UndoDocument::of(&session, report, dry_run)).await
     }
 
     fn text(undone: &UndoDocument) -> String {
-        let count = undone.changes.len();
-        match undone.call {
+        let (count, left) = (undone.changes.len(), undone.left.len());
+        let done = match undone.call {
             Some(call) => format!("undone: {count} entries changed, as call {call}, which an undo takes back"),
-            None => format!("{count} entries would change"),
-        }
+            None if undone.dry_run => format!("{count} entries would change"),
+            None => "nothing was undone".to_owned(),
+        };
+        if left == 0 { done } else { format!("{done}; {left} entries stay, each with its reason in `left`") }
     }
 }
 
@@ -97,6 +150,12 @@ pub struct UndoDocument {
     pub dry_run: bool,
     /// The calls whose changes it takes back, in order.
     pub calls: Vec<Seq>,
+    /// The latest of these calls; of an undo the call that it had taken back. Null where there are none.
+    pub latest: Option<UndoneCall>,
+    /// True where `latest` is done again: what is taken back is an undo of it.
+    pub redoes: bool,
+    /// The external changes that it takes back, each by the position of its first event.
+    pub external: Vec<Seq>,
     /// The last position before it.
     pub seen: Seq,
     /// The call as which it is recorded; null where nothing was done.
@@ -104,31 +163,62 @@ pub struct UndoDocument {
     /// The changes of files, without patches.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Change>,
-    /// Changes that others made at the same places. They stay.
+    /// Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `not_kept` or `not_recoverable`.
     #[schemars(with = "Vec<Map<String, Value>>")]
-    pub conflicts: Vec<MergeConflict>,
-    /// Entries that were there before the session, and that would be removed. They stay.
-    #[schemars(with = "Vec<String>")]
-    pub earlier: Vec<EntryPath>,
-    /// Entries whose contents before the calls were not kept. They stay as they are.
-    #[schemars(with = "Vec<String>")]
-    pub not_kept: Vec<EntryPath>,
-    /// Changes that several calls may have made, not all of which are undone. They stay.
-    #[schemars(with = "Vec<String>")]
-    pub shared: Vec<EntryPath>,
+    pub left: Vec<UndoLeft>,
     /// The place of the git worktree, where it is another one than before the calls; else null.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub git: Option<GitWorktree>,
 }
 
-impl UndoDocument {
-    fn of(session: SessionId, report: UndoReport, dry_run: bool) -> Self {
-        let UndoReport { calls, seen, call, changes, conflicts, earlier, not_kept, shared, git } = report;
-        Self { session, dry_run, calls, seen, call, changes, conflicts, earlier, not_kept, shared, git }
-    }
+/// A call that an undo takes back.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct UndoneCall {
+    /// The position of its intent.
+    pub call: Seq,
+    /// The tool.
+    pub tool: String,
+    /// Its command, path or pattern, in one line.
+    pub subject: String,
+    /// The agent that made it; empty where none was named.
+    pub agent: String,
+    /// When it began, in UTC.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+}
 
-    /// Returns true if all that the calls changed is, or would be, taken back.
-    pub fn is_whole(&self) -> bool {
-        self.conflicts.is_empty() && self.earlier.is_empty() && self.not_kept.is_empty() && self.shared.is_empty()
+/// Characters of a call's subject.
+const SUBJECT_MAX: usize = 200;
+
+/// Undos of undos that are followed to the call that the first of them took back.
+const DEPTH_MAX: usize = 64;
+
+impl UndoneCall {
+    /// Reads a call. Of an undo it is the latest call that came of it, with the number of undos between.
+    fn read(session: &Session, call: Seq) -> Result<Option<(Self, usize)>, OperationError> {
+        let mut next = call;
+        for depth in 0..DEPTH_MAX {
+            let Some((call, _)) = call_at(session, next)? else { return Ok(None) };
+            let taken_back =
+                call.outcome.as_ref().and_then(|outcome| outcome.end.result["calls"].as_array()?.last()?.as_u64());
+            if let Some(earlier) = taken_back.filter(|earlier| call.tool == UNDO_TOOL && *earlier < next) {
+                next = earlier;
+                continue;
+            }
+            let Call { call, tool, agent, started_at, params, .. } = call;
+            let subject = subject(session, &params, SUBJECT_MAX);
+            return Ok(Some((Self { call, tool, subject, agent: agent.to_string(), started_at }, depth)));
+        }
+        Ok(None)
+    }
+}
+
+impl UndoDocument {
+    fn of(session: &Session, report: UndoReport, dry_run: bool) -> Result<Self, OperationError> {
+        let UndoReport { calls, external, seen, call, changes, left, git } = report;
+        let latest = calls.last().map(|call| UndoneCall::read(session, *call)).transpose()?.flatten();
+        let redoes = latest.as_ref().is_some_and(|(_, undos)| undos % 2 == 1);
+        let (session, latest) = (session.id(), latest.map(|(latest, _)| latest));
+        Ok(Self { session, dry_run, calls, latest, redoes, external, seen, call, changes, left, git })
     }
 }

@@ -140,11 +140,9 @@ fn merged<E>(
     if all.iter().any(|file| file.incomplete) {
         return Ok(EntryDecision::Conflict(ConflictKind::Incomplete));
     }
-    if !all.iter().all(|file| file.text) {
-        return Ok(EntryDecision::Conflict(ConflictKind::Binary));
-    }
     if all.iter().any(|file| file.size > text::MERGED_BYTES_MAX) {
-        return Ok(EntryDecision::Conflict(ConflictKind::Large));
+        let are_texts = all.iter().all(|file| file.text);
+        return Ok(EntryDecision::Conflict(if are_texts { ConflictKind::Large } else { ConflictKind::Binary }));
     }
     let [base, ours, theirs] = [read(base.content)?, read(ours.content)?, read(theirs.content)?];
     Ok(match text::merge(&base, &ours, &theirs, chosen) {

@@ -18,23 +18,26 @@ pub(super) enum MergedLines {
     NoText,
 }
 
-/// Merges what `ours` and `theirs` changed of `base`. Line ends are part of the lines, so they stay as they were.
+/// Merges what `ours` and `theirs` changed of `base`, as lines of bytes. Line ends are part of the lines, so they stay as
+/// they were.
 pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<MergeSide>) -> MergedLines {
-    let texts = [base, ours, theirs].map(|bytes| std::str::from_utf8(bytes).ok());
-    let [Some(base), Some(ours), Some(theirs)] = texts else { return MergedLines::NoText };
-    let lines = |text: &str| text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
-    if [base, ours, theirs].into_iter().any(|text| lines(text) > MERGED_LINES_MAX) {
+    let all = [base, ours, theirs];
+    if all.into_iter().any(|bytes| bytes.contains(&0)) {
+        return MergedLines::NoText;
+    }
+    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
+    if all.into_iter().any(|bytes| lines(bytes) > MERGED_LINES_MAX) {
         return MergedLines::TooMany;
     }
     let merge = TextMerge::from_lines(base, ours, theirs);
     match merge.is_conflicted() {
-        false => MergedLines::Merged(merge.to_string().into_bytes()),
+        false => MergedLines::Merged(decided(&merge, MergeSide::Ours)),
         true => MergedLines::Conflict(chosen.map(|side| decided(&merge, side))),
     }
 }
 
-fn decided(merge: &TextMerge<'_, '_, '_, str>, side: MergeSide) -> Vec<u8> {
-    let mut text = String::new();
+fn decided(merge: &TextMerge<'_, '_, '_, [u8]>, side: MergeSide) -> Vec<u8> {
+    let mut text = Vec::new();
     for region in merge.regions() {
         let is_theirs = match region.resolution() {
             MergeResolution::Theirs => true,
@@ -42,11 +45,11 @@ fn decided(merge: &TextMerge<'_, '_, '_, str>, side: MergeSide) -> Vec<u8> {
             _ => false,
         };
         match is_theirs {
-            true => text.extend(region.theirs_range().filter_map(|line| merge.theirs_line(line))),
-            false => text.extend(region.ours_range().filter_map(|line| merge.ours_line(line))),
+            true => region.theirs_range().filter_map(|line| merge.theirs_line(line)).for_each(|line| text.extend(line)),
+            false => region.ours_range().filter_map(|line| merge.ours_line(line)).for_each(|line| text.extend(line)),
         }
     }
-    text.into_bytes()
+    text
 }
 
 #[cfg(test)]
@@ -78,6 +81,12 @@ mod tests {
     }
 
     #[test]
+    fn text_merge_takes_lines_that_are_no_utf8() {
+        let (base, ours, theirs) = (b"caf\xe9\n2\n3\n", b"caf\xe9\n2\nthree\n", b"th\xe9\n2\n3\n");
+        assert_eq!(merge(base, ours, theirs, None), MergedLines::Merged(b"th\xe9\n2\nthree\n".to_vec()));
+    }
+
+    #[test]
     fn text_merge_keeps_line_ends() {
         assert_eq!(merged("1\r\n2\r\n3\r\n", "a\r\n2\r\n3\r\n", "1\r\n2\r\nc\r\n").unwrap(), "a\r\n2\r\nc\r\n");
         assert_eq!(merged("1\n2\n3", "a\n2\n3", "1\n2\nc").unwrap(), "a\n2\nc");
@@ -89,7 +98,7 @@ mod tests {
     fn text_merge_over_limit_is_not_begun() {
         let many = "x\n".repeat(MERGED_LINES_MAX + 1);
         assert_eq!(merged(&many, &format!("a\n{many}"), &format!("{many}b\n")), Err(MergedLines::TooMany));
-        assert_eq!(merge(b"\xff", b"a", b"b", None), MergedLines::NoText);
+        assert_eq!(merge(b"\0", b"a", b"b", None), MergedLines::NoText);
     }
 
     #[test]

@@ -1,52 +1,64 @@
 //! Undo of calls: what they changed is taken back, and what others changed stays.
 
+mod history;
+mod plan;
 mod select;
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::call::tool_runner::ToolRunner;
 use super::error::WorkspaceError;
 use super::workspace::managed::{Extent, files_of};
-use super::workspace::plan::{ChangePlan, PlannedChange};
+use super::workspace::plan::PlannedChange;
 use super::workspace::project::Landing;
 use crate::engine::commit::{CallLink, Content};
 use crate::engine::event::{
-    CallFinished, CallReason, CallStarted, CallStatus, DeleteEntry, MergeConflict, Node, WriteFile,
+    CallFinished, CallReason, CallStarted, CallStatus, Node, REVERT_TOOL, UNDO_TOOL, WriteFile,
 };
-use crate::engine::id::{Digest, Seq};
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{
-    Change, GitWorktree, MergeChoices, MergePlan, MergeStep, VirtualFileSystem, can_be_made, plan_merge,
-};
+use crate::reducers::{Change, GitWorktree, VirtualFileSystem};
 
+use history::ChangeHistory;
+pub use plan::{UndoLeft, UndoLeftReason};
+use plan::{UndoPlan, Undoing};
 pub(crate) use select::known_run;
-use select::{UndoSelection, selected, taken_up};
+use select::{UndoSelection, nothing, selected};
 
-/// The name of the call as which an undo is recorded.
-const TOOL: &str = "undo";
-
-/// The calls whose changes are taken back.
+/// The changes that are taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoSubject {
-    /// The latest call that changed files.
+    /// The latest call that changed files and is not undone; each further undo takes the call before.
     Last,
-    /// A call, by its position.
+    /// A call, by its position; an undo is one, so its undo is a redo.
     Call(Seq),
     /// All calls of an agent's run, by the id that the agent gives it.
     Run(String),
     /// All calls that changed files after a position.
     After(Seq),
+    /// Changes from outside of any call, by a position in them; without one the latest that are not undone.
+    External(Option<Seq>),
+    /// The latest undo that is not undone.
+    Redo,
+    /// Everything that differs from a position at these paths and below them, whoever changed it. Entries that are there
+    /// only now stay.
+    Paths {
+        /// Paths that get their earlier entries.
+        paths: Vec<EntryPath>,
+        /// Position of the earlier entries.
+        at: Seq,
+    },
 }
 
 /// Options of an undo.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UndoOptions {
-    /// Undoes the rest where something can't be undone, which stays as it is.
+    /// Gives paths their entries before where others changed the same place since, or may have changed it. The present
+    /// contents are kept, so a redo brings them back.
+    pub overwrite: bool,
+    /// Removes also what nothing could bring back, as its contents were not kept.
     pub force: bool,
     /// Only reports what would happen; external changes are recorded.
     pub dry_run: bool,
@@ -59,41 +71,30 @@ pub struct UndoOptions {
 pub struct UndoReport {
     /// The calls whose changes it takes back, in order.
     pub calls: Vec<Seq>,
+    /// The external changes that it takes back, each by the position of its first event.
+    pub external: Vec<Seq>,
     /// The last position before it.
     pub seen: Seq,
     /// The call as which it is recorded; none where nothing was to be done, and in a dry run.
     pub call: Option<Seq>,
     /// The changes of files.
     pub changes: Vec<Change>,
-    /// Changes that others made at the same places. They stay.
-    pub conflicts: Vec<MergeConflict>,
-    /// Entries that were there before the session, and that would be removed. They stay.
-    pub earlier: Vec<EntryPath>,
-    /// Entries whose contents before the calls, or now, were not kept. They stay as they are.
-    pub not_kept: Vec<EntryPath>,
-    /// Changes that several calls may have made, not all of which are undone. They stay.
-    pub shared: Vec<EntryPath>,
+    /// Changes that stay, by path.
+    pub left: Vec<UndoLeft>,
     /// The git worktree was at another commit or branch before: now it is at this one.
     pub git: Option<GitWorktree>,
 }
 
-impl UndoReport {
-    /// Returns true if all that the calls changed is, or would be, taken back.
-    pub fn is_whole(&self) -> bool {
-        self.conflicts.is_empty() && self.earlier.is_empty() && self.not_kept.is_empty() && self.shared.is_empty()
-    }
-}
-
 impl ToolRunner {
-    /// Takes back what calls changed, as a call of its own: the files, not the history. Only what they changed is
-    /// touched; what others changed since is kept, by a three-way merge of lines where both changed a text. It is undone
-    /// by another undo.
+    /// Takes back changes, as a call of its own: the files, not the history. What others changed since stays, by a
+    /// three-way merge of lines where both changed a text. What can't be taken back is listed in the report with its
+    /// reason; the rest is taken back.
     ///
     /// It happens whole or not at all, as a [merge](crate::tools::merge_child) does.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotUndone`]: something would stay as it is, and [`force`](UndoOptions::force) is not set.
-    /// [`WorkspaceError::Moved`]: files have changed since the caller looked. [`WorkspaceError`] otherwise.
+    /// [`WorkspaceError::NothingToUndo`]: there are no such changes. [`WorkspaceError::Moved`]: files have changed since
+    /// the caller looked. [`WorkspaceError`] otherwise.
     pub async fn undo(&self, subject: UndoSubject, options: UndoOptions) -> Result<UndoReport, WorkspaceError> {
         let turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::All).await?;
@@ -113,102 +114,90 @@ struct UndoWork<'a> {
     options: UndoOptions,
 }
 
-/// The steps of an undo, with the contents that come of merged lines.
-#[derive(Default)]
-struct UndoPlan {
-    steps: Vec<PlannedChange>,
-    fresh: BTreeMap<Digest, Bytes>,
-}
-
 impl UndoWork<'_> {
     fn run(&self, subject: &UndoSubject) -> Result<UndoReport, WorkspaceError> {
-        let selected = selected(self.session, subject)?;
-        if let Some(seen) = self.options.seen.filter(|seen| selected.last_change > *seen) {
-            return Err(WorkspaceError::Moved { seen, at: selected.last_change });
+        let run = match subject {
+            UndoSubject::Run(run) => Some(known_run(self.session, run)?),
+            _ => None,
+        };
+        let history = ChangeHistory::read(self.session, run.as_deref())?;
+        let last_change = history.changes.last().map_or(0, |changes| changes.last);
+        if let Some(seen) = self.options.seen.filter(|seen| last_change > *seen) {
+            return Err(WorkspaceError::Moved { seen, at: last_change });
         }
         let now = files_of(self.session)?;
-        let mut report = UndoReport {
-            calls: selected.calls.clone(),
-            seen: self.session.head()?,
-            call: None,
-            changes: Vec::new(),
-            conflicts: Vec::new(),
-            earlier: Vec::new(),
-            not_kept: Vec::new(),
-            shared: selected.shared.clone(),
-            git: self.moved(&selected)?,
-        };
-        let plan = self.plan(&selected, &now, &mut report)?;
+        let (selection, plan) = self.planned(subject, &history, &now)?;
         let mut then = now.clone();
         plan.steps.iter().for_each(|step| step.apply_to(&mut then, self.session.now()));
-        report.changes = now.diff(&then);
-        if !report.is_whole() && !self.options.force && !self.options.dry_run {
-            return Err(WorkspaceError::NotUndone(Box::new(report)));
-        }
+        let left = plan.left.iter().map(|(path, reason)| UndoLeft { path: path.clone(), reason: *reason }).collect();
+        let mut report = UndoReport {
+            calls: selection.calls.clone(),
+            external: selection.external.clone(),
+            seen: self.session.head()?,
+            call: None,
+            changes: now.diff(&then),
+            left,
+            git: self.moved(&selection)?,
+        };
         if !self.options.dry_run && !plan.steps.is_empty() {
             report.call = Some(self.land(subject, &report, &plan, &now)?);
         }
         Ok(report)
     }
 
-    /// Returns the worktree's place, if it was another one before the first of the calls.
-    fn moved(&self, selected: &UndoSelection) -> Result<Option<GitWorktree>, WorkspaceError> {
-        let Some(first) = selected.commits.first() else { return Ok(None) };
-        let place = |state: &crate::engine::state::State| state.slice::<GitWorktree>().cloned().unwrap_or_default();
-        let (then, now) = (place(&self.session.state_at(first.first - 1)?), place(&self.session.state()?));
-        let is_same = then.seq == 0 || (&then.head, &then.branch) == (&now.head, &now.branch);
-        Ok((!is_same).then_some(now))
-    }
-
-    /// Takes back one commit after the other, the latest first.
-    fn plan(
+    /// Selects what is meant and plans to take it back.
+    fn planned(
         &self,
-        selected: &UndoSelection,
+        subject: &UndoSubject,
+        history: &ChangeHistory,
         now: &VirtualFileSystem,
-        report: &mut UndoReport,
-    ) -> Result<UndoPlan, WorkspaceError> {
-        let earlier = taken_up(self.session)?;
-        let (mut files, mut fresh) = (now.clone(), BTreeMap::new());
-        for commit in selected.commits.iter().rev() {
-            let choices = MergeChoices::default();
-            let read = |digest: &Digest| match fresh.get(digest) {
-                Some(bytes) => Ok(Bytes::clone(bytes)),
-                None => self.session.content(digest),
-            };
-            let MergePlan { steps, conflicts, left_out, .. } =
-                plan_merge(&commit.after, &files, &commit.before, &choices, read)?;
-            let is_unkept = |conflict: &MergeConflict| !conflict.theirs.as_ref().is_none_or(can_be_made);
-            let (unkept, conflicts): (Vec<_>, Vec<_>) = conflicts.into_iter().partition(is_unkept);
-            report.not_kept.extend(unkept.into_iter().map(|conflict| conflict.path).chain(left_out));
-            report.conflicts.extend(conflicts.into_iter().filter(|conflict| conflict.resolved.is_none()));
-            for step in steps {
-                match step {
-                    MergeStep::Delete { path } => {
-                        let stays: Vec<EntryPath> = remaining(&files, &earlier, &path);
-                        if !stays.is_empty() {
-                            report.earlier.extend(stays);
-                            continue;
-                        }
-                        files.delete(&DeleteEntry { path });
-                    }
-                    MergeStep::Write { path, mode, node, merged } => {
-                        if let (Node::File { content, .. }, Some(bytes)) = (&node, merged) {
-                            fresh.insert(*content, bytes);
-                        }
-                        files.write(&WriteFile { path, mode, node }, self.session.now());
+    ) -> Result<(UndoSelection, UndoPlan), WorkspaceError> {
+        let plan = |subject: &UndoSubject| self.plan(selected(history, subject, self.options.overwrite)?, now);
+        match subject {
+            UndoSubject::Last => {
+                // A call whose changes are gone already is passed over.
+                for call in history.undoable() {
+                    let (selection, plan) = plan(&UndoSubject::Call(call))?;
+                    if !plan.is_empty() {
+                        return Ok((selection, plan));
                     }
                 }
+                Err(nothing(history))
             }
+            UndoSubject::Redo => plan(&UndoSubject::Call(history.redoable().ok_or(WorkspaceError::NothingToRedo)?)),
+            UndoSubject::Paths { paths, at } => {
+                let then = VirtualFileSystem::of(&self.session.state_at(*at)?);
+                let plan = UndoPlan::revert(now, &then, paths, self.session.now());
+                let plan = plan.map_err(|path| WorkspaceError::NotThere { path, at: *at })?;
+                Ok((UndoSelection::default(), plan))
+            }
+            other => plan(other),
         }
-        let ChangePlan { steps, left, .. } = ChangePlan::between(now, &files);
-        report.not_kept.extend(left);
-        for paths in [&mut report.earlier, &mut report.not_kept] {
-            paths.sort();
-            paths.dedup();
+    }
+
+    fn plan(
+        &self,
+        selection: UndoSelection,
+        now: &VirtualFileSystem,
+    ) -> Result<(UndoSelection, UndoPlan), WorkspaceError> {
+        let mut undoing = Undoing::new(self.session, now);
+        for piece in selection.pieces(self.session)?.iter().rev() {
+            undoing.take_back(piece)?;
         }
-        report.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
-        report.conflicts.dedup_by(|one, other| one.path == other.path);
-        Ok(UndoPlan { steps: steps.into_iter().map(as_new).collect(), fresh })
+        if self.options.overwrite {
+            undoing.overwrite();
+        }
+        let plan = undoing.plan(selection.shared_paths(self.session, now)?);
+        Ok((selection, plan))
+    }
+
+    /// Returns the worktree's place, if it was another one before the first of the changes.
+    fn moved(&self, selection: &UndoSelection) -> Result<Option<GitWorktree>, WorkspaceError> {
+        let Some(first) = selection.first() else { return Ok(None) };
+        let place = |state: &crate::engine::state::State| state.slice::<GitWorktree>().cloned().unwrap_or_default();
+        let (then, now) = (place(&self.session.state_at(first - 1)?), place(&self.session.state()?));
+        let is_same = then.seq == 0 || (&then.head, &then.branch) == (&now.head, &now.branch);
+        Ok((!is_same).then_some(now))
     }
 
     /// Records the undo as a call, and changes the disk with it.
@@ -221,7 +210,8 @@ impl UndoWork<'_> {
     ) -> Result<Seq, WorkspaceError> {
         let since = self.session.steady_micros();
         let mut commit = self.session.commit().of_call(CallLink::Opens);
-        let started = CallStarted { tool: TOOL.to_owned(), params: params(subject) };
+        let tool = if matches!(subject, UndoSubject::Paths { .. }) { REVERT_TOOL } else { UNDO_TOOL };
+        let started = CallStarted { tool: tool.to_owned(), params: params(subject) };
         commit.push(&started).map_err(SessionError::from)?;
         let call = self.session.record(commit)?.first;
         let mut commit = self.session.commit().of_call(CallLink::Of(call));
@@ -233,8 +223,12 @@ impl UndoWork<'_> {
                 commit.keep(Content { digest: *content, bytes: bytes.clone() });
             }
         }
-        let calls = report.calls.iter().map(|call| Value::from(*call)).collect();
-        let result = Value::Object(Map::from_iter([("calls".to_owned(), calls)]));
+        let positions = |positions: &[Seq]| positions.iter().map(|seq| Value::from(*seq)).collect::<Value>();
+        let mut result = Map::from_iter([("calls".to_owned(), positions(&report.calls))]);
+        if !report.external.is_empty() {
+            result.insert("external".to_owned(), positions(&report.external));
+        }
+        let result = Value::Object(result);
         // Its end is recorded with the changes, so before they are on the disk.
         let micros = self.session.steady_micros().saturating_sub(since);
         let done = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros, reason: None };
@@ -255,26 +249,18 @@ impl UndoWork<'_> {
     }
 }
 
-/// Returns a step with the present time: an undone file is a new one for whoever compares times.
-fn as_new(step: PlannedChange) -> PlannedChange {
-    match step {
-        PlannedChange::Write(event, _) => PlannedChange::Write(event, None),
-        delete => delete,
-    }
-}
-
-/// Lists what was there before the session and is there now, at a path and below it.
-fn remaining(now: &VirtualFileSystem, earlier: &VirtualFileSystem, path: &EntryPath) -> Vec<EntryPath> {
-    let all = std::iter::once(path).chain(now.below(path).map(|(path, _)| path));
-    all.filter(|path| now.get(path).is_some() && earlier.get(path).is_some()).cloned().collect()
-}
-
 fn params(subject: &UndoSubject) -> Value {
-    let (name, value) = match subject {
-        UndoSubject::Last => return Value::Object(Map::new()),
-        UndoSubject::Call(call) => ("call", Value::from(*call)),
-        UndoSubject::Run(run) => ("run", Value::from(run.clone())),
-        UndoSubject::After(seq) => ("to", Value::from(*seq)),
+    let fields = match subject {
+        UndoSubject::Last => Vec::new(),
+        UndoSubject::Call(call) => vec![("call", Value::from(*call))],
+        UndoSubject::Run(run) => vec![("run", Value::from(run.clone()))],
+        UndoSubject::After(seq) => vec![("to", Value::from(*seq))],
+        UndoSubject::External(at) => vec![("external", at.map_or(Value::Bool(true), Value::from))],
+        UndoSubject::Redo => vec![("redo", Value::Bool(true))],
+        UndoSubject::Paths { paths, at } => {
+            let paths = paths.iter().map(|path| Value::from(path.to_string())).collect();
+            vec![("paths", paths), ("to", Value::from(*at))]
+        }
     };
-    Value::Object(Map::from_iter([(name.to_owned(), value)]))
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }

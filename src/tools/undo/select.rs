@@ -1,160 +1,177 @@
-//! The commits that an undo takes back, with the files before and after each.
+//! The changes that an undo takes back.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::UndoSubject;
-use crate::engine::event::{CallObserved, ChangesShared, DeleteEntry, DriftFound, Event, SessionStarted, WriteFile};
+use super::history::{Author, ChangeHistory, FileChanges};
+use crate::engine::event::{DeleteEntry, Event, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{AgentRuns, VirtualFileSystem};
+use crate::reducers::{AgentRuns, Change, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 
-/// A part of the history whose changes are taken back.
-pub(super) struct UndoneCommit {
-    /// The position of its first change.
-    pub(super) first: Seq,
-    pub(super) before: VirtualFileSystem,
-    pub(super) after: VirtualFileSystem,
-}
-
-#[derive(Default)]
+/// Selected changes, and what is known of those who made them.
+#[derive(Debug, Default)]
 pub(super) struct UndoSelection {
-    pub(super) commits: Vec<UndoneCommit>,
-    /// The calls that made the changes.
+    /// Calls to take back, in order.
     pub(super) calls: Vec<Seq>,
-    /// Paths that several calls may have changed, not all of which are selected.
-    pub(super) shared: Vec<EntryPath>,
-    /// The position of the last change of any file; 0 for none.
-    pub(super) last_change: Seq,
+    /// External changes to take back, by the position of the first event.
+    pub(super) external: Vec<Seq>,
+    changes: Vec<FileChanges>,
+    /// Changes that other calls may have made as well.
+    shared: Vec<FileChanges>,
 }
 
-/// Changes of files that one commit has.
-struct ChangedFiles {
-    first: Seq,
-    last: Seq,
-    /// The calls that made them; none for external changes.
-    calls: Vec<Seq>,
-    paths: Vec<EntryPath>,
+/// A piece of the history whose selected changes are taken back at once: nobody else changed the same paths meanwhile.
+pub(super) struct ChangedPiece {
+    /// Files after it.
+    pub(super) after: VirtualFileSystem,
+    /// The selected changes in it, by path.
+    pub(super) changes: Vec<Change>,
 }
 
-/// Finds the changes of the calls that are meant.
+/// Selects what is meant.
 ///
 /// # Errors
-/// [`WorkspaceError::NothingToUndo`]: there are no such calls, or they changed no files.
-pub(super) fn selected(session: &Session, subject: &UndoSubject) -> Result<UndoSelection, WorkspaceError> {
-    let (all, of_run) = changed_files(session, subject)?;
-    let last_change = all.last().map_or(0, |changed| changed.last);
-    let wanted: BTreeSet<Seq> = match subject {
-        UndoSubject::Last => {
-            let last = all.iter().rev().find(|changed| !changed.calls.is_empty());
-            last.into_iter().flat_map(|changed| changed.calls.iter().copied()).collect()
-        }
-        UndoSubject::Call(call) => BTreeSet::from([*call]),
-        UndoSubject::Run(_) => of_run,
-        UndoSubject::After(seq) => {
-            all.iter().filter(|changed| changed.first > *seq).flat_map(|changed| changed.calls.clone()).collect()
-        }
+/// [`WorkspaceError::NothingToUndo`]: there are no such changes.
+pub(super) fn selected(
+    history: &ChangeHistory,
+    subject: &UndoSubject,
+    takes_shared: bool,
+) -> Result<UndoSelection, WorkspaceError> {
+    let mut selection = UndoSelection::default();
+    let is_wanted = |call: &Seq| match subject {
+        UndoSubject::Call(wanted) => call == wanted,
+        UndoSubject::Run(_) => history.of_run.contains(call),
+        _ => true,
+    };
+    // A call that is named may take what it shares with calls that never changed anything else.
+    let is_taken = |calls: &[Seq]| match subject {
+        UndoSubject::Call(call) => calls.iter().all(|other| history.touches_only_with(*other, *call)),
+        _ => false,
     };
     let from = if let UndoSubject::After(seq) = subject { *seq } else { 0 };
-    let (mut found, mut shared) = (Vec::new(), Vec::new());
-    for changed in all.into_iter().filter(|changed| changed.first > from) {
-        let meant = changed.calls.iter().filter(|call| wanted.contains(call)).count();
-        match meant {
-            0 => {}
-            meant if meant == changed.calls.len() => found.push(changed),
-            _ => shared.extend(changed.paths),
-        }
-    }
-    if found.is_empty() && shared.is_empty() {
-        return Err(WorkspaceError::NothingToUndo);
-    }
-    let calls: BTreeSet<Seq> = found.iter().flat_map(|changed| changed.calls.iter().copied()).collect();
-    let commits = with_files(session, &found)?;
-    Ok(UndoSelection { commits, calls: calls.into_iter().collect(), shared, last_change })
-}
-
-/// Returns the files that the directory held when it was taken up; none where the session began with nothing.
-pub(super) fn taken_up(session: &Session) -> Result<VirtualFileSystem, SessionError> {
-    let mut last = None;
-    session.visit(1, &mut |event| {
-        match event.kind {
-            DriftFound::KIND if last.is_none() => last = Some(event.seq),
-            WriteFile::KIND | DeleteEntry::KIND if last.is_some() => last = Some(event.seq),
-            SessionStarted::KIND if last.is_none() => {}
-            _ => return ControlFlow::Break(()),
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(match last {
-        Some(last) => VirtualFileSystem::of(&session.state_at(last)?),
-        None => VirtualFileSystem::default(),
-    })
-}
-
-/// Lists the commits that changed files, in order, and the calls of the run that is meant.
-fn changed_files(
-    session: &Session,
-    subject: &UndoSubject,
-) -> Result<(Vec<ChangedFiles>, BTreeSet<Seq>), WorkspaceError> {
-    let run = match subject {
-        UndoSubject::Run(run) => Some(known_run(session, run)?),
-        _ => None,
-    };
-    let (mut all, mut of_run): (Vec<ChangedFiles>, BTreeSet<Seq>) = Default::default();
-    let mut together: Option<(Seq, Vec<Seq>)> = None;
-    session.visit(1, &mut |event| {
-        if let (Some(run), Some(Ok(observed))) = (&run, event.typed::<CallObserved>())
-            && observed.event.run == *run
-        {
-            of_run.extend(event.call);
-        }
-        if let Some(Ok(shared)) = event.typed::<ChangesShared>() {
-            together = Some((event.seq, shared.event.calls));
-        }
-        let Some(path) = changed_path(event) else { return ControlFlow::Continue(()) };
-        let is_shared = together.as_ref().filter(|(seq, _)| event.call.is_none() && is_next(*seq, event.seq, &all));
-        let calls = match is_shared {
-            Some((_, calls)) => calls.clone(),
-            None => event.call.into_iter().collect(),
-        };
-        match all.last_mut().filter(|last| last.last + 1 == event.seq && last.calls == calls) {
-            Some(last) => {
-                last.last = event.seq;
-                last.paths.push(path);
+    for changes in history.changes.iter().filter(|changes| changes.first > from) {
+        match (subject, &changes.author) {
+            (UndoSubject::External(at), Author::Outside) => {
+                let is_it = |at: Seq| changes.first.saturating_sub(1) <= at && at <= changes.last;
+                let is_latest = || history.outside().next_back() == Some(changes);
+                if at.map_or_else(is_latest, is_it) {
+                    selection.external.push(changes.first);
+                    selection.changes.push(changes.clone());
+                }
             }
-            None => all.push(ChangedFiles { first: event.seq, last: event.seq, calls, paths: vec![path] }),
+            (UndoSubject::External(_), _) => {}
+            (_, Author::Calls(calls)) => match calls.iter().filter(|call| is_wanted(call)).count() {
+                0 => {}
+                count if count == calls.len() || takes_shared || is_taken(calls) => {
+                    selection.calls.extend(calls.iter().filter(|call| is_wanted(call)));
+                    selection.changes.push(changes.clone());
+                }
+                _ => selection.shared.push(changes.clone()),
+            },
+            _ => {}
         }
-        ControlFlow::Continue(())
-    })?;
-    Ok((all, of_run))
-}
-
-/// Tells whether a change follows the event that says whose it may be, directly or after others that do.
-fn is_next(shared: Seq, change: Seq, all: &[ChangedFiles]) -> bool {
-    change == shared + 1 || all.last().is_some_and(|last| last.first == shared + 1 && last.last + 1 == change)
-}
-
-/// Finds a run of an agent by its id, by the beginning of that, or as `last`.
-pub(crate) fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceError> {
-    let state = session.state()?;
-    let runs = state.slice::<AgentRuns>().map(|runs| &runs.runs);
-    let runs = || runs.into_iter().flatten();
-    if wanted == "last" {
-        let last = runs().max_by_key(|(_, run)| run.seq).map(|(id, _)| id.clone());
-        return last.ok_or(WorkspaceError::NothingToUndo);
     }
-    let mut meant = runs().filter(|(id, _)| *id == wanted || id.starts_with(wanted)).map(|(id, _)| id);
-    match (meant.next(), meant.next()) {
-        (Some(id), None) => Ok(id.clone()),
-        (Some(_), Some(_)) if runs().any(|(id, _)| id == wanted) => Ok(wanted.to_owned()),
-        (Some(one), Some(other)) => {
-            Err(WorkspaceError::UnknownRun(format!("{wanted} is the beginning of {one} and {other}")))
+    selection.calls.sort_unstable();
+    selection.calls.dedup();
+    if selection.changes.is_empty() && selection.shared.is_empty() {
+        return Err(nothing(history));
+    }
+    Ok(selection)
+}
+
+/// Returns the error for a history without such changes.
+pub(super) fn nothing(history: &ChangeHistory) -> WorkspaceError {
+    WorkspaceError::NothingToUndo { outside: history.outside().next_back().map(|changes| changes.first) }
+}
+
+impl UndoSelection {
+    /// Returns the position of the first change.
+    pub(super) fn first(&self) -> Option<Seq> {
+        self.changes.iter().chain(&self.shared).map(|changes| changes.first).min()
+    }
+
+    /// Cuts the history into pieces, in order.
+    pub(super) fn pieces(&self, session: &Session) -> Result<Vec<ChangedPiece>, SessionError> {
+        let Some(first) = self.changes.first() else { return Ok(Vec::new()) };
+        let mut touches: Vec<(Option<usize>, Seq, EntryPath)> = Vec::new();
+        session.visit(first.first, &mut |event| {
+            if let Some(path) = changed_path(event) {
+                let found = self.changes.partition_point(|changes| changes.last < event.seq);
+                let is_in = self.changes.get(found).is_some_and(|changes| changes.first <= event.seq);
+                touches.push((is_in.then_some(found), event.seq, path));
+            }
+            ControlFlow::Continue(())
+        })?;
+        let ours = TouchedPaths::of(touches.iter().filter(|(of, ..)| of.is_some()).map(|(.., path)| path));
+        let mut spans: Vec<(Seq, Seq)> = Vec::new();
+        let mut is_cut = true;
+        for (of, seq, path) in &touches {
+            match (of, spans.last_mut()) {
+                (None, _) => is_cut |= ours.are_related_to(path),
+                (Some(_), Some(span)) if !is_cut => span.1 = *seq,
+                (Some(_), _) => {
+                    spans.push((*seq, *seq));
+                    is_cut = false;
+                }
+            }
         }
-        (None, _) => Err(WorkspaceError::UnknownRun(format!("there is no run {wanted}"))),
+        let mut pieces = Vec::new();
+        for (first, last) in spans {
+            let within = touches.iter().filter(|(of, seq, _)| of.is_some() && (first..=last).contains(seq));
+            let touched = TouchedPaths::of(within.map(|(.., path)| path));
+            let (before, after) = (files_at(session, first - 1)?, files_at(session, last)?);
+            let mut changes = before.diff(&after);
+            changes.retain(|change| touched.are_related_to(change.path()));
+            pieces.push(ChangedPiece { after, changes });
+        }
+        Ok(pieces)
+    }
+
+    /// Lists paths that other calls may have changed as well and that are not as they were before.
+    pub(super) fn shared_paths(
+        &self,
+        session: &Session,
+        now: &VirtualFileSystem,
+    ) -> Result<Vec<EntryPath>, SessionError> {
+        let mut paths = BTreeSet::new();
+        for FileChanges { first, last, .. } in &self.shared {
+            let before = files_at(session, first - 1)?;
+            let node = |files: &VirtualFileSystem, path| files.get(path).map(|entry| entry.node.clone());
+            let changed = before.diff(&files_at(session, *last)?);
+            let changed = changed.iter().map(Change::path);
+            paths.extend(changed.filter(|path| node(now, path) != node(&before, path)).cloned());
+        }
+        Ok(paths.into_iter().collect())
+    }
+}
+
+fn files_at(session: &Session, seq: Seq) -> Result<VirtualFileSystem, SessionError> {
+    Ok(VirtualFileSystem::of(&session.state_at(seq)?))
+}
+
+/// Paths that events name.
+struct TouchedPaths(BTreeSet<EntryPath>);
+
+impl TouchedPaths {
+    fn of<'p>(paths: impl Iterator<Item = &'p EntryPath>) -> Self {
+        Self(paths.cloned().collect())
+    }
+
+    /// Returns true if one of the paths is this one, above it or below it.
+    fn are_related_to(&self, path: &EntryPath) -> bool {
+        self.0.contains(path)
+            || directories_above(path).any(|above| self.0.contains(&above))
+            || self
+                .0
+                .range::<EntryPath, _>(path..)
+                .take_while(|other| other.as_bytes().starts_with(path.as_bytes()))
+                .any(|other| other.is_below(path))
     }
 }
 
@@ -166,13 +183,22 @@ fn changed_path(event: &EventRef<'_>) -> Option<EntryPath> {
     }
 }
 
-/// Folds the files before and after each part.
-fn with_files(session: &Session, found: &[ChangedFiles]) -> Result<Vec<UndoneCommit>, SessionError> {
-    let mut commits = Vec::new();
-    for ChangedFiles { first, last, .. } in found {
-        let before = VirtualFileSystem::of(&session.state_at(first - 1)?);
-        let after = VirtualFileSystem::of(&session.state_at(*last)?);
-        commits.push(UndoneCommit { first: *first, before, after });
+/// Finds a run of an agent by its id, by the beginning of that, or as `last`.
+pub(crate) fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceError> {
+    let state = session.state()?;
+    let runs = state.slice::<AgentRuns>().map(|runs| &runs.runs);
+    let runs = || runs.into_iter().flatten();
+    if wanted == "last" {
+        let last = runs().max_by_key(|(_, run)| run.seq).map(|(id, _)| id.clone());
+        return last.ok_or_else(|| WorkspaceError::UnknownRun("no agent has reported a run".to_owned()));
     }
-    Ok(commits)
+    let mut meant = runs().filter(|(id, _)| *id == wanted || id.starts_with(wanted)).map(|(id, _)| id);
+    match (meant.next(), meant.next()) {
+        (Some(id), None) => Ok(id.clone()),
+        (Some(_), Some(_)) if runs().any(|(id, _)| id == wanted) => Ok(wanted.to_owned()),
+        (Some(one), Some(other)) => {
+            Err(WorkspaceError::UnknownRun(format!("{wanted} is the beginning of {one} and {other}")))
+        }
+        (None, _) => Err(WorkspaceError::UnknownRun(format!("there is no run {wanted}"))),
+    }
 }

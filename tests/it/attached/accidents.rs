@@ -143,25 +143,136 @@ fn undo_after_the_branch_has_moved_on_says_so_and_names_conflicts() {
     repository.commit("second");
     repository.claude("Stop", serde_json::json!({}));
     crate::rig::eventually("the move is recorded", || repository.events("GitMoved").len() >= 2);
-    let refused = undo(&repository, &[]);
-    assert!(refused.contains("a.txt  stays: others changed the same place since"), "{refused}");
-    assert!(refused.contains("git has moved since these calls: the worktree is on other at"), "{refused}");
-    assert!(refused.contains("not all of it can be undone") && refused.ends_with("[exit 1]"), "{refused}");
-    assert_eq!(repository.read("b.txt"), "agent\n", "nothing was done");
-    assert!(undo(&repository, &["--force"]).ends_with("[exit 0]"));
+    let told = undo(&repository, &[]);
+    assert!(told.contains("left     a.txt  changed at the same place since"), "{told}");
+    assert!(told.contains("git has moved since these calls: the worktree is on other at"), "{told}");
+    assert!(told.contains("(1 change left)") && told.ends_with("[exit 1]"), "{told}");
     assert_eq!((repository.read("a.txt"), repository.read("b.txt")), ("one\nuser\nthree\n".into(), "one\n".into()));
 }
 
 #[test]
-fn undo_never_removes_what_was_there_at_attach() {
+fn undo_overwrites_what_others_changed_only_when_asked_and_a_redo_brings_it_back() {
+    let repository = Repository::with(&[("w.js", "one\ntwo\n")]);
+    repository.command("t1", |repository| repository.write("w.js", "one\nagent\n"));
+    repository.write("w.js", "one\n  agent;\n");
+    let left = undo(&repository, &[]);
+    assert!(left.contains("left     w.js  changed at the same place since; --overwrite"), "{left}");
+    assert!(left.contains("nothing could be undone: 1 change left") && left.ends_with("[exit 1]"), "{left}");
+    assert_eq!(repository.read("w.js"), "one\n  agent;\n");
+    assert!(undo(&repository, &["--overwrite"]).ends_with("[exit 0]"));
+    assert_eq!(repository.read("w.js"), "one\ntwo\n");
+    assert!(undo(&repository, &["--redo"]).ends_with("[exit 0]"));
+    assert_eq!(repository.read("w.js"), "one\n  agent;\n");
+}
+
+/// vscode#317021: an agent deleted a file and created it again; undo lost the first.
+#[test]
+fn undo_brings_back_what_one_call_removed_and_another_wrote_again() {
+    let all_ways: [&[&[&str]]; 3] = [&[&["--run", "s1"]], &[&["--to", "6"]], &[&[], &[]]];
+    for ways in all_ways {
+        let repository = Repository::unattached(&[("b.txt", "b\n"), ("src/x.c", "int x;\n"), ("src/y.c", "int y;\n")]);
+        repository.write("dirty.txt", "not committed\n");
+        repository.attach();
+        repository.command("t1", |repository| {
+            repository.remove("b.txt");
+            repository.remove("dirty.txt");
+            fs::remove_dir_all(repository.root().join("src")).unwrap();
+        });
+        repository.command("t2", |repository| {
+            repository.write("b.txt", "new\n");
+            repository.write("dirty.txt", "not committed\n");
+            repository.write("src/x.c", "other\n");
+        });
+        for way in ways {
+            let undone = undo(&repository, way);
+            assert!(undone.ends_with("[exit 0]") && !undone.contains("left"), "{ways:?}: {undone}");
+        }
+        let files = ["b.txt", "src/x.c", "src/y.c", "dirty.txt"].map(|path| repository.read(path));
+        assert_eq!(files, ["b\n", "int x;\n", "int y;\n", "not committed\n"], "{ways:?}");
+        repository.check("undone");
+    }
+}
+
+#[test]
+fn undo_walks_back_and_redo_forward_naming_each_call() {
+    let repository = Repository::with(&[("a.txt", "0\n")]);
+    repository.command("one", |repository| repository.write("a.txt", "1\n"));
+    repository.command("two", |repository| repository.write("a.txt", "2\n"));
+    for (words, first, contents) in [
+        (&[][..], "undoes #10 Bash two by claude, ", "1\n"),
+        (&[], "undoes #6 Bash one by claude, ", "0\n"),
+        (&["--redo"], "redoes #6 Bash one by claude, ", "1\n"),
+        (&["--redo"], "redoes #10 Bash two by claude, ", "2\n"),
+        (&[], "undoes #10 Bash two by claude, ", "1\n"),
+    ] {
+        let planned = repository.program.run(&[&["undo", "repo", "--dry-run"], words].concat());
+        let told = undo(&repository, words);
+        assert!(told.starts_with(first) && told.ends_with("[exit 0]"), "{words:?}: {told}");
+        assert_eq!(planned.lines().nth(1), told.lines().nth(1), "the plan is what is done");
+        assert_eq!(repository.read("a.txt"), contents, "{words:?}");
+    }
+    assert!(undo(&repository, &[]).ends_with("[exit 0]"));
+    let nothing = undo(&repository, &[]);
+    assert!(nothing.contains("there is nothing to undo") && nothing.ends_with("[exit 3]"), "{nothing}");
+}
+
+#[test]
+fn undo_takes_external_changes_back_by_name_only() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.write("a.txt", "mine\n");
+    let hint = undo(&repository, &[]);
+    assert!(hint.contains("`undo --external` takes back what changed outside of any call"), "{hint}");
+    assert!(hint.ends_with("[exit 3]"), "{hint}");
+    let undone = undo(&repository, &["--external"]);
+    assert!(undone.starts_with("undoes what changed outside of any call, event "), "{undone}");
+    assert_eq!(repository.read("a.txt"), "one\n");
+    assert!(undo(&repository, &["--external"]).ends_with("[exit 3]"), "what was there at attach is no such change");
+    assert!(undo(&repository, &["--redo"]).ends_with("[exit 0]"));
+    assert_eq!(repository.read("a.txt"), "mine\n");
+}
+
+#[test]
+fn revert_brings_paths_back_and_removes_nothing() {
+    let repository = Repository::with(&[("src/a.txt", "one\n"), ("src/b.txt", "two\n"), ("c.txt", "three\n")]);
+    let at = repository.session().head().unwrap().to_string();
+    repository.remove("src/a.txt");
+    repository.write("src/b.txt", "changed\n");
+    repository.write("src/new.txt", "new\n");
+    repository.write("c.txt", "changed\n");
+    let revert = |paths: &[&str]| repository.program.run(&[&["revert", "repo", "--at", &at, "-y"], paths].concat());
+    assert!(revert(&["nothing"]).contains("nothing was not there at"), "a path that was not there is refused");
+    assert!(revert(&["src"]).ends_with("[exit 0]"));
+    let files = ["src/a.txt", "src/b.txt", "src/new.txt", "c.txt"].map(|path| repository.read(path));
+    assert_eq!(files, ["one\n", "two\n", "new\n", "changed\n"]);
+    let undone = undo(&repository, &[]);
+    assert!(undone.contains(" revert ") && undone.ends_with("[exit 0]"), "{undone}");
+    assert!(!repository.has("src/a.txt") && repository.read("src/b.txt") == "changed\n");
+}
+
+#[test]
+fn blame_of_what_an_undo_brings_back_names_who_wrote_it() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.command("t1", |repository| repository.write("a.txt", "one\nagent\n"));
+    let before = repository.program.run(&["blame", "repo", "a.txt"]);
+    repository.command("t2", |repository| repository.remove("a.txt"));
+    assert!(undo(&repository, &[]).ends_with("[exit 0]"));
+    assert_eq!(repository.program.run(&["blame", "repo", "a.txt"]), before);
+    assert!(undo(&repository, &["--call", "6"]).ends_with("[exit 0]"));
+    assert!(undo(&repository, &["--redo"]).ends_with("[exit 0]"));
+    assert_eq!(repository.program.run(&["blame", "repo", "a.txt"]), before);
+}
+
+#[test]
+fn undo_asks_what_was_there_before_the_call_and_not_at_attach() {
     let repository = Repository::unattached(&[("a.txt", "one\n")]);
     repository.write("mine.txt", "mine\n");
     repository.attach();
     repository.remove("mine.txt");
     repository.command("t1", |repository| repository.write("mine.txt", "the agent's\n"));
-    let kept = undo(&repository, &["--force"]);
-    assert!(kept.contains("mine.txt  stays: it was there before the session"), "{kept}");
-    assert_eq!(repository.read("mine.txt"), "the agent's\n");
+    assert!(undo(&repository, &[]).ends_with("[exit 0]"));
+    assert!(!repository.has("mine.txt"), "its owner had removed it");
+    assert!(undo(&repository, &["--external"]).ends_with("[exit 0]"));
+    assert_eq!(repository.read("mine.txt"), "mine\n");
 }
 
 #[test]
@@ -175,9 +286,9 @@ fn undo_names_what_was_kept_by_digest_only() {
     });
     let store = fs::read(repository.program.data().join("journal/00000001.seg")).unwrap_or_default();
     assert!(!store.windows(9).any(|window| window == b"PASSWORD="), "no secret is in the store");
-    let refused = undo(&repository, &[]);
-    assert!(refused.contains(".env  stays: its contents were not kept"), "{refused}");
-    assert!(undo(&repository, &["--force"]).ends_with("[exit 0]"));
+    let told = undo(&repository, &[]);
+    assert!(told.contains("left     .env  its contents before were not kept"), "{told}");
+    assert!(told.ends_with("[exit 1]"), "{told}");
     assert_eq!((repository.read(".env"), repository.read("a.txt")), ("PASSWORD=2\n".into(), "one\n".into()));
 }
 
@@ -204,9 +315,9 @@ fn undo_keeps_a_new_file_that_nothing_could_bring_back() {
         repository.write(".env", "PASSWORD=2\n");
         repository.write("a.txt", "two\n");
     });
-    let refused = undo(&repository, &[]);
-    assert!(refused.contains(".env  stays: its contents were not kept"), "{refused}");
-    assert!(undo(&repository, &["--force"]).ends_with("[exit 0]"));
+    let told = undo(&repository, &[]);
+    assert!(told.contains("left     .env  its present contents were not kept"), "{told}");
+    assert!(told.ends_with("[exit 1]"), "{told}");
     assert_eq!((repository.read(".env"), repository.read("a.txt")), ("PASSWORD=2\n".into(), "one\n".into()));
 }
 
@@ -220,10 +331,10 @@ fn undo_is_undone_by_an_undo() {
     });
     assert!(undo(&repository, &[]).ends_with("[exit 0]"));
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
-    // The latest call is the undo. A file that was there at attach is not removed again.
-    let kept = undo(&repository, &["--force"]);
-    assert!(kept.contains("b.txt  stays: it was there before the session"), "{kept}");
-    assert_eq!((repository.read("a.txt"), repository.read("b.txt")), ("two\n".into(), "one\n".into()));
-    assert_eq!(repository.read("c.txt"), "new\n");
+    let calls: Vec<_> = repository.program.json_lines(&["log", "repo", "--calls"]);
+    let latest = calls.last().unwrap()["call"].to_string();
+    assert!(undo(&repository, &["--call", &latest]).ends_with("[exit 0]"));
+    assert_eq!((repository.read("a.txt"), repository.read("c.txt")), ("two\n".into(), "new\n".into()));
+    assert!(!repository.has("b.txt"));
     repository.check("done again");
 }

@@ -90,6 +90,17 @@ fn exec_tty_types_into_python_and_records_no_input() {
 }
 
 #[test]
+fn undo_shows_what_would_change_before_it_asks() {
+    let program = Program::new().with_files_on_host(&[("a.txt", "one\n")]);
+    let mut undo = Terminal::of(program.command(&["undo", "work"]));
+    undo.wait_for("[y/N]", 1);
+    let shown = undo.shown();
+    assert!(shown.contains("undoes #") && shown.contains("a.txt"), "the list comes first: {shown}");
+    undo.type_in("n\n");
+    assert_eq!(undo.end(), 2);
+}
+
+#[test]
 fn exec_tty_rebases_with_an_editor() {
     let program = Program::new().with_files_on_host(&[]);
     let editor =

@@ -1,0 +1,247 @@
+//! The changes of files that a history holds, whose they are, and which calls were undone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use crate::engine::event::{
+    CallFinished, CallObserved, CallStarted, CallStatus, ChangesShared, ChildMerged, DeleteEntry, DriftFound, Event,
+    MountHydrated, RunBegan, SessionRewound, UNDO_TOOL, WriteFile, started_tool,
+};
+use crate::engine::id::Seq;
+use crate::engine::recorded::EventRef;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+
+/// Consecutive changes of files with one author.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileChanges {
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+    pub(super) author: Author,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Author {
+    /// The calls that may have made them, in order.
+    Calls(Vec<Seq>),
+    /// A person or a program outside of any call.
+    Outside,
+    /// The session itself: what it began with, a mount, a merge, a rewind.
+    Session,
+}
+
+/// All changes of files in a session, and the state of its undos.
+#[derive(Debug, Default)]
+pub(super) struct ChangeHistory {
+    pub(super) changes: Vec<FileChanges>,
+    /// The calls of the run that was asked for.
+    pub(super) of_run: BTreeSet<Seq>,
+    undos: Undos,
+}
+
+/// Subjects of each undo, by its call, and those that are undone at present: calls, undos, and external changes by the
+/// position of the first.
+#[derive(Debug, Default)]
+struct Undos {
+    taken_back: BTreeMap<Seq, Vec<Seq>>,
+    undone: BTreeSet<Seq>,
+    /// Earlier values of `undone`, by the position after which each is no longer current.
+    earlier: Vec<(Seq, BTreeSet<Seq>)>,
+}
+
+impl Undos {
+    fn took_back(&mut self, undo: Seq, at: Seq, subjects: Vec<Seq>) {
+        self.earlier.push((at, self.undone.clone()));
+        // The latest first: an undo among them is undone before the calls that it had taken back.
+        let mut work: Vec<(Seq, bool)> = subjects.iter().map(|subject| (*subject, true)).collect();
+        work.sort_unstable();
+        self.taken_back.insert(undo, subjects);
+        while let Some((subject, is_undone)) = work.pop() {
+            let has_changed = if is_undone { self.undone.insert(subject) } else { self.undone.remove(&subject) };
+            if has_changed {
+                let below = self.taken_back.get(&subject).into_iter().flatten();
+                work.extend(below.map(|below| (*below, !is_undone)));
+            }
+        }
+    }
+
+    /// A rewind takes back everything after its target.
+    fn rewound(&mut self, at: Seq, to: Seq, after: impl Iterator<Item = Seq>) {
+        let then = self.earlier.iter().find(|(until, _)| *until > to).map(|(_, undone)| undone.clone());
+        let now = then.unwrap_or_else(|| self.undone.clone()).into_iter().chain(after).collect();
+        self.earlier.push((at, std::mem::replace(&mut self.undone, now)));
+    }
+}
+
+impl ChangeHistory {
+    /// Reads the history of a session; `run` selects the calls of [`of_run`](Self::of_run).
+    pub(super) fn read(session: &Session, run: Option<&str>) -> Result<Self, SessionError> {
+        let mut history = Self::default();
+        let mut reading = HistoryReading::default();
+        session.visit(1, &mut |event| {
+            history.take(event, run, &mut reading);
+            ControlFlow::Continue(())
+        })?;
+        Ok(history)
+    }
+
+    fn take(&mut self, event: &EventRef<'_>, run: Option<&str>, reading: &mut HistoryReading) {
+        match event.kind {
+            WriteFile::KIND | DeleteEntry::KIND => self.take_change(event, reading),
+            DriftFound::KIND => {
+                // The first one, before any call, takes up what the directory held.
+                let author = if reading.has_begun { Author::Outside } else { Author::Session };
+                reading.has_begun = true;
+                reading.marker = Some((event.seq, author));
+            }
+            ChangesShared::KIND => {
+                if let Some(Ok(shared)) = event.typed::<ChangesShared>() {
+                    reading.marker = Some((event.seq, Author::Calls(shared.event.calls)));
+                }
+            }
+            MountHydrated::KIND | ChildMerged::KIND => reading.marker = Some((event.seq, Author::Session)),
+            SessionRewound::KIND => {
+                reading.marker = Some((event.seq, Author::Session));
+                if let Some(Ok(rewound)) = event.typed::<SessionRewound>() {
+                    let after = self.changes.iter().filter(|changes| changes.first > rewound.event.to);
+                    let after = after.flat_map(FileChanges::subjects);
+                    self.undos.rewound(event.seq, rewound.event.to, after);
+                }
+            }
+            CallStarted::KIND => {
+                reading.has_begun = true;
+                if started_tool(event.version, event.payload).is_ok_and(|tool| tool == UNDO_TOOL) {
+                    reading.undos.insert(event.seq);
+                }
+            }
+            RunBegan::KIND => reading.has_begun = true,
+            CallFinished::KIND if event.call.is_some_and(|call| reading.undos.remove(&call)) => {
+                if let (Some(call), Some(Ok(finished))) = (event.call, event.typed::<CallFinished>())
+                    && finished.event.status == CallStatus::Ok
+                {
+                    let subjects = ["calls", "external"].map(|name| finished.event.result[name].as_array().cloned());
+                    let subjects = subjects.into_iter().flatten().flatten().filter_map(|seq| seq.as_u64());
+                    self.undos.took_back(call, event.seq, subjects.collect());
+                }
+            }
+            CallObserved::KIND => {
+                if let (Some(run), Some(Ok(observed))) = (run, event.typed::<CallObserved>())
+                    && observed.event.run == run
+                {
+                    self.of_run.extend(event.call);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_change(&mut self, event: &EventRef<'_>, reading: &HistoryReading) {
+        let author = match (event.call, &reading.marker) {
+            (Some(call), _) => Author::Calls(vec![call]),
+            // The event that says whose changes these are stands right before them.
+            (None, Some((seq, author))) if is_next(*seq, event.seq, &self.changes) => author.clone(),
+            (None, _) => Author::Session,
+        };
+        match self.changes.last_mut().filter(|last| last.last + 1 == event.seq && last.author == author) {
+            Some(last) => last.last = event.seq,
+            None => self.changes.push(FileChanges { first: event.seq, last: event.seq, author }),
+        }
+    }
+
+    /// Iterates over the calls that changed files and are not undone, the latest first. Undos are not among them.
+    pub(super) fn undoable(&self) -> impl Iterator<Item = Seq> {
+        let calls: BTreeSet<Seq> = self.changes.iter().flat_map(|changes| changes.calls().iter().copied()).collect();
+        let is_open = |call: &Seq| !self.undos.undone.contains(call) && !self.undos.taken_back.contains_key(call);
+        calls.into_iter().rev().filter(is_open)
+    }
+
+    /// Returns the latest undo that nothing has undone. A redo is an undo of an undo, and is none.
+    pub(super) fn redoable(&self) -> Option<Seq> {
+        let is_undo = |call: &Seq| self.undos.taken_back.contains_key(call);
+        let takes_back_calls = |subjects: &Vec<Seq>| subjects.iter().any(|subject| !is_undo(subject));
+        let mut undos = self.undos.taken_back.iter().rev();
+        let found = undos.find(|(undo, subjects)| !self.undos.undone.contains(undo) && takes_back_calls(subjects));
+        found.map(|(undo, _)| *undo)
+    }
+
+    /// Iterates over the changes from outside of any call that are not undone, in order.
+    pub(super) fn outside(&self) -> impl DoubleEndedIterator<Item = &FileChanges> {
+        let is_open =
+            |changes: &&FileChanges| changes.author == Author::Outside && !self.undos.undone.contains(&changes.first);
+        self.changes.iter().filter(is_open)
+    }
+
+    /// Returns true if every change that `other` may have made may be `call`'s, too.
+    pub(super) fn touches_only_with(&self, other: Seq, call: Seq) -> bool {
+        self.changes.iter().map(FileChanges::calls).all(|calls| !calls.contains(&other) || calls.contains(&call))
+    }
+}
+
+#[derive(Default)]
+struct HistoryReading {
+    /// The last event that states whose the changes after it are.
+    marker: Option<(Seq, Author)>,
+    /// Undos without an outcome.
+    undos: BTreeSet<Seq>,
+    /// Set once a call, a run or the first drift is behind.
+    has_begun: bool,
+}
+
+impl FileChanges {
+    /// Returns the calls that may have made the changes.
+    pub(super) fn calls(&self) -> &[Seq] {
+        match &self.author {
+            Author::Calls(calls) => calls,
+            Author::Outside | Author::Session => &[],
+        }
+    }
+
+    fn subjects(&self) -> Vec<Seq> {
+        match &self.author {
+            Author::Calls(calls) => calls.clone(),
+            Author::Outside => vec![self.first],
+            Author::Session => Vec::new(),
+        }
+    }
+}
+
+/// Returns true if a change follows a marker, directly or after other changes that do.
+fn is_next(marker: Seq, change: Seq, all: &[FileChanges]) -> bool {
+    change == marker + 1 || all.last().is_some_and(|last| last.first == marker + 1 && last.last + 1 == change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undone(undos: &Undos) -> Vec<Seq> {
+        undos.undone.iter().copied().collect()
+    }
+
+    #[test]
+    fn undo_of_an_undo_is_a_redo_at_any_depth() {
+        let mut undos = Undos::default();
+        undos.took_back(10, 12, vec![5]);
+        assert_eq!(undone(&undos), [5]);
+        undos.took_back(20, 22, vec![10]);
+        assert_eq!(undone(&undos), [10]);
+        undos.took_back(30, 32, vec![20]);
+        assert_eq!(undone(&undos), [5, 20]);
+        undos.took_back(40, 42, vec![30]);
+        assert_eq!(undone(&undos), [10, 30]);
+        // All after a position: the calls and the undos among them.
+        undos.took_back(50, 52, vec![5, 10, 20, 30, 40]);
+        assert!(undone(&undos).contains(&5));
+    }
+
+    #[test]
+    fn rewind_brings_the_undos_of_its_target_back() {
+        let mut undos = Undos::default();
+        undos.took_back(10, 12, vec![5]);
+        undos.took_back(20, 22, vec![10]);
+        undos.rewound(30, 15, [20].into_iter());
+        assert_eq!(undone(&undos), [5, 20]);
+        undos.rewound(40, 25, [30].into_iter());
+        assert_eq!(undone(&undos), [10, 30]);
+    }
+}

@@ -1,0 +1,230 @@
+//! The plan of an undo: the files as they are to be, and what has to stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::select::ChangedPiece;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{ConflictKind, DeleteEntry, MergeConflict, Node, WriteFile, WriteMode};
+use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::reducers::{
+    Change, MergeChoices, MergePlan, MergeStep, VirtualFileSystem, can_be_made, directories_above, plan_merge,
+};
+use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
+
+/// A change that an undo leaves in place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoLeft {
+    /// Path of the entry.
+    pub path: EntryPath,
+    /// Reason why it stays.
+    pub reason: UndoLeftReason,
+}
+
+/// Reason why an undo leaves a change in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UndoLeftReason {
+    /// Others changed the same place since.
+    ChangedSince,
+    /// Other calls, which are not undone, may have changed it.
+    Shared,
+    /// The contents before the calls were not kept.
+    NotKept,
+    /// The present contents were not kept, so nothing could bring them back.
+    NotRecoverable,
+}
+
+impl UndoLeftReason {
+    /// Returns the reason in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::ChangedSince => "changed at the same place since; --overwrite undoes it all the same",
+            Self::Shared => "other calls may have changed it; --overwrite undoes it all the same",
+            Self::NotKept => "its contents before were not kept",
+            Self::NotRecoverable => "its present contents were not kept; --force removes them for good",
+        }
+    }
+}
+
+/// The steps of an undo, with the contents that come of merged lines.
+#[derive(Debug, Default)]
+pub(super) struct UndoPlan {
+    pub(super) steps: Vec<PlannedChange>,
+    pub(super) fresh: NewContents,
+    pub(super) left: BTreeMap<EntryPath, UndoLeftReason>,
+}
+
+impl UndoPlan {
+    /// Returns true if there is nothing to do and nothing that should have been done.
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.left.is_empty()
+    }
+}
+
+/// The files while changes are taken back.
+pub(super) struct Undoing<'a> {
+    session: &'a Session,
+    now: &'a VirtualFileSystem,
+    files: VirtualFileSystem,
+    fresh: NewContents,
+    /// Entries before the first change that is taken back, by path.
+    before: BTreeMap<EntryPath, Option<Node>>,
+    /// Paths where another change stands in the way.
+    conflicts: Vec<EntryPath>,
+}
+
+impl<'a> Undoing<'a> {
+    pub(super) fn new(session: &'a Session, now: &'a VirtualFileSystem) -> Self {
+        let (files, fresh, before) = (now.clone(), NewContents::new(), BTreeMap::new());
+        Self { session, now, files, fresh, before, conflicts: Vec::new() }
+    }
+
+    /// Takes back one piece of the history. Pieces come in order, the latest first.
+    pub(super) fn take_back(&mut self, piece: &ChangedPiece) -> Result<(), WorkspaceError> {
+        let ChangedPiece { after, changes } = piece;
+        self.before.extend(changes.iter().map(|change| (change.path().clone(), node_before(change))));
+        let is_as_left = |change: &&Change| node(&self.files, change.path()) == node(after, change.path());
+        let (untouched, touched): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(is_as_left);
+        self.merge(after, &touched)?;
+        let replaced: BTreeSet<&EntryPath> = untouched.iter().map(|change| change.path()).collect();
+        let files = &self.files;
+        let is_in_the_way = |above: &EntryPath| {
+            !replaced.contains(above) && files.get(above).is_some_and(|entry| !entry.is_directory())
+        };
+        let is_blocked = |change: &&Change| {
+            change.sides().0.is_some() && directories_above(change.path()).any(|above| is_in_the_way(&above))
+        };
+        let (blocked, free): (Vec<&Change>, Vec<&Change>) = untouched.iter().copied().partition(is_blocked);
+        self.conflicts.extend(blocked.into_iter().map(|change| change.path().clone()));
+        let free = free.into_iter().map(|change| (change.path().clone(), node_before(change)));
+        set(&mut self.files, free, self.session.now());
+        Ok(())
+    }
+
+    /// Takes back changes at paths that others changed since: lines that only the calls changed.
+    fn merge(&mut self, after: &VirtualFileSystem, changes: &[&Change]) -> Result<(), WorkspaceError> {
+        let mut wanted = after.clone();
+        let time = self.session.now();
+        set(&mut wanted, changes.iter().map(|change| (change.path().clone(), node_before(change))), time);
+        let read = |digest: &Digest| match self.fresh.get(digest) {
+            Some(bytes) => Ok(Bytes::clone(bytes)),
+            None => self.session.content(digest),
+        };
+        let MergePlan { steps, conflicts, left_out, .. } =
+            plan_merge(after, &self.files, &wanted, &MergeChoices::default(), read)?;
+        // What others made in a directory of the calls' stays, and with it the directory.
+        let is_in_the_way = |conflict: &MergeConflict| conflict.kind != ConflictKind::DirectoryDeletedByTheirs;
+        self.conflicts.extend(conflicts.into_iter().filter(is_in_the_way).map(|conflict| conflict.path));
+        self.conflicts.extend(left_out);
+        for step in steps {
+            match step {
+                MergeStep::Delete { path } => self.files.delete(&DeleteEntry { path }),
+                MergeStep::Write { path, mode, node, merged } => {
+                    if let (Node::File { content, .. }, Some(bytes)) = (&node, merged) {
+                        self.fresh.insert(*content, bytes);
+                    }
+                    self.files.write(&WriteFile { path, mode, node }, time);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives paths their entries before, whatever others changed there since.
+    pub(super) fn overwrite(&mut self) {
+        let conflicts = std::mem::take(&mut self.conflicts);
+        let is_meant = |path: &EntryPath| conflicts.iter().any(|place| place == path || path.is_below(place));
+        let meant = self.before.iter().filter(|(path, _)| is_meant(path));
+        set(&mut self.files, meant.map(|(path, node)| (path.clone(), node.clone())), self.session.now());
+    }
+
+    /// Plans the change from the present files to these, and asks each rule once, of the result.
+    pub(super) fn plan(self, shared: Vec<EntryPath>) -> UndoPlan {
+        let Self { now, files, fresh, before, conflicts, .. } = self;
+        let mut plan = UndoPlan::between(now, &files);
+        plan.fresh = fresh;
+        for path in conflicts {
+            let wanted = before.get(&path).and_then(Option::as_ref);
+            // A step further back may have led to the entry before all the same.
+            if node(&files, &path) != wanted {
+                let reason = match wanted.is_none_or(can_be_made) {
+                    true => UndoLeftReason::ChangedSince,
+                    false => UndoLeftReason::NotKept,
+                };
+                plan.left.insert(path, reason);
+            }
+        }
+        plan.left.extend(shared.into_iter().map(|path| (path, UndoLeftReason::Shared)));
+        plan
+    }
+}
+
+impl UndoPlan {
+    fn between(now: &VirtualFileSystem, files: &VirtualFileSystem) -> Self {
+        let ChangePlan { steps, left, .. } = ChangePlan::between(now, files);
+        let reason = |path: &EntryPath| match node(files, path).is_none_or(can_be_made) {
+            true => UndoLeftReason::NotRecoverable,
+            false => UndoLeftReason::NotKept,
+        };
+        let left = left.into_iter().map(|path| (path.clone(), reason(&path))).collect();
+        Self { steps: steps.into_iter().map(as_new).collect(), fresh: NewContents::new(), left }
+    }
+
+    /// Plans to give paths, and what is below them, the entries of earlier files. What is there only now stays.
+    ///
+    /// # Errors
+    /// The first path at which the earlier files have nothing.
+    pub(super) fn revert(
+        now: &VirtualFileSystem,
+        then: &VirtualFileSystem,
+        paths: &[EntryPath],
+        time: Timestamp,
+    ) -> Result<Self, EntryPath> {
+        let mut files = now.clone();
+        for path in paths {
+            let entries: Vec<_> =
+                then.get(path).map(|entry| (path, entry)).into_iter().chain(then.below(path)).collect();
+            if entries.is_empty() {
+                return Err(path.clone());
+            }
+            let differ = entries.into_iter().filter(|(path, entry)| node(now, path) != Some(&entry.node));
+            set(&mut files, differ.map(|(path, entry)| (path.clone(), Some(entry.node.clone()))), time);
+        }
+        Ok(Self::between(now, &files))
+    }
+}
+
+/// Gives paths other entries, which come in the order of the paths. A directory with entries that stay remains.
+fn set(files: &mut VirtualFileSystem, wanted: impl Iterator<Item = (EntryPath, Option<Node>)>, time: Timestamp) {
+    // The deepest first: a directory is empty by the time that it goes.
+    let wanted: Vec<_> = wanted.collect();
+    for (path, node) in wanted.into_iter().rev() {
+        match node {
+            Some(node) => files.write(&WriteFile { path, mode: WriteMode::Overwrite, node }, time),
+            None if files.below(&path).next().is_none() => files.delete(&DeleteEntry { path }),
+            None => {}
+        }
+    }
+}
+
+fn node_before(change: &Change) -> Option<Node> {
+    change.sides().0.map(|entry| entry.node.clone())
+}
+
+fn node<'a>(files: &'a VirtualFileSystem, path: &EntryPath) -> Option<&'a Node> {
+    files.get(path).map(|entry| &entry.node)
+}
+
+/// Returns a step with the present time: an undone file is a new one for whoever compares times.
+fn as_new(step: PlannedChange) -> PlannedChange {
+    match step {
+        PlannedChange::Write(event, _) => PlannedChange::Write(event, None),
+        delete => delete,
+    }
+}
