@@ -256,7 +256,7 @@ fn recognised(head: &Value) -> Option<&'static str> {
     let is_text = |name: &str| head[name].is_string();
     let is_amp = [&head["id"], &head["session_id"]].iter().any(|id| id.as_str().is_some_and(|id| id.starts_with("T-")));
     Some(match () {
-        () if is_text("tool") && head["params"].is_object() => "it has calls for `foldspace run`",
+        () if is_text("tool") && head["params"].is_object() => "it has calls of foldspace, which `foldspace run` makes",
         () if is_amp => "it is a thread of Amp, which is not read",
         () if head["message"]["parts"].is_array() => "it is a chat of Qwen Code, which is not read",
         () if head["type"] == "session" && is_text("cwd") => "it is a session of Pi, which is not read",
