@@ -20,7 +20,7 @@ pub(super) fn run_of(line: &str) -> Option<SourceRun> {
 
 #[derive(Default)]
 pub(super) struct Aider {
-    /// Who the lines of `text` are by.
+    /// The author of the lines in `text`.
     by: &'static str,
     text: String,
     /// Blocks of SEARCH and REPLACE that wait for being applied, by their files.

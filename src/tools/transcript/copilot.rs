@@ -8,7 +8,7 @@ use super::edits::stated_files;
 use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
-/// What stands before the exit code in a command's output, where the event does not state it.
+/// The words before the exit code in an output, for events that do not state it.
 const EXITED: &str = " exit code ";
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::messages::Messages;
+use super::messages::MessageReader;
 use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
@@ -55,7 +55,7 @@ impl Transcript for Inspect {
         if events.get(0).is_none() {
             // A log may have been written without them.
             let messages = sample.get_mut("messages").map(Value::take).unwrap_or_default();
-            let mut reader = Messages::default();
+            let mut reader = MessageReader::default();
             let messages = if let Value::Array(messages) = messages { messages } else { Vec::new() };
             messages.into_iter().for_each(|message| reader.message(message, give));
         }

@@ -12,7 +12,7 @@ use crate::engine::clock::Timestamp;
 use crate::engine::id::Digest;
 use crate::tools::rerun::foreign::ForeignTool;
 
-/// What a document says of its messages; a line that is a message says nothing.
+/// The facts that a document states beside its messages; a line that is a message states none.
 struct MessageForm<'h> {
     format: TranscriptFormat,
     agent: &'static str,
@@ -90,7 +90,7 @@ pub(super) fn run_of(head: &Value, place: Option<&str>) -> Option<(TranscriptFor
 }
 
 /// A call without an outcome.
-struct OpenCall {
+struct WaitingCall {
     id: String,
     /// The transcript has no id of it, so the next outcome without one is its own.
     is_numbered: bool,
@@ -100,13 +100,13 @@ struct OpenCall {
 }
 
 #[derive(Default)]
-pub(super) struct Messages {
+pub(super) struct MessageReader {
     model: Option<Value>,
     begun: u64,
-    open: VecDeque<OpenCall>,
+    open: VecDeque<WaitingCall>,
 }
 
-impl Transcript for Messages {
+impl Transcript for MessageReader {
     fn line(&mut self, mut head: Value, give: &mut dyn FnMut(TranscriptStep)) {
         let Some(form) = form_of(&head) else { return self.message(head, give) };
         // Its title, totals and times of changes are others when the run has grown.
@@ -122,7 +122,7 @@ impl Transcript for Messages {
     }
 }
 
-impl Messages {
+impl MessageReader {
     pub(super) fn message(&mut self, message: Value, give: &mut dyn FnMut(TranscriptStep)) {
         let at = ["ts", "created", "timestamp"].iter().find_map(|name| time_of(&message[*name]));
         self.note_model(&message, at, give);
@@ -156,7 +156,7 @@ impl Messages {
             let is_numbered = id.is_none();
             let id = id.unwrap_or_else(|| format!("call-{}", self.begun));
             let edits = if stated_files(&tool, &params).is_empty() { Value::Null } else { params.clone() };
-            self.open.push_back(OpenCall { id: id.clone(), is_numbered, tool: tool.clone(), params: edits });
+            self.open.push_back(WaitingCall { id: id.clone(), is_numbered, tool: tool.clone(), params: edits });
             give(TranscriptStep::new(at, StepKind::Begun(BegunCall { id, tool, params })));
         }
     }
@@ -222,10 +222,10 @@ impl Messages {
 }
 
 /// The id, the tool and the parameters of a call.
-type Call = (Option<String>, String, Value);
+type AskedCall = (Option<String>, String, Value);
 
 /// Returns the call in a part of a message.
-fn begun_in(part: &Value) -> Option<Call> {
+fn begun_in(part: &Value) -> Option<AskedCall> {
     let asked = &part["toolCall"];
     let asked = if asked.get("value").is_some() { &asked["value"] } else { asked };
     let (tool, params) = match text(part, "type") {

@@ -116,7 +116,7 @@ impl TranscriptFormat {
             Self::Inspect => Box::<inspect::Inspect>::default(),
             Self::CopilotCli => Box::new(copilot::Copilot::of(run)),
             Self::OpenCode => Box::<opencode::OpenCode>::default(),
-            Self::Cursor | Self::Cline | Self::Goose => Box::<messages::Messages>::default(),
+            Self::Cursor | Self::Cline | Self::Goose => Box::<messages::MessageReader>::default(),
             Self::Aider => Box::<aider::Aider>::default(),
         }
     }
