@@ -20,8 +20,8 @@ const EXPORTED: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Everything in the file is checked first. The file must continue the history of a session that is here already;
 /// the rest is added. So importing the file again completes an import that was killed.
 ///
-/// Transcripts are those of Claude Code, Codex, Gemini CLI, mini-swe-agent, SWE-agent and OpenHands, logs of Inspect,
-/// and trajectories in ATIF. A run becomes a session with its calls, their outcomes and times, and its subagents become
+/// Transcripts are those of Claude Code, Codex, Gemini CLI, Copilot CLI, OpenCode, Cursor, Cline, Goose, Aider,
+/// mini-swe-agent, SWE-agent and OpenHands, logs of Inspect, and trajectories in ATIF. A run becomes a session with its calls, their outcomes and times, and its subagents become
 /// forks. It has the files that the transcript states; where it does not state what a call changed, that is said. A
 /// transcript that has grown can be imported again.
 #[derive(Debug, clap::Args)]
@@ -30,6 +30,7 @@ Examples:
   foldspace import demo.fold
   foldspace import ~/.claude/projects/-home-me-app/1f0c*.jsonl --name yesterday
   foldspace import ~/.codex/sessions/2026/11/23/*.jsonl
+  opencode export ses_1f0c > run.json && foldspace import run.json
   foldspace import run.jsonl --re-run --base HEAD~3 --backend container")]
 #[command(mut_args(of_rerun))]
 pub(super) struct Import {

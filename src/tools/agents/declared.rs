@@ -1,8 +1,8 @@
 //! The files that a call says to change.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::tools::transcript::claude::edited;
+use crate::tools::transcript::edits::{edits_of, spelled};
 use crate::tools::transcript::files::{KnownChange, StatedFiles};
 use crate::tools::transcript::gemini::changed;
 use crate::tools::transcript::step::text;
@@ -25,14 +25,6 @@ pub(crate) enum DeclaredChange {
     Unknown,
 }
 
-/// Spellings of an edit's parameters, the common one first.
-const SPELLINGS: [(&str, &[&str]); 5] = [
-    ("file_path", &["file_path", "filePath", "path", "notebook_path", "absolute_path"]),
-    ("content", &["content", "contents", "file_text"]),
-    ("old_string", &["old_string", "oldString", "old_str"]),
-    ("new_string", &["new_string", "newString", "new_str"]),
-    ("replace_all", &["replace_all", "replaceAll"]),
-];
 const PATCHES: [&str; 4] = ["command", "patchText", "patch", "input"];
 
 /// Returns the files in the parameters of a tool that edits. The answer says more where it has their contents.
@@ -40,26 +32,16 @@ pub(super) fn declared_files(tool: &str, params: &Value, answer: &Value) -> Vec<
     if let Some(patch) = PATCHES.iter().find_map(|name| params[*name].as_str()?.strip_prefix("*** Begin Patch")) {
         return patched(patch);
     }
-    let mut common = json!({ "edits": params["edits"] });
-    for (name, spellings) in SPELLINGS {
-        if let Some(value) = spellings.iter().map(|spelling| &params[*spelling]).find(|value| !value.is_null()) {
-            common[name] = value.clone();
-        }
-    }
+    let common = spelled(params);
     let path = text(&common, "file_path").to_owned();
     if path.is_empty() {
         return Vec::new();
     }
-    let is_written = common["content"].is_string();
-    let edit = match (&common["edits"], is_written, common["old_string"].is_string()) {
-        (Value::Array(_), false, _) => "MultiEdit",
-        (_, true, _) => "Write",
-        (_, false, true) => "Edit",
-        _ if tool == "Delete" => return vec![DeclaredFile { path, change: DeclaredChange::Removed }],
-        _ => return vec![DeclaredFile { path, change: DeclaredChange::Unknown }],
-    };
     let shown = changed(&answer["returnDisplay"]);
-    let stated = if shown.is_empty() { edited(edit, &common, answer) } else { shown };
+    let stated = if shown.is_empty() { edits_of(&common, answer) } else { shown };
+    if stated.is_empty() && tool == "Delete" {
+        return vec![DeclaredFile { path, change: DeclaredChange::Removed }];
+    }
     let change = match StatedFiles::default().changes(stated).pop() {
         Some(KnownChange::Written { contents, .. }) => String::from_utf8(contents.into()).ok(),
         _ => None,

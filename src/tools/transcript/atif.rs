@@ -1,4 +1,4 @@
-//! Trajectories in ATIF, the Agent Trajectory Interchange Format, versions 1.4 to 1.8: one JSON document.
+//! Trajectories in ATIF, the Agent Trajectory Interchange Format, versions 1.4 to 1.9: one JSON document.
 
 use serde_json::{Map, Value, json};
 

@@ -35,6 +35,17 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     })
 }
 
+/// Tells if a line has the whole shape of a message. Lines of other programs that were converted lack parts of it.
+pub(super) fn is_message(line: &Value) -> bool {
+    let has = |name: &str| line[name].is_string();
+    matches!(text(line, "type"), "user" | "assistant")
+        && ["uuid", "sessionId", "timestamp", "version"].iter().all(|name| has(name))
+        && line.get("parentUuid").is_some()
+        && line["isSidechain"].is_boolean()
+        && line["message"]["role"] == line["type"]
+        && !line["message"]["content"].is_null()
+}
+
 impl Transcript for ClaudeCode {
     fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
         let at = time_of(&line["timestamp"]);

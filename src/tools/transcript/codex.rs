@@ -149,7 +149,7 @@ impl Codex {
 }
 
 /// Returns the exit code that the head of an output states.
-fn stated_code(output: &str) -> Option<Value> {
+pub(super) fn stated_code(output: &str) -> Option<Value> {
     let head = output.split("\nOutput:").next().unwrap_or_default();
     let code = head.lines().find_map(|line| line.strip_prefix(EXITED).or_else(|| line.strip_prefix(EXIT_CODE)))?;
     Some(code.trim().parse::<i64>().ok()?.into())

@@ -20,7 +20,7 @@ pub enum TranscriptError {
         source: std::io::Error,
     },
     /// It is in no known format.
-    #[error("{} is no transcript that is known: {reason}", path.display())]
+    #[error("can't import {}: {reason}", path.display())]
     Unknown {
         /// The file or directory.
         path: PathBuf,

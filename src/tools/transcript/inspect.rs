@@ -1,7 +1,8 @@
-//! Samples of Inspect's logs: the tool events of one sample are a run.
+//! Samples of Inspect's logs: the tool events of one sample are a run, or the calls in its messages.
 
 use serde_json::{Map, Value, json};
 
+use super::messages::MessageReader;
 use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
@@ -10,7 +11,8 @@ pub(super) struct Inspect;
 
 /// Returns the run of a sample; none where it is none.
 pub(super) fn run_of(sample: &Value) -> Option<SourceRun> {
-    let events = sample["events"].as_array()?;
+    let steps = ["events", "messages"].iter().find_map(|name| sample[*name].as_array().filter(|list| !list.is_empty()));
+    let steps = steps.or(sample["events"].as_array())?;
     sample.get("epoch")?;
     let id = match sample["uuid"].as_str() {
         Some(id) => id.to_owned(),
@@ -20,7 +22,7 @@ pub(super) fn run_of(sample: &Value) -> Option<SourceRun> {
         agent: "inspect".to_owned(),
         id,
         parent: None,
-        began: events.iter().find_map(|event| time_of(&event["timestamp"])),
+        began: steps.iter().find_map(|event| time_of(&event["timestamp"])).or_else(|| time_of(&sample["started_at"])),
         directory: None,
     })
 }
@@ -43,13 +45,20 @@ pub(super) fn state_model(samples: &mut [Value], model: &Value) {
 
 impl Transcript for Inspect {
     fn line(&mut self, mut sample: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        let events = sample["events"].take();
+        let events = sample.get_mut("events").map(Value::take).unwrap_or_default();
         let mut facts = Map::new();
         let stated = ["model", "id", "epoch"].into_iter().filter(|name| !sample[*name].is_null());
         facts.extend(stated.map(|name| (name.to_owned(), sample[name].clone())));
         let mut ended = Vec::new();
-        let at = events[0].get("timestamp").and_then(time_of);
+        let at = events[0].get("timestamp").or(sample.get("started_at")).and_then(time_of);
         give(TranscriptStep::new(at, StepKind::Facts(facts)));
+        if events.get(0).is_none() {
+            // A log may have been written without them.
+            let messages = sample.get_mut("messages").map(Value::take).unwrap_or_default();
+            let mut reader = MessageReader::default();
+            let messages = if let Value::Array(messages) = messages { messages } else { Vec::new() };
+            messages.into_iter().for_each(|message| reader.message(message, give));
+        }
         for event in events.as_array().into_iter().flatten() {
             let at = time_of(&event["timestamp"]);
             // An outcome stands in the event of the call, and comes when it came.
@@ -80,9 +89,9 @@ fn outcome(id: String, event: &Value) -> EndedCall {
     }
 }
 
-type Outcomes = Vec<(Option<crate::engine::clock::Timestamp>, EndedCall)>;
+pub(super) type Outcomes = Vec<(Option<crate::engine::clock::Timestamp>, EndedCall)>;
 
-fn give_ended(
+pub(super) fn give_ended(
     ended: &mut Outcomes,
     until: Option<crate::engine::clock::Timestamp>,
     give: &mut dyn FnMut(TranscriptStep),

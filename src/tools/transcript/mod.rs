@@ -1,16 +1,21 @@
 //! Runs that other programs recorded, as sessions: the transcripts of coding agents and of evaluations.
 
+mod aider;
 mod atif;
 pub(super) mod call_events;
 pub(super) mod claude;
 mod codex;
+mod copilot;
+pub(super) mod edits;
 mod error;
 pub(crate) mod exit_codes;
 mod family;
 pub(super) mod files;
 pub(super) mod gemini;
 mod inspect;
+mod messages;
 mod mini;
+mod opencode;
 mod openhands;
 mod recorder;
 mod source;
@@ -43,7 +48,7 @@ use crate::engine::session::sessions::Sessions;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TranscriptFormat {
-    /// The Agent Trajectory Interchange Format, 1.4 to 1.8.
+    /// The Agent Trajectory Interchange Format, 1.4 to 1.9.
     Atif,
     /// Claude Code's transcripts.
     ClaudeCode,
@@ -59,7 +64,24 @@ pub enum TranscriptFormat {
     OpenHands,
     /// Logs of Inspect.
     Inspect,
+    /// Copilot CLI's events.
+    CopilotCli,
+    /// Sessions that OpenCode exports.
+    #[serde(rename = "opencode")]
+    OpenCode,
+    /// Cursor's transcripts of its agent.
+    Cursor,
+    /// Cline's messages.
+    Cline,
+    /// Sessions that Goose exports.
+    Goose,
+    /// Aider's chat histories.
+    Aider,
 }
+
+/// The formats, as a person calls them.
+const KNOWN: &str = "Claude Code, Codex CLI, Gemini CLI, Copilot CLI, OpenCode, Cursor, Cline, Goose, Aider, OpenHands, \
+    mini-swe-agent, SWE-agent, Inspect and ATIF";
 
 impl TranscriptFormat {
     /// Returns its name, as in documents.
@@ -73,10 +95,16 @@ impl TranscriptFormat {
             Self::SweAgent => "swe-agent",
             Self::OpenHands => "open-hands",
             Self::Inspect => "inspect",
+            Self::CopilotCli => "copilot-cli",
+            Self::OpenCode => "opencode",
+            Self::Cursor => "cursor",
+            Self::Cline => "cline",
+            Self::Goose => "goose",
+            Self::Aider => "aider",
         }
     }
 
-    fn reader(self) -> Box<dyn Transcript> {
+    fn reader(self, run: &SourceRun) -> Box<dyn Transcript> {
         match self {
             Self::Atif => Box::<atif::Atif>::default(),
             Self::ClaudeCode => Box::<claude::ClaudeCode>::default(),
@@ -86,6 +114,10 @@ impl TranscriptFormat {
             Self::SweAgent => Box::<swe_agent::SweAgent>::default(),
             Self::OpenHands => Box::<openhands::OpenHands>::default(),
             Self::Inspect => Box::<inspect::Inspect>::default(),
+            Self::CopilotCli => Box::new(copilot::Copilot::of(run)),
+            Self::OpenCode => Box::<opencode::OpenCode>::default(),
+            Self::Cursor | Self::Cline | Self::Goose => Box::<messages::MessageReader>::default(),
+            Self::Aider => Box::<aider::Aider>::default(),
         }
     }
 }
@@ -95,6 +127,9 @@ trait Transcript {
     /// Gives the steps of the next line, or of the whole document where it is one. Steps that were given stay, whatever
     /// comes later: a transcript that has grown is imported again.
     fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep));
+
+    /// Gives the steps that were kept back until the end.
+    fn end(&mut self, _give: &mut dyn FnMut(TranscriptStep)) {}
 }
 
 /// A run, as the beginning of its transcript tells of it.

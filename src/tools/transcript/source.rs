@@ -1,5 +1,6 @@
 //! Finding the runs in files, and reading them step by step.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -7,13 +8,20 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::error::TranscriptError;
-use super::step::TranscriptStep;
-use super::{SourceRun, TranscriptFormat, atif, claude, codex, gemini, inspect, mini, openhands, swe_agent};
+use super::step::{TranscriptStep, text};
+use super::{
+    KNOWN, SourceRun, TranscriptFormat, aider, atif, claude, codex, copilot, gemini, inspect, messages, mini, opencode,
+    openhands, swe_agent,
+};
 
 /// Lines at the beginning that are looked at for the format.
-const HEAD_LINES: usize = 64;
+const HEAD_LINES: usize = 256;
 /// Bytes of a document that is read as a whole, and of a line.
 const DOCUMENT_MAX: u64 = 1 << 30;
+/// Bytes at the beginning of a file that tell what it is.
+const SNIFFED: u64 = 4096;
+/// Subagents of subagents that are put in order.
+const DEPTH_MAX: usize = 64;
 
 /// A run and where its steps are.
 #[derive(Debug)]
@@ -30,6 +38,8 @@ enum SourceBody {
     /// JSON lines.
     Lines(PathBuf),
     Document(Value),
+    /// Lines of text.
+    Text(String),
     /// One document for each step.
     Files(Vec<PathBuf>),
 }
@@ -40,21 +50,43 @@ impl RunSource {
         if path.is_dir() {
             return Ok(vec![Self::of_directory(path)?]);
         }
-        let mut start = [0; 4];
-        let read = open(path)?.read(&mut start).map_err(reading(path))?;
-        if start[..read] == *b"PK\x03\x04" {
+        let mut start = Vec::new();
+        open(path)?.take(SNIFFED).read_to_end(&mut start).map_err(reading(path))?;
+        if start.starts_with(b"PK\x03\x04") {
             return archive(path);
         }
+        if start.starts_with(b"SQLite format 3\0") {
+            let reason =
+                "it is a database; export its sessions as JSON, by `opencode export` or `goose session export`";
+            return Err(unknown(path, reason));
+        }
+        if start.trim_ascii_start().starts_with(b"# aider chat ") {
+            return chats(path);
+        }
         if let Some((format, run)) = of_lines(path)? {
-            let children = if format == TranscriptFormat::ClaudeCode { subagents(path, &run)? } else { Vec::new() };
+            let children = match format {
+                TranscriptFormat::ClaudeCode => subagents(path, &run)?,
+                TranscriptFormat::CopilotCli => own_subagents(path, &run)?,
+                _ => Vec::new(),
+            };
             let source = Self { format, run, link: None, body: SourceBody::Lines(path.to_owned()) };
             return Ok(std::iter::once(source).chain(children).collect());
         }
-        let found = of_document(document(path)?);
-        if found.is_empty() {
-            return Err(unknown(path, "its contents fit none of the formats"));
+        let first = JsonLines::open(path)?.next()?.flatten();
+        let refused = |told: Option<&'static str>, what| {
+            let known = || format!("{what} of no known format; known are {KNOWN}");
+            unknown(path, &told.map_or_else(known, str::to_owned))
+        };
+        match (document(path), first) {
+            (Ok(mut whole), _) => {
+                state_directory(path, &mut whole)?;
+                let told = recognised(&whole);
+                let found = of_document(whole, place(path).as_deref());
+                if found.is_empty() { Err(refused(told, "JSON")) } else { Ok(found) }
+            }
+            (Err(TranscriptError::Unknown { .. }), Some(line)) => Err(refused(recognised(&line), "JSON lines")),
+            (Err(error), _) => Err(error),
         }
-        Ok(found)
     }
 
     fn of_directory(path: &Path) -> Result<Self, TranscriptError> {
@@ -79,87 +111,102 @@ impl RunSource {
         self,
         take: &mut dyn FnMut(TranscriptStep) -> Result<(), TranscriptError>,
     ) -> Result<u64, TranscriptError> {
-        let (mut reader, mut failed, mut unreadable) = (self.format.reader(), Ok(()), 0);
-        let mut line = |value: Value| {
-            reader.line(value, &mut |step| {
+        let (mut reader, mut failed, mut unreadable) = (self.format.reader(&self.run), Ok(()), 0);
+        let mut line = |value: Option<Value>| {
+            let mut give = |step| {
                 if failed.is_ok() {
                     failed = take(step);
                 }
-            });
+            };
+            match value {
+                Some(value) => reader.line(value, &mut give),
+                None => reader.end(&mut give),
+            }
             std::mem::replace(&mut failed, Ok(()))
         };
         match self.body {
-            SourceBody::Document(document) => line(document)?,
-            SourceBody::Files(files) => files.iter().try_for_each(|file| line(document(file)?))?,
+            SourceBody::Document(document) => line(Some(document))?,
+            SourceBody::Files(files) => files.iter().try_for_each(|file| line(Some(document(file)?)))?,
             SourceBody::Lines(path) => {
                 let mut lines = JsonLines::open(&path)?;
                 while let Some(next) = lines.next()? {
                     match next {
-                        Some(value) => line(value)?,
+                        Some(value) => line(Some(value))?,
                         None => unreadable += 1,
                     }
                 }
             }
+            SourceBody::Text(text) => {
+                text.split_inclusive('\n').try_for_each(|text| line(Some(text.into())))?;
+            }
         }
+        line(None)?;
         Ok(unreadable)
     }
 }
 
 /// Puts runs behind those that they are subagents of.
 pub(super) fn parents_first(sources: &mut Vec<RunSource>) {
-    let mut ordered: Vec<RunSource> = Vec::new();
-    let mut left = std::mem::take(sources);
-    while !left.is_empty() {
-        let waits = |source: &RunSource, left: &[RunSource]| {
-            source.run.parent.as_ref().is_some_and(|parent| left.iter().any(|other| other.run.id == *parent))
-        };
-        let ready = (0..left.len()).find(|at| !waits(&left[*at], &left)).unwrap_or(0);
-        let source = left.remove(ready);
-        // The same file given twice.
-        if !ordered.iter().any(|known| known.run.id == source.run.id && known.run.agent == source.run.agent) {
-            ordered.push(source);
+    let mut known = BTreeSet::new();
+    // The same file given twice.
+    sources.retain(|source| known.insert((source.run.agent.clone(), source.run.id.clone())));
+    let parents: BTreeMap<_, _> =
+        sources.iter().map(|source| (source.run.id.clone(), source.run.parent.clone())).collect();
+    let depth = |source: &RunSource| {
+        let mut parent = &source.run.parent;
+        let mut depth = 0_usize;
+        while let Some(above) = parent.as_ref().and_then(|parent| parents.get(parent)).filter(|_| depth < DEPTH_MAX) {
+            (parent, depth) = (above, depth + 1);
         }
-    }
-    *sources = ordered;
+        depth
+    };
+    sources.sort_by_cached_key(depth);
 }
 
 /// Tells the format of JSON lines; none where it is none of these. The directory may stand in a later line.
 fn of_lines(path: &Path) -> Result<Option<(TranscriptFormat, SourceRun)>, TranscriptError> {
     let mut lines = JsonLines::open(path)?;
     let mut known: Option<(TranscriptFormat, SourceRun)> = None;
+    let (place, mut is_claude) = (place(path), false);
     for number in 0..HEAD_LINES {
         let line = match lines.next()? {
             Some(Some(line)) => line,
             Some(None) if number > 0 => continue,
             _ => break,
         };
+        is_claude |= claude::is_message(&line);
         let found = [
             (TranscriptFormat::ClaudeCode, claude::run_of(&line)),
+            (TranscriptFormat::CopilotCli, copilot::run_of(&line)),
             (TranscriptFormat::Codex, codex::run_of(&line)),
             (TranscriptFormat::GeminiCli, gemini::run_of(&line)),
             (TranscriptFormat::OpenHands, openhands::run_of(&line, None)),
         ];
-        match (&mut known, found.into_iter().find_map(|(format, run)| Some((format, run?)))) {
+        let found = found.into_iter().find_map(|(format, run)| Some((format, run?)));
+        match (&mut known, found.or_else(|| messages::run_of_line(&line, place.as_deref()))) {
             (Some((known, run)), Some((format, other))) if *known == format => run.directory = other.directory,
             (None, Some(found)) => known = Some(found),
             _ => {}
         }
-        if known.as_ref().is_some_and(|(_, run)| run.directory.is_some()) {
+        let is_sure = |(format, run): &(_, SourceRun)| {
+            run.directory.is_some() && (is_claude || *format != TranscriptFormat::ClaudeCode)
+        };
+        if known.as_ref().is_some_and(is_sure) {
             break;
         }
     }
-    Ok(known)
+    Ok(known.filter(|(format, _)| is_claude || *format != TranscriptFormat::ClaudeCode))
 }
 
 /// Tells the format of a document, and gives the runs in it.
-fn of_document(mut document: Value) -> Vec<RunSource> {
+fn of_document(mut document: Value, place: Option<&str>) -> Vec<RunSource> {
     let one = |format, run, body| RunSource { format, run, link: None, body: SourceBody::Document(body) };
     if let Some(run) = atif::run_of(&document) {
         let children = atif::children_of(&mut document);
         let agent = run.agent.clone();
         let parent = run.id.clone();
         let mut found = vec![one(TranscriptFormat::Atif, run, document)];
-        for mut child in children.into_iter().flat_map(of_document) {
+        for mut child in children.into_iter().flat_map(|child| of_document(child, None)) {
             // Agents of one trajectory have one name space, whatever each is called.
             child.run.agent.clone_from(&agent);
             child.run.parent.get_or_insert_with(|| parent.clone());
@@ -168,18 +215,93 @@ fn of_document(mut document: Value) -> Vec<RunSource> {
         return found;
     }
     if let Some(samples) = inspect::samples_of(&mut document) {
-        return samples.into_iter().flat_map(of_document).collect();
+        return samples.into_iter().flat_map(|sample| of_document(sample, None)).collect();
     }
     let found = [
         (TranscriptFormat::Inspect, inspect::run_of(&document)),
         (TranscriptFormat::GeminiCli, gemini::run_of(&document)),
         (TranscriptFormat::SweAgent, swe_agent::run_of(&document)),
         (TranscriptFormat::MiniSweAgent, mini::run_of(&document)),
+        (TranscriptFormat::OpenCode, opencode::run_of(&document)),
     ];
-    match found.into_iter().find(|(_, run)| run.is_some()) {
-        Some((format, Some(run))) => vec![one(format, run, document)],
-        _ => Vec::new(),
+    let found = found.into_iter().find_map(|(format, run)| Some((format, run?)));
+    match found.or_else(|| messages::run_of(&document, place)) {
+        Some((format, run)) => vec![one(format, run, document)],
+        None => Vec::new(),
     }
+}
+
+/// Returns the id in the name of a file or of its directory: at least eight digits, with what may stand among them.
+fn place(path: &Path) -> Option<String> {
+    let names = [path.file_stem(), path.parent().and_then(Path::file_name)];
+    let is_id = |name: &&str| {
+        name.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+            && name.chars().filter(char::is_ascii_digit).count() >= 8
+    };
+    names.into_iter().flatten().filter_map(|name| name.to_str()).find(is_id).map(str::to_owned)
+}
+
+/// Notes the directory of a session of Cline in its messages. It is in the file beside them.
+fn state_directory(path: &Path, messages: &mut Value) -> Result<(), TranscriptError> {
+    let beside = path.to_str().and_then(|path| path.strip_suffix(".messages.json")).map(|stem| format!("{stem}.json"));
+    let beside = beside.map(PathBuf::from).filter(|beside| beside.is_file());
+    if let (Some(beside), Some(session)) = (beside, messages.as_object_mut()) {
+        session.insert("cwd".to_owned(), document(&beside)?["cwd"].clone());
+    }
+    Ok(())
+}
+
+/// Names a format that is recognised and not read, or what else it is.
+fn recognised(head: &Value) -> Option<&'static str> {
+    let is_text = |name: &str| head[name].is_string();
+    let is_amp = [&head["id"], &head["session_id"]].iter().any(|id| id.as_str().is_some_and(|id| id.starts_with("T-")));
+    Some(match () {
+        () if is_text("tool") && head["params"].is_object() => "it has calls of foldspace, which `foldspace run` makes",
+        () if is_amp => "it is a thread of Amp, which is not read",
+        () if head["message"]["parts"].is_array() => "it is a chat of Qwen Code, which is not read",
+        () if head["type"] == "session" && is_text("cwd") => "it is a session of Pi, which is not read",
+        () if head[0]["ts"].is_number() && matches!(text(&head[0], "type"), "say" | "ask") => {
+            "it is what Cline shows; give the api_conversation_history.json beside it"
+        }
+        () if is_text("sessionId") && is_text("type") => {
+            "its lines look like those of Claude Code, and lack parts that Claude Code always writes"
+        }
+        () => return None,
+    })
+}
+
+/// Finds the chats in a history of Aider.
+fn chats(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
+    let mut bytes = Vec::new();
+    open(path)?.take(DOCUMENT_MAX).read_to_end(&mut bytes).map_err(reading(path))?;
+    let (mut found, mut seen): (Vec<RunSource>, _) = (Vec::new(), BTreeMap::new());
+    for line in String::from_utf8_lossy(&bytes).split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        // The next beginning ends a chat, too.
+        if let Some(RunSource { body: SourceBody::Text(text), .. }) = found.last_mut() {
+            text.push_str(line);
+        }
+        if let Some(mut run) = aider::run_of(line) {
+            let count = seen.entry(run.id.clone()).and_modify(|count| *count += 1).or_insert(1);
+            if *count > 1 {
+                run.id = format!("{}-{count}", run.id);
+            }
+            let body = SourceBody::Text(String::new());
+            found.push(RunSource { format: TranscriptFormat::Aider, run, link: None, body });
+        }
+    }
+    if found.is_empty() { Err(unknown(path, "it has no chat of Aider")) } else { Ok(found) }
+}
+
+/// Finds the subagents whose events are among those of their session.
+fn own_subagents(path: &Path, session: &SourceRun) -> Result<Vec<RunSource>, TranscriptError> {
+    let (mut lines, mut callers, mut found) = (JsonLines::open(path)?, BTreeMap::new(), Vec::new());
+    while let Some(line) = lines.next()? {
+        if let Some((run, call)) = line.and_then(|line| copilot::subagent_of(&line, session, &mut callers)) {
+            let body = SourceBody::Lines(path.to_owned());
+            found.push(RunSource { format: TranscriptFormat::CopilotCli, run, link: Some(call), body });
+        }
+    }
+    Ok(found)
 }
 
 /// Gives the samples of an Inspect log that is an archive.
@@ -201,7 +323,7 @@ fn archive(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
         if is_sample { found.push(value) } else { header = value }
     }
     inspect::state_model(&mut found, &header["eval"]["model"]);
-    let found: Vec<RunSource> = found.into_iter().flat_map(of_document).collect();
+    let found: Vec<RunSource> = found.into_iter().flat_map(|sample| of_document(sample, None)).collect();
     if found.is_empty() { Err(unknown(path, "it has no samples of Inspect")) } else { Ok(found) }
 }
 

@@ -100,12 +100,14 @@ impl TranscriptStep {
     }
 }
 
-/// Returns the time in a field: ISO 8601, or seconds since 1970. A time without a zone counts as UTC.
+/// Returns the time in a field: ISO 8601, or seconds or milliseconds since 1970. A time without a zone counts as UTC.
 pub(super) fn time_of(value: &Value) -> Option<Timestamp> {
     match value {
         Value::String(text) => text.parse().or_else(|_| format!("{text}Z").parse()).ok(),
         Value::Number(seconds) => {
-            let millis = seconds.as_f64()? * 1000.0;
+            let seconds = seconds.as_f64()?;
+            // Seconds beyond this are of the year 5138.
+            let millis = if seconds.abs() < 1e11 { seconds * 1000.0 } else { seconds };
             // Beyond that jiff has no times.
             (millis.abs() < 2.5e14).then_some(Timestamp(millis as i64))
         }

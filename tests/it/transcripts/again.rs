@@ -12,7 +12,8 @@ const DIRECTORY: &str = "/their/shop";
 fn call(number: usize, tool: &str, input: Value, result: Value, is_error: bool) -> String {
     let line = |kind: &str, content: Value, result: Value| {
         let time = format!("2026-11-23T00:{:02}:{:02}.000Z", number, if kind == "user" { 30 } else { 0 });
-        json!({ "sessionId": "5e55", "cwd": DIRECTORY, "timestamp": time, "type": kind,
+        json!({ "sessionId": "5e55", "cwd": DIRECTORY, "timestamp": time, "type": kind, "uuid": time, "parentUuid": null,
+            "isSidechain": false, "version": "2.1.197",
             "message": { "role": kind, "content": [content] }, "toolUseResult": result })
     };
     let id = format!("call-{number}");

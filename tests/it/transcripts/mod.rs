@@ -2,6 +2,7 @@
 
 mod again;
 mod export;
+mod formats;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -295,7 +296,7 @@ proptest! {
 
     #[test]
     fn odd_transcripts_do_no_harm(
-        name in prop::sample::select(vec![CLAUDE, "codex.jsonl", "gemini.jsonl", "mini-swe-agent-1.traj.json", "mini-swe-agent-2.traj.json", "swe-agent.traj", "atif.json", "inspect.json"]),
+        name in prop::sample::select(vec![CLAUDE, "codex.jsonl", "gemini.jsonl", "mini-swe-agent-1.traj.json", "mini-swe-agent-2.traj.json", "swe-agent.traj", "atif.json", "inspect.json", "inspect-messages.json", "copilot.jsonl", "opencode.json", "goose.json", "cline/1795168800000/api_conversation_history.json"]),
         changes in prop::collection::vec((any::<usize>(), prop::collection::vec(any::<usize>(), 0..8), 0_usize..9), 1..12),
     ) {
         let odd = [json!(null), json!(-1.5e300), json!(u64::MAX), json!("../../etc"), json!([]), json!({}), json!([{}]), json!({ "$content": "x" }), json!("9999-99-99T99:99:99Z")];

@@ -26,10 +26,10 @@ const SECONDS: (f64, f64, f64) = (60.0, 600.0, 10.0);
 /// Names of a parameter in different agents' tools.
 const COMMAND: [&str; 6] = ["command", "cmd", "keystrokes", "script", "input", "code"];
 const DIRECTORY: [&str; 4] = ["workdir", "working_directory", "dir_path", "directory"];
-const FILE: [&str; 2] = ["file_path", "path"];
+const FILE: [&str; 3] = ["file_path", "filePath", "path"];
 const CONTENTS: [&str; 3] = ["content", "file_text", "contents"];
-const OLD: [&str; 2] = ["old_string", "old_str"];
-const NEW: [&str; 3] = ["new_string", "new_str", "insert_text"];
+const OLD: [&str; 5] = ["old_string", "oldString", "old_str", "old_text", "before"];
+const NEW: [&str; 6] = ["new_string", "newString", "new_str", "new_text", "after", "insert_text"];
 const IN_BACKGROUND: [&str; 2] = ["run_in_background", "is_background"];
 /// Line of Codex about a command that has not ended yet.
 const RUNS_ON: &str = "Process running with session ID";
@@ -217,7 +217,10 @@ impl ForeignRun {
         for edit in params["edits"].as_array().map_or(one, Vec::as_slice) {
             let (old, new) = (text(edit, &OLD), text(edit, &NEW));
             let count = edit["expected_replacements"].as_u64().unwrap_or(1);
-            let all = edit["replace_all"] == true || edit["allow_multiple"] == true || count > 1;
+            let all = edit["replace_all"] == true
+                || edit["replaceAll"] == true
+                || edit["allow_multiple"] == true
+                || count > 1;
             match old {
                 "" if new.is_empty() => return Err("there is no such edit here".to_owned()),
                 "" => calls.extend(written(&path, new)?),

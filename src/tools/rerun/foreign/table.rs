@@ -19,7 +19,7 @@ pub(crate) enum ForeignTool {
     Deletes,
 }
 
-const TOOLS: [(&str, ForeignTool); 66] = [
+const TOOLS: [(&str, ForeignTool); 81] = [
     ("Read", ForeignTool::Reads),
     ("Glob", ForeignTool::Reads),
     ("Grep", ForeignTool::Reads),
@@ -57,6 +57,14 @@ const TOOLS: [(&str, ForeignTool); 66] = [
     ("todowrite", ForeignTool::Reads),
     ("todoread", ForeignTool::Reads),
     ("report_intent", ForeignTool::Reads),
+    ("read_files", ForeignTool::Reads),
+    ("list_files", ForeignTool::Reads),
+    ("search_files", ForeignTool::Reads),
+    ("search_codebase", ForeignTool::Reads),
+    ("list_code_definition_names", ForeignTool::Reads),
+    ("fetch_web_content", ForeignTool::Reads),
+    ("ask_question", ForeignTool::Reads),
+    ("ask_followup_question", ForeignTool::Reads),
     ("Bash", ForeignTool::Shell),
     ("bash", ForeignTool::Shell),
     ("bash_command", ForeignTool::Shell),
@@ -67,12 +75,16 @@ const TOOLS: [(&str, ForeignTool); 66] = [
     ("local_shell", ForeignTool::Shell),
     ("execute_bash", ForeignTool::Shell),
     ("terminal", ForeignTool::Shell),
+    ("Shell", ForeignTool::Shell),
+    ("execute_command", ForeignTool::Shell),
+    ("run_commands", ForeignTool::Shell),
     ("python", ForeignTool::Python),
     ("Write", ForeignTool::Writes),
     ("write_file", ForeignTool::Writes),
     ("create_file", ForeignTool::Writes),
     ("write", ForeignTool::Writes),
     ("create", ForeignTool::Writes),
+    ("write_to_file", ForeignTool::Writes),
     ("Edit", ForeignTool::Edits),
     ("MultiEdit", ForeignTool::Edits),
     ("NotebookEdit", ForeignTool::Edits),
@@ -82,6 +94,9 @@ const TOOLS: [(&str, ForeignTool); 66] = [
     ("str_replace_based_edit_tool", ForeignTool::Edits),
     ("StrReplace", ForeignTool::Edits),
     ("edit", ForeignTool::Edits),
+    ("editor", ForeignTool::Edits),
+    ("text_editor", ForeignTool::Edits),
+    ("replace_in_file", ForeignTool::Edits),
     ("apply_patch", ForeignTool::Patches),
     ("ApplyPatch", ForeignTool::Patches),
     ("delete_file", ForeignTool::Deletes),
@@ -91,6 +106,8 @@ const TOOLS: [(&str, ForeignTool); 66] = [
 impl ForeignTool {
     /// Returns the tool of that name; none for one that is not known.
     pub(crate) fn named(name: &str) -> Option<Self> {
+        // Goose names the extension that a tool is of.
+        let name = name.strip_prefix("developer__").unwrap_or(name);
         TOOLS.iter().find(|(known, _)| *known == name).map(|(_, tool)| *tool)
     }
 

@@ -1,0 +1,88 @@
+//! The files that a call changes by its parameters, however its agent spells them.
+
+use serde_json::{Value, json};
+
+use super::claude::edited;
+use super::step::{StatedChange, StatedFile, text};
+use crate::tools::rerun::foreign::ForeignTool;
+
+/// Spellings of an edit's parameters, the common one first.
+const SPELLINGS: [(&str, &[&str]); 5] = [
+    ("file_path", &["file_path", "filePath", "path", "notebook_path", "absolute_path"]),
+    ("content", &["content", "contents", "file_text"]),
+    ("old_string", &["old_string", "oldString", "old_str", "old_text", "before"]),
+    ("new_string", &["new_string", "newString", "new_str", "new_text", "after"]),
+    ("replace_all", &["replace_all", "replaceAll"]),
+];
+
+/// Returns the parameters of an edit in the common spelling, with those of a diff of SEARCH and REPLACE as `edits`.
+pub(crate) fn spelled(params: &Value) -> Value {
+    let diff = params["diff"].as_str().map(search_replace).filter(|edits| !edits.is_empty());
+    let mut common = json!({ "edits": diff.map_or_else(|| params["edits"].clone(), Value::Array) });
+    for (name, spellings) in SPELLINGS {
+        if let Some(value) = spellings.iter().map(|spelling| &params[*spelling]).find(|value| !value.is_null()) {
+            common[name] = value.clone();
+        }
+    }
+    common
+}
+
+/// Returns the files that an edit states, by its parameters in the common spelling. The answer may have the contents
+/// before it.
+pub(crate) fn edits_of(common: &Value, answer: &Value) -> Vec<StatedFile> {
+    let is_written = common["content"].is_string();
+    match (&common["edits"], is_written, common["old_string"].is_string()) {
+        (Value::Array(_), false, _) => edited("MultiEdit", common, answer),
+        (_, true, _) => edited("Write", common, answer),
+        (_, false, true) => edited("Edit", common, answer),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the files that a successful call changed by its parameters; none where they do not say it.
+pub(super) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
+    let kind = ForeignTool::named(tool);
+    if !matches!(kind, Some(ForeignTool::Writes | ForeignTool::Edits | ForeignTool::Deletes)) {
+        return Vec::new();
+    }
+    let mut common = spelled(params);
+    if kind == Some(ForeignTool::Deletes) {
+        let path = text(&common, "file_path").to_owned();
+        return vec![StatedFile { path, change: StatedChange::Removed }];
+    }
+    // Cline's editor writes a file where it has nothing to replace.
+    if tool == "editor" && common["old_string"].is_null() && params["insert_line"].is_null() {
+        common["content"] = common["new_string"].clone();
+    }
+    let stated = edits_of(&common, &Value::Null);
+    let is_stated = |file: &StatedFile| match &file.change {
+        // What an empty text is replaced in depends on the program.
+        StatedChange::Replaced { old, .. } => !old.is_empty(),
+        _ => true,
+    };
+    if text(&common, "file_path").is_empty() || !stated.iter().all(is_stated) { Vec::new() } else { stated }
+}
+
+/// Returns the edits in blocks of SEARCH and REPLACE.
+pub(super) fn search_replace(diff: &str) -> Vec<Value> {
+    let is_marker = |line: &str, signs: [char; 2], word: &str| {
+        let rest = line.trim_end().strip_suffix(word).map(str::trim_end);
+        rest.is_some_and(|rest| rest.len() >= 5 && signs.iter().any(|sign| rest.chars().all(|c| c == *sign)))
+    };
+    let mut found = Vec::new();
+    let mut block: Option<(String, Option<String>)> = None;
+    for line in diff.split_inclusive('\n') {
+        if is_marker(line, ['<', '-'], "SEARCH") {
+            block = Some((String::new(), None));
+        } else if let Some((old, new)) = block.take_if(|_| is_marker(line, ['>', '+'], "REPLACE")) {
+            found.push(json!({ "old_string": old, "new_string": new.unwrap_or_default() }));
+        } else if let Some((old, new)) = &mut block {
+            match new {
+                None if line.trim_end() == "=======" => *new = Some(String::new()),
+                None => old.push_str(line),
+                Some(new) => new.push_str(line),
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,245 @@
+//! Messages whose parts are calls and outcomes: those of Cline, Cursor and Goose, and in samples of Inspect.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value, json};
+
+use super::codex::stated_code;
+use super::edits::stated_files;
+use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, content_text, params_of, text, time_of};
+use super::{SourceRun, Transcript, TranscriptFormat};
+use crate::engine::clock::Timestamp;
+use crate::engine::id::Digest;
+use crate::tools::rerun::foreign::ForeignTool;
+
+/// The facts that a document states beside its messages; a line that is a message states none.
+struct MessageForm<'h> {
+    format: TranscriptFormat,
+    agent: &'static str,
+    /// Pointer to the messages; empty where the document is that list.
+    messages: &'static str,
+    id: &'h Value,
+    began: &'h Value,
+    directory: Option<&'h str>,
+    version: &'h Value,
+}
+
+fn form_of(head: &Value) -> Option<MessageForm<'_>> {
+    let is_message = |value: &Value, content: &Value| {
+        matches!(text(value, "role"), "user" | "assistant") && (content.is_array() || content.is_string())
+    };
+    let form = |format, agent, messages| MessageForm {
+        format,
+        agent,
+        messages,
+        id: &Value::Null,
+        began: &Value::Null,
+        directory: None,
+        version: &Value::Null,
+    };
+    let (first, goose, cline) = (&head[0], &head["working_dir"], &head["sessionId"]);
+    let opening = &head["messages"][0];
+    if goose.is_string() && head["conversation"].is_array() {
+        let form = form(TranscriptFormat::Goose, "goose", "/conversation");
+        return Some(MessageForm { id: &head["id"], began: &head["created_at"], directory: goose.as_str(), ..form });
+    }
+    if cline.is_string() && head["version"].is_number() && is_message(opening, &opening["content"]) {
+        let form = form(TranscriptFormat::Cline, "cline", "/messages");
+        let (began, version) = (&opening["ts"], &head["origin"]["version"]);
+        return Some(MessageForm { id: cline, began, directory: head["cwd"].as_str(), version, ..form });
+    }
+    if first["role"] == "user" && is_message(first, &first["content"]) && is_task(&first["content"]) {
+        let form = form(TranscriptFormat::Cline, "cline", "");
+        return Some(MessageForm { began: &first["ts"], directory: stated_directory(&first["content"]), ..form });
+    }
+    let is_line = head.get("type").is_none() && is_message(head, &head["message"]["content"]);
+    is_line.then(|| form(TranscriptFormat::Cursor, "cursor", ""))
+}
+
+fn is_task(content: &Value) -> bool {
+    let shown = content_text(content);
+    ["<task>", "<user_message>", "<environment_details>"].iter().any(|tag| shown.contains(tag))
+}
+
+/// Returns the directory that the details of the environment name.
+fn stated_directory(content: &Value) -> Option<&str> {
+    let texts = content.as_array().map_or_else(Vec::new, |parts| parts.iter().map(|part| text(part, "text")).collect());
+    texts.into_iter().find_map(|text| {
+        let (_, rest) = text.split_once("# Current Work")?;
+        let (_, rest) = rest.lines().next()?.split_once("Directory (")?;
+        Some(rest.split_once(") Files")?.0)
+    })
+}
+
+/// Returns the run of a line that is a message.
+pub(super) fn run_of_line(line: &Value, place: Option<&str>) -> Option<(TranscriptFormat, SourceRun)> {
+    run_of(line, place).filter(|(format, _)| *format == TranscriptFormat::Cursor)
+}
+
+/// Returns the run of a document, or of a line. `place` is an id in the path of its file, for those without one.
+pub(super) fn run_of(head: &Value, place: Option<&str>) -> Option<(TranscriptFormat, SourceRun)> {
+    let form = form_of(head)?;
+    let id = match form.id.as_str().or(place) {
+        Some(id) => id.to_owned(),
+        // The first message stays, however many follow.
+        None => Digest::of(head.get(0).unwrap_or(head).to_string().as_bytes()).to_string()[..16].to_owned(),
+    };
+    let directory = form.directory.map(str::to_owned);
+    let run = SourceRun { agent: form.agent.to_owned(), id, parent: None, began: time_of(form.began), directory };
+    Some((form.format, run))
+}
+
+/// A call without an outcome.
+struct WaitingCall {
+    id: String,
+    /// The transcript has no id of it, so the next outcome without one is its own.
+    is_numbered: bool,
+    tool: String,
+    /// Its parameters, where it edits a file.
+    params: Value,
+}
+
+#[derive(Default)]
+pub(super) struct MessageReader {
+    model: Option<Value>,
+    begun: u64,
+    open: VecDeque<WaitingCall>,
+}
+
+impl Transcript for MessageReader {
+    fn line(&mut self, mut head: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let Some(form) = form_of(&head) else { return self.message(head, give) };
+        // Its title, totals and times of changes are others when the run has grown.
+        let stated = [("cwd", form.directory), ("version", form.version.as_str())];
+        let facts = stated.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+        give(TranscriptStep::new(time_of(form.began), StepKind::Facts(facts.collect())));
+        let messages = form.messages;
+        match head.pointer_mut(messages).map(Value::take) {
+            Some(Value::Array(messages)) => messages.into_iter().for_each(|message| self.message(message, give)),
+            Some(message) => self.message(message, give),
+            None => {}
+        }
+    }
+}
+
+impl MessageReader {
+    pub(super) fn message(&mut self, message: Value, give: &mut dyn FnMut(TranscriptStep)) {
+        let at = ["ts", "created", "timestamp"].iter().find_map(|name| time_of(&message[*name]));
+        self.note_model(&message, at, give);
+        if message["role"] == "assistant" {
+            // An outcome stands in the message after the call.
+            self.open.retain(|call| !call.is_numbered);
+        }
+        let content = if message["message"].is_object() { &message["message"]["content"] } else { &message["content"] };
+        let (mut begun, mut is_call, mut has_more) = (Vec::new(), false, content.is_string());
+        for part in content.as_array().into_iter().flatten() {
+            if let Some(call) = begun_in(part) {
+                begun.push(call);
+            } else if let Some(ended) = self.ended_in(part) {
+                is_call = true;
+                give(TranscriptStep::new(at, StepKind::Ended(ended)));
+            } else {
+                has_more = true;
+            }
+        }
+        begun.extend(message["tool_calls"].as_array().into_iter().flatten().filter_map(begun_in));
+        if message["role"] == "tool"
+            && let Some(ended) = self.end(message["tool_call_id"].as_str(), content, &message["error"]["message"])
+        {
+            return give(TranscriptStep::new(at, StepKind::Ended(ended)));
+        }
+        if has_more || begun.is_empty() && !is_call {
+            give(TranscriptStep::new(at, StepKind::Record(message)));
+        }
+        for (id, tool, params) in begun {
+            self.begun += 1;
+            let is_numbered = id.is_none();
+            let id = id.unwrap_or_else(|| format!("call-{}", self.begun));
+            let edits = if stated_files(&tool, &params).is_empty() { Value::Null } else { params.clone() };
+            self.open.push_back(WaitingCall { id: id.clone(), is_numbered, tool: tool.clone(), params: edits });
+            give(TranscriptStep::new(at, StepKind::Begun(BegunCall { id, tool, params })));
+        }
+    }
+
+    fn note_model(&mut self, message: &Value, at: Option<Timestamp>, give: &mut dyn FnMut(TranscriptStep)) {
+        let stated = [&message["modelInfo"]["id"], &message["modelInfo"]["modelId"], &message["model"]]
+            .into_iter()
+            .find(|model| model.is_string());
+        if let Some(model) = stated.filter(|model| self.model.as_ref() != Some(model)) {
+            self.model = Some(model.clone());
+            give(TranscriptStep::new(at, StepKind::Facts(Map::from_iter([("model".to_owned(), model.clone())]))));
+        }
+    }
+
+    /// Returns the outcome in a part of a message.
+    fn ended_in(&mut self, part: &Value) -> Option<EndedCall> {
+        let has_failed =
+            |is_so: bool, error: &Value| if is_so && error.is_null() { true.into() } else { error.clone() };
+        match text(part, "type") {
+            "tool_result" => {
+                let failure = has_failed(part["is_error"] == true, &Value::Null);
+                self.end(part["tool_use_id"].as_str(), &part["content"], &failure)
+            }
+            "toolResponse" => {
+                let answer = &part["toolResult"];
+                let value = if answer.get("value").is_some() { &answer["value"] } else { answer };
+                self.end(part["id"].as_str(), value, &has_failed(value["isError"] == true, &answer["error"]))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the end of a call. A failure is an error, or true where the answer has that.
+    fn end(&mut self, id: Option<&str>, answer: &Value, failure: &Value) -> Option<EndedCall> {
+        let at = self.open.iter().position(|call| id.map_or(call.is_numbered, |id| call.id == id));
+        let call = at.and_then(|at| self.open.remove(at));
+        let id = id.or(call.as_ref().map(|call| &*call.id))?;
+        // Cline packs what it answers.
+        let packed = answer.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let items = packed.as_ref().unwrap_or(answer);
+        let items = items.as_array().map_or_else(|| vec![items], |items| items.iter().collect());
+        let failed = items.iter().find(|item| item["success"] == false && item["query"].is_string());
+        let content = if answer.is_object() { &answer["content"] } else { answer };
+        let results = items.iter().map(|item| text(item, "result")).collect::<String>();
+        let shown = if results.is_empty() { content_text(content) } else { results };
+        let is_shell = call.as_ref().is_some_and(|call| ForeignTool::named(&call.tool) == Some(ForeignTool::Shell));
+        let code = answer["structuredContent"]["exit_code"].as_i64();
+        let code = code.or_else(|| if is_shell { told_code(&shown) } else { None });
+        if code.is_none() && (!failure.is_null() || failed.is_some()) {
+            let error = failure.as_str().or_else(|| failed?["error"].as_str());
+            return Some(EndedCall::failed(id, error.unwrap_or(&shown)));
+        }
+        let mut result = if answer.is_object() { answer.clone() } else { json!({ "content": answer }) };
+        if content.as_array().is_some_and(|parts| parts.iter().all(|part| part["text"].is_string())) {
+            result["content"] = shown.into();
+        }
+        if let Some(code) = code {
+            result["exit_code"] = code.into();
+        }
+        let files = call.as_ref().map(|call| stated_files(&call.tool, &call.params)).unwrap_or_default();
+        Some(EndedCall { files, ..EndedCall::ok(id, result) })
+    }
+}
+
+/// The id, the tool and the parameters of a call.
+type AskedCall = (Option<String>, String, Value);
+
+/// Returns the call in a part of a message.
+fn begun_in(part: &Value) -> Option<AskedCall> {
+    let asked = &part["toolCall"];
+    let asked = if asked.get("value").is_some() { &asked["value"] } else { asked };
+    let (tool, params) = match text(part, "type") {
+        "tool_use" => (&part["name"], &part["input"]),
+        "toolRequest" => (&asked["name"], &asked["arguments"]),
+        "function" if part["function"].is_object() => (&part["function"]["name"], &part["function"]["arguments"]),
+        _ => (&part["function"], &part["arguments"]),
+    };
+    Some((part["id"].as_str().map(str::to_owned), tool.as_str()?.to_owned(), params_of(params)))
+}
+
+/// Returns the exit code that the text of a command's outcome states.
+fn told_code(shown: &str) -> Option<i64> {
+    let told = shown.split_once("Command exited with code ");
+    let told = told.and_then(|(_, rest)| rest.split(|c: char| c != '-' && !c.is_ascii_digit()).next()?.parse().ok());
+    told.or_else(|| stated_code(shown)?.as_i64())
+}
