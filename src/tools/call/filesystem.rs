@@ -226,7 +226,7 @@ impl Filesystem {
 
     fn stage(&mut self, event: WriteFile) {
         self.tree.write(&event, self.session.now());
-        self.staged.push(PlannedChange::Write(event, None));
+        self.staged.push(PlannedChange::Write(event));
     }
 
     pub(crate) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
@@ -244,7 +244,7 @@ impl Filesystem {
 
     pub(crate) fn staged_bytes(&self) -> u64 {
         let bytes = |staged: &PlannedChange| match staged {
-            PlannedChange::Write(WriteFile { node: Node::File { size, .. }, .. }, _) => *size,
+            PlannedChange::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
             _ => 0,
         };
         self.staged[self.landed..].iter().map(bytes).sum()

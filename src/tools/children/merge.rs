@@ -326,7 +326,7 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<S
                 commit.keep(Content { digest: *digest, bytes: bytes.clone() });
                 fresh.insert(*digest, bytes);
             }
-            PlannedChange::Write(WriteFile { path, mode, node }, None)
+            PlannedChange::Write(WriteFile { path, mode, node })
         }
     });
     let steps: Vec<PlannedChange> = planned.collect();

@@ -208,7 +208,7 @@ impl UndoWork<'_> {
         }
         report.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         report.conflicts.dedup_by(|one, other| one.path == other.path);
-        Ok(UndoPlan { steps: steps.into_iter().map(as_new).collect(), fresh })
+        Ok(UndoPlan { steps, fresh })
     }
 
     /// Records the undo as a call, and changes the disk with it.
@@ -227,7 +227,7 @@ impl UndoWork<'_> {
         let mut commit = self.session.commit().of_call(CallLink::Of(call));
         for step in &plan.steps {
             step.push_to(&mut commit).map_err(SessionError::from)?;
-            if let PlannedChange::Write(WriteFile { node: Node::File { content, .. }, .. }, _) = step
+            if let PlannedChange::Write(WriteFile { node: Node::File { content, .. }, .. }) = step
                 && let Some(bytes) = plan.fresh.get(content)
             {
                 commit.keep(Content { digest: *content, bytes: bytes.clone() });
@@ -252,14 +252,6 @@ impl UndoWork<'_> {
                 Err(failure)
             }
         }
-    }
-}
-
-/// Returns a step with the present time: an undone file is a new one for whoever compares times.
-fn as_new(step: PlannedChange) -> PlannedChange {
-    match step {
-        PlannedChange::Write(event, _) => PlannedChange::Write(event, None),
-        delete => delete,
     }
 }
 

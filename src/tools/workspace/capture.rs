@@ -78,7 +78,7 @@ pub(crate) fn compare(
         write.node == Node::Directory && write.mode == WriteMode::Create && above.contains(&write.path)
     };
     let written = written.into_iter().filter(|write| !is_implied(write));
-    let written = written.map(|event| PlannedChange::Write(event, None));
+    let written = written.map(PlannedChange::Write);
     Ok(Captured { changes: deleted.into_iter().map(PlannedChange::Delete).chain(written).collect(), contents })
 }
 

@@ -24,29 +24,28 @@ pub(crate) type NewContents = BTreeMap<Digest, Bytes>;
 
 #[derive(Debug, Clone)]
 pub(crate) enum PlannedChange {
-    /// A write with its original time; `None` for the current one.
-    Write(WriteFile, Option<Timestamp>),
+    Write(WriteFile),
     Delete(DeleteEntry),
 }
 
 impl PlannedChange {
     pub(crate) fn path(&self) -> &EntryPath {
         match self {
-            Self::Write(event, _) => &event.path,
+            Self::Write(event) => &event.path,
             Self::Delete(event) => &event.path,
         }
     }
 
     pub(crate) fn apply_to(&self, tree: &mut VirtualFileSystem, time: Timestamp) {
         match self {
-            Self::Write(event, _) => tree.write(event, time),
+            Self::Write(event) => tree.write(event, time),
             Self::Delete(event) => tree.delete(event),
         }
     }
 
     pub(in crate::tools) fn push_to(&self, commit: &mut Commit) -> Result<(), CommitError> {
         match self {
-            Self::Write(event, _) => commit.push(event),
+            Self::Write(event) => commit.push(event),
             Self::Delete(event) => commit.push(event),
         }
     }
@@ -55,11 +54,12 @@ impl PlannedChange {
     pub(crate) fn file_change<E>(&self, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<FileChange, E> {
         Ok(match self {
             Self::Delete(event) => FileChange::Delete { path: event.path.clone() },
-            Self::Write(event, modified) => FileChange::Write {
+            Self::Write(event) => FileChange::Write {
                 path: event.path.clone(),
                 bytes: content_of(&event.node, read)?,
                 node: event.node.clone(),
-                modified: *modified,
+                // What changes is newer than anything built before: a build never runs code that was taken back.
+                modified: None,
             },
         })
     }
@@ -145,8 +145,7 @@ fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
 /// Returns the step for a change. Changes come in path order; removing a directory removes the entries below it.
 fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<PlannedChange> {
     let write = |path: &EntryPath, mode, after: &Entry| {
-        let event = WriteFile { path: path.clone(), mode, node: after.node.clone() };
-        Some(PlannedChange::Write(event, Some(after.updated_at)))
+        Some(PlannedChange::Write(WriteFile { path: path.clone(), mode, node: after.node.clone() }))
     };
     match change {
         Change::Added { path, after } if after.node == Node::Directory && shown.contains(path) => None,

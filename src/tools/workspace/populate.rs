@@ -80,7 +80,7 @@ pub(crate) fn not_kept(tree: &VirtualFileSystem) -> impl Iterator<Item = &EntryP
 
 fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<FileChange, SessionError> {
     let bytes = content_of(&entry.node, |digest| session.content(digest))?;
-    Ok(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes, modified: Some(entry.updated_at) })
+    Ok(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes, modified: None })
 }
 
 /// Lists the entries that population left out and that are not on the disk.

@@ -79,12 +79,12 @@ impl Landing<'_> {
     /// Checks that every content exists, before any change.
     fn check(&self) -> Result<(), WorkspaceError> {
         let contents = self.steps.iter().filter_map(|step| match step {
-            PlannedChange::Write(event, _) => event.node.content(),
+            PlannedChange::Write(event) => event.node.content(),
             PlannedChange::Delete(_) => None,
         });
         self.session.read_ahead(contents.filter(|digest| !self.fresh.contains_key(*digest)));
         for step in self.steps {
-            if let PlannedChange::Write(event, _) = step {
+            if let PlannedChange::Write(event) = step {
                 content_of(&event.node, |digest| content(self.session, digest, self.fresh))?;
             }
         }

@@ -84,7 +84,7 @@ impl<'a> RecoveryReport<'a> {
         let touched = intent.entries.iter().map(|entry| DirtyPath::Entry(entry.path.clone())).collect();
         let captured = compare(disk, touched, tree, budget)?;
         let written = captured.changes.iter().filter_map(|change| match change {
-            PlannedChange::Write(write, _) => Some((&write.path, &write.node)),
+            PlannedChange::Write(write) => Some((&write.path, &write.node)),
             PlannedChange::Delete(_) => None,
         });
         let differ = written.collect();
