@@ -36,6 +36,7 @@ mod workspace_disk;
 pub(crate) use entries::{entries_in, lock_file, make_private};
 pub(crate) use ignore_rules::IgnoreRules;
 pub(crate) use kept_index::KeptIndex;
+pub(crate) use making::umask;
 pub(crate) use mapped_mount::MappedMount;
 pub(crate) use opened_directory::{OpenedDirectory, overlap, owner_of};
 pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};
