@@ -94,6 +94,13 @@ pub trait ChangeDetector: Send + Sync {
         false
     }
 
+    /// Returns the data of a file most of which is holes, with its places; none of another file.
+    #[doc(hidden)]
+    fn sparse_data(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// A regular file's bytes; none when this process may not read it. Anything else is an error, and
     /// never waited for.
     ///

@@ -25,6 +25,7 @@ pub(crate) mod populate_marker;
 mod remove;
 mod root_check;
 mod scan;
+mod sparse;
 mod staging_dir;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::backends::{BackendError, MemoryWorkspace};
 use crate::engine::clock::{StepClock, Timestamp};
-use crate::engine::event::DeleteEntry;
+use crate::engine::event::{DeleteEntry, FileMode};
 use crate::engine::registry::Registry;
 use crate::engine::session::sessions::NewSession;
 use crate::engine::session::sessions::Sessions;
@@ -135,7 +135,7 @@ fn mount_copies_byte_for_byte() {
     assert_eq!(world.paths(), expected);
     assert_eq!(world.bytes("in/here/sub/binary"), binary);
     assert_eq!(world.bytes("in/here/a.txt"), b"hello\r\n");
-    assert_eq!(world.node("in/here/run"), Node::file(b"#!", true));
+    assert_eq!(world.node("in/here/run"), Node::file_with(b"#!", FileMode::of(0o744)));
     assert_eq!(world.node("in/here/link"), Node::Symlink { target: b"../outside/secret".to_vec() });
     assert_eq!(world.node("in/here/sub/empty"), Node::DIRECTORY);
     let [mount] = &hydrated[..] else { panic!("{hydrated:?}") };
