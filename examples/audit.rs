@@ -98,7 +98,7 @@ fn command_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {
 fn workspace_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {
     read(event, |WriteFile { path, node, .. }| match node {
         Node::File { size, .. } => format!("{path} has {size} bytes"),
-        Node::Directory => format!("{path} is a directory"),
+        Node::Directory { .. } => format!("{path} is a directory"),
         Node::Symlink { .. } => format!("{path} is a link"),
         Node::Special { special: Special::Fifo, .. } => format!("{path} is a pipe"),
         _ => format!("{path} is special"),

@@ -109,7 +109,7 @@ impl Author {
         let node = Node::File {
             content: digest,
             size: 1_000 + *number % 1_000,
-            executable: false,
+            mode: foldspace::event::FileMode::FILE,
             text: true,
             incomplete: false,
         };

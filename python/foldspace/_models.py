@@ -315,6 +315,7 @@ class Entry(TypedDict):
     content: NotRequired[str | None]
     size: NotRequired[int | None]
     executable: NotRequired[bool | None]
+    permissions: NotRequired[str | None]
     text: NotRequired[bool | None]
     incomplete: NotRequired[bool | None]
     target: NotRequired[str | None]
@@ -332,6 +333,7 @@ class EntryAtPath(TypedDict):
     content: NotRequired[str | None]
     size: NotRequired[int | None]
     executable: NotRequired[bool | None]
+    permissions: NotRequired[str | None]
     text: NotRequired[bool | None]
     incomplete: NotRequired[bool | None]
     target: NotRequired[str | None]
@@ -754,7 +756,7 @@ class RerunRequest(TypedDict):
     auto_confirm: NotRequired[bool]
 
 
-Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]'})
+Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]'})
 """The changes of a rewind, done or not."""
 
 
@@ -1003,6 +1005,7 @@ class WholeEntry(TypedDict):
     content: NotRequired[str | None]
     size: NotRequired[int | None]
     executable: NotRequired[bool | None]
+    permissions: NotRequired[str | None]
     text: NotRequired[bool | None]
     incomplete: NotRequired[bool | None]
     target: NotRequired[str | None]

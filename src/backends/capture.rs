@@ -6,7 +6,7 @@ use std::path::Path;
 use super::BackendError;
 use super::git::GitPlace;
 use crate::engine::clock::Timestamp;
-use crate::engine::event::Special;
+use crate::engine::event::{FileMode, Special};
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
 
@@ -94,6 +94,13 @@ pub trait ChangeDetector: Send + Sync {
         false
     }
 
+    /// Returns the data of a file most of which is holes, with its places; none of another file.
+    #[doc(hidden)]
+    fn sparse_data(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// A regular file's bytes; none when this process may not read it. Anything else is an error, and
     /// never waited for.
     ///
@@ -166,8 +173,8 @@ pub enum Observed {
     File {
         /// Bytes.
         size: u64,
-        /// Tells whether its owner may execute it.
-        executable: bool,
+        /// Permission bits.
+        mode: FileMode,
     },
     /// A symbolic link.
     Symlink {
@@ -175,7 +182,17 @@ pub enum Observed {
         target: Vec<u8>,
     },
     /// A directory.
-    Directory,
+    Directory {
+        /// Permission bits.
+        mode: FileMode,
+    },
     /// Something without contents.
     Special(Special),
+}
+
+impl Observed {
+    /// Returns true for a directory.
+    pub fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
+    }
 }

@@ -13,7 +13,7 @@ use super::command_options::CommandOptions;
 use super::commands::{CommandHost, RunnerShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::PopulateMarker;
-use super::disk::{Anchor, IgnoreRules, KeptIndex, OpenedDirectory, PlainOptions, StagingDir};
+use super::disk::{Anchor, IgnoreRules, KeptIndex, OpenedDirectory, PlainOptions, StagingDir, umask};
 use super::runner::Runner;
 use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
@@ -230,6 +230,10 @@ impl Workspace for HostWorkspace {
 
     fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
         self.disk.populate(changes)
+    }
+
+    fn umask(&self) -> u32 {
+        umask()
     }
 
     fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
 
-use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
+use crate::engine::event::{ContainerStarted, ContainerStopped, FileMode, Node};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
@@ -47,6 +47,11 @@ pub trait Workspace: Send + Sync + 'static {
     /// Gives the detector of changes by others; none where only [`apply`](Workspace::apply) changes anything.
     fn capture(&self) -> Option<&dyn ChangeDetector> {
         None
+    }
+
+    /// Returns the permission bits that files which tools create do not have.
+    fn umask(&self) -> u32 {
+        0o022
     }
 
     /// Gives the note of how far the disk is populated, by which the next five work.
@@ -189,6 +194,13 @@ pub enum FileChange {
         /// have none.
         modified: Option<Timestamp>,
     },
+    /// A file or directory keeps its contents and times, and gets other permission bits.
+    Mode {
+        /// Its path.
+        path: EntryPath,
+        /// Its permission bits then.
+        mode: FileMode,
+    },
     /// An entry and everything below it is removed.
     Delete {
         /// Which.
@@ -200,7 +212,7 @@ impl FileChange {
     /// The entry that is changed.
     pub fn path(&self) -> &EntryPath {
         match self {
-            Self::Write { path, .. } | Self::Delete { path } => path,
+            Self::Write { path, .. } | Self::Mode { path, .. } | Self::Delete { path } => path,
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use foldspace::event::Node;
+use foldspace::event::{FileMode, Node};
 use foldspace::history::{PathChange, SessionChange, history_through_merges, path_history};
 use foldspace::reducers::{Change, Entry};
 use foldspace::view;
@@ -130,7 +130,7 @@ fn sizes(change: &PathChange) -> String {
     let size = |node: &Node| match node {
         Node::File { size, .. } => text::size(*size),
         Node::Symlink { .. } => "link".to_owned(),
-        Node::Directory => "directory".to_owned(),
+        Node::Directory { .. } => "directory".to_owned(),
         Node::Special { special } => special.name().to_owned(),
     };
     match (&change.before, &change.after) {
@@ -152,12 +152,15 @@ fn place(change: &PathChange) -> String {
         words.push_str(&format!(" (with {})", by.rooted()));
     }
     let modes = |node: &Option<Node>| match node {
-        Some(Node::File { executable, .. }) => Some(*executable),
-        _ => None,
+        Some(node) => node.mode(),
+        None => None,
     };
     match (modes(&change.before), modes(&change.after)) {
-        (Some(false), Some(true)) => words.push_str(" (executable now)"),
-        (Some(true), Some(false)) => words.push_str(" (no longer executable)"),
+        (Some(FileMode::FILE), Some(FileMode::EXECUTABLE)) => words.push_str(" (executable now)"),
+        (Some(FileMode::EXECUTABLE), Some(FileMode::FILE)) => words.push_str(" (no longer executable)"),
+        (Some(before), Some(after)) if before != after && !after.is_unknown() => {
+            words.push_str(&format!(" (mode {before} -> {after})"));
+        }
         _ => {}
     }
     if matches!(change.after, Some(Node::File { incomplete: true, .. })) {

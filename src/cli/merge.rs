@@ -196,12 +196,12 @@ pub(super) fn show_conflicts(
 fn shown(node: Option<&Node>) -> String {
     match node {
         None => "nothing".to_owned(),
-        Some(Node::File { content, size, executable, .. }) => {
-            let kind = if *executable { "exec" } else { "file" };
+        Some(Node::File { content, size, mode, .. }) => {
+            let kind = if mode.is_executable() { "exec" } else { "file" };
             format!("{kind} {} {}", text::size(*size), content.short())
         }
         Some(Node::Symlink { target }) => format!("link to {}", text::one_line(&String::from_utf8_lossy(target), 80)),
-        Some(Node::Directory) => "directory".to_owned(),
+        Some(Node::Directory { .. }) => "directory".to_owned(),
         Some(Node::Special { special }) => special.name().to_owned(),
     }
 }

@@ -35,8 +35,8 @@ pub(super) struct RewindArgs {
     /// Asks nothing, in a directory that is attached
     #[arg(long, short)]
     yes: bool,
-    /// Records external changes first; leaves entries that can't be restored; removes files from before the
-    /// session
+    /// Records external changes first; removes contents that were never kept; leaves entries that can't be
+    /// restored; removes files from before the session
     #[arg(long)]
     force: bool,
     /// Shows the changes, and makes none
@@ -113,6 +113,17 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.left.iter().take(SHOWN) {
         out.line(format!("left     {path}"))?;
     }
+    for path in rewound.lost.iter().take(SHOWN) {
+        out.line(format!("lost     {path}"))?;
+    }
+    if !rewound.left.is_empty() {
+        let entries = text::count(rewound.left.len() as u64, "entry");
+        out.line(format!("not as it was: {entries}, whose contents then were never kept"))?;
+    }
+    if !rewound.lost.is_empty() {
+        let entries = text::count(rewound.lost.len() as u64, "entry");
+        out.line(format!("gone for good: {entries}, whose contents were never kept"))?;
+    }
     Ok(())
 }
 
@@ -127,8 +138,9 @@ fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out
     }
     let (what, hint) = match why.as_str() {
         "not_kept" => (
-            "can't be brought back, as their contents were never kept or they are no files",
-            "--force leaves them as they are; `foldspace stat` tells what is known of one".to_owned(),
+            "would be lost or can't be brought back, as contents were never kept; nothing was done",
+            "--force removes what came since, and leaves the rest as it is; `foldspace stat` shows what is known of one"
+                .to_owned(),
         ),
         "earlier" => (
             "would be removed that the directory held before the session began; nothing was done",

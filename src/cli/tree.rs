@@ -33,7 +33,7 @@ pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Re
         Node::Special { special } => {
             Err(Failure::missing(format!("{} is a {}; it has no contents", path.rooted(), special.name())))
         }
-        Node::Directory => Err(Failure::missing(format!("{} is a directory", path.rooted()))),
+        Node::Directory { .. } => Err(Failure::missing(format!("{} is a directory", path.rooted()))),
         Node::Symlink { target } => {
             let target = text::one_line(&String::from_utf8_lossy(target), 200);
             Err(Failure::missing(format!("{} is a symbolic link", path.rooted()))
@@ -44,22 +44,22 @@ pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Re
 
 pub(super) fn kind(entry: &Entry) -> &'static str {
     match entry.node {
-        Node::File { executable: true, .. } => "exec",
+        Node::File { mode, .. } if mode.is_executable() => "exec",
         Node::File { .. } => "file",
         Node::Symlink { .. } => "link",
-        Node::Directory => "dir",
+        Node::Directory { .. } => "dir",
         Node::Special { special } => special.name(),
     }
 }
 
 pub(super) fn shown(out: &Out, name: &str, entry: &Entry) -> String {
     match &entry.node {
-        Node::Directory => format!("{}/", out.paint(DIRECTORY, name)),
+        Node::Directory { .. } => format!("{}/", out.paint(DIRECTORY, name)),
         Node::Symlink { target } => {
             format!("{} -> {}", out.paint(NOTED, name), text::one_line(&String::from_utf8_lossy(target), 200))
         }
         Node::Special { .. } => out.paint(ODD, name),
-        Node::File { executable: true, .. } => out.paint(GOOD, name),
+        Node::File { mode, .. } if mode.is_executable() => out.paint(GOOD, name),
         Node::File { .. } => name.to_owned(),
     }
 }

@@ -98,7 +98,7 @@ fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, H
             return Ok((headers, session.content(content)?).into_response());
         }
         Node::File { .. } => "a file whose contents were not kept",
-        Node::Directory => "a directory",
+        Node::Directory { .. } => "a directory",
         Node::Symlink { .. } => "a symbolic link",
         Node::Special { .. } => "a special file",
     };

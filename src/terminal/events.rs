@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
-    DriftFound, EvalResult, EventRef, EventsLost, GitMoved, MountHydrated, Node, PolicyDecision, PositionTagged,
-    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
-    SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
+    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, MountHydrated, Node, PolicyDecision,
+    PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
+    SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched,
+    WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -239,14 +240,24 @@ fn written(event: &WriteFile) -> String {
     };
     let path = event.path.rooted();
     match &event.node {
-        Node::File { size, executable, text, incomplete, .. } => {
-            let executable = if *executable { ", executable" } else { "" };
+        Node::File { size, mode, text, incomplete, .. } => {
+            let mode = match (*mode, mode.is_executable()) {
+                (mode, executable) if mode.is_unknown() || mode == FileMode::usual(executable) => {
+                    if executable {
+                        ", executable".to_owned()
+                    } else {
+                        String::new()
+                    }
+                }
+                (mode, _) => format!(", mode {mode}"),
+            };
             let binary = if *text { "" } else { ", binary" };
             let kept = if *incomplete { ", not kept" } else { "" };
-            format!("{how} {path}  {}{executable}{binary}{kept}", text::size(*size))
+            format!("{how} {path}  {}{mode}{binary}{kept}", text::size(*size))
         }
         Node::Symlink { target } => format!("{how} {path} -> {}", String::from_utf8_lossy(target)),
-        Node::Directory => format!("{how} {path}/"),
+        node @ Node::Directory { .. } if node.is_implied() => format!("{how} {path}/"),
+        Node::Directory { mode } => format!("{how} {path}/  mode {mode}"),
         Node::Special { special } => format!("{how} {path} ({})", special.name()),
     }
 }

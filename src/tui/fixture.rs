@@ -128,6 +128,6 @@ pub(crate) fn write(session: &Session, params: &Value) -> u64 {
 pub(crate) fn deep(session: &Session, levels: usize) -> u64 {
     let mut commit = session.commit();
     let path = EntryPath::from_bytes(&b"d/".repeat(levels)[..levels * 2 - 1]).unwrap();
-    commit.push(&WriteFile { path, mode: WriteMode::Create, node: Node::Directory }).unwrap();
+    commit.push(&WriteFile { path, mode: WriteMode::Create, node: Node::DIRECTORY }).unwrap();
     session.record(commit).unwrap().last
 }

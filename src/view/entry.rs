@@ -34,6 +34,9 @@ pub struct EntryShape {
     /// True where a file can be executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<bool>,
+    /// The permission bits of a file or directory: four octal digits. Absent where old events do not have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<String>,
     /// True where a file is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<bool>,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
 use super::EntryShape;
-use crate::engine::event::Node;
+use crate::engine::event::{FileMode, Node};
 use crate::engine::id::{Digest, Seq};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -40,6 +40,7 @@ pub struct Patch {
 struct Side {
     /// Empty when there is no entry.
     mode: &'static str,
+    bits: Option<FileMode>,
     text: String,
     /// The digest of contents that are no text.
     binary: Option<Digest>,
@@ -47,21 +48,21 @@ struct Side {
 
 impl Side {
     fn read(session: &Session, entry: Option<&Entry>) -> Result<Self, SessionError> {
+        let bits = entry.and_then(|entry| entry.node.mode());
         let (mode, bytes) = match entry.map(|entry| &entry.node) {
             None => return Ok(Self::default()),
-            Some(Node::Directory) => return Ok(Self { mode: DIRECTORY, ..Self::default() }),
+            Some(Node::Directory { .. }) => return Ok(Self { mode: DIRECTORY, bits, ..Self::default() }),
             Some(Node::Symlink { target }) => ("120000", target.clone()),
             Some(Node::Special { special }) => return Ok(Self { mode: special.name(), ..Self::default() }),
             Some(
-                Node::File { content, text: false, executable, .. }
-                | Node::File { content, incomplete: true, executable, .. },
+                Node::File { content, text: false, mode, .. } | Node::File { content, incomplete: true, mode, .. },
             ) => {
-                return Ok(Self { mode: mode_of(*executable), text: String::new(), binary: Some(*content) });
+                return Ok(Self { mode: mode_of(*mode), bits, text: String::new(), binary: Some(*content) });
             }
-            Some(Node::File { content, executable, .. }) => (mode_of(*executable), session.content(content)?.to_vec()),
+            Some(Node::File { content, mode, .. }) => (mode_of(*mode), session.content(content)?.to_vec()),
         };
         let text = String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
-        Ok(Self { mode, text, binary: None })
+        Ok(Self { mode, bits, text, binary: None })
     }
 
     fn name(&self, prefix: &str, path: &str) -> String {
@@ -69,8 +70,8 @@ impl Side {
     }
 }
 
-fn mode_of(executable: bool) -> &'static str {
-    if executable { "100755" } else { "100644" }
+fn mode_of(mode: FileMode) -> &'static str {
+    if mode.is_executable() { "100755" } else { "100644" }
 }
 
 /// Tells whether git knows such entries; it skips the lines about others.
@@ -112,7 +113,7 @@ fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {
 impl Patch {
     /// Compares two texts of that name.
     pub fn of_texts(name: &str, old: &str, new: &str) -> Self {
-        let side = |text: &str| Side { mode: mode_of(false), text: text.to_owned(), binary: None };
+        let side = |text: &str| Side { mode: mode_of(FileMode::FILE), bits: None, text: text.to_owned(), binary: None };
         Self::between(name.to_owned(), &side(old), &side(new))
     }
 
@@ -124,11 +125,19 @@ impl Patch {
             (a, b) => ("changed", format!("old mode {a}\nnew mode {b}\n")),
         };
         let (from, to) = (old.name("a", &path), new.name("b", &path));
-        let text = match is_known_to_git(old.mode) && is_known_to_git(new.mode) {
-            true => format!("diff --git a/{path} b/{path}\n{modes}"),
-            false => modes,
-        };
         let binary = old.binary != new.binary;
+        // Git knows one bit of a mode, and skips such a line.
+        let bits = match (old.bits, new.bits) {
+            (Some(before), Some(after)) if modes.is_empty() && !before.is_like(after) => {
+                format!("mode {before} -> {after} {path}\n")
+            }
+            _ => String::new(),
+        };
+        let is_more = bits.is_empty() || binary || old.text != new.text;
+        let text = match is_more && is_known_to_git(old.mode) && is_known_to_git(new.mode) {
+            true => format!("{bits}diff --git a/{path} b/{path}\n{modes}"),
+            false => format!("{bits}{modes}"),
+        };
         let mut patch = Self { path, change, text, binary, added: 0, removed: 0 };
         if binary {
             patch.text.push_str(&format!("Binary files {from} and {to} differ\n"));

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use foldspace::event::{
     Annotated, CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
     CommandLine, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound,
-    EvalResult, EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, PositionTagged,
-    RecordedOutput, SessionAllow, SessionStarted, SessionTaken, Special, TerminalRecorded, VariableValue,
-    WorkspaceTouched, WriteFile, WriteMode,
+    EvalResult, EventsLost, FileMode, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision,
+    PositionTagged, RecordedOutput, SessionAllow, SessionStarted, SessionTaken, Special, TerminalRecorded,
+    VariableValue, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use foldspace::{EntryPath, Event, SessionId};
@@ -41,15 +41,45 @@ fn path(text: &str) -> EntryPath {
 
 #[test]
 fn file_events_keep_their_bytes() {
-    let node = Node::File { content: Digest::of(b"hello"), size: 5, executable: false, text: true, incomplete: false };
+    let node = Node::File {
+        content: Digest::of(b"hello"),
+        size: 5,
+        mode: FileMode::unknown(false),
+        text: true,
+        incomplete: false,
+    };
     check("file", &WriteFile { path: path("src/lib.rs"), mode: WriteMode::Create, node });
-    let node = Node::File { content: Digest::of(b"\0"), size: 1, executable: true, text: false, incomplete: false };
+    let node = Node::File {
+        content: Digest::of(b"\0"),
+        size: 1,
+        mode: FileMode::unknown(true),
+        text: false,
+        incomplete: false,
+    };
     check("executable", &WriteFile { path: path("bin/run"), mode: WriteMode::Overwrite, node });
     let node = Node::Symlink { target: b"../caf\xe9".to_vec() };
     check("symlink", &WriteFile { path: path("odd\\xff name"), mode: WriteMode::Create, node });
-    check("directory", &WriteFile { path: path("empty"), mode: WriteMode::Append, node: Node::Directory });
-    let node =
-        Node::File { content: Digest::of(b"big"), size: 1 << 40, executable: true, text: false, incomplete: true };
+    check(
+        "directory",
+        &WriteFile {
+            path: path("empty"),
+            mode: WriteMode::Append,
+            node: Node::Directory { mode: FileMode::unknown(true) },
+        },
+    );
+    let node = Node::file(b"hello", true);
+    check("usual-mode", &WriteFile { path: path("bin/run"), mode: WriteMode::Create, node });
+    let node = Node::file_with(b"key", FileMode::of(0o600));
+    check("private", &WriteFile { path: path(".ssh/id"), mode: WriteMode::Create, node });
+    let node = Node::Directory { mode: FileMode::of(0o2750) };
+    check("private-directory", &WriteFile { path: path(".ssh"), mode: WriteMode::Overwrite, node });
+    let node = Node::File {
+        content: Digest::of(b"big"),
+        size: 1 << 40,
+        mode: FileMode::unknown(true),
+        text: false,
+        incomplete: true,
+    };
     check("incomplete", &WriteFile { path: path("core"), mode: WriteMode::Overwrite, node });
     let node = Node::Special { special: Special::Fifo };
     check("fifo", &WriteFile { path: path("run/pipe"), mode: WriteMode::Create, node });
@@ -255,7 +285,7 @@ fn container_events_keep_their_bytes() {
 
 #[test]
 fn merge_events_keep_their_bytes() {
-    let file = |text: &[u8]| Some(Node::file(text, false));
+    let file = |text: &[u8]| Some(Node::file_with(text, FileMode::unknown(false)));
     let (child, child_name) = (SessionId::from_bytes([8; 16]), "demo-1".to_owned());
     let open = MergeConflict {
         path: path("a.txt"),

@@ -1758,6 +1758,8 @@ export interface components {
             size?: number | null;
             /** @description True where a file can be executed. */
             executable?: boolean | null;
+            /** @description The permission bits of a file or directory: four octal digits. Absent where old events do not have them. */
+            permissions?: string | null;
             /** @description True where a file is text. */
             text?: boolean | null;
             /** @description True where a file's contents were not kept. */
@@ -1791,6 +1793,8 @@ export interface components {
             size?: number | null;
             /** @description True where a file can be executed. */
             executable?: boolean | null;
+            /** @description The permission bits of a file or directory: four octal digits. Absent where old events do not have them. */
+            permissions?: string | null;
             /** @description True where a file is text. */
             text?: boolean | null;
             /** @description True where a file's contents were not kept. */
@@ -2690,6 +2694,11 @@ export interface components {
             drift: string[];
             /** @description Paths that could not be brought back and were left. */
             left: string[];
+            /**
+             * @description Paths of what was removed or replaced for good, as its contents were never kept.
+             * @default []
+             */
+            lost: string[];
         };
         /** @description The reason and the entries for which a rewind is refused. */
         RewindRefusal: {
@@ -3192,6 +3201,8 @@ export interface components {
             size?: number | null;
             /** @description True where a file can be executed. */
             executable?: boolean | null;
+            /** @description The permission bits of a file or directory: four octal digits. Absent where old events do not have them. */
+            permissions?: string | null;
             /** @description True where a file is text. */
             text?: boolean | null;
             /** @description True where a file's contents were not kept. */

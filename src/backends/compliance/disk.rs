@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::files::{FileRig, at, file};
 use super::rig::{CheckFinding, PLACE, Suite, ensure, path};
 use crate::backends::{DirtyPath, Observed};
-use crate::engine::event::Special;
+use crate::engine::event::{FileMode, Special};
 use crate::engine::path::EntryPath;
 
 /// Deeds of commands, each a name and a text. They run one after the other, in the suite's directory.
@@ -54,10 +54,10 @@ async fn observes(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.sh("mkdir -p o/d && printf abc > o/f && printf '' > o/x && chmod 755 o/x && ln -s ../nowhere o/l").await?;
     let expected = [
-        ("o/d", Observed::Directory),
-        ("o/f", Observed::File { size: 3, executable: false }),
+        ("o/d", Observed::Directory { mode: FileMode::DIRECTORY }),
+        ("o/f", Observed::File { size: 3, mode: FileMode::FILE }),
         ("o/l", Observed::Symlink { target: b"../nowhere".to_vec() }),
-        ("o/x", Observed::File { size: 0, executable: true }),
+        ("o/x", Observed::File { size: 0, mode: FileMode::EXECUTABLE }),
     ];
     let mut below = Vec::new();
     for (name, observed) in expected {
@@ -125,7 +125,7 @@ async fn world(rig: &FileRig) -> CheckFinding<DiskWorld> {
 
 /// Tells whether a named place stands for a path. A directory's entry does not stand for what it holds now.
 fn covers(touched: &[DirtyPath], path: &EntryPath, now: &DiskWorld) -> bool {
-    let is_directory = |path: &EntryPath| now.get(path).is_some_and(|(observed, _)| *observed == Observed::Directory);
+    let is_directory = |path: &EntryPath| now.get(path).is_some_and(|(observed, _)| observed.is_directory());
     touched.iter().any(|touched| match touched {
         DirtyPath::Entry(named) => named == path || path.is_below(named) && !is_directory(named),
         DirtyPath::Subtree(named) => named == path || path.is_below(named),

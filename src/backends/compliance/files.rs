@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::Means;
 use super::rig::{CheckFinding, Fault, PLACE, Rig, ensure, path, seen};
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
-use crate::engine::event::Node;
+use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub(super) fn at(name: &str) -> CheckFinding<EntryPath> {
     path(&format!("{PLACE}/{name}"))
 }
 
-fn put(name: &str, node: Node, bytes: Bytes) -> CheckFinding<FileChange> {
+pub(super) fn put(name: &str, node: Node, bytes: Bytes) -> CheckFinding<FileChange> {
     Ok(FileChange::Write { path: at(name)?, node, bytes, modified: None })
 }
 
@@ -35,7 +35,7 @@ pub(super) fn link(name: &str, target: &[u8]) -> CheckFinding<FileChange> {
 }
 
 pub(super) fn directory(name: &str) -> CheckFinding<FileChange> {
-    put(name, Node::Directory, Bytes::new())
+    put(name, Node::DIRECTORY, Bytes::new())
 }
 
 pub(super) fn delete(name: &str) -> CheckFinding<FileChange> {
@@ -143,7 +143,7 @@ impl FileRig {
     }
 
     pub(super) async fn ensure_file(&self, name: &str, bytes: &[u8], executable: bool) -> CheckFinding {
-        let expected = Observed::File { size: bytes.len() as u64, executable };
+        let expected = Observed::File { size: bytes.len() as u64, mode: FileMode::usual(executable) };
         self.ensure_observed(name, Some(expected)).await?;
         match self.read(at(name)?).await? {
             Ok(read) => ensure(read == bytes, || {

@@ -4,10 +4,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use bytes::Bytes;
 
-use super::files::{FileRig, at, delete, directory, file, link};
+use super::files::{FileRig, at, delete, directory, file, link, put};
 use super::rig::{CheckFinding, PLACE, Suite, ensure, seen};
 use crate::backends::{FileChange, Observed};
-use crate::engine::event::{Node, Special};
+use crate::engine::event::{FileMode, Node, Special};
 use crate::engine::path::EntryPath;
 
 pub(super) async fn check(suite: &mut Suite<FileRig>) {
@@ -16,6 +16,7 @@ pub(super) async fn check(suite: &mut Suite<FileRig>) {
     suite.check("creates", "a file comes with the directories above it", creates).await;
     suite.check("overwrites", "a file's contents are replaced, by shorter and by longer ones", overwrites).await;
     suite.check("executable", "the bit that lets a file be executed is set and cleared", executable).await;
+    suite.check("modes", "the permission bits are those of the node, of files and of directories", modes).await;
     suite.check("deletes", "an entry is removed, a directory with all below it", deletes).await;
     suite.check("links", "a link is stored as it is, wherever it points", links).await;
     suite.check("replaces-kinds", "what is put at a path takes the place of whatever was there", replaces).await;
@@ -44,7 +45,7 @@ async fn accepts(rig: FileRig) -> CheckFinding {
 async fn creates(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     rig.project(vec![file("creates/deep/er/a.txt", "hello\n", false)?, file("creates/empty", "", false)?]).await?;
-    rig.ensure_observed("creates/deep/er", Some(Observed::Directory)).await?;
+    rig.ensure_observed("creates/deep/er", Some(Observed::Directory { mode: FileMode::DIRECTORY })).await?;
     rig.ensure_file("creates/empty", b"", false).await?;
     rig.ensure_file("creates/deep/er/a.txt", b"hello\n", false).await
 }
@@ -63,6 +64,19 @@ async fn executable(rig: FileRig) -> CheckFinding {
     for executable in [true, false, true] {
         rig.project(vec![file("tool", "#!/bin/sh\n", executable)?]).await?;
         rig.ensure_file("tool", b"#!/bin/sh\n", executable).await?;
+    }
+    Ok(())
+}
+
+async fn modes(rig: FileRig) -> CheckFinding {
+    rig.visible()?;
+    for bits in [0o600, 0o640, 0o2750] {
+        let mode = FileMode::of(bits);
+        let changes = [file("modes/in/f", "x", false)?, put("modes/in", Node::Directory { mode }, Bytes::new())?];
+        let f = put("modes/in/f", Node::file_with(b"x", mode), Bytes::from_static(b"x"))?;
+        rig.project(changes.into_iter().chain([f]).collect()).await?;
+        rig.ensure_observed("modes/in", Some(Observed::Directory { mode })).await?;
+        rig.ensure_observed("modes/in/f", Some(Observed::File { size: 1, mode })).await?;
     }
     Ok(())
 }

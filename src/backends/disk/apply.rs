@@ -1,5 +1,7 @@
 //! Changing what is beneath one directory: all changes of a batch, or none.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
@@ -14,11 +16,11 @@ use super::entries::{kind_of, make_directory};
 use super::file_stat::MadeStat;
 use super::limits::PATH_BYTES_MAX;
 use super::listing::{Lister, look, look_at};
-use super::making::{MakingError, ParentDir, times};
+use super::making::{MakingError, ParentDir, bits_for, set_mode, times};
 use super::remove::remove_all;
 use super::tree::{DirTree, read_again};
 use crate::backends::{BackendError, FileChange, Observed};
-use crate::engine::event::Node;
+use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
 /// Attempts at putting an entry in place while others make and remove one there.
@@ -69,6 +71,11 @@ enum UndoStep {
         path: EntryPath,
         aside: String,
     },
+    /// The permission bits were others.
+    Moded {
+        path: EntryPath,
+        mode: u32,
+    },
     /// An empty directory was removed that could not be taken away whole.
     Emptied {
         path: EntryPath,
@@ -98,6 +105,11 @@ impl<'a> ApplyBatch<'a> {
                 parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
                 self.write(path, node, bytes, times(*modified)).map_err(MakingError::at("write", path))
             }
+            FileChange::Mode { path, mode } => {
+                let Self { tree, steps, parent, .. } = self;
+                parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
+                self.mode(path, *mode).map_err(MakingError::at("change the mode of", path))
+            }
             FileChange::Delete { path } => {
                 self.parent.forget();
                 self.take(path).map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
@@ -108,8 +120,17 @@ impl<'a> ApplyBatch<'a> {
     fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8], times: Timestamps) -> Result<MadeStat, Errno> {
         let present = self.present(path)?;
         let is_directory = present.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory);
-        if is_directory && *node == Node::Directory {
+        if let (true, Node::Directory { mode }, Some(stat)) = (is_directory, node, &present) {
+            self.set_mode(path, stat, bits_for(*mode, FileType::Directory, Some(stat)))?;
             return Ok(MadeStat::Directory);
+        }
+        if let (Node::File { mode, .. }, Some(stat)) = (node, &present)
+            && !mode.is_unknown()
+            && mode.bits() != u32::from(stat.stx_mode) & 0o7777
+            && self.holds(path, stat, bytes)?
+        {
+            // The times of a file that is equal stay.
+            return self.mode(path, *mode);
         }
         if is_directory && self.tree.left_out.rules.is_some() {
             self.take_recorded(path)?;
@@ -121,10 +142,46 @@ impl<'a> ApplyBatch<'a> {
         self.leftovers.push(aside.clone());
         let made =
             self.tree.make((self.tree.aside.as_fd(), aside.as_bytes()), (node, bytes), present.as_ref(), times)?;
-        if !(present.is_some() && *node != Node::Directory && self.cover(path, &aside)?) {
+        if !(present.is_some() && !node.is_directory() && self.cover(path, &aside)?) {
             self.place(path, aside, present.is_some())?;
         }
         Ok(made)
+    }
+
+    fn mode(&mut self, path: &EntryPath, mode: FileMode) -> Result<MadeStat, Errno> {
+        let stat = self.present(path)?.ok_or(Errno::NOENT)?;
+        let kind = kind_of(&stat);
+        if kind == FileType::Symlink {
+            return Err(Errno::LOOP);
+        }
+        self.set_mode(path, &stat, bits_for(mode, kind, Some(&stat)))?;
+        Ok(MadeStat::as_it_is(&stat))
+    }
+
+    /// Sets the bits of what is at a path, if they differ.
+    fn set_mode(&mut self, path: &EntryPath, present: &Statx, bits: u32) -> Result<(), Errno> {
+        let mode = u32::from(present.stx_mode) & 0o7777;
+        if mode != bits {
+            set_mode(self.parent.handle()?, path.name(), bits)?;
+            self.steps.push(UndoStep::Moded { path: path.clone(), mode });
+        }
+        Ok(())
+    }
+
+    /// Returns true if a regular file with these contents is at a path.
+    fn holds(&self, path: &EntryPath, present: &Statx, bytes: &[u8]) -> Result<bool, Errno> {
+        if kind_of(present) != FileType::RegularFile || present.stx_size != bytes.len() as u64 {
+            return Ok(false);
+        }
+        let mut found = Vec::new();
+        let file = match open_in(self.parent.handle()?, path.name(), OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(file) => File::from(file),
+            Err(Errno::ACCESS) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let read = file.take(present.stx_size).read_to_end(&mut found);
+        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(found == bytes)
     }
 
     /// Puts what is ready aside over a file of a lower layer, which an exchange would copy up first. Gives false, and
@@ -253,7 +310,7 @@ impl<'a> ApplyBatch<'a> {
     fn take_recorded(&mut self, top: &EntryPath) -> Result<(), Errno> {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let walked = self.tree.walk(top, &mut |path, entry| match entry.kind {
-            Observed::Directory => directories.push(path),
+            Observed::Directory { .. } => directories.push(path),
             _ => files.push(path),
         });
         walked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -296,6 +353,7 @@ impl<'a> ApplyBatch<'a> {
         | UndoStep::Swapped { path, .. }
         | UndoStep::Covered { path, .. }
         | UndoStep::Taken { path, .. }
+        | UndoStep::Moded { path, .. }
         | UndoStep::Emptied { path, .. }) = step;
         let failed = MakingError::at("put back", path);
         let parent = self.tree.parent(path).map_err(&failed)?;
@@ -328,6 +386,7 @@ impl<'a> ApplyBatch<'a> {
             UndoStep::Taken { aside, .. } => {
                 renameat_with(&self.tree.aside, aside.as_str(), &parent, name, RenameFlags::NOREPLACE)
             }
+            UndoStep::Moded { mode, .. } => set_mode(&parent, name, *mode),
             UndoStep::Emptied { mode, owner, .. } => make_directory(&parent, name, *mode).and_then(|_| {
                 let handle = open_in(&parent, name, OFlags::DIRECTORY)?;
                 fchown(&handle, Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)))?;

@@ -64,6 +64,11 @@ impl FileStat {
         self.device == other.device && self.inode == other.inode && self.kind() == other.kind()
     }
 
+    /// Returns true if both have the same permission bits.
+    pub(super) fn has_same_mode(&self, other: &Self) -> bool {
+        self.mode == other.mode
+    }
+
     /// Tells whether both are files of one size with the same times and mode, whatever device and inode they say they have.
     pub(super) fn has_same_times(&self, other: &Self) -> bool {
         Self { device: self.device, inode: self.inode, ..*other } == *self
@@ -134,6 +139,17 @@ pub(crate) enum MadeStat {
         bytes: u64,
         modified: Timespec,
     },
+}
+
+impl MadeStat {
+    /// Returns what an entry is of which only the mode was changed.
+    pub(super) fn as_it_is(stat: &Statx) -> Self {
+        let modified = Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() };
+        match FileStat::of(stat).is_directory() {
+            true => Self::Directory,
+            false => Self::Leaf { bytes: stat.stx_size, modified },
+        }
+    }
 }
 
 /// A moment on the clock that the kernel takes files' times from.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use super::ignore_rules::IgnoreRules;
+use super::sparse::SparseData;
 use super::tree::TreeEntry;
 use super::workspace_disk::WorkspaceDisk;
 use crate::backends::git::GitPlace;
@@ -127,6 +128,15 @@ impl ChangeDetector for OnDisk {
 
     fn is_secret(&self, path: &EntryPath) -> bool {
         self.lock().rules().is_some_and(|rules| rules.is_secret(path))
+    }
+
+    fn sparse_data(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        let disk = self.lock();
+        let data = disk.tree().and_then(|tree| SparseData::of(tree.open(path)?));
+        match data {
+            Ok(data) => Ok(data.map(|data| Box::new(data) as Box<dyn Read + Send>)),
+            Err(error) => Err(self.failed("read", Some(path), &error)),
+        }
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {

@@ -1,13 +1,14 @@
 //! Making single entries, and the directories that lead to them.
 
 use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, chownat, fchmod, fchown, futimens, openat, symlinkat,
-    utimensat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, chmod, chownat, fchmod, fchown, futimens,
+    openat, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -18,12 +19,10 @@ use super::file_stat::MadeStat;
 use super::tree::DirTree;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
-use crate::engine::event::Node;
+use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
-const FILE_MODE: u32 = 0o644;
-const EXECUTABLE_MODE: u32 = 0o755;
-const DIRECTORY_MODE: u32 = 0o755;
+const DIRECTORY_MODE: u32 = FileMode::DIRECTORY.bits();
 
 pub(super) struct MakingError {
     what: &'static str,
@@ -107,6 +106,7 @@ impl FileChange {
     pub(super) fn check(&self, tree: &DirTree) -> Result<(), MakingError> {
         let (what, path) = match self {
             Self::Write { path, .. } => ("write", path),
+            Self::Mode { path, .. } => ("change the mode of", path),
             Self::Delete { path } => ("delete", path),
         };
         match () {
@@ -128,13 +128,13 @@ impl DirTree {
     ) -> Result<MadeStat, Errno> {
         let leaf = |bytes: &[u8]| MadeStat::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
         match node {
-            Node::File { executable, .. } => {
+            Node::File { mode, .. } => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let handle = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
                 let mut file = File::from(handle);
                 file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
                 self.own(&file)?;
-                fchmod(&file, Mode::from_raw_mode(mode_of(*executable, present)))?;
+                fchmod(&file, Mode::from_raw_mode(bits_for(*mode, FileType::RegularFile, present)))?;
                 futimens(&file, &times)?;
                 Ok(leaf(bytes))
             }
@@ -147,11 +147,11 @@ impl DirTree {
                 utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
                 Ok(leaf(target))
             }
-            Node::Directory => {
-                rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(DIRECTORY_MODE))?;
+            Node::Directory { mode } => {
+                rustix::fs::mkdirat(directory, name, Mode::RWXU)?;
                 let handle = open_in(directory, name, OFlags::DIRECTORY)?;
-                fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE))?;
                 self.own(&handle)?;
+                fchmod(&handle, Mode::from_raw_mode(bits_for(*mode, FileType::Directory, present)))?;
                 Ok(MadeStat::Directory)
             }
             // What a command left is noted; it is not made again.
@@ -167,20 +167,39 @@ impl DirTree {
     }
 }
 
-/// A file that stays a file keeps its permissions, but for those to execute it.
-fn mode_of(executable: bool, present: Option<&Statx>) -> u32 {
-    match present.filter(|stat| kind_of(stat) == FileType::RegularFile) {
+/// Returns the bits of an entry to make. Where they are not known, a present entry of that kind keeps its own, but for
+/// those to execute a file, and a new one has what the umask allows.
+pub(super) fn bits_for(mode: FileMode, kind: FileType, present: Option<&Statx>) -> u32 {
+    match present.filter(|stat| kind_of(stat) == kind) {
+        _ if !mode.is_unknown() => mode.bits(),
         Some(stat) => {
-            let mode = u32::from(stat.stx_mode) & 0o777;
-            match executable {
-                true if mode & 0o100 != 0 => mode,
-                true => mode | 0o100 | (mode & 0o444) >> 2,
-                false => mode & !0o111,
-            }
+            let present = FileMode::of(stat.stx_mode.into());
+            let is_file = kind == FileType::RegularFile;
+            if is_file { present.with_executable(mode.is_executable()) } else { present }.bits()
         }
-        None if executable => EXECUTABLE_MODE,
-        None => FILE_MODE,
+        None => mode.bits() & !umask(),
     }
+}
+
+/// Sets the permission bits of an entry that is no link, even of one that its owner may not open.
+pub(super) fn set_mode(parent: impl AsFd, name: &[u8], bits: u32) -> Result<(), Errno> {
+    let handle = open_in(parent, name, OFlags::PATH)?;
+    // By the handle, because a link that came meanwhile would lead elsewhere.
+    chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), Mode::from_raw_mode(bits))
+}
+
+/// Returns the umask of this process, as it was at the first call.
+pub(crate) fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        // The system call would change the umask for a moment, and so the files that other threads make.
+        let mut text = String::new();
+        let status = open_in(CWD, "/proc/self/status", OFlags::RDONLY);
+        let read = status.map_err(io::Error::from).and_then(|status| File::from(status).read_to_string(&mut text));
+        let line = text.lines().find_map(|line| line.strip_prefix("Umask:"));
+        let umask = line.and_then(|line| u32::from_str_radix(line.trim(), 8).ok());
+        read.ok().and(umask).unwrap_or(0o022)
+    })
 }
 
 /// Returns the wanted modification time, else now to the nanosecond: a change by others, in ticks, shows as another.

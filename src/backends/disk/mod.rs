@@ -25,6 +25,7 @@ pub(crate) mod populate_marker;
 mod remove;
 mod root_check;
 mod scan;
+mod sparse;
 mod staging_dir;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ mod workspace_disk;
 pub(crate) use entries::{entries_in, lock_file, make_private};
 pub(crate) use ignore_rules::IgnoreRules;
 pub(crate) use kept_index::KeptIndex;
+pub(crate) use making::umask;
 pub(crate) use mapped_mount::MappedMount;
 pub(crate) use opened_directory::{OpenedDirectory, overlap, owner_of};
 pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};

@@ -156,9 +156,11 @@ impl PendingScan {
 
     fn is_same(&self, scanned: &FileStat, shown: &FileStat) -> bool {
         match self.files {
-            ScannedFiles::Tree if scanned.is_directory() => scanned.is_same_entry(shown),
+            ScannedFiles::Tree if scanned.is_directory() => {
+                scanned.is_same_entry(shown) && scanned.has_same_mode(shown)
+            }
             ScannedFiles::Tree => scanned == shown,
-            ScannedFiles::Upper(_) if scanned.is_directory() => !scanned.is_unknown() && shown.is_directory(),
+            ScannedFiles::Upper(_) if scanned.is_directory() => !scanned.is_unknown() && scanned.has_same_mode(shown),
             ScannedFiles::Upper(_) => scanned.has_same_times(shown),
         }
     }

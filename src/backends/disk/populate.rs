@@ -1,6 +1,6 @@
 //! Populates a directory that no one else uses meanwhile: in place, and not all or none.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::entries::kind_of;
 use super::file_stat::MadeStat;
 use super::listing::look;
-use super::making::{MakingError, ParentDir, times};
+use super::making::{MakingError, ParentDir, bits_for, set_mode, times};
 use super::remove::remove_all;
 use super::tree::DirTree;
 use crate::backends::{BackendError, FileChange};
@@ -42,10 +42,12 @@ impl DirTree {
                     let place = (parent.handle()?, path.name());
                     let make = || self.make(place, (node, bytes), None, times(*modified));
                     match make() {
-                        Err(Errno::EXIST) if *node == Node::Directory && is_directory(place)? => {
-                            Ok(MadeStat::Directory)
-                        }
                         Err(Errno::EXIST) => {
+                            let stat = look(place.0, place.1)?;
+                            if let (Node::Directory { mode }, FileType::Directory) = (node, kind_of(&stat)) {
+                                set_mode(place.0, place.1, bits_for(*mode, FileType::Directory, Some(&stat)))?;
+                                return Ok(MadeStat::Directory);
+                            }
                             *removed = true;
                             remove_all(place.0, place.1)?;
                             make()
@@ -54,6 +56,15 @@ impl DirTree {
                     }
                 };
                 put().map_err(MakingError::at("write", path))
+            }
+            FileChange::Mode { path, mode } => {
+                parent.lead_to(self, path, |_| ())?;
+                let put = || {
+                    let stat = look(parent.handle()?, path.name())?;
+                    set_mode(parent.handle()?, path.name(), bits_for(*mode, kind_of(&stat), Some(&stat)))?;
+                    Ok(MadeStat::as_it_is(&stat))
+                };
+                put().map_err(MakingError::at("change the mode of", path))
             }
             FileChange::Delete { path } => {
                 *removed = true;
@@ -70,8 +81,4 @@ impl DirTree {
             }
         }
     }
-}
-
-fn is_directory((parent, name): (BorrowedFd<'_>, &[u8])) -> Result<bool, Errno> {
-    look(parent, name).map(|stat| kind_of(&stat) == FileType::Directory)
 }

@@ -383,6 +383,9 @@ impl<'a> Compare<'_, 'a> {
         listing.push(name, IndexedEntry::new(stamp, id, fresh));
         let path = below_path(self.path, name);
         let before_it = Before::of(before, &stamp);
+        if before_it == Before::Same && !self.covered && !before.is_some_and(|was| was.stamp.has_same_mode(&stamp)) {
+            part.entry(&path);
+        }
         if path.len() > PATH_BYTES_MAX {
             if !self.covered && before_it != Before::Same {
                 part.subtree(&path);

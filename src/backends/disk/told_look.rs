@@ -156,6 +156,9 @@ impl ToldLook<'_> {
         let relation = Before::of(before, &stamp);
         if relation == Before::Same && !change.is_arrived {
             // Its mode or owner may be another one.
+            if !before.is_some_and(|before| before.stamp.has_same_mode(&stamp)) {
+                self.named(path.clone(), false);
+            }
             let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             return open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY).map(|_| Some(known)).map_err(|_| Odd);
         }

@@ -20,10 +20,8 @@ use super::listing::{Lister, is_absent, look, look_at};
 use super::root_check::Anchor;
 use super::staging_dir::{self, KEPT};
 use crate::backends::Observed;
-use crate::engine::event::Special;
+use crate::engine::event::{FileMode, Special};
 use crate::engine::path::EntryPath;
-
-const OWNER_EXECUTES: u16 = 0o100;
 
 /// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
 #[derive(Debug)]
@@ -228,7 +226,7 @@ impl DirTree {
             };
             if directory == *below && !directory.is_root() {
                 let stat = look_at(&handle).map_err(context("look at", &directory.rooted()))?;
-                visit(directory.clone(), TreeEntry { kind: Observed::Directory, identity: FileStat::of(&stat) });
+                visit(directory.clone(), TreeEntry { kind: observed_directory(&stat), identity: FileStat::of(&stat) });
             }
             let rules = self.left_out.enter(&rules, handle.as_fd(), directory.as_bytes());
             let listed = lister.each(handle.as_fd(), |name, stat| {
@@ -237,7 +235,7 @@ impl DirTree {
                 else {
                     return Ok(());
                 };
-                let is_directory = found.kind == Observed::Directory;
+                let is_directory = found.kind.is_directory();
                 if self.left_out.skips(&rules, path.as_bytes(), is_directory)
                     && (self.is_hidden(&path) || !is_known(&path))
                 {
@@ -300,12 +298,14 @@ pub(super) fn read_again(handle: &OwnedFd) -> Result<File, Errno> {
     openat(CWD, itself, flags, Mode::empty()).map(File::from)
 }
 
+fn observed_directory(stat: &Statx) -> Observed {
+    Observed::Directory { mode: FileMode::of(stat.stx_mode.into()) }
+}
+
 fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<TreeEntry, Errno> {
     let kind = match kind_of(stat) {
-        FileType::RegularFile => {
-            Observed::File { size: stat.stx_size, executable: stat.stx_mode & OWNER_EXECUTES != 0 }
-        }
-        FileType::Directory => Observed::Directory,
+        FileType::RegularFile => Observed::File { size: stat.stx_size, mode: FileMode::of(stat.stx_mode.into()) },
+        FileType::Directory => observed_directory(stat),
         FileType::Symlink => match readlinkat(parent, name, Vec::new()) {
             Ok(target) => Observed::Symlink { target: target.into_bytes() },
             // It was replaced between both looks.

@@ -4,7 +4,8 @@ use rkyv::{Archive, Serialize as Archivable};
 use serde::{Deserialize, Serialize};
 
 use super::codec::{archive, validated};
-use super::{CodecError, Event};
+use super::file_mode::octal;
+use super::{CodecError, Event, FileMode};
 use crate::engine::{Digest, EntryPath};
 
 /// Event of an entry that was created or given new contents, attributes or kind. It creates missing parent
@@ -45,8 +46,9 @@ pub enum Node {
         content: Digest,
         /// Size in bytes.
         size: u64,
-        /// True if its owner may execute it.
-        executable: bool,
+        /// Permission bits.
+        #[serde(flatten)]
+        mode: FileMode,
         /// True if the contents are UTF-8 without NUL.
         text: bool,
         /// True if the contents were over a budget and not kept: only digest and size are known. The digest is zero if
@@ -61,7 +63,16 @@ pub enum Node {
         target: Vec<u8>,
     },
     /// Directory; recorded when no other event shows it.
-    Directory,
+    Directory {
+        /// Permission bits.
+        #[serde(
+            rename = "permissions",
+            default = "unknown_directory",
+            skip_serializing_if = "unknown_mode",
+            with = "octal"
+        )]
+        mode: FileMode,
+    },
     /// Special file that a command left. It is recorded without contents and never opened.
     Special {
         /// Kind of the special file.
@@ -86,41 +97,96 @@ impl Node {
     pub(crate) fn content(&self) -> Option<&Digest> {
         match self {
             Self::File { content, .. } => Some(content),
-            Self::Symlink { .. } | Self::Directory | Self::Special { .. } => None,
+            Self::Symlink { .. } | Self::Directory { .. } | Self::Special { .. } => None,
         }
+    }
+
+    /// Directory with the usual mode.
+    pub const DIRECTORY: Self = Self::Directory { mode: FileMode::DIRECTORY };
+
+    /// Creates a regular file of these bytes, with the usual mode.
+    pub fn file(bytes: &[u8], executable: bool) -> Self {
+        Self::file_with(bytes, FileMode::usual(executable))
     }
 
     /// Creates a regular file of these bytes.
-    pub fn file(bytes: &[u8], executable: bool) -> Self {
+    pub fn file_with(bytes: &[u8], mode: FileMode) -> Self {
         let (content, size) = (Digest::of(bytes), bytes.len() as u64);
-        Self::File { content, size, executable, text: is_text(bytes), incomplete: false }
+        Self::File { content, size, mode, text: is_text(bytes), incomplete: false }
     }
 
-    pub(crate) fn code(&self) -> u8 {
+    /// Returns true for a directory.
+    pub const fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
+    }
+
+    /// Returns the permission bits of a file or a directory.
+    pub const fn mode(&self) -> Option<FileMode> {
         match self {
-            Self::File { executable: false, incomplete: false, .. } => node_code::FILE,
-            Self::File { executable: true, incomplete: false, .. } => node_code::EXECUTABLE,
-            Self::File { executable: false, incomplete: true, .. } => node_code::INCOMPLETE,
-            Self::File { executable: true, incomplete: true, .. } => node_code::INCOMPLETE_EXECUTABLE,
-            Self::Symlink { .. } => node_code::SYMLINK,
-            Self::Directory => node_code::DIRECTORY,
-            Self::Special { special: Special::Fifo } => node_code::FIFO,
-            Self::Special { special: Special::Socket } => node_code::SOCKET,
-            Self::Special { special: Special::Device } => node_code::DEVICE,
+            Self::File { mode, .. } | Self::Directory { mode } => Some(*mode),
+            Self::Symlink { .. } | Self::Special { .. } => None,
         }
     }
 
-    /// Creates a file of a code that [`is_file`](node_code::is_file).
-    pub(crate) fn file_of_code(code: u8, content: Digest, size: u64, text: bool) -> Self {
-        let executable = matches!(code, node_code::EXECUTABLE | node_code::INCOMPLETE_EXECUTABLE);
-        let incomplete = matches!(code, node_code::INCOMPLETE | node_code::INCOMPLETE_EXECUTABLE);
-        Self::File { content, size, executable, text, incomplete }
+    /// Returns true for a directory that an entry below it brings along, so that no event need show it.
+    pub fn is_implied(&self) -> bool {
+        self.mode().is_some_and(|mode| self.is_directory() && mode.is_like(FileMode::DIRECTORY))
     }
 
-    /// Creates an entry that has nothing but its kind; none for other or unknown codes.
-    pub(crate) fn bare_of_code(code: u8) -> Option<Self> {
+    /// Returns the entry with another mode; a link or special file has none.
+    pub(crate) fn with_mode(&self, wanted: FileMode) -> Self {
+        let mut node = self.clone();
+        if let Self::File { mode, .. } | Self::Directory { mode } = &mut node {
+            *mode = wanted;
+        }
+        node
+    }
+
+    /// Returns true if nothing is known in which the entries differ: an unknown mode is like any that lets its owner
+    /// do the same.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self.mode(), other.mode()) {
+            (Some(mode), Some(others)) if mode != others => {
+                let is_open = self.is_directory() && (mode.is_unknown() || others.is_unknown());
+                (is_open || mode.is_like(others)) && self.with_mode(others) == *other
+            }
+            _ => self == other,
+        }
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        let kind = match self {
+            Self::File { mode, incomplete: false, .. } if !mode.is_executable() => node_code::FILE,
+            Self::File { incomplete: false, .. } => node_code::EXECUTABLE,
+            Self::File { mode, incomplete: true, .. } if !mode.is_executable() => node_code::INCOMPLETE,
+            Self::File { incomplete: true, .. } => node_code::INCOMPLETE_EXECUTABLE,
+            Self::Symlink { .. } => node_code::SYMLINK,
+            Self::Directory { .. } => node_code::DIRECTORY,
+            Self::Special { special: Special::Fifo } => node_code::FIFO,
+            Self::Special { special: Special::Socket } => node_code::SOCKET,
+            Self::Special { special: Special::Device } => node_code::DEVICE,
+        };
+        match self.mode() {
+            None => kind,
+            Some(mode) if mode.is_unknown() => kind,
+            Some(mode) if mode == node_code::usual_mode(kind) => kind | node_code::USUAL,
+            Some(_) => kind | node_code::BITS,
+        }
+    }
+
+    /// Creates a file of a code that [`is_file`](node_code::is_file); `bits` are those of a code with
+    /// [`BITS`](node_code::BITS).
+    pub(crate) fn file_of_code(code: u8, content: Digest, size: u64, text: bool, bits: u16) -> Self {
+        let incomplete = matches!(node_code::kind(code), node_code::INCOMPLETE | node_code::INCOMPLETE_EXECUTABLE);
+        Self::File { content, size, mode: node_code::mode(code, bits), text, incomplete }
+    }
+
+    /// Creates an entry that has nothing but its kind and mode; none for other or unknown codes.
+    pub(crate) fn bare_of_code(code: u8, bits: u16) -> Option<Self> {
+        if node_code::kind(code) == node_code::DIRECTORY {
+            return Some(Self::Directory { mode: node_code::mode(code, bits) });
+        }
         Some(match code {
-            node_code::DIRECTORY => Self::Directory,
             node_code::FIFO => Self::Special { special: Special::Fifo },
             node_code::SOCKET => Self::Special { special: Special::Socket },
             node_code::DEVICE => Self::Special { special: Special::Device },
@@ -138,6 +204,15 @@ impl Special {
             Self::Device => "device",
         }
     }
+}
+
+fn unknown_directory() -> FileMode {
+    FileMode::unknown(true)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn unknown_mode(mode: &FileMode) -> bool {
+    mode.is_unknown()
 }
 
 fn is_text(bytes: &[u8]) -> bool {
@@ -192,8 +267,15 @@ struct DeleteEntryV1 {
     path: Vec<u8>,
 }
 
-/// Codes of [`Node`] in journals and snapshots.
+/// Codes of [`Node`] in journals and snapshots: a kind, and for files and directories how their mode is known.
 pub(crate) mod node_code {
+    use super::FileMode;
+
+    /// The mode is the usual one of the kind. With neither this nor [`BITS`] it is unknown.
+    pub(crate) const USUAL: u8 = 0x10;
+    /// The bits of the mode follow.
+    pub(crate) const BITS: u8 = 0x20;
+
     pub(crate) const FILE: u8 = 0;
     pub(crate) const EXECUTABLE: u8 = 1;
     pub(crate) const SYMLINK: u8 = 2;
@@ -204,8 +286,29 @@ pub(crate) mod node_code {
     pub(crate) const SOCKET: u8 = 7;
     pub(crate) const DEVICE: u8 = 8;
 
+    pub(crate) fn kind(code: u8) -> u8 {
+        code & !(USUAL | BITS)
+    }
+
+    pub(crate) fn has_bits(code: u8) -> bool {
+        code & BITS != 0
+    }
+
     pub(crate) fn is_file(code: u8) -> bool {
-        matches!(code, FILE | EXECUTABLE | INCOMPLETE | INCOMPLETE_EXECUTABLE)
+        matches!(kind(code), FILE | EXECUTABLE | INCOMPLETE | INCOMPLETE_EXECUTABLE)
+    }
+
+    pub(super) fn usual_mode(kind: u8) -> FileMode {
+        FileMode::usual(matches!(kind, EXECUTABLE | INCOMPLETE_EXECUTABLE | DIRECTORY))
+    }
+
+    pub(super) fn mode(code: u8, bits: u16) -> FileMode {
+        let usual = usual_mode(kind(code));
+        match code & (USUAL | BITS) {
+            0 => FileMode::unknown(usual.is_executable()),
+            USUAL => usual,
+            _ => FileMode::of(bits.into()),
+        }
     }
 }
 
@@ -216,9 +319,13 @@ impl Event for WriteFile {
         let (text, content, size, target) = match &self.node {
             Node::File { content, size, text, .. } => (*text, *content.as_bytes(), *size, Vec::new()),
             Node::Symlink { target } => (false, [0; 32], 0, target.clone()),
-            Node::Directory | Node::Special { .. } => (false, [0; 32], 0, Vec::new()),
+            Node::Directory { .. } | Node::Special { .. } => (false, [0; 32], 0, Vec::new()),
         };
-        let (path, mode, node) = (self.path.as_bytes().to_vec(), self.mode as u8, self.node.code());
+        let (code, mut target) = (self.node.code(), target);
+        if let Some(mode) = self.node.mode().filter(|_| node_code::has_bits(code)) {
+            target.extend_from_slice(&mode.to_le_bytes());
+        }
+        let (path, mode, node) = (self.path.as_bytes().to_vec(), self.mode as u8, code);
         let frozen = WriteFileV1 { path, mode, node, text, content, size, target };
         archive(Self::KIND, Self::VERSION, &frozen, out)
     }
@@ -245,12 +352,16 @@ impl ArchivedWriteFileV1 {
     }
 
     pub(crate) fn node(&self) -> Option<Node> {
+        let bits = match node_code::has_bits(self.node) {
+            true => u16::from_le_bytes(*self.target.first_chunk()?),
+            false => 0,
+        };
         Some(match self.node {
             code if node_code::is_file(code) => {
-                Node::file_of_code(code, Digest::from_bytes(self.content), self.size.to_native(), self.text)
+                Node::file_of_code(code, Digest::from_bytes(self.content), self.size.to_native(), self.text, bits)
             }
             node_code::SYMLINK => Node::Symlink { target: self.target.to_vec() },
-            code => return Node::bare_of_code(code),
+            code => return Node::bare_of_code(code, bits),
         })
     }
 }

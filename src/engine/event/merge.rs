@@ -96,7 +96,7 @@ pub enum ConflictKind {
     Large,
     /// Both created it, with different contents.
     Added,
-    /// Both created the same file, and only one is executable.
+    /// Both created the same file, with different modes.
     Mode,
     /// Both changed the link, to different targets.
     Link,

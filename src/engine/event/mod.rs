@@ -5,6 +5,7 @@ mod call;
 mod codec;
 mod command;
 mod file;
+mod file_mode;
 mod merge;
 mod references;
 mod rewind;
@@ -23,6 +24,7 @@ pub use command::{
 };
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
+pub use file_mode::FileMode;
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub(crate) use references::{digests_in, references_of};
 pub use rewind::{SessionRewound, SliceRestored};

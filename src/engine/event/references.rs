@@ -76,7 +76,7 @@ fn told<E: Event>(event: &EventRef<'_>, references: impl FnOnce(E) -> Vec<Digest
 fn written(event: &EventRef<'_>) -> Option<Vec<Digest>> {
     match write_view(event.version, event.payload).ok()?.node()? {
         Node::File { content, .. } => Some(vec![content]),
-        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Some(Vec::new()),
+        Node::Symlink { .. } | Node::Directory { .. } | Node::Special { .. } => Some(Vec::new()),
     }
 }
 

@@ -162,7 +162,7 @@ fn check(path: &EntryPath, node: &Node) -> Result<(), HistoryError> {
         Node::File { text: false, .. } => Err(HistoryError::NotText { path, what: "a binary file" }),
         Node::File { size, .. } if *size > BLAME_BYTES_MAX => Err(HistoryError::TooLarge { path, size: *size }),
         Node::File { .. } => Ok(()),
-        Node::Directory => Err(HistoryError::NotText { path, what: "a directory" }),
+        Node::Directory { .. } => Err(HistoryError::NotText { path, what: "a directory" }),
         Node::Symlink { .. } => Err(HistoryError::NotText { path, what: "a symbolic link" }),
         Node::Special { special } => Err(HistoryError::NotText { path, what: special.name() }),
     }
@@ -188,7 +188,7 @@ impl BlamedFile {
         let changes = life(session, path, at)?;
         match changes.last().and_then(|change| change.after.as_ref()) {
             Some(last) => check(path, last)?,
-            None if has_entries(session, path, at)? => check(path, &Node::Directory)?,
+            None if has_entries(session, path, at)? => check(path, &Node::DIRECTORY)?,
             None => return Err(HistoryError::NotThere { path: path.clone(), seq: at }),
         }
         let mut file = Self::default();

@@ -65,7 +65,7 @@ impl PathChange {
 }
 
 fn is_none_or_directory(node: Option<&Node>) -> bool {
-    node.is_none_or(|node| *node == Node::Directory)
+    node.is_none_or(|node| node.is_directory())
 }
 
 /// Returns every change of an entry and of those below it, up to a position, in order. A file that was moved here is

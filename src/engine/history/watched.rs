@@ -47,13 +47,13 @@ impl WatchedEntry {
         }
         if !self.is_inside(path) {
             // Only a directory has entries below it.
-            let replaces = self.root.is_below(path) && node != Node::Directory;
+            let replaces = self.root.is_below(path) && !node.is_directory();
             return if replaces { self.remove_all() } else { Vec::new() };
         }
         let mut steps: Vec<_> = self.add_parents(path).into_iter().collect();
         let before = self.live.remove(path);
-        if node != Node::Directory {
-            let files = remove(&mut self.live, path).into_iter().filter(|(_, before)| *before != Node::Directory);
+        if !node.is_directory() {
+            let files = remove(&mut self.live, path).into_iter().filter(|(_, before)| !before.is_directory());
             steps.extend(files.map(EntryStep::removed));
         }
         self.live.insert(path.clone(), node.clone());
@@ -67,9 +67,11 @@ impl WatchedEntry {
             if !self.is_inside(&path) {
                 break;
             }
-            if let Some(before) = self.live.insert(path.clone(), Node::Directory) {
-                let step = EntryStep { path, before: Some(before), after: Some(Node::Directory) };
-                return (step.before != step.after).then_some(step);
+            if self.live.get(&path).is_some_and(Node::is_directory) {
+                return None;
+            }
+            if let Some(before) = self.live.insert(path.clone(), Node::DIRECTORY) {
+                return Some(EntryStep { path, before: Some(before), after: Some(Node::DIRECTORY) });
             }
         }
         None
@@ -81,7 +83,7 @@ impl WatchedEntry {
             return self.remove_all();
         }
         let gone = remove(&mut self.live, path).into_iter();
-        gone.filter(|(gone, before)| gone == path || *before != Node::Directory).map(EntryStep::removed).collect()
+        gone.filter(|(gone, before)| gone == path || !before.is_directory()).map(EntryStep::removed).collect()
     }
 
     fn remove_all(&mut self) -> Vec<EntryStep> {
@@ -110,7 +112,7 @@ pub(super) fn remove<T>(live: &mut BTreeMap<EntryPath, T>, path: &EntryPath) -> 
 pub(super) fn replace<T>(live: &mut BTreeMap<EntryPath, T>, path: &EntryPath, node: &Node) -> Vec<(EntryPath, T)> {
     let mut gone: Vec<_> = directories_above(path).filter_map(|above| live.remove_entry(&above)).collect();
     match node {
-        Node::Directory => gone.extend(live.remove_entry(path)),
+        Node::Directory { .. } => gone.extend(live.remove_entry(path)),
         _ => gone.extend(remove(live, path)),
     }
     gone

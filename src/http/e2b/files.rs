@@ -55,7 +55,7 @@ fn contents(session: &Session, path: EntryPath, asked: &str) -> Result<bytes::By
                 let full = if full.starts_with("/workspace") { full } else { format!("/workspace{full}") };
                 path = SandboxPlace::of(&full)?.path;
             }
-            Some(Node::Directory) => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
+            Some(Node::Directory { .. }) => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
             Some(Node::Special { .. }) => return Err(Wrong::invalid(format!("{asked:.200} is no regular file"))),
             None if path.is_root() => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
             None => return Err(Wrong::not_found(format!("path not found: {asked:.200}"))),

@@ -81,7 +81,7 @@ impl FileCall {
         // The root is no entry.
         if place.path.is_root() {
             let begun = self.sandbox.record.started;
-            return Ok(shown(place, &place.path, &Node::Directory, begun));
+            return Ok(shown(place, &place.path, &Node::DIRECTORY, begun));
         }
         let asked = StatEntry { path: place.rooted(), at: None };
         let found = asked.run(&self.api.context(self.sandbox.name())).await?;
@@ -267,13 +267,14 @@ fn event(place: &SandboxPlace, change: &WatchedChange) -> Value {
 const DIRECTORY: &str = "FILE_TYPE_DIRECTORY";
 
 fn shown(place: &SandboxPlace, path: &crate::engine::path::EntryPath, node: &Node, changed: Timestamp) -> Value {
-    let (kind, mode, letters) = match node {
-        Node::Directory => (DIRECTORY, 0o755, "drwxr-xr-x"),
-        Node::File { executable: true, .. } => ("FILE_TYPE_FILE", 0o755, "-rwxr-xr-x"),
-        Node::File { .. } => ("FILE_TYPE_FILE", 0o644, "-rw-r--r--"),
-        Node::Symlink { .. } => ("FILE_TYPE_SYMLINK", 0o777, "Lrwxrwxrwx"),
-        Node::Special { .. } => ("FILE_TYPE_UNSPECIFIED", 0o644, "-rw-r--r--"),
+    let (kind, mode, letter) = match node {
+        Node::Directory { mode } => (DIRECTORY, mode.bits(), 'd'),
+        Node::File { mode, .. } => ("FILE_TYPE_FILE", mode.bits(), '-'),
+        Node::Symlink { .. } => ("FILE_TYPE_SYMLINK", 0o777, 'L'),
+        Node::Special { .. } => ("FILE_TYPE_UNSPECIFIED", 0o644, '-'),
     };
+    let may = |at: usize| mode >> (8 - at) & 1 == 1;
+    let letters = std::iter::once(letter).chain((0..9).map(|at| if may(at) { ['r', 'w', 'x'][at % 3] } else { '-' }));
     let full = place.name_of(path);
     let size = if let Node::File { size, .. } = node { *size } else { 0 };
     let mut entry = json!({
@@ -282,7 +283,7 @@ fn shown(place: &SandboxPlace, path: &crate::engine::path::EntryPath, node: &Nod
         "path": full,
         "size": size.to_string(),
         "mode": mode,
-        "permissions": letters,
+        "permissions": letters.collect::<String>(),
         "owner": "user",
         "group": "user",
         "modifiedTime": changed,

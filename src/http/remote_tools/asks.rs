@@ -89,7 +89,7 @@ async fn run(context: &mut ToolContext, asked: RunCommand, program: &HostCaller)
 fn entry((path, entry): (&EntryPath, &Entry)) -> RemoteEntry {
     let node = match entry.node {
         Node::File { .. } => "file",
-        Node::Directory => "directory",
+        Node::Directory { .. } => "directory",
         Node::Symlink { .. } => "symlink",
         Node::Special { .. } => "special",
     };

@@ -74,7 +74,7 @@ fn listed(change: Change) -> ListedChange {
     let kind = entry.map_or("", |entry| match entry.node {
         Node::File { .. } => "file",
         Node::Symlink { .. } => "symlink",
-        Node::Directory => "directory",
+        Node::Directory { .. } => "directory",
         Node::Special { .. } => "special",
     });
     let size = entry.map_or(0, Entry::size);

@@ -118,6 +118,10 @@ pub struct RewoundDocument {
     /// Paths that could not be brought back and were left.
     #[schemars(with = "Vec<String>")]
     pub left: Vec<EntryPath>,
+    /// Paths of what was removed or replaced for good, as its contents were never kept.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub lost: Vec<EntryPath>,
 }
 
 /// From one position to another, both included.
@@ -132,16 +136,16 @@ pub struct RewoundRange {
 
 /// Returns a rewind as a document.
 pub fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDocument {
-    let Rewound { to, from, recorded, changes, slices, drift, left } = rewound;
+    let Rewound { to, from, recorded, changes, slices, drift, left, lost } = rewound;
     let recorded = recorded.map(|(first, last)| RewoundRange { first, last });
     let (session, name) = (session.id(), session.name().to_owned());
-    RewoundDocument { session, name, to, from, dry_run, refused: None, recorded, changes, slices, drift, left }
+    RewoundDocument { session, name, to, from, dry_run, refused: None, recorded, changes, slices, drift, left, lost }
 }
 
 impl From<RewoundDocument> for Rewound {
     fn from(document: RewoundDocument) -> Self {
-        let RewoundDocument { to, from, recorded, changes, slices, drift, left, .. } = document;
+        let RewoundDocument { to, from, recorded, changes, slices, drift, left, lost, .. } = document;
         let recorded = recorded.map(|range| (range.first, range.last));
-        Self { to, from, recorded, changes, slices, drift, left }
+        Self { to, from, recorded, changes, slices, drift, left, lost }
     }
 }

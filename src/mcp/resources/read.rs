@@ -93,7 +93,7 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
         Node::Symlink { target } => {
             Ok(ResourceContents::text(String::from_utf8_lossy(target), uri).with_mime_type(kind))
         }
-        Node::Directory | Node::Special { .. } => {
+        Node::Directory { .. } | Node::Special { .. } => {
             Err(OperationError::refused(format!("{} is no file that could be read", named(path))))
         }
     }

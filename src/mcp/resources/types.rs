@@ -5,7 +5,7 @@ use crate::engine::path::EntryPath;
 
 pub(super) fn of(path: &EntryPath, node: &Node) -> &'static str {
     match node {
-        Node::Directory => "inode/directory",
+        Node::Directory { .. } => "inode/directory",
         Node::Symlink { .. } => "inode/symlink",
         Node::Special { .. } => "inode/special",
         Node::File { text, .. } => {

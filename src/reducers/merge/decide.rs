@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::sides::{Nodes, Sides, is_leaf};
 use super::text::{self, MergedLines};
-use crate::engine::event::{ConflictKind, MergeSide, Node};
+use crate::engine::event::{ConflictKind, FileMode, MergeSide, Node};
 use crate::engine::{Digest, EntryPath};
 
 pub(super) enum EntryDecision {
@@ -28,7 +28,7 @@ pub(super) enum EntryDecision {
 struct MergeFile<'a> {
     content: &'a Digest,
     size: u64,
-    executable: bool,
+    mode: FileMode,
     text: bool,
     incomplete: bool,
 }
@@ -36,11 +36,11 @@ struct MergeFile<'a> {
 impl<'a> MergeFile<'a> {
     fn of(node: Option<&'a Node>) -> Option<Self> {
         match node? {
-            Node::File { content, size, executable, text, incomplete } => {
-                let (size, executable, text, incomplete) = (*size, *executable, *text, *incomplete);
-                Some(Self { content, size, executable, text, incomplete })
+            Node::File { content, size, mode, text, incomplete } => {
+                let (size, mode, text, incomplete) = (*size, *mode, *text, *incomplete);
+                Some(Self { content, size, mode, text, incomplete })
             }
-            Node::Symlink { .. } | Node::Directory | Node::Special { .. } => None,
+            Node::Symlink { .. } | Node::Directory { .. } | Node::Special { .. } => None,
         }
     }
 
@@ -49,9 +49,9 @@ impl<'a> MergeFile<'a> {
         self.content == other.content && !(self.incomplete && *self.content == Digest::from_bytes([0; 32]))
     }
 
-    fn node(&self, executable: bool) -> Node {
+    fn node(&self, mode: FileMode) -> Node {
         let Self { content, size, text, incomplete, .. } = *self;
-        Node::File { content: *content, size, executable, text, incomplete }
+        Node::File { content: *content, size, mode, text, incomplete }
     }
 }
 
@@ -74,6 +74,16 @@ pub(super) fn decide<E>(
     }
     if ours == base {
         return Ok(taken(sides, path, nodes));
+    }
+    if let (Some(Node::Directory { mode: ours }), Some(Node::Directory { mode: theirs })) = (ours, theirs) {
+        let merged = match base {
+            Some(Node::Directory { mode: base }) => FileMode::merged(*base, *ours, *theirs),
+            _ => *ours,
+        };
+        return Ok(match merged.is_like(*ours) {
+            true => EntryDecision::Nothing,
+            false => EntryDecision::Merge { node: Node::Directory { mode: merged }, bytes: None },
+        });
     }
     let files = [MergeFile::of(base), MergeFile::of(ours), MergeFile::of(theirs)];
     if let [Some(base), Some(ours), Some(theirs)] = files {
@@ -125,16 +135,15 @@ fn merged<E>(
     chosen: Option<MergeSide>,
     read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
 ) -> Result<EntryDecision, E> {
-    // There are two values only: who changed it has the other one.
-    let executable = if ours.executable == base.executable { theirs.executable } else { ours.executable };
+    let mode = FileMode::merged(base.mode, ours.mode, theirs.mode);
     if ours.has_contents_of(&theirs) || theirs.has_contents_of(&base) {
-        return Ok(match ours.executable == executable {
+        return Ok(match ours.mode.is_like(mode) {
             true => EntryDecision::Nothing,
-            false => whole(ours, executable),
+            false => whole(ours, mode),
         });
     }
     if ours.has_contents_of(&base) {
-        return Ok(whole(theirs, executable));
+        return Ok(whole(theirs, mode));
     }
     let all = [base, ours, theirs];
     if all.iter().any(|file| file.incomplete) {
@@ -147,20 +156,20 @@ fn merged<E>(
     let [base, ours, theirs] = [read(base.content)?, read(ours.content)?, read(theirs.content)?];
     Ok(match text::merge(&base, &ours, &theirs, chosen) {
         MergedLines::Merged(bytes) => {
-            EntryDecision::Merge { node: Node::file(&bytes, executable), bytes: Some(bytes.into()) }
+            EntryDecision::Merge { node: Node::file_with(&bytes, mode), bytes: Some(bytes.into()) }
         }
         MergedLines::Conflict(None) => EntryDecision::Conflict(ConflictKind::Text),
         MergedLines::Conflict(Some(bytes)) => {
-            EntryDecision::Decided { node: Node::file(&bytes, executable), bytes: bytes.into() }
+            EntryDecision::Decided { node: Node::file_with(&bytes, mode), bytes: bytes.into() }
         }
         MergedLines::TooMany => EntryDecision::Conflict(ConflictKind::Large),
         MergedLines::NoText => EntryDecision::Conflict(ConflictKind::Binary),
     })
 }
 
-fn whole(file: MergeFile<'_>, executable: bool) -> EntryDecision {
+fn whole(file: MergeFile<'_>, mode: FileMode) -> EntryDecision {
     match file.incomplete {
         true => EntryDecision::Conflict(ConflictKind::Incomplete),
-        false => EntryDecision::Merge { node: file.node(executable), bytes: None },
+        false => EntryDecision::Merge { node: file.node(mode), bytes: None },
     }
 }

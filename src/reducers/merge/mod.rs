@@ -208,7 +208,7 @@ impl Planning<'_> {
         let sides = self.sides;
         let keeps_something = |path: &EntryPath| sides::below(&kept, path).next().is_some();
         let going: BTreeSet<EntryPath> = deletes.into_iter().filter(|path| !keeps_something(path)).collect();
-        let replaced = |path: &EntryPath| writes.get(path).is_some_and(|(node, _)| *node != Node::Directory);
+        let replaced = |path: &EntryPath| writes.get(path).is_some_and(|(node, _)| !node.is_directory());
         let goes_with_another =
             |path: &EntryPath| directories_above(path).any(|place| going.contains(&place) || replaced(&place));
         let topmost = going.iter().filter(|path| !goes_with_another(path));
@@ -217,7 +217,7 @@ impl Planning<'_> {
         for (path, (node, merged)) in writes {
             let is_new = sides.ours.get(&path).is_none();
             let comes_with_another = || sides::below(&written, &path).next().is_some();
-            if node == Node::Directory && is_new && comes_with_another() {
+            if node.is_implied() && is_new && comes_with_another() {
                 continue;
             }
             let mode = if is_new { WriteMode::Create } else { WriteMode::Overwrite };

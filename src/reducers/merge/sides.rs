@@ -48,13 +48,14 @@ impl<'a> Sides<'a> {
         if let Some(above) = self.blocked(path).filter(|_| theirs.is_some()) {
             return Some(above);
         }
-        let directory = Some(&Node::Directory);
-        let was_a_file = base.is_some() && base != directory;
-        let clashes = match (ours, theirs) {
-            (Some(Node::Directory), Some(Node::Directory)) | (None, None) => false,
-            (Some(Node::Directory), Some(_)) => base != directory || self.have_more_below(path),
-            (Some(Node::Directory), None) | (None, Some(Node::Directory)) => was_a_file,
-            (Some(_), Some(Node::Directory)) => ours != base,
+        let was_a_directory = base.is_some_and(Node::is_directory);
+        let was_a_file = base.is_some() && !was_a_directory;
+        let is_directory = |side: Option<&Node>| side.map(Node::is_directory);
+        let clashes = match (is_directory(ours), is_directory(theirs)) {
+            (Some(true), Some(true)) | (None, None) => false,
+            (Some(true), Some(false)) => !was_a_directory || self.have_more_below(path),
+            (Some(true), None) | (None, Some(true)) => was_a_file,
+            (Some(false), Some(true)) => ours != base,
             _ => false,
         };
         clashes.then(|| path.clone())
@@ -64,7 +65,7 @@ impl<'a> Sides<'a> {
     fn blocked(&self, path: &EntryPath) -> Option<EntryPath> {
         let place = directories_above(path).find(|place| self.ours.get(place).is_some())?;
         let Nodes { base, ours, .. } = self.nodes(&place);
-        (ours != Some(&Node::Directory) && ours != base).then_some(place)
+        (!ours.is_some_and(Node::is_directory) && ours != base).then_some(place)
     }
 
     fn have_more_below(&self, path: &EntryPath) -> bool {
@@ -81,7 +82,7 @@ impl<'a> Sides<'a> {
     pub(super) fn made_in_deleted(&self) -> impl Iterator<Item = &EntryPath> {
         let is_deleted = move |path: &&EntryPath| {
             let nodes = self.nodes(path);
-            nodes.base == Some(&Node::Directory) && nodes.theirs.is_none()
+            nodes.base.is_some_and(Node::is_directory) && nodes.theirs.is_none()
         };
         // What is deeper is found with the topmost directory that is gone.
         let is_topmost = move |path: &&EntryPath| path.parent().is_none_or(|parent| !is_deleted(&&parent));

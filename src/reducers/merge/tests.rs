@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::text::MERGED_LINES_MAX;
 use super::*;
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{DeleteEntry, Special, WriteFile};
+use crate::engine::event::{DeleteEntry, FileMode, Special, WriteFile};
 
 /// A tree that is written down entry by entry.
 #[derive(Clone, Default)]
@@ -35,7 +35,7 @@ impl Tree {
     }
 
     fn directory(self, path: &str) -> Self {
-        self.put(path, Node::Directory)
+        self.put(path, Node::DIRECTORY)
     }
 
     fn link(self, path: &str, target: &str) -> Self {
@@ -72,8 +72,8 @@ fn after(ours: &Tree, plan: &MergePlan) -> BTreeMap<String, Node> {
             }
             MergeStep::Write { path, mode, node, merged } => {
                 assert_eq!(*mode == WriteMode::Create, ours.files.get(path).is_none(), "{path}");
-                if let (Some(bytes), Node::File { executable, .. }) = (merged, node) {
-                    assert_eq!(*node, Node::file(bytes, *executable));
+                if let (Some(bytes), Node::File { mode, .. }) = (merged, node) {
+                    assert_eq!(*node, Node::file_with(bytes, *mode));
                 }
                 files.write(&WriteFile { path: path.clone(), mode: *mode, node: node.clone() }, Timestamp(1));
             }
@@ -168,7 +168,7 @@ fn merge_swaps_directory_and_file() {
 }
 
 fn incomplete(content: [u8; 32], size: u64) -> Node {
-    Node::File { content: Digest::from_bytes(content), size, executable: false, text: false, incomplete: true }
+    Node::File { content: Digest::from_bytes(content), size, mode: FileMode::FILE, text: false, incomplete: true }
 }
 
 #[test]

@@ -44,7 +44,10 @@ fn put(block: &mut Vec<u8>, path: &EntryPath, entry: &Entry) {
             block.push(code);
             put_bytes(block, target);
         }
-        Node::Directory | Node::Special { .. } => block.push(code),
+        Node::Directory { .. } | Node::Special { .. } => block.push(code),
+    }
+    if let Some(mode) = entry.node.mode().filter(|_| node_code::has_bits(code)) {
+        block.extend_from_slice(&mode.to_le_bytes());
     }
 }
 
@@ -139,8 +142,9 @@ fn skip<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     match code & !TEXT {
         code if node_code::is_file(code) => drop(rest.split_off(..FILE)?),
         node_code::SYMLINK => drop(take_bytes(rest)?),
-        code => drop(Node::bare_of_code(code)?),
+        code => drop(Node::bare_of_code(code, 0)?),
     }
+    bits(*code, rest)?;
     Some(path)
 }
 
@@ -153,12 +157,18 @@ fn record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Entry)> {
     let node = match code & !TEXT {
         kind if node_code::is_file(kind) => {
             let content = Digest::from_bytes(*rest.split_off(..size_of::<Digest>())?.first_chunk()?);
-            Node::file_of_code(kind, content, rest.try_get_u64_le().ok()?, code & TEXT != 0)
+            let size = rest.try_get_u64_le().ok()?;
+            Node::file_of_code(kind, content, size, code & TEXT != 0, bits(code, rest)?)
         }
         node_code::SYMLINK => Node::Symlink { target: take_bytes(rest)?.to_vec() },
-        kind => Node::bare_of_code(kind)?,
+        kind => Node::bare_of_code(kind, bits(code, rest)?)?,
     };
     Some((path, Entry { node, version, created_at, updated_at }))
+}
+
+/// Reads the bits of a mode, which the records of some codes end with.
+fn bits(code: u8, rest: &mut &[u8]) -> Option<u16> {
+    if node_code::has_bits(code) { rest.try_get_u16_le().ok() } else { Some(0) }
 }
 
 fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {

@@ -3,7 +3,7 @@
 use super::leaves::Leaves;
 use super::table::EntryTable;
 use super::{Entry, EntryMap, VirtualFileSystem};
-use crate::engine::event::{CodecError, Common, Node, delete_path};
+use crate::engine::event::{CodecError, Common, FileMode, Node, delete_path};
 use crate::engine::path::parent_bytes;
 use crate::engine::reducer::Folding;
 use crate::engine::{EntryPath, EventRef, Timestamp};
@@ -16,7 +16,7 @@ const SEARCHES_MAX: usize = 32;
 /// Puts a node at a path. Returns true if entries below a directory had to be searched.
 pub(super) fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Timestamp) -> Result<bool, &'static str> {
     if let Some(entry) = tree.get_mut(raw) {
-        let searched = entry.is_directory() && node != Node::Directory;
+        let searched = entry.is_directory() && !node.is_directory();
         entry.node = node;
         entry.version += 1;
         entry.updated_at = time;
@@ -32,26 +32,28 @@ pub(super) fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Time
     if path.as_bytes() != raw {
         return write(tree, path.as_bytes(), node, time);
     }
-    add_parents(tree, &path, time);
+    let mode =
+        if node.mode().is_some_and(FileMode::is_unknown) { FileMode::unknown(true) } else { FileMode::DIRECTORY };
+    add_parents(tree, &path, mode, time);
     tree.add(path, Entry { node, version: 1, created_at: time, updated_at: time });
     Ok(false)
 }
 
 /// Makes every ancestor a directory; one that was a file is a directory from now on.
-fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, time: Timestamp) {
+fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, mode: FileMode, time: Timestamp) {
     let mut bytes = path.as_bytes();
     while let Some(parent) = parent_bytes(bytes).filter(|parent| !parent.is_empty()) {
         if tree.is_directory(parent) == Some(true) {
             return;
         }
         if let Some(entry) = tree.get_mut(parent) {
-            entry.node = Node::Directory;
+            entry.node = Node::Directory { mode };
             entry.version += 1;
             entry.updated_at = time;
             return;
         }
         if let Ok(parent) = EntryPath::from_bytes(parent) {
-            tree.add(parent, Entry { node: Node::Directory, version: 1, created_at: time, updated_at: time });
+            tree.add(parent, Entry { node: Node::Directory { mode }, version: 1, created_at: time, updated_at: time });
         }
         bytes = parent;
     }

@@ -147,7 +147,7 @@ mod tests {
     fn leaf_change_is_visible_despite_read_clone() {
         let entry = |version| {
             let time = Timestamp(0);
-            Entry { node: Node::Directory, version, created_at: time, updated_at: time }
+            Entry { node: Node::DIRECTORY, version, created_at: time, updated_at: time }
         };
         let bytes = Bytes::from(blocks::encode(&[(EntryPath::lookup("a").unwrap(), entry(1))]));
         let mut leaf = Leaf::from_block(Block::new(&bytes, b"").unwrap().unwrap());

@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn entry(version: u64) -> Entry {
-        Entry { node: Node::Directory, version, created_at: Timestamp(1), updated_at: Timestamp(2) }
+        Entry { node: Node::DIRECTORY, version, created_at: Timestamp(1), updated_at: Timestamp(2) }
     }
 
     fn rows(map: &BTreeMap<EntryPath, Entry>) -> Vec<LeafRow> {

@@ -55,14 +55,14 @@ pub struct Entry {
 impl Entry {
     /// Returns true for a directory.
     pub fn is_directory(&self) -> bool {
-        self.node == Node::Directory
+        self.node.is_directory()
     }
 
     /// Returns the bytes of a file's contents; 0 for any other entry.
     pub fn size(&self) -> u64 {
         match self.node {
             Node::File { size, .. } => size,
-            Node::Symlink { .. } | Node::Directory | Node::Special { .. } => 0,
+            Node::Symlink { .. } | Node::Directory { .. } | Node::Special { .. } => 0,
         }
     }
 }
@@ -207,7 +207,7 @@ impl VirtualFileSystem {
             let old = before.next_if(|_| order.is_le()).cloned();
             let new = after.next_if(|_| order.is_ge()).cloned();
             match (old, new) {
-                (Some((path, before)), Some((_, after))) if before.node != after.node => {
+                (Some((path, before)), Some((_, after))) if !before.node.is_like(&after.node) => {
                     changes.push(Change::Changed { path, before, after });
                 }
                 (Some((path, before)), None) => changes.push(Change::Removed { path, before }),

@@ -127,7 +127,7 @@ mod tests {
 
     fn entry(version: u64) -> Entry {
         let time = Timestamp(0);
-        Entry { node: Node::Directory, version, created_at: time, updated_at: time }
+        Entry { node: Node::DIRECTORY, version, created_at: time, updated_at: time }
     }
 
     proptest! {

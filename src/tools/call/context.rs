@@ -95,7 +95,7 @@ impl ToolContext {
             budget: WorkBudget::default(),
             beats: None,
             call,
-            files: Filesystem::new(session.clone(), tree),
+            files: Filesystem::new(session.clone(), tree, machine.workspace.umask()),
             machine: machine.clone(),
             clock,
             clock_waits: false,

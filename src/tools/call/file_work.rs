@@ -161,12 +161,13 @@ fn write(
 
 /// Writes a file where a file or nothing is.
 fn put(files: &mut Filesystem, path: &EntryPath, bytes: Bytes, executable: Option<bool>) -> Result<(), ToolError> {
-    let (mode, was) = match files.tree().get(path).map(|entry| &entry.node) {
-        None => (WriteMode::Create, false),
-        Some(Node::File { executable, .. }) => (WriteMode::Overwrite, *executable),
+    let (how, was) = match files.tree().get(path).map(|entry| &entry.node) {
+        None => (WriteMode::Create, files.mode_of_new(executable == Some(true))),
+        Some(Node::File { mode, .. }) => (WriteMode::Overwrite, *mode),
         Some(_) => return Err(ToolError::new(format!("{} is there, and no file", path.rooted()))),
     };
-    files.put(path, bytes, executable.unwrap_or(was), mode)
+    let mode = executable.map_or(was, |executable| was.with_executable(executable));
+    files.put(path, bytes, mode, how)
 }
 
 fn remove(context: &mut ToolContext, path: &str, recursive: bool) -> Result<(Value, String), ToolError> {

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use super::error::ToolError;
 use crate::backends::FileChange;
 use crate::engine::commit::CommitError;
-use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem, directories_above};
 use crate::tools::workspace::capture::Captured;
-use crate::tools::workspace::plan::{NewContents, PlannedChange};
+use crate::tools::workspace::plan::{NewContents, PlannedChange, open_first};
 use crate::tools::workspace::recording::EventBuffer;
 
 const LINKS_MAX: usize = 40;
@@ -28,11 +28,13 @@ pub struct Filesystem {
     /// Number of staged changes that are on the disk for good.
     landed: usize,
     fresh: NewContents,
+    /// Bits that new entries do not have.
+    umask: u32,
 }
 
 impl Filesystem {
-    pub(crate) fn new(session: Session, tree: VirtualFileSystem) -> Self {
-        Self { session, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new() }
+    pub(crate) fn new(session: Session, tree: VirtualFileSystem, umask: u32) -> Self {
+        Self { session, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new(), umask }
     }
 
     /// All entries, the call's own changes included.
@@ -124,32 +126,33 @@ impl Filesystem {
     /// needed.
     pub fn create(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
         let path = self.vacant(path)?;
-        self.put(&path, bytes.into(), false, WriteMode::Create)
+        let mode = self.mode_of_new(false);
+        self.put(&path, bytes.into(), mode, WriteMode::Create)
     }
 
     /// Writes a file, links followed, whether it is there or not. One that is there keeps its
-    /// executable bit.
+    /// permission bits.
     ///
     /// # Errors
     /// [`ToolError::Refused`] when it is a directory, or a file stands where a directory is needed.
     pub fn write(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
-        let (mode, executable) = match self.tree.get(&path).map(|entry| &entry.node) {
-            None => (WriteMode::Create, false),
-            Some(Node::File { executable, .. }) => (WriteMode::Overwrite, *executable),
+        let (how, mode) = match self.tree.get(&path).map(|entry| &entry.node) {
+            None => (WriteMode::Create, self.mode_of_new(false)),
+            Some(Node::File { mode, .. }) => (WriteMode::Overwrite, *mode),
             Some(_) => return Err(ToolError::new(format!("{} is a directory", path.rooted()))),
         };
-        self.put(&path, bytes.into(), executable, mode)
+        self.put(&path, bytes.into(), mode, how)
     }
 
     /// Adds bytes to the end of a file, or creates it.
     pub fn append(&mut self, path: &EntryPath, bytes: &[u8]) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
-        let Some(Node::File { executable, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
+        let Some(Node::File { mode, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
             return self.write(&path, bytes.to_vec());
         };
         let whole = [&self.read(&path)?[..], bytes].concat();
-        self.put(&path, Bytes::from(whole), executable, WriteMode::Append)
+        self.put(&path, Bytes::from(whole), mode, WriteMode::Append)
     }
 
     /// Makes a symbolic link. Where it points is not looked at before it is followed.
@@ -159,7 +162,7 @@ impl Filesystem {
 
     /// Makes a directory, and those above it.
     pub fn make_directory(&mut self, path: &EntryPath) -> Result<(), ToolError> {
-        self.place(path, Node::Directory)
+        self.place(path, Node::Directory { mode: FileMode::of(0o777 & !self.umask) })
     }
 
     /// Removes an entry, and with a directory everything below it; a link itself, not what it points to.
@@ -199,11 +202,11 @@ impl Filesystem {
         &mut self,
         path: &EntryPath,
         bytes: Bytes,
-        executable: bool,
+        permissions: FileMode,
         mode: WriteMode,
     ) -> Result<(), ToolError> {
         let path = self.in_directory(path)?;
-        let node = Node::file(&bytes, executable);
+        let node = Node::file_with(&bytes, permissions);
         if let Node::File { content, .. } = &node {
             self.fresh.insert(*content, bytes);
         }
@@ -224,14 +227,34 @@ impl Filesystem {
         }
     }
 
+    /// Returns the mode of a new file.
+    pub(crate) fn mode_of_new(&self, executable: bool) -> FileMode {
+        FileMode::of(if executable { 0o777 } else { 0o666 } & !self.umask)
+    }
+
     fn stage(&mut self, event: WriteFile) {
+        let mode = FileMode::of(0o777 & !self.umask);
+        if mode != FileMode::DIRECTORY {
+            // Only directories with the usual mode come with what is in them.
+            let missing = directories_above(&event.path).take_while(|above| self.tree.get(above).is_none());
+            for path in missing.collect::<Vec<_>>().into_iter().rev() {
+                let directory = WriteFile { path, mode: WriteMode::Create, node: Node::Directory { mode } };
+                self.tree.write(&directory, self.session.now());
+                self.staged.push(PlannedChange::Write(directory));
+            }
+        }
         self.tree.write(&event, self.session.now());
-        self.staged.push(PlannedChange::Write(event, None));
+        self.staged.push(PlannedChange::Write(event));
     }
 
     pub(crate) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
         let changes = self.staged[self.landed..].iter();
-        changes.map(|change| change.file_change(|digest| self.content(digest))).collect()
+        let changes = changes.map(|change| change.file_change(|digest| self.content(digest)));
+        let mut changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let mut shut = open_first(&mut changes);
+        shut.retain(|change| self.tree.get(change.path()).is_some_and(Entry::is_directory));
+        changes.extend(shut.into_iter().rev());
+        Ok(changes)
     }
 
     /// The files that this call wrote, and that are still there.
@@ -244,7 +267,7 @@ impl Filesystem {
 
     pub(crate) fn staged_bytes(&self) -> u64 {
         let bytes = |staged: &PlannedChange| match staged {
-            PlannedChange::Write(WriteFile { node: Node::File { size, .. }, .. }, _) => *size,
+            PlannedChange::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
             _ => 0,
         };
         self.staged[self.landed..].iter().map(bytes).sum()

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::backends::WorkspaceSpec;
 use crate::engine::commit::Content;
 use crate::engine::event::{
-    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
-    WriteFile, delete_path, write_view,
+    ChildMerged, DeleteEntry, Event, FileMode, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node,
+    SessionStarted, WriteFile, delete_path, write_view,
 };
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -256,12 +256,21 @@ fn changes(
     Ok(plan.steps.iter().map(change).collect())
 }
 
+/// Takes the bits from a file by which it would run with the rights of its owner here, who did not make it.
+fn without_set_id(node: Node) -> Node {
+    const SET_ID: u32 = 0o6000;
+    match node {
+        Node::File { mode, .. } if mode.bits() & SET_ID != 0 => node.with_mode(FileMode::of(mode.bits() & !SET_ID)),
+        _ => node,
+    }
+}
+
 /// Sets the event as origin of each path that it changes, with removed entries and implied directories.
 fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<'_>) {
     use std::ops::Bound::Excluded;
     let (path, replaces_all) = match event.kind {
         WriteFile::KIND => match write_view(event.version, event.payload) {
-            Ok(view) => (view.path(), view.node() != Some(Node::Directory)),
+            Ok(view) => (view.path(), !view.node().is_some_and(|node| node.is_directory())),
             Err(_) => return,
         },
         DeleteEntry::KIND => match delete_path(event.version, event.payload) {
@@ -326,7 +335,7 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<S
                 commit.keep(Content { digest: *digest, bytes: bytes.clone() });
                 fresh.insert(*digest, bytes);
             }
-            PlannedChange::Write(WriteFile { path, mode, node }, None)
+            PlannedChange::Write(WriteFile { path, mode, node: without_set_id(node) })
         }
     });
     let steps: Vec<PlannedChange> = planned.collect();

@@ -17,12 +17,13 @@ use super::{MountError, MountSpec};
 use crate::backends::disk::beneath::{open_beneath, open_in};
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::MAX_COMMIT_EVENTS;
-use crate::engine::event::Node;
+use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
 /// Directories in directories; each holds a handle open.
 const DEPTH_MAX: usize = 128;
-const OWNER_EXECUTES: u32 = 0o100;
+/// Bits of a mode that a copy has, too: it is no program that runs with the rights of its owner.
+const RIGHTS: u32 = 0o777;
 
 pub(super) struct CopiedTree {
     pub(super) spec: MountSpec,
@@ -51,7 +52,7 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree,
     walk.directory(&handle, identity, Path::new(""))?;
     let mut copied = walk.copied;
     if copied.entries.is_empty() && !copied.mount_path.is_root() {
-        copied.push(Path::new(""), Node::Directory, Bytes::new(), None)?;
+        copied.push(Path::new(""), Node::DIRECTORY, Bytes::new(), None)?;
     }
     Ok(copied)
 }
@@ -72,7 +73,7 @@ impl MountWalk<'_> {
         }
         let names = names(handle).map_err(MountError::io("read", &shown))?;
         if names.is_empty() && self.globs.include(relative) && relative != Path::new("") {
-            self.copied.push(relative, Node::Directory, Bytes::new(), None)?;
+            self.copied.push(relative, Node::DIRECTORY, Bytes::new(), None)?;
         }
         self.above.push(identity);
         for name in names {
@@ -165,7 +166,7 @@ impl CopiedTree {
         self.check_budget(left, bytes.len() as u64)?;
         self.files += 1;
         self.bytes += bytes.len() as u64;
-        let node = Node::file(&bytes, stat.st_mode & OWNER_EXECUTES != 0);
+        let node = Node::file_with(&bytes, FileMode::of(stat.st_mode & RIGHTS));
         let millis = stat.st_mtime.saturating_mul(1000).saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
         self.push(relative, node, Bytes::from(bytes), Some(Timestamp(millis)))
     }

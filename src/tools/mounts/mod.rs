@@ -110,7 +110,7 @@ fn copy_all(mounts: &[MountSpec], roots: &AllowedRoots) -> Result<Vec<CopiedTree
     for spec in mounts {
         let copied = copy(spec, roots)?;
         for entry in &copied.entries {
-            take(&mut taken, &entry.path, entry.node == Node::Directory)?;
+            take(&mut taken, &entry.path, entry.node.is_directory())?;
         }
         all.push(copied);
     }
@@ -168,7 +168,7 @@ impl CopiedTree {
             let Some(relative) = entry.path.relative_to(&self.mount_path) else { continue };
             let mut segments = relative.split(|byte| *byte == b'/');
             let name = segments.next().unwrap_or_default();
-            let is_directory = segments.next().is_some() || entry.node == Node::Directory;
+            let is_directory = segments.next().is_some() || entry.node.is_directory();
             *top.entry(name).or_default() |= is_directory;
         }
         let shown = |(name, is_directory): (&&[u8], &bool)| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::backends::{BackendError, MemoryWorkspace};
 use crate::engine::clock::{StepClock, Timestamp};
-use crate::engine::event::DeleteEntry;
+use crate::engine::event::{DeleteEntry, FileMode};
 use crate::engine::registry::Registry;
 use crate::engine::session::sessions::NewSession;
 use crate::engine::session::sessions::Sessions;
@@ -135,9 +135,9 @@ fn mount_copies_byte_for_byte() {
     assert_eq!(world.paths(), expected);
     assert_eq!(world.bytes("in/here/sub/binary"), binary);
     assert_eq!(world.bytes("in/here/a.txt"), b"hello\r\n");
-    assert_eq!(world.node("in/here/run"), Node::file(b"#!", true));
+    assert_eq!(world.node("in/here/run"), Node::file_with(b"#!", FileMode::of(0o744)));
     assert_eq!(world.node("in/here/link"), Node::Symlink { target: b"../outside/secret".to_vec() });
-    assert_eq!(world.node("in/here/sub/empty"), Node::Directory);
+    assert_eq!(world.node("in/here/sub/empty"), Node::DIRECTORY);
     let [mount] = &hydrated[..] else { panic!("{hydrated:?}") };
     assert_eq!((mount.files, mount.bytes), (4, 7 + 256 + 2));
     assert_eq!(mount.host_path, world.home.to_str().unwrap());
@@ -343,7 +343,7 @@ fn mounts_share_directories_not_files() {
 fn mount_of_empty_directory_is_a_directory() {
     let world = World::new(&[]);
     world.hydrate(&[MountSpec { mount_path: path("data"), ..world.spec() }]).unwrap();
-    assert_eq!((world.paths(), world.node("data")), (vec!["/data".to_owned()], Node::Directory));
+    assert_eq!((world.paths(), world.node("data")), (vec!["/data".to_owned()], Node::DIRECTORY));
     assert_eq!(
         previews(&world.session.state().unwrap()),
         "Copied from the host:\n- /data (0 files, 0 bytes): nothing\n"

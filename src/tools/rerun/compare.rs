@@ -193,9 +193,9 @@ impl<'a> RunComparison<'a> {
 
     fn same_text(&self, was: &Node, is: &Node) -> bool {
         let text = |past: &PastRun, node: &Node| match node {
-            Node::File { content, executable, text: true, incomplete: false, .. } => {
+            Node::File { content, mode, text: true, incomplete: false, .. } => {
                 let text = String::from_utf8(past.content(content).ok()?.to_vec()).ok()?;
-                Some((text, *executable))
+                Some((text, mode.is_executable()))
             }
             _ => None,
         };

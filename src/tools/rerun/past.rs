@@ -412,7 +412,7 @@ mod tests {
 
     fn write(session: &Session) {
         let path = EntryPath::lookup("by somebody").unwrap();
-        record(session, CallLink::None, &WriteFile { path, mode: WriteMode::Create, node: Node::Directory });
+        record(session, CallLink::None, &WriteFile { path, mode: WriteMode::Create, node: Node::DIRECTORY });
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl<'a> RerunSession<'a> {
                 piece.commit.keep(Content { digest: *content, bytes: bytes.clone() });
                 bytes
             }
-            Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
+            Node::Symlink { .. } | Node::Directory { .. } | Node::Special { .. } => Bytes::new(),
         };
         piece.bytes += bytes.len() as u64;
         let WriteFile { path, node, .. } = write.clone();

@@ -29,7 +29,8 @@ use crate::tools::error::WorkspaceError;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RewindOptions {
     /// Rewinds where it would refuse: records external changes first, so that they can be restored; leaves entries that
-    /// can't be restored; and removes entries of the user's own directory from before the session.
+    /// can't be restored; removes contents that were never kept; and removes entries of the user's own directory from
+    /// before the session.
     pub force: bool,
     /// Keeps entries from before the session, with [`force`](RewindOptions::force), too.
     pub keep_earlier: bool,
@@ -54,6 +55,8 @@ pub struct Rewound {
     pub drift: Vec<EntryPath>,
     /// Entries that could not be restored and stay as they are.
     pub left: Vec<EntryPath>,
+    /// Entries that were removed or replaced for good: their contents were never kept.
+    pub lost: Vec<EntryPath>,
 }
 
 impl ToolRunner {
@@ -123,7 +126,10 @@ impl RewindWork {
         let state = self.session.state()?;
         let from = state.seq();
         let old = VirtualFileSystem::of(&then);
-        let plan = ChangePlan::between(&now, &old);
+        let plan = match self.options.force {
+            true => ChangePlan::forced(&now, &old),
+            false => ChangePlan::between(&now, &old),
+        };
         if !plan.left.is_empty() && !self.options.force {
             return Err(WorkspaceError::NotKept(plan.left));
         }
@@ -142,8 +148,8 @@ impl RewindWork {
                 .land(commit)?;
             recorded = Some((committed.first, committed.last));
         }
-        let ChangePlan { changes, left, .. } = plan;
-        Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left })
+        let ChangePlan { changes, left, lost, .. } = plan;
+        Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost })
     }
 
     /// Between the events of a commit no files ever were: half a directory that was taken up is none to go back to.

@@ -167,7 +167,7 @@ impl UndoWork<'_> {
             UndoSubject::Redo => plan(&UndoSubject::Call(history.redoable().ok_or(WorkspaceError::NothingToRedo)?)),
             UndoSubject::Paths { paths, at } => {
                 let then = VirtualFileSystem::of(&self.session.state_at(*at)?);
-                let plan = UndoPlan::revert(now, &then, paths, self.session.now());
+                let plan = UndoPlan::revert(now, &then, paths, (self.session.now(), self.options.force));
                 let plan = plan.map_err(|path| WorkspaceError::NotThere { path, at: *at })?;
                 Ok((UndoSelection::default(), plan))
             }
@@ -187,7 +187,7 @@ impl UndoWork<'_> {
         if self.options.overwrite {
             undoing.overwrite();
         }
-        let plan = undoing.plan(selection.shared_paths(self.session, now)?);
+        let plan = undoing.plan(selection.shared_paths(self.session, now)?, self.options.force);
         Ok((selection, plan))
     }
 
@@ -217,7 +217,7 @@ impl UndoWork<'_> {
         let mut commit = self.session.commit().of_call(CallLink::Of(call));
         for step in &plan.steps {
             step.push_to(&mut commit).map_err(SessionError::from)?;
-            if let PlannedChange::Write(WriteFile { node: Node::File { content, .. }, .. }, _) = step
+            if let PlannedChange::Write(WriteFile { node: Node::File { content, .. }, .. }) = step
                 && let Some(bytes) = plan.fresh.get(content)
             {
                 commit.keep(Content { digest: *content, bytes: bytes.clone() });

@@ -145,9 +145,9 @@ impl<'a> Undoing<'a> {
     }
 
     /// Plans the change from the present files to these, and asks each rule once, of the result.
-    pub(super) fn plan(self, shared: Vec<EntryPath>) -> UndoPlan {
+    pub(super) fn plan(self, shared: Vec<EntryPath>, is_forced: bool) -> UndoPlan {
         let Self { now, files, fresh, before, conflicts, .. } = self;
-        let mut plan = UndoPlan::between(now, &files);
+        let mut plan = UndoPlan::between(now, &files, is_forced);
         plan.fresh = fresh;
         for path in conflicts {
             let wanted = before.get(&path).and_then(Option::as_ref);
@@ -166,14 +166,16 @@ impl<'a> Undoing<'a> {
 }
 
 impl UndoPlan {
-    fn between(now: &VirtualFileSystem, files: &VirtualFileSystem) -> Self {
-        let ChangePlan { steps, left, .. } = ChangePlan::between(now, files);
+    /// Plans the change between two states. With `is_forced` also what nothing could bring back goes.
+    fn between(now: &VirtualFileSystem, files: &VirtualFileSystem, is_forced: bool) -> Self {
+        let plan = if is_forced { ChangePlan::forced(now, files) } else { ChangePlan::between(now, files) };
+        let ChangePlan { steps, left, .. } = plan;
         let reason = |path: &EntryPath| match node(files, path).is_none_or(can_be_made) {
             true => UndoLeftReason::NotRecoverable,
             false => UndoLeftReason::NotKept,
         };
         let left = left.into_iter().map(|path| (path.clone(), reason(&path))).collect();
-        Self { steps: steps.into_iter().map(as_new).collect(), fresh: NewContents::new(), left }
+        Self { steps: steps, fresh: NewContents::new(), left }
     }
 
     /// Plans to give paths, and what is below them, the entries of earlier files. What is there only now stays.
@@ -184,7 +186,7 @@ impl UndoPlan {
         now: &VirtualFileSystem,
         then: &VirtualFileSystem,
         paths: &[EntryPath],
-        time: Timestamp,
+        (time, is_forced): (Timestamp, bool),
     ) -> Result<Self, EntryPath> {
         let mut files = now.clone();
         for path in paths {
@@ -196,7 +198,7 @@ impl UndoPlan {
             let differ = entries.into_iter().filter(|(path, entry)| node(now, path) != Some(&entry.node));
             set(&mut files, differ.map(|(path, entry)| (path.clone(), Some(entry.node.clone()))), time);
         }
-        Ok(Self::between(now, &files))
+        Ok(Self::between(now, &files, is_forced))
     }
 }
 
@@ -219,12 +221,4 @@ fn node_before(change: &Change) -> Option<Node> {
 
 fn node<'a>(files: &'a VirtualFileSystem, path: &EntryPath) -> Option<&'a Node> {
     files.get(path).map(|entry| &entry.node)
-}
-
-/// Returns a step with the present time: an undone file is a new one for whoever compares times.
-fn as_new(step: PlannedChange) -> PlannedChange {
-    match step {
-        PlannedChange::Write(event, _) => PlannedChange::Write(event, None),
-        delete => delete,
-    }
 }

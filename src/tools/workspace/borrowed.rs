@@ -21,7 +21,7 @@ pub(super) fn borrows(session: &Session) -> bool {
 pub(super) fn replaced(session: &Session, tree: &VirtualFileSystem, change: &PlannedChange) -> Vec<Content> {
     let path = change.path();
     let after = match change {
-        PlannedChange::Write(event, _) => Some(&event.node),
+        PlannedChange::Write(event) => Some(&event.node),
         PlannedChange::Delete(_) => None,
     };
     let own = tree.get(path).into_iter();

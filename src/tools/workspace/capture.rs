@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::plan::{NewContents, PlannedChange};
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, Observed};
-use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::reducers::VirtualFileSystem;
@@ -74,11 +74,10 @@ pub(crate) fn compare(
     let CaptureComparison { deleted, written, contents, .. } = comparison;
     let above: BTreeSet<EntryPath> = written.iter().filter_map(|write| write.path.parent()).collect();
     // New directories that a new entry below implies need no event.
-    let is_implied = |write: &WriteFile| {
-        write.node == Node::Directory && write.mode == WriteMode::Create && above.contains(&write.path)
-    };
+    let is_implied =
+        |write: &WriteFile| write.node.is_implied() && write.mode == WriteMode::Create && above.contains(&write.path);
     let written = written.into_iter().filter(|write| !is_implied(write));
-    let written = written.map(|event| PlannedChange::Write(event, None));
+    let written = written.map(PlannedChange::Write);
     Ok(Captured { changes: deleted.into_iter().map(PlannedChange::Delete).chain(written).collect(), contents })
 }
 
@@ -146,18 +145,18 @@ impl CaptureComparison<'_> {
             return Ok(());
         };
         let node = match observed {
-            Observed::Directory => Node::Directory,
+            Observed::Directory { mode } => Node::Directory { mode: *mode },
             Observed::Symlink { target } => Node::Symlink { target: target.clone() },
             Observed::Special(special) => Node::Special { special: *special },
-            Observed::File { size, executable } => match self.borrowed(path, (*size, *executable), known) {
+            Observed::File { size, mode } => match self.borrowed(path, (*size, *mode), known) {
                 Some(node) => node,
-                None => match self.file(path, *size, *executable, known)? {
+                None => match self.file(path, *size, *mode, known)? {
                     Some(node) => node,
                     None => return self.entry(path, None),
                 },
             },
         };
-        if known == Some(&node) {
+        if known.is_some_and(|known| is_known(known, &node)) {
             return Ok(());
         }
         let mode = if known.is_some() { WriteMode::Overwrite } else { WriteMode::Create };
@@ -166,27 +165,39 @@ impl CaptureComparison<'_> {
     }
 
     /// Returns the node of a new file that need not be read. Git does not tell whether it is text, so that is assumed.
-    fn borrowed(&self, path: &EntryPath, (size, executable): (u64, bool), known: Option<&Node>) -> Option<Node> {
+    fn borrowed(&self, path: &EntryPath, (size, mode): (u64, FileMode), known: Option<&Node>) -> Option<Node> {
         let content = if known.is_none() { self.disk.borrowed(path) } else { None }?;
-        Some(Node::File { content, size, executable, text: true, incomplete: false })
+        Some(Node::File { content, size, mode, text: true, incomplete: false })
     }
 
     fn file(
         &mut self,
         path: &EntryPath,
         size: u64,
-        executable: bool,
+        mode: FileMode,
         known: Option<&Node>,
     ) -> Result<Option<Node>, BackendError> {
         let mut reader = match self.open(path)? {
             Some(Some(reader)) => reader,
-            Some(None) => return Ok(Some(unseen(size, executable))),
+            Some(None) => return Ok(Some(unseen(size, mode))),
             None => return Ok(None),
         };
         let is_secret = self.disk.is_secret(path);
         let limit = if is_secret { 0 } else { self.file_bytes.min(self.left) };
-        if size > limit && size > self.unread {
-            return Ok(Some(unseen(size, executable)));
+        let sparse = if size > limit && !is_secret { self.disk.sparse_data(path)? } else { None };
+        if sparse.is_none() && size > limit && size > self.unread {
+            return Ok(Some(unseen(size, mode)));
+        }
+        if let Some(data) = sparse {
+            // Its digest is that of the data and its places: to read the holes would take seconds.
+            let read = LargeFile::read_on(Vec::new(), data.take(self.unread));
+            let read = read.map_err(|error| self.unreadable(path, &error.to_string()))?;
+            self.unread = self.unread.saturating_sub(read.size);
+            let content = Digest::from_bytes(*read.hasher.finalize().as_bytes());
+            return Ok(Some(match self.unread {
+                0 => unseen(size, mode),
+                _ => Node::File { content, size, mode, text: false, incomplete: true },
+            }));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0).saturating_add(1));
         let read = (&mut reader).take(limit.saturating_add(1)).read_to_end(&mut bytes);
@@ -196,16 +207,16 @@ impl CaptureComparison<'_> {
             let reader = reader.take(self.unread.saturating_sub(bytes.len() as u64));
             let read = LargeFile::read_on(bytes, reader).map_err(|error| self.unreadable(path, &error.to_string()))?;
             self.unread = self.unread.saturating_sub(read.size);
-            return Ok(Some(if self.unread == 0 { unseen(size, executable) } else { read.node(executable, known) }));
+            return Ok(Some(if self.unread == 0 { unseen(size, mode) } else { read.node(mode, known) }));
         }
         if let Some(Node::File { content, text, incomplete, .. }) = known
             && content.git_blob().is_some()
             && content.is_of(&bytes)
         {
             let (content, text, incomplete) = (*content, *text, *incomplete);
-            return Ok(Some(Node::File { content, size: bytes.len() as u64, executable, text, incomplete }));
+            return Ok(Some(Node::File { content, size: bytes.len() as u64, mode, text, incomplete }));
         }
-        let mut node = Node::file(&bytes, executable);
+        let mut node = Node::file_with(&bytes, mode);
         if let Node::File { content, incomplete, .. } = &mut node {
             match known {
                 // The file is unchanged: room for its contents is no change.
@@ -239,9 +250,15 @@ impl CaptureComparison<'_> {
     }
 }
 
+/// Returns true if a found entry is no news. Old events do not have all bits of a mode: the usual ones need no event.
+fn is_known(known: &Node, found: &Node) -> bool {
+    let is_usual = |mode: FileMode| mode == FileMode::usual(mode.is_executable() || found.is_directory());
+    known == found || known.is_like(found) && found.mode().is_none_or(is_usual)
+}
+
 /// Returns a node for an unreadable file, whose contents may or may not have changed.
-fn unseen(size: u64, executable: bool) -> Node {
-    Node::File { content: Digest::from_bytes([0; 32]), size, executable, text: false, incomplete: true }
+fn unseen(size: u64, mode: FileMode) -> Node {
+    Node::File { content: Digest::from_bytes([0; 32]), size, mode, text: false, incomplete: true }
 }
 
 struct LargeFile {
@@ -283,11 +300,11 @@ impl LargeFile {
         }
     }
 
-    fn node(self, executable: bool, known: Option<&Node>) -> Node {
+    fn node(self, mode: FileMode, known: Option<&Node>) -> Node {
         let content = Digest::from_bytes(*self.hasher.finalize().as_bytes());
         let is_kept = matches!(known, Some(Node::File { content: known, incomplete: false, .. }) if *known == content);
         let text = self.text && self.begun.is_empty();
-        Node::File { content, size: self.size, executable, text, incomplete: !is_kept }
+        Node::File { content, size: self.size, mode, text, incomplete: !is_kept }
     }
 }
 
@@ -313,7 +330,7 @@ mod tests {
         }
 
         fn observe(&self, _: &EntryPath) -> Result<Option<Observed>, BackendError> {
-            Ok(Some(Observed::File { size: 3, executable: false }))
+            Ok(Some(Observed::File { size: 3, mode: FileMode::FILE }))
         }
 
         fn below(&self, _: &EntryPath) -> Result<Below, BackendError> {

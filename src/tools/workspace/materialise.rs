@@ -74,10 +74,9 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
         let mut header = tar::Header::new_gnu();
         header.set_mtime(u64::try_from(entry.updated_at.0 / 1000).unwrap_or(0));
         let (kind, mode, bytes) = match &entry.node {
-            Node::Directory => (EntryType::Directory, 0o755, Bytes::new()),
-            Node::File { content, executable, .. } => {
-                let mode = if *executable { 0o755 } else { 0o644 };
-                (EntryType::Regular, mode, session.content(content).map_err(io::Error::other)?)
+            Node::Directory { mode } => (EntryType::Directory, mode.bits(), Bytes::new()),
+            Node::File { content, mode, .. } => {
+                (EntryType::Regular, mode.bits(), session.content(content).map_err(io::Error::other)?)
             }
             Node::Symlink { target } => {
                 match target.len() <= LINK_MAX {

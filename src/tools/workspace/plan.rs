@@ -7,46 +7,51 @@ use bytes::Bytes;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made};
+
+/// Bits that the owner of a directory needs to change it.
+const OWNERS: u32 = 0o700;
 
 #[derive(Debug, Default)]
 pub(in crate::tools) struct ChangePlan {
     pub(crate) steps: Vec<PlannedChange>,
     pub(crate) changes: Vec<Change>,
-    /// Entries that can't be restored and stay untouched: contents that were never kept, special files.
+    /// Entries that stay as they are: those whose contents then were never kept, special files that are gone, and
+    /// without [`forced`](Self::forced) those whose present contents were never kept.
     pub(crate) left: Vec<EntryPath>,
+    /// Entries that go for good, or are replaced: their present contents were never kept.
+    pub(crate) lost: Vec<EntryPath>,
 }
 
 pub(crate) type NewContents = BTreeMap<Digest, Bytes>;
 
 #[derive(Debug, Clone)]
 pub(crate) enum PlannedChange {
-    /// A write with its original time; `None` for the current one.
-    Write(WriteFile, Option<Timestamp>),
+    Write(WriteFile),
     Delete(DeleteEntry),
 }
 
 impl PlannedChange {
     pub(crate) fn path(&self) -> &EntryPath {
         match self {
-            Self::Write(event, _) => &event.path,
+            Self::Write(event) => &event.path,
             Self::Delete(event) => &event.path,
         }
     }
 
     pub(crate) fn apply_to(&self, tree: &mut VirtualFileSystem, time: Timestamp) {
         match self {
-            Self::Write(event, _) => tree.write(event, time),
+            Self::Write(event) => tree.write(event, time),
             Self::Delete(event) => tree.delete(event),
         }
     }
 
     pub(in crate::tools) fn push_to(&self, commit: &mut Commit) -> Result<(), CommitError> {
         match self {
-            Self::Write(event, _) => commit.push(event),
+            Self::Write(event) => commit.push(event),
             Self::Delete(event) => commit.push(event),
         }
     }
@@ -55,21 +60,41 @@ impl PlannedChange {
     pub(crate) fn file_change<E>(&self, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<FileChange, E> {
         Ok(match self {
             Self::Delete(event) => FileChange::Delete { path: event.path.clone() },
-            Self::Write(event, modified) => FileChange::Write {
+            // Contents that were never kept are on the disk, and only the mode is another one.
+            Self::Write(WriteFile { path, node: Node::File { mode, incomplete: true, .. }, .. }) => {
+                FileChange::Mode { path: path.clone(), mode: *mode }
+            }
+            Self::Write(event) => FileChange::Write {
                 path: event.path.clone(),
                 bytes: content_of(&event.node, read)?,
                 node: event.node.clone(),
-                modified: *modified,
+                // What changes is newer than anything built before: a build never runs code that was taken back.
+                modified: None,
             },
         })
     }
+}
+
+/// Gives directories that their owner may not change the bits for that, so that what is in them can be made. Returns the
+/// changes that take those back, which come last, the deepest first.
+pub(crate) fn open_first(changes: &mut [FileChange]) -> Vec<FileChange> {
+    let mut shut = Vec::new();
+    for change in changes {
+        if let FileChange::Write { path, node: Node::Directory { mode }, .. } = change
+            && mode.bits() & OWNERS != OWNERS
+        {
+            shut.push(FileChange::Mode { path: path.clone(), mode: *mode });
+            *mode = FileMode::of(mode.bits() | OWNERS);
+        }
+    }
+    shut
 }
 
 /// Reads a file's contents; other entries have none.
 pub(crate) fn content_of<E>(node: &Node, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<Bytes, E> {
     match node {
         Node::File { content, .. } => read(content),
-        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Ok(Bytes::new()),
+        Node::Symlink { .. } | Node::Directory { .. } | Node::Special { .. } => Ok(Bytes::new()),
     }
 }
 
@@ -79,16 +104,29 @@ pub(crate) fn can_be_written(entry: &Entry) -> bool {
 }
 
 impl ChangePlan {
+    /// Plans a change that could be undone, but for special files: those have no contents, and go.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
+        Self::of(now, then, false)
+    }
+
+    /// Plans the same, and removes or replaces contents that were never kept.
+    pub(in crate::tools) fn forced(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
+        Self::of(now, then, true)
+    }
+
+    fn of(now: &VirtualFileSystem, then: &VirtualFileSystem, is_forced: bool) -> Self {
         let mut plan = Self::default();
         let changes = now.diff(then);
         let shown_by_others = parents(&changes);
-        let kept = above_what_stays(&changes);
+        let loses = |change: &Change| !keeps_contents(change) && change.sides().0.is_some_and(is_unkept);
+        let stays = |change: &Change| !is_forced && loses(change);
+        let kept = above(changes.iter().filter(|change| stays(change)));
         let (mut gone, mut in_the_way) = (BTreeSet::new(), BTreeSet::new());
         for change in changes {
             let is_blocked = change.path().parent().is_some_and(|parent| in_the_way.contains(&parent));
             let (before, after) = change.sides();
-            if is_blocked || !after.is_none_or(can_be_written) || !can_be_taken_away(&change) {
+            let can_be_made = after.is_none_or(can_be_written) || keeps_contents(&change);
+            if is_blocked || !can_be_made || stays(&change) {
                 // Nothing can be below a non-directory; entries below a directory are planned by themselves.
                 if is_blocked || before.is_some_and(|before| !before.is_directory()) {
                     in_the_way.insert(change.path().clone());
@@ -96,13 +134,14 @@ impl ChangePlan {
                 plan.left.push(change.path().clone());
                 continue;
             }
-            if kept.contains(change.path()) {
+            if kept.contains(change.path()) && !after.is_some_and(Entry::is_directory) {
                 // A directory with entries that stay can't be removed or replaced.
                 if matches!(change, Change::Changed { .. }) {
                     plan.left.push(change.path().clone());
                 }
                 continue;
             }
+            plan.lost.extend(loses(&change).then(|| change.path().clone()));
             plan.steps.extend(step(&change, &shown_by_others, &mut gone));
             plan.changes.push(change);
         }
@@ -123,17 +162,25 @@ pub(crate) fn after(
     tree
 }
 
-/// Tells whether the present entry could be restored later.
-fn can_be_taken_away(change: &Change) -> bool {
-    change.sides().0.is_none_or(can_be_written)
+/// Returns true for a file whose contents were never kept.
+fn is_unkept(entry: &Entry) -> bool {
+    matches!(entry.node, Node::File { incomplete: true, .. })
 }
 
-fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
-    let mut above = BTreeSet::new();
-    for change in changes.iter().filter(|change| !can_be_taken_away(change)) {
-        above.extend(std::iter::successors(change.path().parent(), EntryPath::parent));
+/// Returns true if a file has the same contents before and after, known or not, and another mode.
+fn keeps_contents(change: &Change) -> bool {
+    match change.sides() {
+        (Some(before), Some(after)) => {
+            let of =
+                |entry: &Entry| entry.node.content().copied().filter(|digest| *digest != Digest::from_bytes([0; 32]));
+            of(before).is_some() && of(before) == of(after)
+        }
+        _ => false,
     }
-    above
+}
+
+fn above<'a>(changes: impl Iterator<Item = &'a Change>) -> BTreeSet<EntryPath> {
+    changes.flat_map(|change| std::iter::successors(change.path().parent(), EntryPath::parent)).collect()
 }
 
 /// Returns the directories of entries to write; their existence needs no event.
@@ -145,14 +192,13 @@ fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
 /// Returns the step for a change. Changes come in path order; removing a directory removes the entries below it.
 fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<PlannedChange> {
     let write = |path: &EntryPath, mode, after: &Entry| {
-        let event = WriteFile { path: path.clone(), mode, node: after.node.clone() };
-        Some(PlannedChange::Write(event, Some(after.updated_at)))
+        Some(PlannedChange::Write(WriteFile { path: path.clone(), mode, node: after.node.clone() }))
     };
     match change {
-        Change::Added { path, after } if after.node == Node::Directory && shown.contains(path) => None,
+        Change::Added { path, after } if after.node.is_implied() && shown.contains(path) => None,
         Change::Added { path, after } => write(path, WriteMode::Create, after),
         Change::Changed { path, before, after } => {
-            if before.is_directory() {
+            if before.is_directory() && !after.is_directory() {
                 gone.insert(path.clone());
             }
             write(path, WriteMode::Overwrite, after)
@@ -177,11 +223,11 @@ mod tests {
     fn tree(with_lost: bool) -> impl Strategy<Value = VirtualFileSystem> {
         let lost = move |node: Node| if with_lost { Some(node) } else { None };
         let Node::File { content, .. } = Node::file(b"lost", false) else { panic!("a file") };
-        let incomplete = Node::File { content, size: 4, executable: false, text: true, incomplete: true };
+        let incomplete = Node::File { content, size: 4, mode: FileMode::FILE, text: true, incomplete: true };
         let name = prop_oneof![Just("a"), Just("a-b"), Just("a/b"), Just("a/b/c"), Just("d"), Just("d/e")];
         let node = prop_oneof![
             any::<u8>().prop_map(|byte| Some(Node::file(&[byte % 3], byte > 200))),
-            Just(Some(Node::Directory)),
+            Just(Some(Node::DIRECTORY)),
             Just(Some(Node::Symlink { target: b"x".to_vec() })),
             Just(lost(incomplete)),
             Just(lost(Node::Special { special: Special::Fifo })),
@@ -242,7 +288,7 @@ mod tests {
         write(&mut then, "only/pipe", Node::Special { special: Special::Fifo });
         write(&mut now, "big", Node::file(b"small", false));
         let Node::File { content, .. } = Node::file(b"large", false) else { panic!("a file") };
-        write(&mut then, "big", Node::File { content, size: 5, executable: false, text: true, incomplete: true });
+        write(&mut then, "big", Node::File { content, size: 5, mode: FileMode::FILE, text: true, incomplete: true });
         let plan = ChangePlan::between(&now, &then);
         assert_eq!(plan.left, [path("big"), path("only/pipe")]);
         let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
@@ -251,8 +297,16 @@ mod tests {
         // Nor is it removed, since it could not be restored.
         write(&mut then, "only/new", Node::file(b"new", false));
         let back = ChangePlan::between(&then, &now);
-        assert_eq!(back.left, [path("big"), path("only/pipe")]);
+        assert_eq!(back.left, [path("big")]);
         let reached = after(&back.steps, &then, back.steps.len(), Timestamp(2));
-        assert!(reached.get(&path("only/pipe")).is_some() && reached.get(&path("only/new")).is_none());
+        assert_eq!(reached.len(), 1, "a pipe has nothing that could be lost");
+        let forced = ChangePlan::forced(&then, &now);
+        assert_eq!((forced.left.len(), &forced.lost[..]), (0, &[path("big")][..]));
+        assert_eq!(after(&forced.steps, &then, forced.steps.len(), Timestamp(2)).diff(&now), []);
+        // Its mode can change, though.
+        write(&mut now, "big", then.get(&path("big")).unwrap().node.with_mode(FileMode::of(0o600)));
+        let moded = ChangePlan::between(&then, &now);
+        assert_eq!((moded.left.len(), moded.lost.len()), (0, 0));
+        assert_eq!(after(&moded.steps, &then, moded.steps.len(), Timestamp(2)).diff(&now), []);
     }
 }

@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::plan::{can_be_written, content_of};
+use super::plan::{can_be_written, content_of, open_first};
 use crate::backends::{BackendError, ChangeDetector, FileChange, Workspace};
 use crate::engine::event::DeleteEntry;
 use crate::engine::path::EntryPath;
@@ -36,15 +36,27 @@ pub(crate) fn write_all(
         session.read_ahead(entries.iter().filter_map(|(_, entry)| entry.node.content()));
         pieces(PIECE, entries.iter(), |&(path, entry)| written(session, path, entry))
     });
+    let mut shut = Vec::new();
+    let put_open = |piece: LoadedPiece| {
+        let mut piece = piece?;
+        shut.extend(open_first(&mut piece));
+        Ok::<_, WorkspaceError>(put(&piece)?)
+    };
     if entries.len() <= FEW {
-        return loaded.try_for_each(|piece| Ok(put(&piece?)?));
+        loaded.try_for_each(put_open)?;
+    } else {
+        std::thread::scope(|scope| {
+            let (give, take): (Sender<LoadedPiece>, Receiver<LoadedPiece>) = bounded(PIECES_WAITING);
+            // The receiver may have stopped after an error.
+            scope.spawn(move || loaded.try_for_each(|piece| give.send(piece)).is_ok());
+            take.into_iter().try_for_each(put_open)
+        })?;
     }
-    std::thread::scope(|scope| {
-        let (give, take): (Sender<LoadedPiece>, Receiver<LoadedPiece>) = bounded(PIECES_WAITING);
-        // The receiver may have stopped after an error.
-        scope.spawn(move || loaded.try_for_each(|piece| give.send(piece)).is_ok());
-        take.into_iter().try_for_each(|piece| Ok(put(&piece?)?))
-    })
+    if !shut.is_empty() {
+        shut.reverse();
+        put(&shut)?;
+    }
+    Ok(())
 }
 
 type LoadedPiece = Result<Vec<FileChange>, SessionError>;
@@ -80,7 +92,7 @@ pub(crate) fn not_kept(tree: &VirtualFileSystem) -> impl Iterator<Item = &EntryP
 
 fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<FileChange, SessionError> {
     let bytes = content_of(&entry.node, |digest| session.content(digest))?;
-    Ok(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes, modified: Some(entry.updated_at) })
+    Ok(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes, modified: None })
 }
 
 /// Lists the entries that population left out and that are not on the disk.

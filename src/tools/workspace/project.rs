@@ -4,15 +4,17 @@ use bytes::Bytes;
 
 use super::borrowed::{borrows, replaced};
 use super::intent::Intent;
-use super::plan::{ChangePlan, NewContents, PlannedChange, after, content_of};
+use super::plan::{ChangePlan, NewContents, PlannedChange, after, content_of, open_first};
 use super::populate::pieces;
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::Commit;
+use crate::engine::event::Node;
 use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::{Committed, StoreError};
-use crate::reducers::VirtualFileSystem;
+use crate::reducers::{VirtualFileSystem, can_be_made};
 use crate::tools::error::WorkspaceError;
 
 /// Limits of what is applied at once: bytes and steps.
@@ -79,12 +81,14 @@ impl Landing<'_> {
     /// Checks that every content exists, before any change.
     fn check(&self) -> Result<(), WorkspaceError> {
         let contents = self.steps.iter().filter_map(|step| match step {
-            PlannedChange::Write(event, _) => event.node.content(),
-            PlannedChange::Delete(_) => None,
+            PlannedChange::Write(event) if can_be_made(&event.node) => event.node.content(),
+            PlannedChange::Write(_) | PlannedChange::Delete(_) => None,
         });
         self.session.read_ahead(contents.filter(|digest| !self.fresh.contains_key(*digest)));
         for step in self.steps {
-            if let PlannedChange::Write(event, _) = step {
+            if let PlannedChange::Write(event) = step
+                && can_be_made(&event.node)
+            {
                 content_of(&event.node, |digest| content(self.session, digest, self.fresh))?;
             }
         }
@@ -95,7 +99,10 @@ impl Landing<'_> {
         let reached = after(self.steps, self.now, landed, self.session.now());
         let back = ChangePlan::between(&reached, self.now);
         project(self.session, self.workspace, &back.steps, self.fresh, &mut 0)?;
-        match back.left.first() {
+        // A special file has no contents to lose; its going is recorded with the next call.
+        let is_special =
+            |path: &&EntryPath| self.now.get(path).is_some_and(|entry| matches!(entry.node, Node::Special { .. }));
+        match back.left.iter().find(|path| !is_special(path)) {
             None => Ok(self.workspace.filled()?),
             Some(path) => {
                 let reason = format!("{} was never kept and is gone", path.rooted());
@@ -114,10 +121,16 @@ pub(in crate::tools) fn project(
     landed: &mut usize,
 ) -> Result<(), WorkspaceError> {
     let load = |step: &PlannedChange| step.file_change(|digest| content(session, digest, fresh));
+    let mut shut = Vec::new();
     for piece in pieces(PIECE, steps.iter(), load) {
-        let changes = piece?;
+        let mut changes = piece?;
+        shut.extend(open_first(&mut changes));
         workspace.apply(&changes)?;
         *landed += changes.len();
+    }
+    if !shut.is_empty() {
+        shut.reverse();
+        workspace.apply(&shut)?;
     }
     Ok(())
 }

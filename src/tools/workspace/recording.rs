@@ -68,7 +68,7 @@ impl EventBuffer {
                 lost.into_iter().flatten().for_each(|content| self.keep(content));
                 return Ok(());
             }
-            PlannedChange::Write(event, _) => event,
+            PlannedChange::Write(event) => event,
         };
         self.push(event)?;
         lost.into_iter().flatten().for_each(|content| self.keep(content));

@@ -36,7 +36,7 @@ pub(crate) fn put_back(
     let mut made = BTreeMap::new();
     for (path, entry) in missing {
         let is_free = |disk: &dyn ChangeDetector| match disk.observe(&path)? {
-            Some(Observed::Directory) => Ok::<_, BackendError>(false),
+            Some(Observed::Directory { .. }) => Ok::<_, BackendError>(entry.is_directory()),
             _ => has_room(disk, &path, &made),
         };
         if is_free(disk)? {
@@ -58,7 +58,7 @@ fn has_room(
             return Ok(entry.is_directory());
         }
         match disk.observe(&above)? {
-            Some(Observed::Directory) => return Ok(true),
+            Some(Observed::Directory { .. }) => return Ok(true),
             Some(_) => return Ok(false),
             None => {}
         }
@@ -84,7 +84,7 @@ impl<'a> RecoveryReport<'a> {
         let touched = intent.entries.iter().map(|entry| DirtyPath::Entry(entry.path.clone())).collect();
         let captured = compare(disk, touched, tree, budget)?;
         let written = captured.changes.iter().filter_map(|change| match change {
-            PlannedChange::Write(write, _) => Some((&write.path, &write.node)),
+            PlannedChange::Write(write) => Some((&write.path, &write.node)),
             PlannedChange::Delete(_) => None,
         });
         let differ = written.collect();
@@ -105,12 +105,14 @@ impl<'a> RecoveryReport<'a> {
         let path = &intended.path;
         let wanted = tree.get(path);
         match (&observed, differ.get(path)) {
-            (Some(Observed::Directory), _) => {
+            (Some(Observed::Directory { .. }), differs) => {
                 let is_wanted = wanted.is_some_and(Entry::is_directory);
-                if is_wanted || !intended.may_leave(&Node::Directory) {
+                if is_wanted && differs.is_none() || !intended.may_leave(&Node::DIRECTORY) {
                     return;
                 }
-                self.directories.insert(path.clone());
+                if !is_wanted {
+                    self.directories.insert(path.clone());
+                }
             }
             // Already as recorded, or an external change.
             (Some(_), None) => return,

@@ -46,7 +46,12 @@ impl ToolRunner {
         let mut text = introduction(self, shell.as_deref(), &tools);
         let shell = self.shell();
         text.push_str(&previews(&state));
-        Ok(WorkspaceSection { text, tools, filesystem: Filesystem::new(self.session().clone(), tree), shell })
+        Ok(WorkspaceSection {
+            text,
+            tools,
+            filesystem: Filesystem::new(self.session().clone(), tree, self.workspace().umask()),
+            shell,
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::SearchQuery;
 use super::error::ConditionError;
-use crate::engine::event::{CallStarted, Node, WriteFile};
+use crate::engine::event::{CallStarted, WriteFile};
 use crate::engine::nearest::nearest;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
@@ -109,5 +109,5 @@ pub fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {
 
 fn makes_directory(event: &EventRef<'_>) -> bool {
     let write = event.typed::<WriteFile>().and_then(Result::ok);
-    write.is_some_and(|write| write.event.node == Node::Directory)
+    write.is_some_and(|write| write.event.node.is_directory())
 }

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 
-use foldspace::event::{Digest, Node, WriteFile, WriteMode};
+use foldspace::event::{Digest, FileMode, Node, WriteFile, WriteMode};
 use foldspace::history::{export_session, import_session};
 use foldspace::store::Content;
 use foldspace::{EntryPath, EventStore, MemoryStore, NewSession, Registry, SessionId, Sessions, StoreError};
@@ -50,7 +50,7 @@ pub(crate) fn store_that_borrows(place: &Path) -> (tempfile::TempDir, Sessions, 
     let (repository, sessions) = (repository(), Sessions::open(place, Registry::standard()).unwrap());
     assert!(sessions.store().borrow_from(&repository.path().join(".git")).unwrap());
     let (session, content) = (sessions.create(NewSession::named("s")).unwrap(), Digest::as_git_blob(TEXT));
-    let node = Node::File { content, size: TEXT.len() as u64, executable: false, text: true, incomplete: false };
+    let node = Node::File { content, size: TEXT.len() as u64, mode: FileMode::FILE, text: true, incomplete: false };
     let mut commit = session.commit();
     let path = EntryPath::for_creation("a").unwrap();
     commit.push(&WriteFile { path, mode: WriteMode::Create, node }).unwrap();

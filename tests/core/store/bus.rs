@@ -105,7 +105,7 @@ fn subscription_slow_reader_sees_each_event_once() {
 fn filter_selects_by_kind_agent_and_call() {
     let (_directory, _sessions, session) = on_disk();
     let path = EntryPath::for_creation("a").unwrap();
-    let write = WriteFile { path: path.clone(), mode: WriteMode::Create, node: Node::Directory };
+    let write = WriteFile { path: path.clone(), mode: WriteMode::Create, node: Node::DIRECTORY };
     for (agent, call) in
         [("one", CallLink::Opens), ("one", CallLink::Of(2)), ("two", CallLink::Of(2)), ("", CallLink::None)]
     {

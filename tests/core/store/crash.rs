@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
-use foldspace::event::{Digest, Node, SystemClock, WriteFile, WriteMode};
+use foldspace::event::{Digest, FileMode, Node, SystemClock, WriteFile, WriteMode};
 use foldspace::session::SnapshotPolicy;
 use foldspace::store::{Content, Durability, LocalStoreOptions};
 use foldspace::{EntryPath, LocalStore, NewSession, Registry, Seq, Session, SessionId, Sessions};
@@ -80,7 +80,7 @@ fn work(all: &[Session], sessions: &Sessions, load: Load, mut random: Random) {
             let node = Node::File {
                 content: content.digest,
                 size: length as u64,
-                executable: number == 1,
+                mode: FileMode::usual(number == 1),
                 text: false,
                 incomplete: false,
             };

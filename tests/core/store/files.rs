@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use foldspace::event::{DeleteEntry, Digest, Node, Special, StepClock, WriteFile, WriteMode};
+use foldspace::event::{DeleteEntry, Digest, FileMode, Node, Special, StepClock, WriteFile, WriteMode};
 use foldspace::reducers::{Mounts, ToolCalls, Usage};
 use foldspace::session::{Keep, SnapshotPolicy};
 use foldspace::{
@@ -48,7 +48,7 @@ fn normal(raw: &[u8]) -> Option<Vec<u8>> {
 impl Model {
     fn put(&mut self, path: &[u8], node: Node, time: i64) {
         let entry = self.entries.entry(path.to_vec());
-        let entry = entry.or_insert(Plain { node: Node::Directory, version: 0, created: time, updated: time });
+        let entry = entry.or_insert(Plain { node: Node::DIRECTORY, version: 0, created: time, updated: time });
         entry.node = node;
         entry.version += 1;
         entry.updated = time;
@@ -63,11 +63,11 @@ impl Model {
                     return;
                 };
                 for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
-                    if self.entries.get(&path[..at]).is_none_or(|parent| parent.node != Node::Directory) {
-                        self.put(&path[..at], Node::Directory, time);
+                    if self.entries.get(&path[..at]).is_none_or(|parent| !parent.node.is_directory()) {
+                        self.put(&path[..at], Node::DIRECTORY, time);
                     }
                 }
-                if *node != Node::Directory {
+                if !node.is_directory() {
                     self.entries.retain(|other, _| !other.starts_with(&below(&path)));
                 }
                 self.put(&path, node.clone(), time);
@@ -132,7 +132,7 @@ fn push(commit: &mut Commit, change: &Change) {
             commit.push_encoded(DeleteEntry::KIND, 1, &payload).unwrap();
         }
         Change::Damaged(cut) => {
-            let whole = encoded(&write(&EntryPath::lookup("damaged").unwrap(), Node::Directory));
+            let whole = encoded(&write(&EntryPath::lookup("damaged").unwrap(), Node::DIRECTORY));
             commit.push_encoded(WriteFile::KIND, 1, &whole[..cut % whole.len()]).unwrap();
         }
     }
@@ -149,10 +149,10 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
 fn change() -> impl Strategy<Value = Change> {
     let node = prop_oneof![
         4 => (0..9u8, any::<bool>(), any::<bool>()).prop_map(|(content, executable, text)| {
-            Node::File { content: Digest::of(&[content]), size: u64::from(content), executable, text, incomplete: text && executable }
+            Node::File { content: Digest::of(&[content]), size: u64::from(content), mode: FileMode::of(if executable { 0o4711 } else { 0o644 }), text, incomplete: text && executable }
         }),
         1 => path().prop_map(|target| Node::Symlink { target }),
-        2 => Just(Node::Directory),
+        2 => Just(Node::DIRECTORY),
         1 => prop::sample::select(vec![Special::Fifo, Special::Socket, Special::Device])
             .prop_map(|special| Node::Special { special }),
     ];

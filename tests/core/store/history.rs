@@ -169,9 +169,7 @@ fn path_history_follows_files_that_swap_names() {
 fn blame_reports_unknown_lines() {
     let session = session();
     let incomplete = |text: &[u8]| match Node::file(text, false) {
-        Node::File { content, size, executable, text, .. } => {
-            Node::File { content, size, executable, text, incomplete: true }
-        }
+        Node::File { content, size, mode, text, .. } => Node::File { content, size, mode, text, incomplete: true },
         other => other,
     };
     record(&session, |commit| write(commit, "a", b"1\n"));
@@ -237,7 +235,7 @@ fn done(session: &Session, all: &[Vec<Act>]) -> Seq {
                 match act {
                     Act::Write(place, number) => write(commit, PLACES[*place], text_of(*number).as_bytes()),
                     Act::Directory(place) => {
-                        let (path, node) = (path(PLACES[*place]), Node::Directory);
+                        let (path, node) = (path(PLACES[*place]), Node::DIRECTORY);
                         commit.push(&WriteFile { path, mode: WriteMode::Create, node }).unwrap();
                     }
                     Act::Delete(place) => delete(commit, PLACES[*place]),
@@ -269,11 +267,11 @@ proptest! {
                     None => now.remove(&change.path),
                 };
                 // Directories that come with a file are not told.
-                if before != Some(Node::Directory) && change.before != Some(Node::Directory) {
+                if before != Some(Node::DIRECTORY) && change.before != Some(Node::DIRECTORY) {
                     prop_assert_eq!(&before, &change.before, "at {}: {:?}", seq, change);
                 }
             }
-            let is_file = |node: &Node| *node != Node::Directory;
+            let is_file = |node: &Node| !node.is_directory();
             let told: Vec<_> = now.iter().filter(|(_, node)| is_file(node)).collect();
             let tree = files(&session, seq);
             let there: Vec<_> = tree.iter().map(|(path, entry)| (path, &entry.node)).filter(|(_, node)| is_file(node)).collect();

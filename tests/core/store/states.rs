@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foldspace::event::{
-    CallFinished, CallStarted, CallStatus, DeleteEntry, Digest, MountHydrated, MountPreview, Node, StepClock,
+    CallFinished, CallStarted, CallStatus, DeleteEntry, Digest, FileMode, MountHydrated, MountPreview, Node, StepClock,
     WriteFile, WriteMode,
 };
 use foldspace::session::{Keep, SnapshotPolicy};
@@ -35,12 +35,12 @@ fn act(session: &Session, random: &mut Random, open_calls: &mut Vec<u64>) {
         0..4 => {
             for _ in 0..=random.below(3) {
                 let node = match random.below(6) {
-                    0 => Node::Directory,
+                    0 => Node::DIRECTORY,
                     1 => Node::Symlink { target: random.bytes(9) },
                     size => Node::File {
                         content: Digest::of(&random.bytes(4)),
                         size,
-                        executable: false,
+                        mode: FileMode::FILE,
                         text: true,
                         incomplete: false,
                     },
@@ -174,7 +174,7 @@ fn history_with_long_commits_folds_the_same_and_has_snapshots_at_their_ends() {
         let mut commit = session.commit();
         for number in 0..events {
             let path = EntryPath::for_creation(&format!("long/{}/{number}", number % 50)).unwrap();
-            commit.push(&WriteFile { path, mode: WriteMode::Append, node: Node::Directory }).unwrap();
+            commit.push(&WriteFile { path, mode: WriteMode::Append, node: Node::DIRECTORY }).unwrap();
         }
         long.push(session.record(commit).unwrap());
     }

@@ -127,9 +127,9 @@ impl Repository {
         let (session, mut recorded, mut held) = (self.session(), Held::new(), Held::new());
         for (path, entry) in VirtualFileSystem::of(&session.state().unwrap()).iter() {
             match &entry.node {
-                Node::File { content, executable, .. } => {
+                Node::File { content, mode, .. } => {
                     let bytes = session.content(content).unwrap().to_vec();
-                    recorded.insert(path.to_string(), (bytes, *executable));
+                    recorded.insert(path.to_string(), (bytes, mode.is_executable()));
                 }
                 Node::Symlink { target } => drop(recorded.insert(path.to_string(), (target.clone(), false))),
                 _ => {}

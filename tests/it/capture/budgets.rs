@@ -1,7 +1,7 @@
 //! Files and steps over the budget: noted with digest and size, not kept.
 
 use foldspace::EntryPath;
-use foldspace::event::{Digest, Node};
+use foldspace::event::{Digest, FileMode, Node};
 use foldspace::tools::CaptureBudget;
 
 use crate::rig::{Kind, Rig};
@@ -16,7 +16,7 @@ fn node(rig: &Rig, path: &str) -> Node {
 fn letters(count: usize, incomplete: bool) -> Node {
     let bytes = vec![b'x'; count];
     let content = Digest::of(&bytes);
-    Node::File { content, size: count as u64, executable: false, text: true, incomplete }
+    Node::File { content, size: count as u64, mode: FileMode::FILE, text: true, incomplete }
 }
 
 fn write(names: &str, count: usize) -> String {

@@ -36,7 +36,7 @@ fn odd_world() -> Program {
     file(&session, b"run.sh", b"echo\n", false);
     file(&session, b"blob", b"\0\x01", false);
     file(&session, b"kind", b"was a file", false);
-    put(&session, b"gone", Node::Directory, b"");
+    put(&session, b"gone", Node::DIRECTORY, b"");
     put(&session, b"link", Node::Symlink { target: b"run.sh".to_vec() }, b"");
     file(&session, b"run.sh", b"echo\n", true);
     file(&session, b"blob", b"\0\x02", false);
@@ -44,7 +44,7 @@ fn odd_world() -> Program {
     delete(&session, "gone");
     put(&session, b"link", Node::Symlink { target: b"blob\x1b[31m".to_vec() }, b"");
     file(&session, b"caf\xe9/\x1b[2J\n", b"no end of line", false);
-    put(&session, b"empty", Node::Directory, b"");
+    put(&session, b"empty", Node::DIRECTORY, b"");
     drop(session);
     sessions.close();
     program

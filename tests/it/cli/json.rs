@@ -10,8 +10,8 @@ fn fields(value: &Value) -> Vec<&str> {
 }
 
 const EVENT: [&str; 8] = ["session", "seq", "time", "call", "agent", "kind", "version", "event"];
-const FILE: [&str; 9] =
-    ["path", "node", "content", "size", "executable", "text", "version", "created_at", "updated_at"];
+const FILE: [&str; 10] =
+    ["path", "node", "content", "size", "executable", "permissions", "text", "version", "created_at", "updated_at"];
 const CALL: [&str; 13] = [
     "call",
     "tool",
@@ -63,7 +63,7 @@ fn json_of_state_commands_is_stable() {
     assert!(program.json(&["state", "story", "VirtualFileSystem"])["src"].is_object());
     let list = program.json(&["ls", "story", "-R"]);
     assert_eq!(fields(&list[1]), FILE);
-    assert_eq!(fields(&list[0]), ["path", "node", "version", "created_at", "updated_at"]);
+    assert_eq!(fields(&list[0]), ["path", "node", "permissions", "version", "created_at", "updated_at"]);
     assert_eq!(fields(&program.json(&["stat", "story", "src/main.rs"])), [&FILE[..], &["written_by"]].concat());
     assert_eq!(program.json(&["stat", "story", "src"])["written_by"], Value::Null);
     let cat = program.json(&["cat", "story", "src/main.rs"]);

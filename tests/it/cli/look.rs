@@ -183,7 +183,7 @@ fn state_lists_and_shows_slices() {
     assert_snapshot!(program.run(&["state", "story"]), @"
     story at 15, [time]
     slice              on rewind  as JSON  digest
-    VirtualFileSystem  restore      360 B  [digest]
+    VirtualFileSystem  restore      402 B  [digest]
     ToolCalls keep [size]  [digest]
     Usage keep [size]  [digest]
     Mounts             keep           2 B  [digest]
@@ -284,7 +284,7 @@ fn grep_and_stat_read_files_of_any_moment() {
     path        /a.txt
     kind        text file
     size        15 bytes (15 B)
-    executable  no
+    mode        0644
     digest      [digest]
     kept        yes
     version     2

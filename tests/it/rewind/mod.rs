@@ -21,6 +21,7 @@ use crate::rig::{Kind, Rig, differences, everywhere, walk};
 
 const FORCED: RewindOptions = RewindOptions { force: true, keep_earlier: false, dry_run: false };
 
+mod exact;
 mod failing;
 
 mod everywhere {
@@ -88,15 +89,13 @@ mod everywhere {
 }
 
 #[test]
-fn rewind_leaves_directory_blocked_by_special_file() {
+fn rewind_removes_special_file_from_place_of_directory() {
     let rig = Rig::new(Kind::Host).unwrap();
     let first = rig.ok("mkdir -p x/d && echo a > x/a && echo b > x/d/b && echo c > c").outcome.finished;
     rig.ok("rm -r x c && mkfifo x");
-    let rewound = rig.rewind(first, FORCED).unwrap();
-    let paths = ["x", "x/a", "x/d", "x/d/b"].map(|path| EntryPath::lookup(path).unwrap());
-    assert_eq!(rewound.left, paths);
-    assert_eq!((rewound.changes.len(), rewound.changes[0].path().to_string()), (1, "c".to_owned()));
-    assert_eq!(rig.ok("ls -F").stdout(), "c\nx|");
+    let rewound = rig.rewind(first, RewindOptions::default()).unwrap();
+    assert_eq!((rewound.left.len(), rewound.lost.len()), (0, 0));
+    assert_eq!(rig.ok("cat x/a x/d/b; ls -F").stdout(), "a\nb\nc\nx/");
     rig.verify();
 }
 
@@ -143,11 +142,15 @@ fn rewind_leaves_files_never_kept() {
     let rewound = rig.rewind(first, FORCED).unwrap();
     assert_eq!(rewound.left, paths);
     assert_eq!(rig.ok("cat d/big a; ls").stdout(), "short\na\na\nd");
-    // What is there and could not be brought back stays as well.
-    rig.ok("mkdir e && echo a much longer text than is kept > e/big && echo new > e/new");
+    // What came since and could not be brought back goes, once that is said.
+    rig.ok("mkdir e && echo a much longer text than is kept > e/big && echo new > e/new && mkfifo e/pipe");
+    let Err(WorkspaceError::NotKept(paths)) = rig.rewind(first, RewindOptions::default()) else {
+        panic!("not refused")
+    };
+    assert_eq!(paths, ["d/big", "e/big", "pipe"].map(|path| EntryPath::lookup(path).unwrap()));
     let rewound = rig.rewind(first, FORCED).unwrap();
-    assert_eq!(rewound.left.len(), 3);
-    assert_eq!(rig.ok("ls e; cat e/big").stdout(), "big\na much longer text than is kept");
+    assert_eq!((rewound.left.len(), &rewound.lost[..]), (2, &[EntryPath::lookup("e/big").unwrap()][..]));
+    assert_eq!(rig.ok("ls").stdout(), "a\nd");
     rig.verify();
 }
 

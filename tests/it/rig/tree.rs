@@ -14,9 +14,14 @@ pub(crate) type Files = BTreeMap<EntryPath, Seen>;
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
-    File { digest: Digest, size: u64, executable: bool },
+    /// With its permission bits.
+    File {
+        digest: Digest,
+        size: u64,
+        mode: u32,
+    },
     Symlink(Vec<u8>),
-    Directory,
+    Directory(u32),
     Special(&'static str),
 }
 
@@ -30,7 +35,7 @@ pub(crate) fn walk(root: &Path) -> Files {
             let entry = entry.unwrap();
             let path = directory.join(entry.file_name().as_bytes()).unwrap();
             let seen = seen(&entry.path());
-            if seen == Seen::Directory {
+            if matches!(seen, Seen::Directory(_)) {
                 left.push(path.clone());
             }
             files.insert(path, seen);
@@ -42,15 +47,15 @@ pub(crate) fn walk(root: &Path) -> Files {
 fn seen(path: &Path) -> Seen {
     let metadata = path.symlink_metadata().unwrap();
     let kind = metadata.file_type();
+    let mode = metadata.permissions().mode() & 0o7777;
     if kind.is_file() {
-        let executable = metadata.permissions().mode() & 0o100 != 0;
-        return Seen::File { digest: digest(path), size: metadata.len(), executable };
+        return Seen::File { digest: digest(path), size: metadata.len(), mode };
     }
     if kind.is_symlink() {
         return Seen::Symlink(std::fs::read_link(path).unwrap().as_os_str().as_bytes().to_vec());
     }
     match () {
-        () if kind.is_dir() => Seen::Directory,
+        () if kind.is_dir() => Seen::Directory(mode),
         () if kind.is_fifo() => Seen::Special("fifo"),
         () if kind.is_socket() => Seen::Special("socket"),
         () => Seen::Special("device"),
@@ -66,11 +71,9 @@ fn digest(path: &Path) -> Digest {
 /// The same as a slice has it.
 pub(crate) fn known(slice: &VirtualFileSystem) -> Files {
     let seen = |node: &Node| match node {
-        Node::File { content, size, executable, .. } => {
-            Seen::File { digest: *content, size: *size, executable: *executable }
-        }
+        Node::File { content, size, mode, .. } => Seen::File { digest: *content, size: *size, mode: mode.bits() },
         Node::Symlink { target } => Seen::Symlink(target.clone()),
-        Node::Directory => Seen::Directory,
+        Node::Directory { mode } => Seen::Directory(mode.bits()),
         Node::Special { special } => Seen::Special(special.name()),
     };
     slice.iter().map(|(path, entry)| (path.clone(), seen(&entry.node))).collect()

@@ -30,7 +30,7 @@ pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
         let to = open_directory(into.as_fd(), parent.as_bytes(), OFlags::PATH)?;
         let stat = look(&from, path.name())?;
         match kind {
-            Observed::Directory => {
+            Observed::Directory { .. } => {
                 copy_directory(&from, path.name(), &to)?;
                 directories.push((path, stat));
             }

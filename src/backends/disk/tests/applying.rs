@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::rig::{Rig, Seen, names, on_each, on_each_with, path};
 use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::clock::Timestamp;
-use crate::engine::event::Node;
+use crate::engine::event::{FileMode, Node};
 
 fn file(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
@@ -20,7 +20,7 @@ fn program(at: &str, text: &str) -> FileChange {
 }
 
 fn directory(at: &str) -> FileChange {
-    FileChange::Write { path: path(at), node: Node::Directory, bytes: bytes::Bytes::new(), modified: None }
+    FileChange::Write { path: path(at), node: Node::DIRECTORY, bytes: bytes::Bytes::new(), modified: None }
 }
 
 fn link(at: &str, target: &str) -> FileChange {
@@ -129,14 +129,33 @@ fn scan_reports_change_right_after_apply() {
 }
 
 #[test]
-fn apply_keeps_permissions_but_execution() {
+fn apply_keeps_permissions_that_are_not_known() {
     on_each_with(&some_files, |rig| {
-        rig.disk.apply(&[file("top", "1")]).unwrap();
-        assert_eq!(mode(rig, "top"), 0o640);
-        rig.disk.apply(&[program("top", "2")]).unwrap();
-        assert_eq!(mode(rig, "top"), 0o750);
-        rig.disk.apply(&[file("top", "3")]).unwrap();
-        assert_eq!(mode(rig, "top"), 0o640);
+        for (executable, expected) in [(false, 0o640), (true, 0o750), (false, 0o640)] {
+            let node = Node::file_with(b"1", FileMode::unknown(executable));
+            let change = FileChange::Write { path: path("top"), node, bytes: "1".into(), modified: None };
+            rig.disk.apply(&[change]).unwrap();
+            assert_eq!(mode(rig, "top"), expected);
+        }
+    });
+}
+
+#[test]
+fn apply_of_mode_leaves_contents_and_times() {
+    on_each_with(&some_files, |rig| {
+        let before = fs::metadata(rig.at("top")).unwrap().modified().unwrap();
+        let bytes = bytes::Bytes::from(fs::read(rig.at("top")).unwrap());
+        let node = Node::file_with(&bytes, FileMode::of(0o604));
+        rig.disk.apply(&[FileChange::Write { path: path("top"), node, bytes, modified: None }]).unwrap();
+        let mode_of = |at: &str, bits| FileChange::Mode { path: path(at), mode: FileMode::of(bits) };
+        rig.disk.apply(&[mode_of("d", 0o2750)]).unwrap();
+        assert_eq!((mode(rig, "top"), mode(rig, "d")), (0o604, 0o2750));
+        assert_eq!(fs::metadata(rig.at("top")).unwrap().modified().unwrap(), before);
+        assert_eq!(rig.take(), []);
+        // What fails undoes it.
+        let broken = [mode_of("top", 0o777), mode_of("d", 0o777), mode_of("nothing", 0o600)];
+        assert!(rig.disk.apply(&broken).is_err());
+        assert_eq!((mode(rig, "top"), mode(rig, "d")), (0o604, 0o2750));
     });
 }
 

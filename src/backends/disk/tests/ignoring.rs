@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::{DirTree, IgnoreRules, PlainDisk, PlainOptions};
-use crate::backends::{ChangeDetector, DirtyPath, FileChange, Observed};
+use crate::backends::{ChangeDetector, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 use crate::testing::eventually;
 
@@ -49,7 +49,7 @@ fn seen(disk: &OnDisk) -> BTreeSet<String> {
     disk.dirty().unwrap();
     let below = disk.below(&EntryPath::root()).unwrap();
     disk.mark_clean().unwrap();
-    let files = below.entries.into_iter().filter(|(_, observed)| *observed != Observed::Directory);
+    let files = below.entries.into_iter().filter(|(_, observed)| !observed.is_directory());
     files.map(|(path, _)| path.to_string()).collect()
 }
 

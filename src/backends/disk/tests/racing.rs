@@ -33,7 +33,7 @@ fn take_up(disk: &OnDisk, touched: &[DirtyPath], known: &mut World) {
         let mut found = Vec::new();
         if !at.is_root() {
             let observed = disk.observe(at).unwrap();
-            if observed != Some(Observed::Directory) {
+            if !observed.as_ref().is_some_and(Observed::is_directory) {
                 known.retain(|other, _| !other.is_below(at));
             }
             found.push((at.clone(), observed));
@@ -53,15 +53,15 @@ fn take_up(disk: &OnDisk, touched: &[DirtyPath], known: &mut World) {
 
 fn seen(disk: &OnDisk, path: &EntryPath, observed: Observed) -> Option<Seen> {
     Some(match observed {
-        Observed::Directory => Seen::Directory,
+        Observed::Directory { .. } => Seen::Directory,
         Observed::Symlink { target } => Seen::Link(target),
         Observed::Special(_) => Seen::Other,
-        Observed::File { executable, .. } => {
+        Observed::File { mode, .. } => {
             let mut bytes = Vec::new();
             // When it is gone, that is what was found.
             let file = disk.open(path).or_else(|_| disk.observe(path).map(|_| None));
             file.unwrap()?.read_to_end(&mut bytes).unwrap();
-            Seen::File { bytes, executable }
+            Seen::File { bytes, executable: mode.is_executable() }
         }
     })
 }

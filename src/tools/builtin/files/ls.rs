@@ -69,6 +69,9 @@ struct ListedEntry {
     updated_at: Timestamp,
     /// Set for a file that may be executed.
     executable: bool,
+    /// Permission bits as octal digits; none of a link, and where old events do not have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permissions: Option<String>,
     /// Target of a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
@@ -77,8 +80,8 @@ struct ListedEntry {
 impl ListedEntry {
     fn of(path: &EntryPath, entry: &Entry) -> Self {
         let (kind, executable, target) = match &entry.node {
-            Node::File { executable, .. } => (EntryKind::File, *executable, None),
-            Node::Directory => (EntryKind::Directory, false, None),
+            Node::File { mode, .. } => (EntryKind::File, mode.is_executable(), None),
+            Node::Directory { .. } => (EntryKind::Directory, false, None),
             Node::Special { .. } => (EntryKind::Special, false, None),
             Node::Symlink { target } => (EntryKind::Symlink, false, Some(shown(target))),
         };
@@ -91,6 +94,7 @@ impl ListedEntry {
             created_at: entry.created_at,
             updated_at: entry.updated_at,
             executable,
+            permissions: entry.node.mode().filter(|mode| !mode.is_unknown()).map(|mode| mode.to_string()),
             target,
         }
     }
@@ -178,7 +182,7 @@ mod tests {
         assert_eq!(
             listing["entries"][2],
             json!({ "name": "b.txt", "path": "/b.txt", "kind": "file", "size": 5, "version": 1,
-                    "created_at": time, "updated_at": time, "executable": false })
+                    "created_at": time, "updated_at": time, "executable": false, "permissions": "0644" })
         );
         assert_eq!(listing["entries"][0]["kind"], "directory");
         assert_eq!(listing["entries"][3]["target"], "a/deep");

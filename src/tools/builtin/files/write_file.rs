@@ -113,7 +113,9 @@ fn taken(path: &EntryPath, entry: &Entry) -> ToolError {
         Node::File { .. } => {
             format!("{path} exists already; change it with edit_file, or replace it with mode overwrite")
         }
-        Node::Directory => format!("{path} is a directory; choose another path, or change a file in it with edit_file"),
+        Node::Directory { .. } => {
+            format!("{path} is a directory; choose another path, or change a file in it with edit_file")
+        }
         Node::Special { special } => {
             format!("{path} is a {}; choose another path, or remove it with rm first", special.name())
         }

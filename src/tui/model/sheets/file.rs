@@ -110,7 +110,7 @@ fn contents(past: &SessionHistory, entry: &Entry) -> Result<Result<String, Strin
         }
         Node::File { size, content, .. } => Err(format!("{} that are no text, digest {content}", text::size(*size))),
         Node::Symlink { target } => Ok(format!("-> {}", String::from_utf8_lossy(target))),
-        Node::Directory => Err("a directory".to_owned()),
+        Node::Directory { .. } => Err("a directory".to_owned()),
         Node::Special { special } => Err(format!("a {}", special.name())),
     })
 }

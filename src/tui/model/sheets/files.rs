@@ -104,11 +104,11 @@ impl FileWalk<'_> {
         let name = String::from_utf8_lossy(path.name()).into_owned();
         let indent = "  ".repeat(depth.min(20));
         let shown = match &entry.node {
-            Node::Directory => format!("{sign} {indent}{} {name}/", if open { 'v' } else { '>' }),
+            Node::Directory { .. } => format!("{sign} {indent}{} {name}/", if open { 'v' } else { '>' }),
             Node::Symlink { target } => format!("{sign} {indent}  {name} -> {}", String::from_utf8_lossy(target)),
             Node::Special { special } => format!("{sign} {indent}  {name} ({})", special.name()),
-            Node::File { size, executable, .. } => {
-                let executable = if *executable { "*" } else { "" };
+            Node::File { size, mode, .. } => {
+                let executable = if mode.is_executable() { "*" } else { "" };
                 format!("{sign} {indent}  {name}{executable}  {} v{}", text::size(*size), entry.version)
             }
         };

@@ -1,0 +1,165 @@
+//! Permission bits of entries.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const BITS: u16 = 0o7777;
+const OWNER_EXECUTES: u16 = 0o100;
+/// Set beside bits that an old event does not have.
+const UNKNOWN: u16 = 1 << 15;
+
+/// The 12 permission bits of an entry. Old events have only the bit by which a file's owner may execute it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMode(u16);
+
+impl FileMode {
+    /// The usual bits of a file, 0644.
+    pub const FILE: Self = Self(0o644);
+    /// The usual bits of an executable file, 0755.
+    pub const EXECUTABLE: Self = Self(0o755);
+    /// The usual bits of a directory, 0755.
+    pub const DIRECTORY: Self = Self(0o755);
+
+    /// Creates a mode of these bits; bits of the entry's kind are dropped.
+    #[expect(clippy::cast_possible_truncation, reason = "the mask leaves 12 bits")]
+    pub const fn of(bits: u32) -> Self {
+        Self(bits as u16 & BITS)
+    }
+
+    /// Returns the usual mode of a file.
+    pub const fn usual(executable: bool) -> Self {
+        if executable { Self::EXECUTABLE } else { Self::FILE }
+    }
+
+    /// Creates a mode of which only the bit to execute is known.
+    pub const fn unknown(executable: bool) -> Self {
+        Self(Self::usual(executable).0 | UNKNOWN)
+    }
+
+    /// Returns true if the bits are not known.
+    pub const fn is_unknown(self) -> bool {
+        self.0 & UNKNOWN != 0
+    }
+
+    /// Returns the bits; the usual ones where they are not known.
+    pub const fn bits(self) -> u32 {
+        (self.0 & BITS) as u32
+    }
+
+    pub(crate) const fn to_le_bytes(self) -> [u8; 2] {
+        (self.0 & BITS).to_le_bytes()
+    }
+
+    /// Returns true if the owner may execute the file.
+    pub const fn is_executable(self) -> bool {
+        self.0 & OWNER_EXECUTES != 0
+    }
+
+    /// Returns the mode with the bits to execute set or cleared: set for whoever may read.
+    pub fn with_executable(self, executable: bool) -> Self {
+        let bits = self.0 & !UNKNOWN;
+        let wanted = match (executable, self.is_executable()) {
+            (true, true) => bits,
+            (true, false) => bits | OWNER_EXECUTES | (bits & 0o444) >> 2,
+            (false, _) => bits & !0o111,
+        };
+        Self(wanted | self.0 & UNKNOWN)
+    }
+
+    /// Merges what two sides have made of a mode: of each bit there are two values only, and who changed it has the
+    /// other one.
+    pub(crate) fn merged(base: Self, ours: Self, theirs: Self) -> Self {
+        if base.is_unknown() || ours.is_unknown() || theirs.is_unknown() {
+            let by_ours = ours.is_executable() != base.is_executable();
+            let executable = if by_ours { ours.is_executable() } else { theirs.is_executable() };
+            return if ours.is_unknown() { theirs } else { ours }.with_executable(executable);
+        }
+        Self(base.0 ^ ((base.0 ^ ours.0) | (base.0 ^ theirs.0)))
+    }
+
+    /// Returns true if nothing is known in which the modes differ.
+    pub(crate) const fn is_like(self, other: Self) -> bool {
+        match self.is_unknown() || other.is_unknown() {
+            true => self.is_executable() == other.is_executable(),
+            false => self.0 == other.0,
+        }
+    }
+}
+
+impl Display for FileMode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.bits())
+    }
+}
+
+/// The mode in JSON: four octal digits.
+pub(super) mod octal {
+    use super::{Deserialize, Deserializer, FileMode, Serializer};
+
+    pub(in crate::engine::event) fn serialize<S: Serializer>(
+        mode: &FileMode,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(mode)
+    }
+
+    pub(in crate::engine::event) fn deserialize<'de, D: Deserializer<'de>>(de: D) -> Result<FileMode, D::Error> {
+        let text = String::deserialize(de)?;
+        u32::from_str_radix(&text, 8)
+            .ok()
+            .filter(|bits| *bits <= 0o7777)
+            .map(FileMode::of)
+            .ok_or_else(|| serde::de::Error::custom("a mode has four octal digits"))
+    }
+}
+
+/// The mode of a file in JSON, where `executable` is older. `mode` is that of the write which has the file.
+#[derive(Serialize, Deserialize)]
+struct ModeFields {
+    executable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    permissions: Option<OctalMode>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OctalMode(#[serde(with = "octal")] FileMode);
+
+impl Serialize for FileMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let permissions = (!self.is_unknown()).then_some(OctalMode(*self));
+        ModeFields { executable: self.is_executable(), permissions }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FileMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let ModeFields { executable, permissions } = ModeFields::deserialize(deserializer)?;
+        Ok(permissions.map_or(Self::unknown(executable), |OctalMode(mode)| mode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mode_in_json_comes_back() {
+        for mode in [FileMode::of(0o600), FileMode::of(0o6755), FileMode::FILE, FileMode::unknown(true)] {
+            let text = serde_json::to_string(&mode).unwrap();
+            assert_eq!(serde_json::from_str::<FileMode>(&text).unwrap(), mode, "{text}");
+        }
+        assert_eq!(
+            serde_json::to_string(&FileMode::of(0o100_600)).unwrap(),
+            r#"{"executable":false,"permissions":"0600"}"#
+        );
+        assert!(serde_json::from_str::<FileMode>(r#"{"executable":false,"permissions":"888"}"#).is_err());
+    }
+
+    #[test]
+    fn mode_executable_is_set_for_readers_only() {
+        assert_eq!(FileMode::of(0o640).with_executable(true), FileMode::of(0o750));
+        assert_eq!(FileMode::of(0o755).with_executable(false), FileMode::of(0o644));
+        assert!(FileMode::unknown(true).is_like(FileMode::of(0o700)) && !FileMode::FILE.is_like(FileMode::of(0o600)));
+    }
+}
