@@ -8,12 +8,12 @@ use rustix::io::Errno;
 
 const BLOCK: u64 = 512;
 
-/// The data of a file with holes: of each piece where it begins and ends, then its bytes.
+/// Data of a file with holes: the beginning and end of each piece, then its bytes.
 pub(super) struct SparseData {
     file: File,
     at: u64,
     end: u64,
-    /// What is left of the places of a piece.
+    /// Bytes of the places of a piece that are still to be read.
     places: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl SparseData {
         Ok(Some(Self { file, at: 0, end: 0, places: Vec::new() }))
     }
 
-    /// Goes to the next piece of data. Returns false if there is none.
+    /// Moves to the next piece of data. Returns false if there is none.
     fn next(&mut self) -> io::Result<bool> {
         self.at = match seek(&self.file, SeekFrom::Data(self.end)) {
             Ok(at) => at,
@@ -64,8 +64,6 @@ impl Read for SparseData {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "the test makes a file by itself")]
-
     use std::os::unix::fs::FileExt;
 
     use super::*;
