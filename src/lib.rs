@@ -280,7 +280,7 @@ pub mod event {
         Annotated, CallFinished, CallNoted, CallObserved, CallReason, CallStarted, CallStatus, ChangesShared,
         ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,
         ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
-        EventsLost, FileMode, GitMoved, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry,
+        EventsLost, FileMode, GitMoved, Isolation, LostBytes, MergeConflict, MergeConflicted, MergeSide, MergedEntry,
         MountHydrated, MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged, RecordedOutput,
         ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted,
         SessionTaken, SliceRestored, Special, TaskObserved, TerminalRecorded, TranscriptRecord, VariableValue,
@@ -476,7 +476,7 @@ pub mod store {
     #[cfg(feature = "nats")]
     pub use crate::engine::store::{AddressError, NatsAddress, NatsStore, NatsStoreOptions};
     pub use crate::engine::store::{
-        Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, LocalStore,
+        Committed, Durability, EventBatch, EventStore, FsckReport, Gap, GcReport, JournalProblem, LocalStore,
         LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionClaim, SessionEntry,
         SessionHosts, Snapshot, StoreError, StoreHost, StoreOwner, StoreServer, Visitor,
     };

@@ -1,5 +1,5 @@
-use foldspace::LocalStore;
 use foldspace::store::{FsckReport, JournalProblem};
+use foldspace::{LocalStore, SessionId};
 use serde_json::json;
 
 use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, text};
@@ -7,22 +7,30 @@ use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, text};
 /// Checks every byte of the journal, and repairs it
 #[derive(Debug, clap::Args)]
 pub(super) struct Fsck {
-    /// Moves damage into files beside the journal; a session with a gap ends before it
+    /// Moves damaged bytes into files beside the journal, and keeps everything that is whole
     #[arg(long)]
     repair: bool,
     /// With --repair: continues without lost acknowledged events, and records the loss in their sessions
     #[arg(long, requires = "repair")]
     accept_loss: bool,
+    /// With --repair: drops whole events of this session that contradict its others; may be given several times
+    #[arg(long, requires = "repair", conflicts_with = "accept_loss", value_name = "SESSION")]
+    drop: Vec<String>,
 }
 
 impl Fsck {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
         super::block_on(owner::make_way(&directory))??;
+        let dropped = match self.drop.is_empty() {
+            true => Vec::new(),
+            false => self.dropped(&LocalStore::fsck(&directory, false)?)?,
+        };
         // Without opening the store, which would repair it.
-        let report = match self.accept_loss {
-            true => LocalStore::accept_loss(&directory)?,
-            false => LocalStore::fsck(&directory, self.repair)?,
+        let report = match (self.accept_loss, self.repair) {
+            (true, _) => LocalStore::accept_loss(&directory)?,
+            (false, true) => LocalStore::repair(&directory, &dropped)?,
+            (false, false) => LocalStore::fsck(&directory, false)?,
         };
         // Whether a repair helped is known when it has been looked at.
         let left = match report.repaired.is_empty() {
@@ -32,7 +40,19 @@ impl Fsck {
         let mut value = json!(report);
         value["problems_left"] = json!(left);
         out.show(&value, |out| show(&report, left, out))?;
-        Ok(if left == 0 { Exit::Ok } else { Exit::Failed })
+        Ok(if left == 0 && report.gaps.is_empty() { Exit::Ok } else { Exit::Failed })
+    }
+
+    /// Finds the sessions to drop events of.
+    fn dropped(&self, report: &FsckReport) -> Result<Vec<SessionId>, Failure> {
+        let find = |wanted: &String| {
+            let mut known = report.contradictions.iter();
+            let found = known.find(|(id, name)| name == wanted || id.to_string() == *wanted);
+            let missing =
+                || format!("no session {:?} has events that contradict its others", text::one_line(wanted, 80));
+            found.map(|(id, _)| *id).ok_or_else(|| Failure::new(Exit::NotFound, missing()))
+        };
+        self.drop.iter().map(find).collect()
     }
 }
 
@@ -52,19 +72,25 @@ fn show(report: &FsckReport, left: usize, out: &mut Out) -> Result<(), Failure> 
         text::count(report.events, "event"),
         text::count(report.contents, "content"),
     ];
+    let lost = report.gaps.iter().map(|gap| gap.last - gap.first + 1).sum();
     let outcome = match (report.problems.len(), left) {
         (0, _) => out.paint(GOOD, "no damage"),
+        (_, 0) if lost > 0 => out.paint(ODD, format!("repaired, without {}", text::count(lost, "lost event"))),
         (_, 0) => out.paint(GOOD, "repaired"),
         (_, left) => out.paint(BAD, text::count(left as u64, "problem")),
     };
     out.line(format!("{}: {outcome}", checked.join(", ")))?;
+    for (id, name) in &report.contradictions {
+        let name = if name.is_empty() { id.to_string() } else { text::shell_word(name).into_owned() };
+        out.line(format!("`foldspace fsck --repair --drop {name}` drops the events that contradict others"))?;
+    }
     if left > 0 && report.loss.is_some() {
         out.line(
             "nothing is added to the journal until it is whole: look for a copy of it, with `index` beside it, or",
         )?;
         out.line("go on without what is lost: `foldspace fsck --repair --accept-loss`")?;
     } else if left > 0 && report.repaired.is_empty() {
-        out.line("`foldspace fsck --repair` takes the damage out and keeps the rest")?;
+        out.line("`foldspace fsck --repair` takes the damage out and keeps everything that is whole")?;
     }
     Ok(())
 }

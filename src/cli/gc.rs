@@ -8,12 +8,15 @@ use super::{Exit, Failure, Globals, Out, open, output, owner, text};
 
 /// Frees unused space, and removes containers of ended processes
 ///
-/// Unused are removed sessions, contents without a reference, and old repairs.
+/// Unused are removed sessions, contents without a reference, and old indexes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Gc {
     /// Shows the plan, and changes nothing
     #[arg(long)]
     dry_run: bool,
+    /// Also frees the damaged bytes that repairs cut off the journal, which may be the last trace of lost events
+    #[arg(long)]
+    torn: bool,
     /// The address of the engine whose containers are checked [default: those that `run` would use]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
@@ -24,6 +27,7 @@ impl Gc {
         let directory = open::existing(globals)?;
         super::block_on(owner::make_way(&directory))??;
         let report = LocalStore::collect(&directory, self.dry_run)?;
+        let torn = LocalStore::discard_torn(&directory, self.dry_run || !self.torn)?;
         let known = sessions(globals)?;
         let abandoned = WorkspaceSpec::abandoned(&directory, |id| known.contains(&id))?;
         let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;
@@ -32,6 +36,7 @@ impl Gc {
         let sandboxes = sweep_sandboxes(&directory, self.dry_run, || sessions(globals))?;
         if out.is_json() {
             let mut value = json!(report);
+            value["torn"] = json!(torn);
             value["containers"] = json!(containers.removed);
             value["containers_elsewhere"] = json!(containers.elsewhere);
             value["containers_failed"] = json!(containers.failed);
@@ -51,6 +56,13 @@ impl Gc {
         let verb = if self.dry_run { "would free" } else { "freed" };
         out.line(format!("{verb} {} of the journal: {}", text::size(report.bytes), found.join(", ")))?;
         let verb = if self.dry_run { "would remove" } else { "removed" };
+        if torn > 0 {
+            let files = text::count(torn, "file");
+            out.line(match self.torn {
+                true => format!("{verb} {files} with damaged bytes of the journal"),
+                false => format!("kept {files} with damaged bytes of the journal; `gc --torn` removes them"),
+            })?;
+        }
         for container in &containers.removed {
             let state = if container.running { "running" } else { "stopped" };
             let name = text::one_line(&container.name, 200);

@@ -62,7 +62,7 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[SliceDocument], ou
     out.line(format!("{} at {}{time}", out.paint(BOLD, text::one_line(session, 80)), state.seq()))?;
     if state.unreadable() > 0 {
         let events = text::count(state.unreadable(), "event");
-        out.line(out.paint(ODD, format!("{events} that this program can't read changed nothing")))?;
+        out.line(out.paint(ODD, format!("incomplete: it lacks the changes of {events}, lost or of a newer program")))?;
     }
     let mut table = TextTable::with_titles(&["slice", "on rewind", ">as JSON", "digest"]);
     for row in rows {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::event::{Common, Event, SliceRestored};
+use super::event::{Common, Event, EventsLost, SliceRestored};
 use super::reducer::ErasedFolding;
 use super::slice::SliceSummary;
 use super::store::EventBatch;
@@ -64,8 +64,12 @@ impl Fold {
                         is_read &= folding.apply(event).is_ok();
                     }
                 }
-                if event.common == Common::Other && event.kind == SliceRestored::KIND {
-                    is_read &= restore(&self.registry, &mut self.foldings, event);
+                if event.common == Common::Other {
+                    is_read &= match event.kind {
+                        SliceRestored::KIND => restore(&self.registry, &mut self.foldings, event),
+                        EventsLost::KIND => !EventsLost::is_gap(event),
+                        _ => true,
+                    };
                 }
                 if !is_read {
                     self.unreadable.push(event.seq);

@@ -23,7 +23,7 @@ pub struct VerifyReport {
     pub contents: u64,
     /// Events that the program can't read. They are no differences: another program may know them.
     pub unreadable: u64,
-    /// Events lost in an accepted loss.
+    /// Events lost in an accepted loss or in damage. States behind those in damage lack what they changed.
     pub lost: u64,
     /// Differences, the first first.
     pub differences: Vec<VerifyDifference>,
@@ -105,10 +105,12 @@ impl VerifyCheck<'_> {
     fn contents(&mut self, store: &dyn EventStore) -> Result<(), SessionError> {
         let mut seen = BTreeSet::<Digest>::new();
         let mut found = Vec::new();
-        let mut lost = 0;
+        let (mut lost, mut in_gaps) = (0, 0);
         self.session.visit(1, &mut |event| {
-            if let Some(Ok(gap)) = event.typed::<EventsLost>() {
-                lost += gap.event.last.saturating_sub(gap.event.first).saturating_add(1);
+            if EventsLost::is_gap(event) {
+                in_gaps += 1;
+            } else if let Some(Ok(end)) = event.typed::<EventsLost>() {
+                lost += end.event.last.saturating_sub(end.event.first).saturating_add(1);
             }
             if let Some(Ok(write)) = event.typed::<WriteFile>()
                 && let Node::File { content, size, incomplete: false, .. } = write.event.node
@@ -118,7 +120,9 @@ impl VerifyCheck<'_> {
             }
             ControlFlow::Continue(())
         })?;
-        self.report.lost += lost;
+        self.report.lost += lost + in_gaps;
+        // The fold counts them among what it can't read.
+        self.report.unreadable -= in_gaps;
         for (seq, path, digest, size) in found {
             self.report.contents += 1;
             match store.content(&digest) {

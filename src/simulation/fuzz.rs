@@ -65,6 +65,37 @@ fn simulated_damage_never_shows_another_history() {
     assert!(opened > 20 && repaired > 100, "{opened} were opened, {repaired} after a repair");
 }
 
+/// Damage of one frame costs one commit: everything else is there after a repair.
+#[test]
+fn simulated_damage_of_one_frame_loses_at_most_its_commit() {
+    let (mut gaps, mut rounds) = (0, 0);
+    for seed in 0..JOURNALS {
+        let place = tempfile::tempdir().unwrap();
+        let mut run = Run::new(seed, Lie::None, place.path());
+        run.filled().unwrap();
+        let files = run.disk.files_in(&run.directory.join("journal"));
+        let raw: Vec<_> = files.into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "seg")).collect();
+        for number in 0..DAMAGES {
+            let disk = run.disk.copied();
+            let (path, mut bytes) = run.random.pick(&raw).clone();
+            let at = 64 + run.random.index(bytes.len() - 64);
+            bytes[at] ^= 0x5a;
+            disk.put(&path, Some(bytes));
+            remove_index(&run.directory);
+            let context = format!("journal {seed}, damage {number} of byte {at} of {}", path.display());
+            let report = LocalStore::simulated_fsck(&run.directory, Arc::new(disk.clone()), true).unwrap();
+            assert!(report.gaps.len() <= 1 && report.contradictions.is_empty(), "{context}: {report:?}");
+            let opened = LocalStore::simulated(&run.directory, Arc::new(disk.copied()), run.options.clone());
+            let store = opened.unwrap_or_else(|error| panic!("{context}: {error}"));
+            run.ledger().is_part(&store).unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(run.ledger().shorter(&store) <= 1, "{context}: {report:?}");
+            store.abandon();
+            (gaps, rounds) = (gaps + report.gaps.len(), rounds + 1);
+        }
+    }
+    assert!(gaps > rounds / 10, "{gaps} gaps of {rounds} damages");
+}
+
 /// Gives whether the store opens, in which everything must be as it was recorded.
 fn looks_right(run: &Run, disk: &SimulatedDisk, context: &str) -> bool {
     let opened = LocalStore::simulated(&run.directory, Arc::new(disk.copied()), run.options.clone());

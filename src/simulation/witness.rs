@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
+use crate::engine::event::EventsLost;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::recorded::Recorded;
 use crate::engine::store::{
@@ -63,7 +64,8 @@ impl Ledger {
         }
     }
 
-    /// Checks that every event of a store is one that was promised, at its place; it may hold fewer.
+    /// Checks that every event of a store is one that was promised, or says that it is lost, at its place. The store may
+    /// hold fewer.
     pub(super) fn is_part(&self, store: &LocalStore) -> Result<bool, String> {
         let mut is_whole = true;
         for entry in store.entries().map_err(|error| error.to_string())? {
@@ -72,7 +74,11 @@ impl Ledger {
             match there {
                 Ok(there) if known.is_empty() && !there.is_empty() => is_whole = false,
                 Ok(there) if known.starts_with(&there) => is_whole &= known.len() == there.len(),
-                Ok(_) => return Err(format!("session {} has another history", entry.id)),
+                Ok(there) if is_kept(&there, &known) => is_whole = false,
+                Ok(there) => {
+                    let differs = there.iter().zip(&known).find(|(there, known)| there != known);
+                    return Err(format!("session {} has another history: {differs:?}", entry.id));
+                }
                 Err(_) => is_whole = false,
             }
         }
@@ -80,10 +86,21 @@ impl Ledger {
         Ok(is_whole && known.iter().all(|entry| store.head(entry.id).is_ok_and(|head| head == entry.head)))
     }
 
+    /// Counts the sessions that end at another event than they should.
+    pub(super) fn shorter(&self, store: &LocalStore) -> usize {
+        let known = self.known.entries().unwrap_or_default();
+        known.iter().filter(|entry| store.head(entry.id).ok() != Some(entry.head)).count()
+    }
+
     /// Says that a store was closed in order.
     pub(super) fn all_is_acknowledged(&mut self) {
         self.acknowledged = self.deeds.len();
     }
+}
+
+fn is_kept(there: &[Recorded], known: &[Recorded]) -> bool {
+    let is_same = |(there, known): (&Recorded, &Recorded)| there == known || EventsLost::is_gap(&there.view());
+    there.len() <= known.len() && there.iter().zip(known).all(is_same)
 }
 
 pub(super) fn events(store: &dyn EventStore, session: SessionId) -> Result<Vec<Recorded>, String> {

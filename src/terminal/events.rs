@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
-    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, MountHydrated, Node, PolicyDecision,
+    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LostBytes, MountHydrated, Node, PolicyDecision,
     PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
     SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched,
     WriteFile, WriteMode,
@@ -120,7 +120,13 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         TranscriptRecord::KIND => typed(event).map(|e: TranscriptRecord| e.record.to_string()),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         SessionTaken::KIND => typed(event).map(|e: SessionTaken| format!("by {}, owner {}", e.host, e.epoch)),
-        EventsLost::KIND => typed(event).map(|e: EventsLost| format!("events {} to {} of before", e.first, e.last)),
+        EventsLost::KIND => typed(event).map(|EventsLost { first, last, segment, gap }| match gap {
+            None => format!("events {first} to {last} of before"),
+            Some(LostBytes { offset, bytes, .. }) => {
+                let bytes = text::count(bytes, "damaged byte");
+                format!("of events {first} to {last}: {bytes} at byte {offset} of segment {segment}")
+            }
+        }),
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)

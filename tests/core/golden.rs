@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use foldspace::event::{
     Annotated, CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
     CommandLine, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound,
-    EvalResult, EventsLost, FileMode, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision,
+    EvalResult, EventsLost, FileMode, Isolation, LostBytes, MountHydrated, MountPreview, Node, Origin, PolicyDecision,
     PositionTagged, RecordedOutput, SessionAllow, SessionStarted, SessionTaken, Special, TerminalRecorded,
     VariableValue, WorkspaceTouched, WriteFile, WriteMode,
 };
@@ -133,7 +133,9 @@ fn session_events_keep_their_bytes() {
     check("host", &SessionStarted { backend: text("host"), options, ..session.clone() });
     let (parent, at, isolation) = (SessionId::from_bytes([7; 16]), 41, Isolation::Fork);
     check("taken", &SessionTaken { host: text("box-2"), epoch: 3 });
-    check("cut", &EventsLost { first: 12, last: 40, segment: 3 });
+    check("cut", &EventsLost { first: 12, last: 40, segment: 3, gap: None });
+    let gap = LostBytes { offset: 4096, bytes: 512, contents: vec![Digest::of(b"kept")] };
+    check("gap", &EventsLost { first: 12, last: 14, segment: 3, gap: Some(gap) });
     let origin = Some(Origin { parent, parent_name: text("demo"), at, isolation });
     let limits = ChildLimits {
         calls: Some(100),

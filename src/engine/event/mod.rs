@@ -33,7 +33,8 @@ pub use run::{
     RunNoted, RunPrompted, TaskObserved, TranscriptRecord,
 };
 pub use session::{
-    ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted, SessionTaken,
+    ChildLimits, ChildStarted, EventsLost, Isolation, LostBytes, MountHydrated, MountPreview, Origin, SessionStarted,
+    SessionTaken,
 };
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, VariableValue, WorkspaceTouched};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{EntryPath, Seq, SessionId};
+use crate::engine::{Digest, EntryPath, EventRef, Seq, SessionId};
 
 /// First event of every session; in a fork, the first after the history that it shares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,16 +140,39 @@ pub struct ChildStarted {
     pub limits: ChildLimits,
 }
 
-/// Event of acknowledged events that were lost before this one: the journal's end was gone, and a user continued
-/// without it. Later events have their positions, this one the first of them.
+/// Event of acknowledged events that were lost, and that a user continued without. Either the journal's end was gone:
+/// then later events have their positions, this one the first of them. Or they were in damaged bytes: then an event like
+/// this one stands at each of their positions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventsLost {
     /// Position of the first lost event.
     pub first: Seq,
     /// Position of the last lost event.
     pub last: Seq,
-    /// Segment in which the journal ended.
+    /// Segment in which the journal ended, or that was damaged.
     pub segment: u32,
+    /// Damaged bytes, if the events were in such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<LostBytes>,
+}
+
+impl EventsLost {
+    /// Returns true for an event that stands for a lost one at its position.
+    pub(crate) fn is_gap(event: &EventRef<'_>) -> bool {
+        event.typed::<Self>().is_some_and(|lost| lost.is_ok_and(|lost| lost.event.gap.is_some()))
+    }
+}
+
+/// Damaged bytes of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostBytes {
+    /// Byte of the segment at which they began.
+    pub offset: u64,
+    /// Their count; 0 if they were missing.
+    pub bytes: u64,
+    /// Contents that the lost events may have referred to; in the first event of a gap.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<Digest>,
 }
 
 /// Event of a host that took over the session, on a store that several hosts share. Those that worked in it before can't

@@ -166,7 +166,9 @@ impl Diagnostic for StoreError {
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
                 "choose a directory that you may write with --data or FOLDSPACE_DATA".to_owned()
             }
-            Self::Damaged { .. } => "`foldspace fsck` shows all damage and can go on after it".to_owned(),
+            Self::Damaged { .. } => {
+                "`foldspace fsck` shows all damage, and with --repair keeps everything that is whole".to_owned()
+            }
             Self::Lost(_) => "`foldspace verify` names them; put the journal back, or go on without: `foldspace fsck --repair --accept-loss`".to_owned(),
             Self::Format { .. } => "`foldspace fsck` shows all damage".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),

@@ -40,7 +40,7 @@ pub use error::StoreError;
 pub use hosts::{SessionClaim, SessionHosts, StoreHost};
 #[cfg(test)]
 pub(crate) use journal::disk;
-pub use journal::{FsckReport, JournalProblem};
+pub use journal::{FsckReport, Gap, JournalProblem};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use loss::{Loss, LostEvents};
 pub use memory::MemoryStore;

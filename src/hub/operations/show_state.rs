@@ -113,7 +113,7 @@ pub struct StateDocument {
     /// When the event at that position was recorded, in UTC.
     #[schemars(with = "Option<String>")]
     pub time: Option<Timestamp>,
-    /// The number of events that the program can't read. They changed nothing.
+    /// The number of events that are lost, or that the program can't read. The state lacks their changes.
     pub unreadable: u64,
     /// Its slices.
     pub slices: Vec<SliceDocument>,

@@ -45,7 +45,7 @@ impl Frame {
     }
 
     /// The parent of a fork, and the last position of it that the child has.
-    fn parent(&self) -> (SessionId, u64) {
+    pub(crate) fn parent(&self) -> (SessionId, u64) {
         assert_eq!(self.kind, FORK);
         let seq = u64::from_le_bytes(self.payload[16..24].try_into().unwrap());
         (SessionId::from_bytes(self.payload[..16].try_into().unwrap()), seq)

@@ -22,6 +22,7 @@ mod own;
 mod packed;
 pub(crate) mod portable;
 mod references;
+mod repair;
 #[cfg(feature = "replicate")]
 pub(crate) mod replicated;
 pub(crate) mod space;
@@ -33,7 +34,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use foldspace::event::Digest;
+use foldspace::event::{Digest, EventsLost};
 use foldspace::store::{Committed, Content, LocalStoreOptions};
 use foldspace::{Commit, EventStore, LocalStore, Recorded, Seq, SessionId, StoreError, Timestamp};
 use tempfile::TempDir;
@@ -123,6 +124,24 @@ pub(crate) fn assert_same(found: &History, expected: &History, context: &str) {
         |history: &History| -> Vec<_> { history.iter().map(|(id, events)| (id.short(), events.len())).collect() };
     assert_eq!(heads(found), heads(expected), "{context}");
     assert!(found == expected, "{context}: an event is not what was recorded");
+}
+
+/// Fails where an event is neither as it was recorded nor one that says that it is lost.
+pub(crate) fn assert_kept(found: &History, originals: &History, context: &str) {
+    for (session, events) in found {
+        let original = originals.get(session).unwrap_or_else(|| panic!("{context}: session {session} was never there"));
+        assert!(events.len() <= original.len(), "{context}: session {session} has {} events", events.len());
+        let differs = events.iter().zip(original).find(|(event, original)| event != original && !is_lost(event));
+        assert!(differs.is_none(), "{context}: session {session}: {differs:?}");
+    }
+}
+
+/// Whether an event stands for a lost one at its position.
+pub(crate) fn is_lost(event: &Recorded) -> bool {
+    let lost = event.typed::<EventsLost>();
+    lost.is_some_and(|lost| {
+        lost.is_ok_and(|Recorded { event: e, seq, .. }| e.gap.is_some() && e.first <= seq && seq <= e.last)
+    })
 }
 
 /// Where `later` is not `earlier` or a beginning of it: nothing may be there that was not recorded.

@@ -47,6 +47,39 @@ fn commit(session: &Session, random: &mut Random, count: u64, length: usize) -> 
     commit
 }
 
+/// A repaired session leaves for another store with what it lost, and with what it did not.
+#[test]
+fn session_with_gap_is_exported_and_imported() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, session, _) = long(from.path());
+    let (id, original) = (session.id(), events(store.store().as_ref(), session.id(), 1).unwrap());
+    drop((store, session));
+    let path = from.path().join("journal/00000001.seg");
+    let frames = super::journal::frames_of(&path);
+    let frame = frames.iter().filter(|frame| frame.kind == super::journal::COMMIT).nth(9).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[frame.at..frame.next].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let (_, first, last) = frame.commit();
+    let report = LocalStore::fsck(from.path(), true).unwrap();
+    assert_eq!(report.gaps.iter().map(|gap| (gap.first, gap.last)).collect::<Vec<_>>(), [(first, last)]);
+    assert_eq!((report.gaps[0].name.as_str(), report.gaps[0].behind), ("long", original.len() as u64 - last));
+    let repaired = sessions(open(from.path()));
+    let state = repaired.session(id).unwrap().state_at(last).unwrap();
+    assert_eq!(state.unreadable(), last + 1 - first);
+    let verified = repaired.verify(None).unwrap();
+    assert_eq!((verified.lost, verified.unreadable), (last + 1 - first, 0));
+    let target = sessions(open(to.path()));
+    import(&target, &exported(&repaired, id), None).unwrap();
+    let found = events(target.store().as_ref(), id, 1).unwrap();
+    assert_eq!(found, events(repaired.store().as_ref(), id, 1).unwrap());
+    for (event, original) in found.iter().zip(&original) {
+        assert_eq!(super::is_lost(event), (first..=last).contains(&event.seq));
+        assert!(event == original || super::is_lost(event), "event {}", event.seq);
+    }
+    assert_eq!(target.verify(None).unwrap().differences, []);
+}
+
 /// A session of commits of one to four events each, and two large contents; its export.
 fn long(directory: &Path) -> (Sessions, Session, Vec<u8>) {
     let (sessions, mut random) = (sessions(open(directory)), Random(7));

@@ -55,6 +55,34 @@ fn lost_events_are_reported_and_can_be_accepted() {
     assert!(program.run(&["run", &other]).ends_with("[exit 0]"));
 }
 
+/// What is behind the damage is kept, and a child whole; nothing is freed before a person asks for it.
+#[test]
+fn repair_keeps_what_is_behind_the_damage() {
+    let program = Program::with_story();
+    program.printed(&["clone", "story", "--isolation", "fork", "--name", "kid"]);
+    program.printed(&["stop"]);
+    let mut bytes = std::fs::read(segment(&program)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    std::fs::write(segment(&program), &bytes).unwrap();
+    let read = program.run(&["log", "story"]);
+    assert!(!read.contains("the index failed"), "{read}");
+    if read.ends_with("[exit 5]") {
+        assert!(read.contains(" can't be read: ") && read.contains("foldspace fsck"), "{read}");
+    }
+    let repaired = program.run(&["fsck", "--repair"]);
+    let has_gap = repaired.contains(" lost; whole events behind: ");
+    assert!(repaired.ends_with(if has_gap { "[exit 1]" } else { "[exit 0]" }), "{repaired}");
+    assert!(repaired.contains("repaired"), "{repaired}");
+    assert!(program.run(&["fsck"]).contains("no damage"));
+    assert_eq!(program.printed(&["log", "story", "--json"]).contains("EventsLost"), has_gap);
+    assert!(program.run(&["log", "kid"]).ends_with("[exit 0]"));
+    assert_eq!(program.printed(&["state", "kid"]).contains("incomplete: it lacks"), has_gap);
+    assert!(program.run(&["gc"]).contains("kept 1 file with damaged bytes of the journal; `gc --torn` removes them"));
+    assert!(program.run(&["gc", "--torn"]).contains("removed 1 file with damaged bytes"));
+    assert!(program.run(&["fsck", "--repair", "--drop", "kid"]).ends_with("[exit 3]"), "nothing of it contradicts");
+}
+
 #[test]
 fn stray_file_in_journal_is_named_and_set_aside() {
     let whole = std::fs::read(segment(&Program::with_story())).unwrap();

@@ -84,12 +84,31 @@ fn json_of_store_commands_is_stable() {
     let names = ["sessions", "events", "snapshots", "contents", "unreadable", "lost", "differences", "loss"];
     assert_eq!(fields(&verified), names);
     let checked = program.json(&["fsck"]);
-    let names =
-        ["segments", "commits", "events", "contents", "sessions", "problems", "repaired", "loss", "problems_left"];
+    let names = [
+        "segments",
+        "commits",
+        "events",
+        "contents",
+        "sessions",
+        "problems",
+        "repaired",
+        "loss",
+        "gaps",
+        "contradictions",
+        "problems_left",
+    ];
     assert_eq!(fields(&checked), names);
     let collected = program.json(&["gc", "--dry-run"]);
-    let names = ["commits", "contents", "bytes", "segments", "snapshot_blocks", "leftovers", "containers"];
-    let more = ["containers_elsewhere", "containers_failed", "engine_unasked", "abandoned", "probes", "sandboxes"];
+    let names = ["commits", "contents", "bytes", "segments", "snapshot_blocks", "leftovers", "torn"];
+    let more = [
+        "containers",
+        "containers_elsewhere",
+        "containers_failed",
+        "engine_unasked",
+        "abandoned",
+        "probes",
+        "sandboxes",
+    ];
     assert_eq!(fields(&collected), [&names[..], &more].concat());
     let used = program.json(&["du"]);
     let names = ["kinds", "sessions", "store", "written_bytes", "kept_bytes", "dedup_ratio"];

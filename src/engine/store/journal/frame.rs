@@ -132,6 +132,11 @@ impl Header {
         payload.len() == self.length && crc32c::crc32c(payload) == self.payload_crc
     }
 
+    /// Returns the bits in which the checksum of a payload differs from the header's.
+    pub(super) fn error_of(&self, payload: &[u8]) -> u32 {
+        crc32c::crc32c(payload) ^ self.payload_crc
+    }
+
     pub(crate) fn frame_len(&self) -> usize {
         frame_len(self.length)
     }

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::disk::JournalDisk;
+use super::flipped;
 use super::frame::{self, FrameBody, FrameKind};
+use super::gaps::{AddedFrame, Damage, Gap, KnownSession, Place, SeenSessions};
 use super::last::{Last, last};
 use super::scan::{self, Frame, ScanEnd};
 use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::store::{Loss, Result, StoreError, content};
-use crate::engine::{CommitView, ForkPoint, Seq, SessionId};
+use crate::engine::{Digest, SessionId};
 
 /// Findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,12 @@ pub struct FsckReport {
     pub repaired: Vec<String>,
     /// Acknowledged events that are not there any more, where something proves it.
     pub loss: Option<Loss>,
+    /// Events that damage took out of sessions. A repair puts an [`EventsLost`](crate::event::EventsLost) at each of
+    /// their positions.
+    pub gaps: Vec<Gap>,
+    /// Sessions with whole events that contradict others, and their names. A repair drops those events only of sessions
+    /// that it is told.
+    pub contradictions: Vec<(SessionId, String)>,
 }
 
 /// Something wrong in a journal.
@@ -67,46 +75,48 @@ pub(crate) struct CheckedJournal {
     missing: Vec<SegmentHead>,
     /// Files with the name of a segment that follow none and have no head.
     strays: Vec<u32>,
-    heads: BTreeMap<SessionId, Seq>,
-    /// Last positions of removed sessions.
-    removed: BTreeMap<SessionId, Seq>,
-    /// Sessions with a gap; what follows it is useless.
-    broken: BTreeSet<SessionId>,
-    /// Whole frames that must go, by segment and offset.
-    useless: BTreeSet<(u32, u64)>,
+    sessions: SeenSessions,
+    /// Group of the last frame, and the contents since the last frame that is none.
+    group: u64,
+    contents: Vec<Digest>,
+    /// Number of the last segment, and whether its end was never acknowledged.
+    last: u32,
+    is_torn: bool,
+    /// Frames that must go.
+    useless: BTreeSet<Place>,
+    /// Whole frames that contradict earlier ones of their session.
+    contradictions: BTreeMap<SessionId, BTreeSet<Place>>,
 }
 
 /// Missing segments in a row that a repair replaces by empty ones.
 const MISSING_MAX: u32 = 4096;
 
-pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal> {
+/// Checks a journal. `known` is what an index that fits it knows of its sessions.
+pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, KnownSession>) -> Result<CheckedJournal> {
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();
     }
     let journal = identity(segments, &numbers).unwrap_or_default();
-    let mut check = CheckedJournal { end: FramePosition::first_in(FIRST), journal, ..CheckedJournal::default() };
+    let sessions = SeenSessions::new(known);
+    let end = FramePosition::first_in(FIRST);
+    let last = numbers.last().copied().unwrap_or_default();
+    let mut check = CheckedJournal { end, journal, sessions, last, ..CheckedJournal::default() };
     let mut expected = FIRST;
-    for number in numbers.iter().copied() {
+    for number in numbers {
         check.gap(expected..number);
         expected = number + 1;
-        let before = check.report.problems.len();
         let Some(segment) = check.find(segments, number)? else {
             check.is_strange = true;
             continue;
         };
         check.report.segments += 1;
         check.end = FramePosition::first_in(number);
-        let end = walk(&segment, &mut |item| {
-            check.item(&segment, item);
-            Ok(())
-        })?;
+        let end = walk(&segment, &mut |item| check.item(&segment, item))?;
         check.is_followed = end.map_or(Ok(false), |end| scan::is_sealed(&segment, end))?;
-        if let Some(end) = end.filter(|_| Some(&number) != numbers.last() && !check.is_followed) {
+        if let Some(end) = end.filter(|_| number != last && !check.is_followed) {
             check.problem(number, end, 0, "the rest of the segment is missing".to_owned(), None);
-        }
-        if check.report.problems.len() > before {
-            check.bad.insert(number);
+            check.damage((number, end), 0);
         }
     }
     check.strays = segments.strays()?;
@@ -115,14 +125,33 @@ pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal> {
         let what = format!("{} is no segment of this journal", name.display());
         check.problem(number, 0, 0, what, None);
     }
-    check.report.sessions = check.heads.len() as u64;
     Ok(check)
 }
 
 impl CheckedJournal {
-    /// Moves damage into files under `directory`. Repairs nothing while a whole segment is in the wrong place: a user
-    /// has to decide what it is.
-    pub(crate) fn repair(&mut self, segments: &Segments, directory: &Path) -> Result<()> {
+    /// Reports what damage took from sessions. Events that only the index knows are among it unless the journal has lost
+    /// its end.
+    pub(crate) fn conclude(&mut self, has_lost_end: bool) {
+        if !has_lost_end {
+            self.sessions.complete();
+        }
+        self.report.sessions = self.sessions.count() as u64;
+        self.report.gaps = self.sessions.gaps();
+        for gap in self.report.gaps.clone() {
+            self.problem(gap.segment, gap.offset, 0, gap.line(), Some(gap.session));
+        }
+        self.bad.extend(self.sessions.changed_segments());
+        for head in &self.missing {
+            self.bad.remove(&head.number);
+        }
+        let named = |session: &SessionId| (*session, self.sessions.name(*session).to_owned());
+        self.report.contradictions = self.contradictions.keys().map(named).collect();
+    }
+
+    /// Moves damage into files under `directory`, and puts events that say so where events are lost. Whole events are
+    /// only dropped if they contradict others and are of the sessions in `drop`. Repairs nothing while a whole segment is
+    /// in the wrong place: a user has to decide what it is.
+    pub(crate) fn repair(&mut self, segments: &Segments, directory: &Path, drop: &[SessionId]) -> Result<()> {
         if self.is_strange {
             return Ok(());
         }
@@ -130,28 +159,35 @@ impl CheckedJournal {
             let aside = set_aside(segments, number, directory)?;
             self.report.repaired.push(format!("segment {number}: it was moved to {}", aside.display()));
         }
+        for places in drop.iter().filter_map(|session| self.contradictions.remove(session)) {
+            self.bad.extend(places.iter().map(|(number, _)| *number));
+            self.useless.extend(places);
+        }
+        let added = self.sessions.frames()?;
         for number in std::mem::take(&mut self.bad) {
-            let saved = repair_segment(segments, number, directory, &self.useless)?;
-            let line = format!("segment {number}: what could not be kept was moved to {}", saved.display());
+            let saved = repair_segment(segments, number, directory, &self.useless, &added)?;
+            let line = format!("segment {number}: the damaged bytes were moved to {}", saved.display());
             self.report.repaired.push(line);
         }
         for head in std::mem::take(&mut self.missing) {
             let mut bytes = head.encode().to_vec();
-            seal(&mut bytes, 0);
+            let here = (head.number, segment::HEADER);
+            let group = added.get(&here).map_or(0, |frames| put_added(&mut bytes, frames, None));
+            seal(&mut bytes, group);
             put_segment(segments, head.number, &bytes)?;
             self.report.repaired.push(format!("segment {}: an empty one stands in its place", head.number));
         }
         Ok(())
     }
 
-    pub(crate) fn is_repairable(&self) -> bool {
-        let is_fine = self.strays.is_empty() && self.bad.is_empty() && self.missing.is_empty();
-        !self.is_strange && !is_fine
+    pub(crate) fn is_repairable(&self, drop: &[SessionId]) -> bool {
+        !self.is_strange && (!self.strays.is_empty() || self.is_rewritten(drop))
     }
 
     /// Checks if a repair rewrites segments, which moves the frames in them.
-    pub(crate) fn is_rewritten(&self) -> bool {
-        !(self.bad.is_empty() && self.missing.is_empty())
+    pub(crate) fn is_rewritten(&self, drop: &[SessionId]) -> bool {
+        let drops = drop.iter().any(|session| self.contradictions.contains_key(session));
+        drops || !(self.bad.is_empty() && self.missing.is_empty())
     }
 
     /// Adds the empty segment that the last one says follows.
@@ -169,6 +205,8 @@ pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]>
 
 pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
+    /// A frame that was whole but for one bit, as it was, with its bytes as they are.
+    Flipped(Frame<'a>, &'a [u8]),
     /// Bytes that are no frames: from, to, reason.
     Hole(u64, u64, &'static str),
 }
@@ -183,12 +221,24 @@ pub(crate) fn walk(segment: &Segment, visit: &mut dyn FnMut(Item<'_>) -> Result<
             ScanEnd::Bad(at, what) => (at, what),
         };
         let next = scan::resume_after(segment, at)?;
-        visit(Item::Hole(at, next.unwrap_or(segment.len()?), what))?;
-        match next {
-            Some(next) => from = next,
-            None => return Ok(None),
+        let until = next.unwrap_or(segment.len()?);
+        let bytes = segment.read_up_to(at, usize::try_from(until - at).unwrap_or(0))?;
+        if let Some((header, payload)) = flipped::mended(&bytes) {
+            visit(Item::Flipped(Frame { offset: at, header, payload: &payload }, &bytes))?;
+            from = at + header.frame_len() as u64;
+            continue;
         }
+        visit(Item::Hole(at, until, what))?;
+        let Some(next) = next else { return Ok(None) };
+        from = next;
     }
+}
+
+/// Problem with a whole frame.
+enum Wrong {
+    /// It makes no sense.
+    Useless(&'static str),
+    Contradicts(SessionId, String),
 }
 
 impl CheckedJournal {
@@ -202,9 +252,12 @@ impl CheckedJournal {
         self.problem(gap.start, 0, 0, what, None);
         if gap.len() > MISSING_MAX as usize {
             self.is_strange = true;
-        } else {
-            let journal = self.journal;
-            self.missing.extend(gap.map(|number| SegmentHead { number, journal }));
+            return;
+        }
+        let journal = self.journal;
+        for number in gap {
+            self.missing.push(SegmentHead { number, journal });
+            self.damage((number, segment::HEADER), 0);
         }
     }
 
@@ -217,6 +270,7 @@ impl CheckedJournal {
             Err(error) => error.to_string(),
         };
         self.problem(number, 0, 0, what, None);
+        self.bad.insert(number);
         segments.forget(number);
         let segment = Segment::salvage(segments.disk(), segments.directory(), head)?.map(Arc::new);
         segment.iter().for_each(|segment| segments.add(Arc::clone(segment)));
@@ -227,73 +281,98 @@ impl CheckedJournal {
         self.report.problems.push(JournalProblem { segment, offset, bytes, what, session });
     }
 
-    fn item(&mut self, segment: &Segment, item: Item<'_>) {
-        let number = segment.head.number;
-        match item {
-            Item::Hole(from, to, what) => self.problem(number, from, to - from, what.to_owned(), None),
-            Item::Frame(frame) => {
-                self.end = FramePosition::new(number, frame.offset + frame.header.frame_len() as u64);
-                if let Err((what, session)) = self.frame(&frame) {
-                    self.useless.insert((number, frame.offset));
-                    self.problem(number, frame.offset, 0, what, session);
-                }
-            }
-        }
+    fn damage(&mut self, at: Place, bytes: u64) {
+        self.bad.insert(at.0);
+        let contents = std::mem::take(&mut self.contents);
+        self.sessions.damaged(Damage { at, bytes, group: self.group, contents });
     }
 
-    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), (String, Option<SessionId>)> {
-        match frame.body().map_err(|what| (what.to_owned(), None))? {
-            FrameBody::Commit(fork, commit) => {
-                self.commit(&commit, fork).map_err(|what| (what, Some(commit.session)))?;
+    /// Sees if bytes that are no frame are a torn end, as an opening would find.
+    fn tear(&mut self, segment: &Segment, from: u64) -> Result<()> {
+        self.bad.insert(segment.head.number);
+        let may_grow = segment.head.number == self.last && !segment.is_packed();
+        self.is_torn |= may_grow && scan::durable_after(segment, from, self.group)?.is_none();
+        Ok(())
+    }
+
+    fn item(&mut self, segment: &Segment, item: Item<'_>) -> Result<()> {
+        let number = segment.head.number;
+        match item {
+            Item::Frame(frame) | Item::Flipped(frame, _) if self.is_torn => {
+                self.useless.insert((number, frame.offset));
             }
-            FrameBody::Content(..) if frame.header.kind == FrameKind::Content => {
-                if content::piece_bytes(frame.payload).is_none() {
-                    return Err(("a content does not fit its digest".to_owned(), None));
+            Item::Frame(frame) => self.whole(number, &frame),
+            Item::Flipped(frame, bytes) => {
+                self.problem(number, frame.offset, bytes.len() as u64, "one bit is flipped".to_owned(), None);
+                self.tear(segment, frame.offset)?;
+                match self.is_torn {
+                    true => drop(self.useless.insert((number, frame.offset))),
+                    false => self.whole(number, &frame),
                 }
-                self.report.contents += 1;
             }
-            FrameBody::Content(..) if content::manifest_chunks(frame.payload).is_none() => {
-                return Err(("a list of chunks makes no sense".to_owned(), None));
-            }
-            FrameBody::LateStart(session, seq) => {
-                if self.heads.contains_key(&session) {
-                    return Err((format!("session {session} starts again after event {seq}"), Some(session)));
+            Item::Hole(from, to, what) => {
+                self.problem(number, from, to - from, what.to_owned(), None);
+                self.tear(segment, from)?;
+                if !self.is_torn {
+                    self.damage((number, from), to - from);
                 }
-                self.heads.insert(session, seq);
             }
-            FrameBody::Removal(session) => {
-                self.removed.extend(self.heads.remove(&session).map(|head| (session, head)));
-            }
-            FrameBody::Content(..) | FrameBody::Mark => {}
         }
         Ok(())
     }
 
-    fn commit(&mut self, commit: &CommitView<'_>, fork: Option<ForkPoint>) -> Result<(), String> {
-        let session = commit.session;
-        let known = self.heads.get(&session).copied();
-        if let Some(point) = fork {
-            // A removed parent's history stays for its children.
-            let past = self.heads.get(&point.session).or_else(|| self.removed.get(&point.session));
-            if known.is_some() || past.is_none_or(|past| *past < point.seq) {
-                self.broken.insert(session);
-                let (parent, seq) = (point.session, point.seq);
-                return Err(format!("session {session}: its past, session {parent} up to event {seq}, is missing"));
+    fn whole(&mut self, number: u32, frame: &Frame<'_>) {
+        let length = frame.header.frame_len() as u64;
+        self.end = FramePosition::new(number, frame.offset + length);
+        self.group = frame.header.group;
+        let at = (number, frame.offset);
+        match self.frame(frame, at) {
+            Ok(()) => {}
+            Err(Wrong::Useless(what)) => {
+                self.useless.insert(at);
+                self.problem(number, frame.offset, 0, what.to_owned(), None);
+                self.damage(at, length);
+            }
+            Err(Wrong::Contradicts(session, what)) => {
+                self.contradictions.entry(session).or_default().insert(at);
+                self.problem(number, frame.offset, 0, what, Some(session));
             }
         }
-        let head = known.or(fork.map(|point| point.seq)).unwrap_or(0);
-        if commit.first != head + 1 {
-            let again = self.broken.replace(session).is_some();
-            let what = if again { "follows the gap" } else { "is missing before it" };
-            return Err(format!("session {session}: event {} {what}", commit.first.min(head + 1)));
+        if !matches!(frame.header.kind, FrameKind::Content | FrameKind::Manifest) {
+            self.contents.clear();
         }
-        if commit.events().any(|event| event.is_err()) {
-            self.broken.insert(session);
-            return Err(format!("session {session}: events {} ff. end early", commit.first));
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>, at: Place) -> Result<(), Wrong> {
+        match frame.body().map_err(Wrong::Useless)? {
+            FrameBody::Commit(fork, commit) => {
+                if commit.events().any(|event| event.is_err()) {
+                    return Err(Wrong::Useless("the events of a commit end early"));
+                }
+                let here = Damage { at, group: self.group, ..Damage::default() };
+                let added = self.sessions.commit(&commit, fork, &here);
+                added.map_err(|what| Wrong::Contradicts(commit.session, what))?;
+                self.report.commits += 1;
+                self.report.events += u64::from(commit.count);
+            }
+            FrameBody::Content(digest, _) if frame.header.kind == FrameKind::Content => {
+                content::piece_bytes(frame.payload).ok_or(Wrong::Useless("a content does not fit its digest"))?;
+                self.report.contents += 1;
+                self.contents.push(digest);
+            }
+            FrameBody::Content(digest, _) => {
+                let chunks = content::manifest_chunks(frame.payload);
+                let (_, chunks) = chunks.ok_or(Wrong::Useless("a list of chunks makes no sense"))?;
+                self.contents.retain(|chunk| !chunks.contains(chunk));
+                self.contents.push(digest);
+            }
+            FrameBody::LateStart(session, seq) => {
+                let begun = self.sessions.begin(session, seq, at);
+                begun.map_err(|what| Wrong::Contradicts(session, what))?;
+            }
+            FrameBody::Removal(session) => self.sessions.removed(session),
+            FrameBody::Mark => {}
         }
-        self.heads.insert(session, commit.last());
-        self.report.commits += 1;
-        self.report.events += u64::from(commit.count);
         Ok(())
     }
 }
@@ -302,14 +381,19 @@ fn repair_segment(
     segments: &Segments,
     number: u32,
     directory: &Path,
-    useless: &BTreeSet<(u32, u64)>,
+    useless: &BTreeSet<Place>,
+    added: &BTreeMap<Place, Vec<AddedFrame>>,
 ) -> Result<PathBuf> {
     let segment = segments.get(number)?;
     let disk = segments.disk();
     let saved = saved_path(disk, directory, number)?;
     let mut lost = Vec::new();
-    let kept = without(segments, number, &mut |item| match item {
+    let kept = without(segments, number, added, &mut |item| match item {
         Item::Frame(frame) if !useless.contains(&(number, frame.offset)) => Ok(true),
+        Item::Flipped(frame, bytes) => {
+            lost.extend_from_slice(bytes);
+            Ok(!useless.contains(&(number, frame.offset)))
+        }
         Item::Frame(frame) => {
             frame::put(&mut lost, frame.header.kind, false, 0, frame.payload, crc32c::crc32c(frame.payload));
             Ok(false)
@@ -346,17 +430,28 @@ fn saved_path(disk: &dyn JournalDisk, directory: &Path, number: u32) -> Result<P
 /// Rewrites a segment with the frames for which `keep` is true. Other frames move: an index of the journal is then
 /// useless.
 pub(crate) fn rewrite(segments: &Segments, number: u32, keep: &mut dyn FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
-    let kept = without(segments, number, keep)?;
+    let kept = without(segments, number, &BTreeMap::new(), keep)?;
     put_segment(segments, number, &kept)
 }
 
-fn without(segments: &Segments, number: u32, keep: &mut dyn FnMut(&Item<'_>) -> Result<bool>) -> Result<Vec<u8>> {
+fn without(
+    segments: &Segments,
+    number: u32,
+    added: &BTreeMap<Place, Vec<AddedFrame>>,
+    keep: &mut dyn FnMut(&Item<'_>) -> Result<bool>,
+) -> Result<Vec<u8>> {
     let old = segments.get(number)?;
     let mut bytes = old.head.encode().to_vec();
     let (mut group, mut sealed) = (None, false);
+    let mut added = added.range((number, 0)..(number + 1, 0)).peekable();
     walk(&old, &mut |item| {
+        let (Item::Frame(Frame { offset, .. }) | Item::Flipped(Frame { offset, .. }, _) | Item::Hole(offset, ..)) =
+            &item;
+        while let Some((_, frames)) = added.next_if(|((_, at), _)| at <= offset) {
+            group = Some(put_added(&mut bytes, frames, group));
+        }
         if keep(&item)?
-            && let Item::Frame(frame) = item
+            && let Item::Frame(frame) | Item::Flipped(frame, _) = item
         {
             let first = group.replace(frame.header.group) != Some(frame.header.group);
             let crc = crc32c::crc32c(frame.payload);
@@ -365,10 +460,23 @@ fn without(segments: &Segments, number: u32, keep: &mut dyn FnMut(&Item<'_>) -> 
         }
         Ok(())
     })?;
+    for (_, frames) in added {
+        group = Some(put_added(&mut bytes, frames, group));
+        sealed = false;
+    }
     if !sealed && segments.numbers()?.last() != Some(&number) {
         seal(&mut bytes, group.unwrap_or(0));
     }
     Ok(bytes)
+}
+
+/// Appends frames that a repair adds; returns the group of the last.
+fn put_added(bytes: &mut Vec<u8>, frames: &[AddedFrame], mut group: Option<u64>) -> u64 {
+    for AddedFrame { kind, group: own, payload } in frames {
+        let first = group.replace(*own) != Some(*own);
+        frame::put(bytes, *kind, first, *own, payload, crc32c::crc32c(payload));
+    }
+    group.unwrap_or(0)
 }
 
 fn seal(bytes: &mut Vec<u8>, group: u64) {

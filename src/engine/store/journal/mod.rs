@@ -1,8 +1,10 @@
 //! The journal: append-only segments of frames. The truth of a local store.
 
 pub(crate) mod disk;
+mod flipped;
 pub(crate) mod frame;
 mod fsck;
+mod gaps;
 mod grouped;
 mod last;
 mod pack;
@@ -13,8 +15,11 @@ mod segments;
 mod trailer;
 mod writer;
 
+pub(crate) use flipped::mended;
 pub(crate) use fsck::{CheckedJournal, Item, check, identity, rewrite, walk};
 pub use fsck::{FsckReport, JournalProblem};
+pub use gaps::Gap;
+pub(crate) use gaps::KnownSession;
 pub(crate) use grouped::{NO_SESSION, session_group};
 pub(crate) use last::{Last, last};
 pub(crate) use pack::pack;

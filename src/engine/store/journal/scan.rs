@@ -49,15 +49,19 @@ pub(crate) fn frames_so_far(segment: &Segment, from: u64, visit: &mut FrameVisit
     frames_until(segment, from, u64::MAX, visit).map(drop)
 }
 
-/// The same for frames that begin before `until`. Returns where to go on; none at the end.
-pub(crate) fn frames_until(
-    segment: &Segment,
-    from: u64,
-    until: u64,
-    visit: &mut FrameVisitor<'_>,
-) -> Result<Option<u64>> {
-    let (at, _) = SegmentWindow::new(segment, 64 << 10).frames(from, until, visit)?;
-    Ok((at >= until).then_some(at))
+/// The same for frames that begin before `until`. Returns the end of the last.
+pub(crate) fn frames_until(segment: &Segment, from: u64, until: u64, visit: &mut FrameVisitor<'_>) -> Result<u64> {
+    SegmentWindow::new(segment, 64 << 10).frames(from, until, visit).map(|(at, _)| at)
+}
+
+/// Returns where whole frames go on behind damage at `at`, which another process may be writing if the segment may grow:
+/// then a later group than `group` proves that it is none. Zeros for long count as the end.
+pub(crate) fn behind_damage(segment: &Segment, at: u64, may_grow: bool, group: u64) -> Result<Option<u64>> {
+    let is_end = segment.read_up_to(at, 64 << 10)?.iter().all(|byte| *byte == 0);
+    if may_grow && (is_end || group == 0 || durable_after(segment, at, group)?.is_none()) {
+        return Ok(None);
+    }
+    resume_after(segment, at)
 }
 
 /// Finds the first whole frame at or after `from` that begins a group later than `after`, or belongs to an even later

@@ -82,7 +82,9 @@ fn segment_of_any_bytes_is_read_to_its_end() {
         let mut reached = segment::HEADER;
         walk(&segment, &mut |item| {
             let (from, to) = match item {
-                Item::Frame(frame) => (frame.offset, frame.offset + frame.header.frame_len() as u64),
+                Item::Frame(frame) | Item::Flipped(frame, _) => {
+                    (frame.offset, frame.offset + frame.header.frame_len() as u64)
+                }
                 Item::Hole(from, to, _) => (from, to),
             };
             assert!(from >= reached && to > from, "seed {seed}");

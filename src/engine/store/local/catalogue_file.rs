@@ -88,6 +88,12 @@ impl CatalogueFile {
         }
     }
 
+    /// Returns the sessions, if the file fits the journal.
+    pub(super) fn rows(self, segments: &Segments) -> Option<Vec<CatalogueRow>> {
+        fits(&self.stamp, segments).ok()?;
+        Some(self.sessions.into_iter().map(|session| session.row).collect())
+    }
+
     /// Fills a store that only reads.
     pub(super) fn load(self, slots: &Slots) -> Result<(), String> {
         let rows: Vec<_> = self.sessions.iter().map(|session| session.row.clone()).collect();
@@ -111,6 +117,8 @@ pub(super) struct ScannedPositions {
     session: SessionId,
     positions: Vec<(Seq, FramePosition)>,
     last: Seq,
+    /// First damage behind the last of them. Commits of the session may have been in it.
+    hole: Option<FramePosition>,
     /// Position from which the scan goes on; none at the end of the segment.
     next: Option<FramePosition>,
 }
@@ -173,8 +181,9 @@ impl LocalInner {
             Some(found) => found,
             None => {
                 let begun = starts.iter().rev().find(|(first, _)| *first <= seq);
-                let Some((_, from)) = begun.copied() else { return Ok(Vec::new()) };
-                ScannedPositions { session: slot.id, positions: Vec::new(), last: 0, next: Some(from) }
+                let Some((first, from)) = begun.copied() else { return Ok(Vec::new()) };
+                let (positions, last) = (Vec::new(), first - 1);
+                ScannedPositions { session: slot.id, positions, last, hole: None, next: Some(from) }
             }
         };
         while found.after(seq).len() < limit
@@ -187,7 +196,9 @@ impl LocalInner {
                 found.next = self.segments.numbers()?.last().is_some_and(|last| next.segment <= *last).then_some(next);
             }
         }
-        let positions = found.after(seq).iter().take(limit).copied().collect();
+        let mut positions: Vec<_> = found.after(seq).iter().take(limit).copied().collect();
+        // It was there: nothing that is whole follows it.
+        positions.extend(found.hole.filter(|_| found.last < seq).map(|hole| (found.last + 1, hole)));
         *scanned = Some(found);
         Ok(positions)
     }
@@ -195,17 +206,35 @@ impl LocalInner {
     /// Scans a part of a segment.
     fn scan_on(&self, found: &mut ScannedPositions, from: FramePosition) -> Result<()> {
         let segment = self.segments.get(from.segment)?;
-        let from_offset = u64::from(from.offset);
-        let next = scan::frames_until(&segment, from_offset, from_offset + SCANNED_STEP, &mut |frame| {
-            if let Ok(FrameBody::Commit(_, commit)) = frame.body()
-                && commit.session == found.session
-            {
-                found.positions.push((commit.first, frame.position(from.segment)));
-                found.last = commit.last();
+        let until = u64::from(from.offset) + SCANNED_STEP;
+        let known = *lock(&self.read_to);
+        let mut offset = u64::from(from.offset);
+        while offset < until {
+            offset = scan::frames_until(&segment, offset, until, &mut |frame| {
+                if let Ok(FrameBody::Commit(_, commit)) = frame.body()
+                    && commit.session == found.session
+                {
+                    let lost = found.hole.take().filter(|_| commit.first > found.last + 1);
+                    found.positions.extend(lost.map(|hole| (found.last + 1, hole)));
+                    found.positions.push((commit.first, frame.position(from.segment)));
+                    found.last = commit.last();
+                }
+                Ok(())
+            })?;
+            if offset < until {
+                let here = FramePosition::new(from.segment, offset);
+                let next = if here < known { scan::resume_after(&segment, offset)? } else { None };
+                if !scan::is_sealed(&segment, offset)? {
+                    found.hole.get_or_insert(here);
+                }
+                let Some(next) = next else {
+                    found.next = None;
+                    return Ok(());
+                };
+                offset = next;
             }
-            Ok(())
-        })?;
-        found.next = next.map(|next| FramePosition::new(from.segment, next));
+        }
+        found.next = Some(FramePosition::new(from.segment, offset));
         Ok(())
     }
 

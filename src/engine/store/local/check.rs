@@ -1,38 +1,56 @@
 //! Checks and repairs of a whole store that no other process uses.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::catalogue_file::{self, CatalogueFile};
 use super::open::Opening;
 use super::proof::{self, JournalEnd, ProvenLoss};
+use super::session_head::past_of;
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::event::EventsLost;
+use crate::engine::store::hosts::COPY_FILE;
 use crate::engine::store::index::{self, CatalogueRow, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
-use crate::engine::store::journal::{self, CheckedJournal, FsckReport, JournalProblem, Segments};
+use crate::engine::store::journal::{self, CheckedJournal, FsckReport, JournalProblem, KnownSession, Segments};
 use crate::engine::store::lock::StoreLock;
-use crate::engine::store::{EventStore, Loss, LostEvents, Result};
-use crate::engine::{Clock, Commit, CommitId, Expected, SystemClock};
+use crate::engine::store::{EventStore, Loss, LostEvents, Result, StoreError};
+use crate::engine::{Clock, Commit, CommitId, Expected, SessionId, SystemClock};
 
 impl LocalStore {
-    /// Reads every byte of the journal in `directory`. With `repair`, damage is moved into files beside the journal; a
-    /// session with a gap then ends before it. Nothing is repaired after a loss, which a user must
-    /// [accept](Self::accept_loss). Fails with [`StoreError::Locked`](crate::StoreError::Locked) if another process owns
-    /// the store.
+    /// Reads every byte of the journal in `directory`. With `repair`, damage is moved into files beside the journal, and
+    /// each event that was in it is replaced by an [`EventsLost`]; everything that is whole stays. Nothing is repaired
+    /// after a loss, which a user must [accept](Self::accept_loss). Fails with
+    /// [`StoreError::Locked`](crate::StoreError::Locked) if another process owns the store.
     pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport> {
-        Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
+        Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair.then_some(&[]))
     }
 
-    pub(super) fn fsck_on(disk: Arc<dyn JournalDisk>, directory: &Path, repair: bool) -> Result<FsckReport> {
-        let segments = Segments::on(disk, &directory.join("journal"), repair);
+    /// Repairs the journal in `directory` like [`fsck`](Self::fsck), and drops whole events of the sessions in `drop` if
+    /// they [contradict](FsckReport::contradictions) earlier ones.
+    pub fn repair(directory: impl AsRef<Path>, drop: &[SessionId]) -> Result<FsckReport> {
+        Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), Some(drop))
+    }
+
+    pub(super) fn fsck_on(
+        disk: Arc<dyn JournalDisk>,
+        directory: &Path,
+        repair: Option<&[SessionId]>,
+    ) -> Result<FsckReport> {
+        let segments = Segments::on(disk, &directory.join("journal"), repair.is_some());
         segments.numbers()?;
-        let _lock = if repair { Some(StoreLock::take(directory)?) } else { StoreLock::take_to_look(directory)? };
+        let _lock =
+            if repair.is_some() { Some(StoreLock::take(directory)?) } else { StoreLock::take_to_look(directory)? };
         let (mut checked, found) = look(directory, &segments)?;
-        if repair && found.is_none() && checked.is_repairable() {
-            if checked.is_rewritten() {
+        if let Some(drop) = repair.filter(|drop| found.is_none() && checked.is_repairable(drop)) {
+            if !checked.report.gaps.is_empty() {
+                refuse_copy(directory)?;
+            }
+            if checked.is_rewritten(drop) {
                 index::remove(segments.disk(), directory)?;
             }
-            checked.repair(&segments, directory)?;
+            checked.repair(&segments, directory, drop)?;
         }
         Ok(checked.report)
     }
@@ -52,7 +70,7 @@ impl LocalStore {
         let (mut checked, found) = look(directory, &segments)?;
         let Some(found) = found else {
             drop(lock);
-            return Self::fsck_on(disk, directory, true);
+            return Self::fsck_on(disk, directory, Some(&[]));
         };
         if checked.is_strange {
             return Ok(checked.report);
@@ -60,7 +78,7 @@ impl LocalStore {
         let id = proof::note(&*disk, directory, &found)?;
         // It fits no journal that was repaired, or that goes on.
         index::remove(&*disk, directory)?;
-        checked.repair(&segments, directory)?;
+        checked.repair(&segments, directory, &[])?;
         if checked.is_followed {
             checked.follow(&segments)?;
         }
@@ -78,14 +96,15 @@ impl LocalStore {
 }
 
 fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option<ProvenLoss>)> {
-    let mut checked = journal::check(segments)?;
     let place = directory.join("index");
     let is_usable = place.is_dir() && !SystemClock::default().is_before_1970();
     let index = is_usable.then(|| SledIndex::open(&place).ok()).flatten();
+    let mut checked = journal::check(segments, known(directory, segments, index.as_ref()))?;
     let is_whole = checked.report.problems.is_empty();
     let ending = JournalEnd { place: checked.end, is_followed: checked.is_followed, is_whole };
     let noted = proof::noted(segments.disk(), directory)?.map(|(_, found)| found);
     let found = noted.or_else(|| proof::find(segments, &ending, index.as_ref()));
+    checked.conclude(found.is_some());
     if let Some(found) = &found {
         let loss = &found.loss;
         let problem =
@@ -96,6 +115,27 @@ fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option
         checked.report.loss = Some(loss.clone());
     }
     Ok((checked, found))
+}
+
+/// Returns what the index knows of the sessions, or else the catalogue, if that fits the journal.
+fn known(directory: &Path, segments: &Segments, index: Option<&SledIndex>) -> BTreeMap<SessionId, KnownSession> {
+    let indexed = index.and_then(|index| Some((index.stamp()?, index.rows().ok()?)));
+    let indexed = indexed.filter(|(stamp, _)| catalogue_file::fits(stamp, segments).is_ok());
+    let catalogue = || CatalogueFile::read(segments.disk(), directory)?.rows(segments);
+    let rows = indexed.map(|(_, rows)| rows).or_else(catalogue).unwrap_or_default();
+    // Those begin with a frame that has no events.
+    let rows = rows.into_iter().filter(|row| row.base.is_none_or(|base| base.session != past_of(row.entry.id)));
+    let known = rows.map(|CatalogueRow { entry, base, .. }| {
+        (entry.id, KnownSession { origin: entry.origin, base, head: entry.head })
+    });
+    known.collect()
+}
+
+/// Fails in a directory that is a copy of a cluster's sessions: events that are lost here are there.
+fn refuse_copy(directory: &Path) -> Result<()> {
+    let path = directory.join(COPY_FILE);
+    let what = "says that this is a copy of a cluster, which has the lost events: remove the directory".to_owned();
+    if path.exists() { Err(StoreError::Format { path, what }) } else { Ok(()) }
 }
 
 /// Records the loss in each session, in commits of that id; returns a line for each.
@@ -114,7 +154,7 @@ fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) 
         let next = if is_left { store.head(*session)? + 1 } else { *first };
         if is_left && next <= *last {
             let mut commit = Commit::new(*session, time).with_id(id);
-            commit.push(&EventsLost { first: next, last: *last, segment: loss.segment })?;
+            commit.push(&EventsLost { first: next, last: *last, segment: loss.segment, gap: None })?;
             store.submit(commit).map(drop)?;
         }
         let outcome = if is_left { "its history says so" } else { "nothing is left of it" };

@@ -12,6 +12,7 @@ use crate::engine::event::{digests_in, references_of};
 use crate::engine::store::journal::frame::{self, FrameBody, FrameKind};
 use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
 use crate::engine::store::journal::{self, FramePosition};
+use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{Result, StoreError, content, index};
 use crate::engine::{CommitView, Digest, SessionId, write_lock};
 
@@ -28,12 +29,12 @@ pub struct GcReport {
     pub segments: u64,
     /// Blocks of whole snapshots of which no other needs anything.
     pub snapshot_blocks: u64,
-    /// Indexes that were set aside, and ends of the journal that were cut off.
+    /// Indexes that were set aside.
     pub leftovers: u64,
 }
 
 impl LocalStore {
-    /// Removes the data of removed sessions, contents without references, and leftovers of repairs; only counts them if
+    /// Removes the data of removed sessions, contents without references, and unusable indexes; only counts them if
     /// `rehearse` is set. Whenever it stops, the store is as before or as after.
     ///
     /// A content is kept if a remaining event [refers to it](crate::Event::references). For an event that declares no
@@ -43,6 +44,22 @@ impl LocalStore {
         // A rehearsal changes nothing, so packing is off.
         let options = LocalStoreOptions { pack: false, ..LocalStoreOptions::default() };
         Self::collect_with(directory.as_ref(), Opening::new(options, Arc::default()), rehearse)
+    }
+
+    /// Removes what recoveries and repairs cut off the journal in `directory`; returns the number of files, and removes
+    /// none if `rehearse` is set. Fails with [`StoreError::Locked`] if another process owns the store.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub fn discard_torn(directory: impl AsRef<Path>, rehearse: bool) -> Result<u64> {
+        let _lock = StoreLock::take(directory.as_ref())?;
+        let torn = directory.as_ref().join("torn");
+        if !torn.exists() {
+            return Ok(0);
+        }
+        let count = std::fs::read_dir(&torn).map_err(StoreError::io("list", &torn))?.count() as u64;
+        if !rehearse {
+            index::remove_all(&torn)?;
+        }
+        Ok(count)
     }
 
     pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport> {
@@ -74,8 +91,9 @@ impl LocalStore {
                     let is_removal = frame.header.kind == FrameKind::Removal;
                     Ok(is_removal != removes || live.keeps(frame.position(number), frame))
                 }
-                journal::Item::Hole(from, _, what) => {
-                    Err(StoreError::Damaged { segment: number, offset: *from, what: (*what).to_owned() })
+                journal::Item::Flipped(Frame { offset, .. }, _) | journal::Item::Hole(offset, ..) => {
+                    let what = "the bytes there are no frame".to_owned();
+                    Err(StoreError::Damaged { segment: number, offset: *offset, what })
                 }
             })?;
         }
@@ -243,7 +261,7 @@ fn leftovers(directory: &Path, rehearse: bool) -> Result<u64> {
     for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
         let path = entry.map_err(StoreError::io("list", directory))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name == "torn" || name.starts_with("index.bad-") {
+        if name.starts_with("index.bad-") {
             count += 1;
             if !rehearse {
                 index::remove_all(&path)?;

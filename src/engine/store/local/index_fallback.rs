@@ -54,9 +54,17 @@ impl LocalInner {
     fn read_positions(&self) -> Result<BTreeMap<SessionId, Vec<(Seq, FramePosition)>>> {
         let end = self.slots.dirty().end;
         let mut positions = BTreeMap::<SessionId, Vec<(Seq, FramePosition)>>::new();
+        let mut ends = BTreeMap::<SessionId, Seq>::new();
+        let mut hole = None;
         for number in self.segments.numbers()? {
             journal::walk(&*self.segments.get(number)?, &mut |item| {
-                let journal::Item::Frame(frame) = item else { return Ok(()) };
+                let frame = match item {
+                    journal::Item::Frame(frame) | journal::Item::Flipped(frame, _) => frame,
+                    journal::Item::Hole(from, ..) => {
+                        hole = Some(FramePosition::new(number, from));
+                        return Ok(());
+                    }
+                };
                 let place = frame.position(number);
                 if place >= end {
                     return Ok(());
@@ -67,7 +75,10 @@ impl LocalInner {
                         if commit.first == 1 || fork.is_some() {
                             positions.remove(&commit.session);
                         }
-                        positions.entry(commit.session).or_default().push((commit.first, place));
+                        let known = positions.entry(commit.session).or_default();
+                        let end = ends.insert(commit.session, commit.last()).unwrap_or(commit.first);
+                        known.extend(hole.filter(|_| commit.first > end + 1).map(|hole| (end + 1, hole)));
+                        known.push((commit.first, place));
                     }
                     Ok(FrameBody::Content(digest, _)) => self.contents.found(digest, place),
                     Ok(FrameBody::Removal(session))

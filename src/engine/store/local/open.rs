@@ -1,5 +1,6 @@
 //! Opening a store: lock, index, and the part of the journal that the index does not know.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -74,7 +75,8 @@ impl LocalStore {
         let slots = Arc::new(Slots::default());
         let place = directory.join("index");
         let FoundIndex { mut index, mut stamp, mut unfit } = known(directory, &segments, &slots, &mut notes)?;
-        let scan = RecoveryScan { segments: &segments, contents: &contents, slots: &slots };
+        let hole = Cell::default();
+        let scan = RecoveryScan { segments: &segments, contents: &contents, slots: &slots, hole };
         let recovered = match scan.look(stamp) {
             // An index that contradicts the journal is as good as none.
             Err(StoreError::Index(reason)) => {
@@ -181,16 +183,16 @@ impl LocalStore {
             learning: Mutex::default(),
         });
         shared.refresh()?;
-        let is_doubtful =
-            is_doubtful || proof::noted(shared.segments.disk(), directory)?.is_some() || shared.is_cut_off()?;
+        let is_doubtful = is_doubtful
+            || proof::noted(shared.segments.disk(), directory)?.is_some()
+            || shared.is_cut_off(*lock(&shared.read_to))?;
         Ok(Self { shared, maintenance: None, is_doubtful, notes: Vec::new(), lock: None })
     }
 }
 
 impl LocalInner {
-    /// Returns true if the last segment says that another one follows.
-    fn is_cut_off(&self) -> Result<bool> {
-        let end = *lock(&self.read_to);
+    /// Returns true if a segment says at its end that another one follows.
+    fn is_cut_off(&self, end: FramePosition) -> Result<bool> {
         self.segments.get(end.segment).map_or(Ok(false), |segment| scan::is_sealed(&segment, u64::from(end.offset)))
     }
 
@@ -200,22 +202,36 @@ impl LocalInner {
             return Ok(());
         }
         let mut read_to = lock(&self.read_to);
-        let scan = RecoveryScan { segments: &self.segments, contents: &self.contents, slots: &self.slots };
-        for number in self.segments.numbers()? {
-            if number < read_to.segment {
-                continue;
-            }
+        let hole = Cell::default();
+        let scan = RecoveryScan { segments: &self.segments, contents: &self.contents, slots: &self.slots, hole };
+        let numbers = self.segments.numbers()?;
+        let from = read_to.segment;
+        for number in numbers.iter().copied().filter(|number| *number >= from) {
             if number > read_to.segment {
+                if number > read_to.segment + 1 || !self.is_cut_off(*read_to)? {
+                    scan.hole.set(Some(*read_to));
+                }
                 *read_to = FramePosition::first_in(number);
             }
             // A segment that is being created has no head yet.
             let Ok(segment) = self.segments.get(number) else { break };
+            let may_grow = numbers.last() == Some(&number);
             let mut group = 0;
             let mut offset = u64::from(read_to.offset);
-            scan::frames_so_far(&segment, u64::from(read_to.offset), &mut |frame| {
-                offset = frame.offset + frame.header.frame_len() as u64;
-                scan.take(&segment, &frame, &mut group)
-            })?;
+            loop {
+                scan::frames_so_far(&segment, offset, &mut |frame| {
+                    offset = frame.offset + frame.header.frame_len() as u64;
+                    scan.take(&segment, &frame, &mut group)
+                })?;
+                let Some(next) = scan::behind_damage(&segment, offset, may_grow, group)? else { break };
+                offset = match scan.pass(&segment, offset, &mut group)? {
+                    Some(next) => next,
+                    None => {
+                        scan.hole.set(Some(FramePosition::new(number, offset)));
+                        next
+                    }
+                };
+            }
             *read_to = FramePosition::new(number, offset);
         }
         Ok(())

@@ -108,11 +108,17 @@ impl LocalInner {
         if base == 0 {
             *longest = 0;
         }
-        for ((_, place), at) in near.iter().zip(starts) {
-            let damaged = damage(&segment, *place);
+        for ((first, place), at) in near.iter().zip(starts) {
+            let damaged = damage(&segment, session, (*first, *place));
             let header = batch.buffer().get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse_known);
             let header = header.and_then(|header| Some((header, header.kind.commit_at()?)));
-            let (header, commit_at) = header.ok_or_else(|| damaged("no commit begins there"))?;
+            // What is before the damage is read; what comes next fails.
+            let Some((header, commit_at)) = header else {
+                if commits.is_empty() {
+                    return Err(damaged("no commit begins there"));
+                }
+                break;
+            };
             let range = at + frame::HEADER..at + frame::HEADER + header.length;
             let there = batch.len();
             if range.end > there {
@@ -123,7 +129,10 @@ impl LocalInner {
                 segment.read_at(u64::from(place.offset) + (there - at) as u64, &mut batch.buffer()[there..])?;
             }
             if !batch.buffer().get(range.clone()).is_some_and(|payload| header.fits(payload)) {
-                return Err(damaged("its checksum does not fit its contents"));
+                if commits.is_empty() {
+                    return Err(damaged("its checksum does not fit its contents"));
+                }
+                break;
             }
             *longest = header.frame_len().max(*longest);
             commits.push(range.start + commit_at..range.end);
@@ -138,7 +147,11 @@ impl LocalInner {
             };
             if batch.add_range(commit, expected).is_none() {
                 let elsewhere = || StoreError::Index("a position leads to another commit".to_owned());
-                return Err(if other { elsewhere() } else { damage(&segment, *place)("it is no commit") });
+                return Err(if other {
+                    elsewhere()
+                } else {
+                    damage(&segment, session, (*first, *place))("it is no commit")
+                });
             }
         }
         batch.buffer().truncate(end);
@@ -232,14 +245,18 @@ fn load(
     longest: usize,
     buffer: &mut Vec<u8>,
 ) -> Result<Vec<usize>> {
-    let Some((_, start)) = positions.first() else { return Ok(Vec::new()) };
+    let Some((first, start)) = positions.first() else { return Ok(Vec::new()) };
     let base = buffer.len();
     let room = left.min(positions.len() * BEHIND_MIN);
     if let Some(grouped) = segment.grouped() {
         buffer.reserve(room);
         let offsets = positions.iter().map(|(_, place)| place.offset);
         let starts = grouped.frames(session_group(session), offsets, left, buffer)?;
-        return if starts.is_empty() { Err(damage(segment, *start)("no commit begins there")) } else { Ok(starts) };
+        return if starts.is_empty() {
+            Err(damage(segment, session, (*first, *start))("no commit begins there"))
+        } else {
+            Ok(starts)
+        };
     }
     let near = together(positions, left);
     let reach = near.last().map_or(0, |(_, last)| (last.offset - start.offset) as usize);
@@ -268,7 +285,14 @@ fn together(positions: &[(Seq, FramePosition)], bytes: usize) -> &[(Seq, FramePo
     &positions[..near.count()]
 }
 
-fn damage(segment: &Segment, place: FramePosition) -> impl Fn(&'static str) -> StoreError + use<> {
+fn damage(
+    segment: &Segment,
+    session: SessionId,
+    (first, place): (Seq, FramePosition),
+) -> impl Fn(&'static str) -> StoreError + use<> {
     let number = segment.head.number;
-    move |what| StoreError::Damaged { segment: number, offset: u64::from(place.offset), what: what.to_owned() }
+    move |what| {
+        let what = format!("event {first} of session {session} can't be read: {what}");
+        StoreError::Damaged { segment: number, offset: u64::from(place.offset), what }
+    }
 }

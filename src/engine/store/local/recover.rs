@@ -1,5 +1,6 @@
 //! Recovery: reads the journal beyond the index, and repairs what a crash left at its end.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub(super) struct RecoveryScan<'a> {
     pub(super) segments: &'a Segments,
     pub(super) contents: &'a Contents,
     pub(super) slots: &'a Slots,
+    /// Damage that was passed over, if the store only reads. It may have held commits of any session.
+    pub(super) hole: Cell<Option<FramePosition>>,
 }
 
 /// Findings of a scan; [`mend`](Recovered::mend) applies them.
@@ -33,6 +36,8 @@ pub(super) struct Recovered {
     torn: Option<Arc<Segment>>,
     /// Segments with frames that may never have been synced, from where to where.
     unsynced: Vec<(Arc<Segment>, u64, u64)>,
+    /// Damage that is known to be of one commit or content, a line each.
+    damaged: Vec<String>,
 }
 
 impl RecoveryScan<'_> {
@@ -53,6 +58,7 @@ impl RecoveryScan<'_> {
             unused,
             torn: None,
             unsynced: Vec::new(),
+            damaged: Vec::new(),
         };
         let Some(last) = numbers.last().copied() else { return Ok(recovered) };
         check_numbers(&numbers, self.segments)?;
@@ -80,26 +86,31 @@ impl RecoveryScan<'_> {
         let is_known = from == recovered.end && recovered.group > 0;
         let mut unsynced = (!is_known).then_some(u64::from(from.offset));
         let before = recovered.group;
-        let end = scan::frames(&segment, u64::from(from.offset), &mut |frame| {
-            // It shows that all before it was synced, and nothing about itself.
-            let is_close = frame.header.kind == FrameKind::Close;
-            unsynced = unsynced.filter(|_| !is_close).or(Some(frame.offset));
-            self.take(&segment, &frame, &mut recovered.group)
-        })?;
         let damaged = |offset, what: &str| StoreError::Damaged { segment: number, offset, what: what.to_owned() };
-        let end = match end {
-            ScanEnd::Clean(end) if !is_last && !scan::is_sealed(&segment, end)? => {
-                return Err(damaged(end, "the rest of the segment is missing"));
-            }
-            ScanEnd::Clean(end) => end,
-            // A torn end was never acknowledged; anything else is damage.
-            ScanEnd::Bad(at, what) => {
-                let growing = is_last && !segment.is_packed();
-                if !growing || scan::durable_after(&segment, at, recovered.group)?.is_some() {
-                    return Err(damaged(at, what));
+        let mut next = u64::from(from.offset);
+        let end = loop {
+            let end = scan::frames(&segment, next, &mut |frame| {
+                // It shows that all before it was synced, and nothing about itself.
+                let is_close = frame.header.kind == FrameKind::Close;
+                unsynced = unsynced.filter(|_| !is_close).or(Some(frame.offset));
+                self.take(&segment, &frame, &mut recovered.group)
+            })?;
+            match end {
+                ScanEnd::Clean(end) if !is_last && !scan::is_sealed(&segment, end)? => {
+                    return Err(damaged(end, "the rest of the segment is missing"));
                 }
-                recovered.torn = Some(Arc::clone(&segment));
-                at
+                ScanEnd::Clean(end) => break end,
+                // A torn end was never acknowledged; anything else is damage.
+                ScanEnd::Bad(at, what) => {
+                    let growing = is_last && !segment.is_packed();
+                    if growing && scan::durable_after(&segment, at, recovered.group)?.is_none() {
+                        recovered.torn = Some(Arc::clone(&segment));
+                        break at;
+                    }
+                    next = self.pass(&segment, at, &mut recovered.group)?.ok_or_else(|| damaged(at, what))?;
+                    let what = "one bit is flipped, which `foldspace fsck --repair` puts right";
+                    recovered.damaged.push(format!("segment {number} is damaged at byte {at}: {what}"));
+                }
             }
         };
         recovered.end = FramePosition::new(number, end);
@@ -115,12 +126,27 @@ impl RecoveryScan<'_> {
         Ok(())
     }
 
+    /// Takes a frame with one flipped bit as what it was: reading it fails, and everything else goes on. Returns where it
+    /// ends; none if what is there may have been of any session.
+    pub(super) fn pass(&self, segment: &Segment, at: u64, group: &mut u64) -> Result<Option<u64>> {
+        let until = scan::resume_after(segment, at)?.map_or_else(|| segment.len(), Ok)?;
+        let bytes = segment.read_up_to(at, usize::try_from(until - at).unwrap_or(0))?;
+        let Some((header, payload)) = journal::mended(&bytes) else { return Ok(None) };
+        self.take(segment, &Frame { offset: at, header, payload: &payload }, group)?;
+        Ok(Some(at + header.frame_len() as u64))
+    }
+
     pub(super) fn take(&self, segment: &Segment, frame: &Frame<'_>, group: &mut u64) -> Result<()> {
         *group = frame.header.group;
         let number = segment.head.number;
         let (place, offset) = (frame.position(number), frame.offset);
         let damaged = |what: &str| StoreError::Damaged { segment: number, offset, what: what.to_owned() };
-        match frame.body().map_err(damaged)? {
+        let body = frame.body().map_err(damaged)?;
+        if let (Some(hole), FrameBody::Commit(fork, commit)) = (self.hole.get(), &body) {
+            let (session, last) = fork.map_or((commit.session, commit.first - 1), |point| (point.session, point.seq));
+            self.slots.get_or_add(session).lose(last, hole);
+        }
+        match body {
             FrameBody::Commit(None, commit) if !self.slots.get_or_add(commit.session).found(&commit, place) => {
                 Err(damaged("the commit does not follow the session's last one"))
             }
@@ -146,6 +172,7 @@ impl RecoveryScan<'_> {
 impl Recovered {
     /// Removes what a crash left at the end; a torn end is moved into `directory`.
     pub(super) fn mend(&self, segments: &Segments, directory: &Path, notes: &mut Vec<String>) -> Result<()> {
+        notes.extend_from_slice(&self.damaged);
         if let Some(number) = self.unused {
             let path = segment::raw_path(segments.directory(), number);
             segments.disk().remove(&path).map_err(StoreError::io("remove", &path))?;

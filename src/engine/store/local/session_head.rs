@@ -180,6 +180,19 @@ impl SessionHead {
         true
     }
 
+    /// Adds events that were in damaged bytes, as something behind them proves. Reading them fails.
+    pub(super) fn lose(&self, last: Seq, hole: FramePosition) {
+        let mut inner = self.lock();
+        let head = if inner.head == 0 { self.own_from() - 1 } else { inner.head };
+        if last > head && inner.removed.is_none() {
+            inner.head = last;
+            inner.positions.push_back((head + 1, hole));
+            inner.starts.push((head + 1, hole));
+            self.wrote(last);
+            self.show(last);
+        }
+    }
+
     /// Returns positions before `end` that the index lacks, and the session's row as of there. Both must agree,
     /// because the next open reads the journal from `end` on. Nothing for a removed session without children.
     pub(super) fn indexable(&self, end: FramePosition) -> (Vec<(Seq, FramePosition)>, Option<CatalogueRow>) {

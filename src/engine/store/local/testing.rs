@@ -27,7 +27,7 @@ impl LocalStore {
         disk: Arc<dyn JournalDisk>,
         repair: bool,
     ) -> Result<FsckReport, StoreError> {
-        Self::fsck_on(disk, directory, repair)
+        Self::fsck_on(disk, directory, repair.then_some(&[]))
     }
 
     pub(crate) fn simulated_accept_loss(

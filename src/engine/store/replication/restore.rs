@@ -1,6 +1,6 @@
 //! Makes a data directory of a copy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -166,7 +166,9 @@ fn finish(
         let too_early = || ReplicationError::TooEarly { url: target.url.clone(), at };
         found.cut(found.end.as_ref().ok_or_else(too_early)?, &segments, at)?;
     }
-    let FsckReport { segments, commits, events, sessions, problems, .. } = journal::check(&segments)?.report;
+    let mut checked = journal::check(&segments, BTreeMap::new())?;
+    checked.conclude(true);
+    let FsckReport { segments, commits, events, sessions, problems, .. } = checked.report;
     if !problems.is_empty() {
         let line = |problem: &JournalProblem| {
             format!("segment {} at byte {}: {}", problem.segment, problem.offset, problem.what)
@@ -244,9 +246,9 @@ impl CommitTimes {
             journal::rewrite(segments, number, &mut |item| {
                 let frame = match item {
                     Item::Frame(frame) => frame,
-                    Item::Hole(from, _, what) => {
-                        let what = (*what).to_owned();
-                        return Err(StoreError::Damaged { segment: number, offset: *from, what });
+                    Item::Flipped(journal::scan::Frame { offset, .. }, _) | Item::Hole(offset, ..) => {
+                        let what = "the bytes there are no frame".to_owned();
+                        return Err(StoreError::Damaged { segment: number, offset: *offset, what });
                     }
                 };
                 let is_before = number < end.segment || frame.offset < end.offset;

@@ -81,6 +81,7 @@ impl Raw {
             match item {
                 Item::Frame(frame) => whole.push(frame.offset as u32),
                 Item::Hole(from, to, _) => holes.push(from..to),
+                Item::Flipped(frame, bytes) => holes.push(frame.offset..frame.offset + bytes.len() as u64),
             }
             Ok(())
         })
