@@ -87,10 +87,16 @@ pub trait ChangeDetector: Send + Sync {
         None
     }
 
-    /// Tells whether a file looks like one with secrets, whose contents are not kept.
+    /// Tells whether a file looks like one with secrets, whose contents are kept on this machine only, or not at all.
     #[doc(hidden)]
     fn is_secret(&self, path: &EntryPath) -> bool {
         let _ = path;
+        false
+    }
+
+    /// Tells whether the contents of files that look like secrets are kept.
+    #[doc(hidden)]
+    fn keeps_secrets(&self) -> bool {
         false
     }
 

@@ -10,6 +10,8 @@ use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made};
 
 #[derive(Debug, Default)]
@@ -80,8 +82,40 @@ pub(crate) fn can_be_written(entry: &Entry) -> bool {
 
 impl ChangePlan {
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
+        Self::of(now.diff(then))
+    }
+
+    /// Plans the same, and leaves entries whose contents neither the store nor git has.
+    pub(in crate::tools) fn kept(
+        session: &Session,
+        now: &VirtualFileSystem,
+        then: &VirtualFileSystem,
+    ) -> Result<Self, SessionError> {
+        let (mut changes, mut is_known) = (now.diff(then), BTreeMap::new());
+        for change in &mut changes {
+            let (before, after) = match change {
+                Change::Added { after, .. } => (None, Some(after)),
+                Change::Removed { before, .. } => (Some(before), None),
+                Change::Changed { before, after, .. } => (Some(before), Some(after)),
+            };
+            // What is on the disk and not in git was read from there: it may not be recorded yet.
+            let before =
+                before.filter(|entry| entry.node.content().is_some_and(|content| content.git_blob().is_some()));
+            for entry in [before, after].into_iter().flatten() {
+                let Node::File { content, incomplete: incomplete @ false, .. } = &mut entry.node else { continue };
+                let has = match is_known.get(content) {
+                    Some(has) => *has,
+                    None => session.has_content(content)?,
+                };
+                is_known.insert(*content, has);
+                *incomplete = !has;
+            }
+        }
+        Ok(Self::of(changes))
+    }
+
+    fn of(changes: Vec<Change>) -> Self {
         let mut plan = Self::default();
-        let changes = now.diff(then);
         let shown_by_others = parents(&changes);
         let kept = above_what_stays(&changes);
         let (mut gone, mut in_the_way) = (BTreeSet::new(), BTreeSet::new());
