@@ -87,7 +87,7 @@ pub trait ChangeDetector: Send + Sync {
         None
     }
 
-    /// Tells whether a file looks like one with secrets, whose contents are not kept.
+    /// Tells whether a file looks like one with secrets, whose contents are kept on this machine only, or not at all.
     #[doc(hidden)]
     fn is_secret(&self, path: &EntryPath) -> bool {
         let _ = path;
@@ -99,6 +99,12 @@ pub trait ChangeDetector: Send + Sync {
     fn sparse_data(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let _ = path;
         Ok(None)
+    }
+
+    /// Returns true if the contents of files that look like secrets are kept.
+    #[doc(hidden)]
+    fn keeps_secrets(&self) -> bool {
+        false
     }
 
     /// A regular file's bytes; none when this process may not read it. Anything else is an error, and

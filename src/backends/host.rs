@@ -13,7 +13,7 @@ use super::command_options::CommandOptions;
 use super::commands::{CommandHost, RunnerShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::PopulateMarker;
-use super::disk::{Anchor, IgnoreRules, KeptIndex, OpenedDirectory, PlainOptions, StagingDir, umask};
+use super::disk::{Anchor, IgnoreRules, KeptIndex, OpenedDirectory, PlainOptions, RecordedBeyond, StagingDir, umask};
 use super::runner::Runner;
 use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
@@ -41,6 +41,15 @@ pub struct HostOptions {
     /// Paths below the directory that are recorded all the same, with everything below them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<EntryPath>,
+    /// True to record small files that git ignores, too, outside of directories that programs make.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_ignored: bool,
+    /// True to keep the contents of files that look like secrets, on this machine only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_secrets: bool,
+    /// True for a directory that a session has recorded: where it is empty, all its files were removed.
+    #[serde(skip)]
+    pub is_taken_up: bool,
     /// Options of all its commands.
     #[serde(skip)]
     pub commands: CommandOptions,
@@ -147,14 +156,18 @@ impl HostWorkspace {
         kept: Option<KeptIndex>,
     ) -> Result<Self, BackendError> {
         let has_shell = !asked.files_only;
-        let rules = asked.gitignore.then(|| IgnoreRules::of(directory, asked.include.clone()));
-        let rules = rules.transpose().map_err(|error| BackendError {
-            backend: NAME,
-            reason: format!("can't read the ignore rules of {}: {error}", directory.display()),
-        })?;
+        let beyond = || RecordedBeyond {
+            included: asked.include.clone(),
+            ignored: asked.keep_ignored,
+            secrets: asked.keep_secrets,
+        };
+        let rules = asked.gitignore.then(|| IgnoreRules::of(directory, beyond()));
         let options = PlainOptions { kept, rules: rules.map(Arc::new), ..PlainOptions::default() };
         let OpenedDirectory { directory, files, marker, anchor, aside } =
             OpenedDirectory::open(NAME, directory, options)?;
+        if asked.is_taken_up && marker.is_new() {
+            marker.filled()?;
+        }
         let place = Arc::new(HostPlace {
             directory: directory.clone(),
             options: asked.commands.clone(),
@@ -250,6 +263,11 @@ impl Workspace for HostWorkspace {
 
     fn command_options(&self) -> CommandOptions {
         self.place.options.clone()
+    }
+
+    fn is_in_place(&self) -> bool {
+        // Where commands run, they may have moved it, and the session says so.
+        self.shell.is_some() || self.place.anchor.as_ref().is_none_or(|anchor| anchor.check().is_ok())
     }
 
     fn root(&self) -> Option<String> {

@@ -65,6 +65,12 @@ pub trait Workspace: Send + Sync + 'static {
         self.marker().is_some_and(PopulateMarker::is_blank)
     }
 
+    /// Tells whether its path still leads to the directory that was opened.
+    #[doc(hidden)]
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
     /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later process.
     /// A note of [`unsettled`](Workspace::unsettled) stays.
     fn filling(&self) -> Result<(), BackendError> {

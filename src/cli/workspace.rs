@@ -278,7 +278,8 @@ impl WorkspaceArgs {
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
             Some(BackendArg::Host) => {
                 let (gitignore, include) = (self.gitignore, self.include_ignored.clone());
-                Some(WorkspaceSpec::Host(HostOptions { directory, gitignore, include, commands, files_only: false }))
+                let options = HostOptions { directory, gitignore, include, commands, ..HostOptions::default() };
+                Some(WorkspaceSpec::Host(options))
             }
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
             Some(BackendArg::Podman) => container(EngineKind::Podman),

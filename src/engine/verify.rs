@@ -125,7 +125,11 @@ impl VerifyCheck<'_> {
         self.report.unreadable -= in_gaps;
         for (seq, path, digest, size) in found {
             self.report.contents += 1;
-            match store.content(&digest) {
+            let read = match store.content(&digest) {
+                Err(error @ StoreError::NoContent(_)) => store.withheld(&digest)?.ok_or(error),
+                read => read,
+            };
+            match read {
                 Ok(bytes) if bytes.len() as u64 == size && digest.is_of(&bytes) => {}
                 Ok(bytes) => self.differs(seq, None, format!("{path} has {size} bytes and {} are kept", bytes.len())),
                 Err(error @ (StoreError::NoContent(_) | StoreError::Damaged { .. })) => {

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hub, HubError, blocking};
+use super::{Hub, HubError, blocking, close_now};
 use crate::backends::disk::{entries_in, make_private, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
 use crate::engine::event::Isolation;
@@ -37,6 +37,8 @@ pub const ATTACHED: &str = "attached";
 pub const SPOOL: &str = "spool";
 /// Time for which a report is waited for.
 const ANSWER: Duration = Duration::from_secs(2);
+/// Bytes of contents that only git has, of which the store gets copies by default.
+const OWN_COPY: u64 = 1 << 30;
 const NAME_CHARS: usize = 60;
 
 /// A directory whose agents report to a session.
@@ -51,10 +53,51 @@ pub struct AttachedDirectory {
     /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
     #[serde(default)]
     pub transcripts: bool,
+    /// Paths that are recorded although git ignores them, with everything below them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub include: Vec<EntryPath>,
+    /// Records small files that git ignores, outside of directories that programs make.
+    #[serde(default)]
+    pub keep_ignored: bool,
+    /// Keeps the contents of files that look like secrets, on this machine only.
+    #[serde(default)]
+    pub keep_secrets: bool,
+    /// Bytes of contents that only git has, of which the store gets copies; 0 for none.
+    #[serde(default)]
+    pub own_copy: u64,
     /// The attached directory of whose repository it is another worktree; its session is a fork of that one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub worktree_of: Option<HostPath>,
+}
+
+/// Settings of an attached directory; what is not set stays as it was, or is the default.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AttachSettings {
+    pub(crate) include: Vec<EntryPath>,
+    pub(crate) transcripts: bool,
+    pub(crate) keep_ignored: Option<bool>,
+    pub(crate) keep_secrets: Option<bool>,
+    pub(crate) own_copy: Option<u64>,
+}
+
+impl AttachSettings {
+    fn applied_to(self, known: Option<&AttachedDirectory>, top: PathBuf) -> AttachedDirectory {
+        let mut include = known.map(|known| known.include.clone()).unwrap_or_default();
+        include.extend(self.include.into_iter().filter(|path| !include.contains(path)).collect::<Vec<_>>());
+        let set = |asked: Option<bool>, known: Option<bool>| asked.or(known).unwrap_or(true);
+        AttachedDirectory {
+            directory: HostPath(top),
+            session: known.map_or(SessionId::from_bytes([0; 16]), |known| known.session),
+            transcripts: self.transcripts,
+            include,
+            keep_ignored: set(self.keep_ignored, known.map(|known| known.keep_ignored)),
+            keep_secrets: set(self.keep_secrets, known.map(|known| known.keep_secrets)),
+            own_copy: self.own_copy.or(known.map(|known| known.own_copy)).unwrap_or(OWN_COPY),
+            worktree_of: known.and_then(|known| known.worktree_of.clone()),
+        }
+    }
 }
 
 /// A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
@@ -168,12 +211,11 @@ fn failed(directory: &Path, reason: impl std::fmt::Display) -> HubError {
 
 impl Hub {
     /// Attaches a directory: its worktree's top, where it is in a git repository. Its files are recorded as they are, and
-    /// hooks that report from there are from now on. One that is attached stays so.
+    /// hooks that report from there are from now on. One that is attached stays so, in the same session, with other settings.
     pub(crate) async fn attach(
         &self,
         directory: PathBuf,
-        include: Vec<EntryPath>,
-        transcripts: bool,
+        settings: AttachSettings,
     ) -> Result<AttachedDirectory, HubError> {
         let home = self.options().home.clone();
         let looked = move || {
@@ -184,21 +226,65 @@ impl Hub {
             if is_home || top.parent().is_none() {
                 return Err(failed(&top, "it has much more than a project; give a project's directory"));
             }
+            let known = read(&attached_file(&home, &top)).map_err(|error| failed(&top, error))?;
+            let attached = settings.applied_to(known.as_ref(), top.clone());
             let host = HostOptions {
                 directory: Some(top.clone()),
                 files_only: true,
                 gitignore: true,
-                include,
+                include: attached.include.clone(),
+                keep_ignored: attached.keep_ignored,
+                keep_secrets: attached.keep_secrets,
                 ..HostOptions::default()
             };
             let spec = WorkspaceSpec::Host(host);
             spec.check_apart(&top, &home)?;
-            Ok((top, spec))
+            Ok((known, attached, spec))
         };
-        let (top, spec) = blocking(looked).await??;
-        let session = self.session_of(&top, &spec).await?;
-        self.note_attached(AttachedDirectory { directory: HostPath(top), session, transcripts, worktree_of: None })
-            .await
+        let (known, mut attached, spec) = blocking(looked).await??;
+        match self.session_of(&attached, &spec).await? {
+            (Some(session), _) => {
+                attached.session = session;
+                let attached = self.note_attached(attached).await?;
+                if known.as_ref() != Some(&attached) {
+                    self.close_for_settings(session).await;
+                }
+                drop(self.open(session).await?);
+                Ok(attached)
+            }
+            (None, name) => {
+                attached.session = self.create(Some(name), &spec, &[]).await?.session().id();
+                self.note_attached(attached).await
+            }
+        }
+    }
+
+    /// Closes a workspace, so that it opens with other settings. One that stays in use gets them when it opens again.
+    async fn close_for_settings(&self, session: SessionId) {
+        for _ in 0..50 {
+            let mut place = self.place(session).lock_owned().await;
+            match place.take_if(|kept| !kept.is_used()) {
+                Some(kept) => return close_now(kept, place).await,
+                None if place.is_none() => return,
+                None => drop(place),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tracing::warn!("the settings of an attached directory count when its session opens again");
+    }
+
+    /// Adds what an attached directory's settings say to the options of its session.
+    pub(super) fn as_attached(&self, session: SessionId, spec: WorkspaceSpec) -> WorkspaceSpec {
+        let WorkspaceSpec::Host(host) = spec else { return spec };
+        let place = host.directory.as_ref().map(|directory| attached_file(&self.options().home, directory));
+        let attached = place.and_then(|place| read(&place).ok().flatten());
+        let Some(attached) = attached.filter(|attached| attached.session == session) else {
+            return WorkspaceSpec::Host(host);
+        };
+        let earlier = host.include.into_iter().filter(|path| !attached.include.contains(path));
+        let include = earlier.chain(attached.include.clone()).collect();
+        let AttachedDirectory { keep_ignored, keep_secrets, .. } = attached;
+        WorkspaceSpec::Host(HostOptions { include, keep_ignored, keep_secrets, is_taken_up: true, ..host })
     }
 
     async fn note_attached(&self, attached: AttachedDirectory) -> Result<AttachedDirectory, HubError> {
@@ -207,7 +293,9 @@ impl Hub {
             Ok(()) => Ok(attached),
             Err(error) => Err(failed(&attached.directory.0, error)),
         };
-        blocking(write).await?
+        let attached = blocking(write).await??;
+        self.begin_own_copies(&attached);
+        Ok(attached)
     }
 
     fn report_order(&self, session: SessionId) -> Arc<AsyncMutex<()>> {
@@ -224,26 +312,33 @@ impl Hub {
         }
         let parent = self.session(of.session).await?;
         let spec = parent.started().map(WorkspaceSpec::of_session).transpose()?;
-        let Some(WorkspaceSpec::Host(host)) = spec else { return Ok(of) };
-        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(top.clone()), ..host });
+        let Some(WorkspaceSpec::Host(host)) = spec.map(|spec| self.as_attached(of.session, spec)) else {
+            return Ok(of);
+        };
+        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(top.clone()), is_taken_up: false, ..host });
         let workspace = Some((spec.backend_name().to_owned(), spec.options()));
         let child =
             self.start_child(of.session, ForkOptions { workspace, ..ForkOptions::new(Isolation::Fork) }).await?;
-        let (session, transcripts) = (child.session().id(), of.transcripts);
-        let (directory, worktree_of) = (HostPath(top), Some(of.directory));
-        self.note_attached(AttachedDirectory { directory, session, transcripts, worktree_of }).await
+        let (session, directory, worktree_of) = (child.session().id(), HostPath(top), Some(of.directory.clone()));
+        self.note_attached(AttachedDirectory { directory, session, worktree_of, ..of }).await
     }
 
-    /// Opens the session that records a directory like this, which may be new.
-    async fn session_of(&self, top: &Path, spec: &WorkspaceSpec) -> Result<SessionId, HubError> {
-        let (sessions, spec, top) = (self.sessions().clone(), spec.clone(), top.to_owned());
-        let wanted = spec.clone();
+    /// Finds the session that records a directory; where there is none, a name for one.
+    async fn session_of(
+        &self,
+        attached: &AttachedDirectory,
+        spec: &WorkspaceSpec,
+    ) -> Result<(Option<SessionId>, String), HubError> {
+        let (sessions, wanted) = (self.sessions().clone(), spec.clone());
+        let (known, top) = (attached.session, attached.directory.0.clone());
         let looked = move || {
             let all = sessions.list()?;
-            for entry in &all {
+            for entry in all.iter().filter(|entry| entry.id == known).chain(&all) {
                 let session = sessions.session(entry.id)?;
                 let started = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
-                if started.as_ref() == Some(&wanted) {
+                if started.is_some_and(|started| {
+                    started.only_watches() && started.given_directory() == wanted.given_directory()
+                }) {
                     return Ok((Some(entry.id), String::new()));
                 }
             }
@@ -257,11 +352,7 @@ impl Hub {
             let mut names = std::iter::once(name.to_owned()).chain(numbered);
             Ok::<_, SessionError>((None, names.find(|name| !taken.contains(name)).unwrap_or_default()))
         };
-        let opened = match blocking(looked).await?? {
-            (Some(session), _) => self.open(session).await?,
-            (None, name) => self.create(Some(name), &spec, &[]).await?,
-        };
-        Ok(opened.session().id())
+        Ok(blocking(looked).await??)
     }
 
     /// Ends that the agents in a directory report. Its session stays. Returns what was attached there.
@@ -269,7 +360,10 @@ impl Hub {
         let home = self.options().home.clone();
         let removed = move || {
             let Some(attached) = attached_at(&home, &directory) else { return Ok(None) };
-            let forget = |directory: &HostPath| remove_path(&attached_file(&home, &directory.0));
+            let forget = |directory: &HostPath| {
+                remove_path(&Hub::copies_file(&home, &directory.0))?;
+                remove_path(&attached_file(&home, &directory.0))
+            };
             let others = all_attached(&home).map_err(|error| failed(&directory, error))?.into_iter();
             let worktrees = others.filter(|other| other.worktree_of.as_ref() == Some(&attached.directory));
             let removed = worktrees.map(|other| other.directory).try_for_each(|directory| forget(&directory));
@@ -312,6 +406,7 @@ impl Hub {
             (Some(attached), None) => attached,
             (None, None) => return Ok(ReportOutcome::Unattached),
         };
+        self.begin_own_copies(&attached);
         let arrival = Arrival {
             report,
             payload: message.payload,

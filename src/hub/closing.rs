@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use super::{Hub, WorkspaceSlot, close_now};
+use super::open::User;
+use super::{Hub, HubError, WorkspaceSlot, close_now};
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
 
@@ -25,6 +26,28 @@ impl Hub {
         lock(&self.shared.places)
             .retain(|_, place| Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|place| place.is_some()));
         closed
+    }
+
+    /// Records what has changed outside of calls in a workspace that is open, unless a call is under way.
+    pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
+        let place = lock(&self.shared.places).get(&id).cloned();
+        let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
+        match user {
+            Some(user) if user.is_in_place() => Ok(user.tool_runner().refresh().await?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Locks a session's slot. A workspace whose directory is gone, or another one by now, is closed before.
+    pub(super) async fn slot_in_place(&self, id: SessionId) -> OwnedMutexGuard<WorkspaceSlot> {
+        let mut place = self.place(id).lock_owned().await;
+        match place.take_if(|kept| !kept.is_used() && !kept.is_in_place()) {
+            Some(kept) => {
+                close_now(kept, place).await;
+                self.place(id).lock_owned().await
+            }
+            None => place,
+        }
     }
 
     /// Returns the number of open workspaces.

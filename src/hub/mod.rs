@@ -14,6 +14,8 @@ mod open;
 pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
+#[cfg(feature = "attach")]
+mod own_copies;
 pub(crate) mod process_output;
 pub(crate) mod processes;
 #[cfg(feature = "http")]
@@ -55,6 +57,8 @@ pub use figures::CallFigures;
 use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
+#[cfg(feature = "attach")]
+pub use own_copies::own_copies_of;
 use processes::ProcessTable;
 
 /// The options of a [`Hub`].
@@ -123,6 +127,9 @@ struct HubInner {
     other_hosts: OnceLock<Box<dyn hosts::OtherHosts>>,
     #[cfg(feature = "attach")]
     reports: attached::ReportOrder,
+    /// Sessions of attached directories for which copies were begun, with their limits.
+    #[cfg(feature = "attach")]
+    own_copies: Mutex<BTreeMap<SessionId, u64>>,
 }
 
 /// The owner of the lock opens and closes the workspace.
@@ -145,6 +152,8 @@ impl Hub {
             other_hosts: OnceLock::new(),
             #[cfg(feature = "attach")]
             reports: Mutex::default(),
+            #[cfg(feature = "attach")]
+            own_copies: Mutex::default(),
         };
         Self { shared: Arc::new(shared), options: Arc::new(options) }
     }
@@ -182,7 +191,7 @@ impl Hub {
     }
 
     async fn user(&self, id: SessionId) -> Result<User, HubError> {
-        let mut place = self.place(id).lock_owned().await;
+        let mut place = self.slot_in_place(id).await;
         self.still_going()?;
         if let Some(kept) = &*place {
             let user = User::of(kept);
@@ -321,16 +330,6 @@ impl Hub {
         into.merge(&session, choices).await
     }
 
-    /// Records what has changed outside of calls in a workspace that is open, unless a call is under way.
-    pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
-        let place = lock(&self.shared.places).get(&id).cloned();
-        let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
-        match user {
-            Some(user) => Ok(user.tool_runner().refresh().await?),
-            None => Ok(()),
-        }
-    }
-
     /// Takes a session back to an earlier position, files and state. A workspace that is not open is opened for it alone:
     /// what was changed in it from outside is not recorded first, as it is for calls.
     pub async fn rewind(&self, session: &Session, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
@@ -464,6 +463,8 @@ impl Hub {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
         };
         let spec = WorkspaceSpec::of_session(started)?;
+        #[cfg(feature = "attach")]
+        let spec = self.as_attached(session.id(), spec);
         hosts::claim(session, &spec, &self.options.home)?;
         let opened = spec.open_ready(session.id(), &self.options.home, self.options.progress.clone());
         Ok(opened.inspect_err(|_| hosts::release(session))?)

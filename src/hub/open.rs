@@ -39,6 +39,11 @@ impl KeptWorkspace {
         self.tool_runner.workspace().backend_name()
     }
 
+    /// Returns false if the workspace's directory is gone, or another one by now.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.tool_runner.workspace().is_in_place()
+    }
+
     pub(super) fn unused_for(&self) -> Duration {
         lock(&self.since).elapsed()
     }
@@ -63,6 +68,10 @@ impl User {
 
     pub(super) fn tool_runner(&self) -> &ToolRunner {
         &self.0.tool_runner
+    }
+
+    pub(super) fn is_in_place(&self) -> bool {
+        self.0.is_in_place()
     }
 }
 

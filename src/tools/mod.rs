@@ -87,6 +87,8 @@ pub(crate) use undo::known_run;
 pub use undo::{UndoLeft, UndoLeftReason, UndoOptions, UndoReport, UndoSubject};
 #[doc(hidden)]
 pub use words::regex_error;
+pub use workspace::borrowed::CopyProgress;
+pub(crate) use workspace::borrowed::OwnCopies;
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{began, denied, limits_of};
 pub(crate) use workspace::managed::Extent;

@@ -11,6 +11,7 @@ use crate::engine::event::{FileMode, Node};
 use crate::engine::id::{Digest, Seq};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::store::StoreError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
 /// Time that one file may take to compare; after that the difference is coarser.
@@ -59,7 +60,13 @@ impl Side {
             ) => {
                 return Ok(Self { mode: mode_of(*mode), bits, text: String::new(), binary: Some(*content) });
             }
-            Some(Node::File { content, mode, .. }) => (mode_of(*mode), session.content(content)?.to_vec()),
+            Some(Node::File { content, mode, .. }) => match session.content(content) {
+                // It is withheld, or git has lost it.
+                Err(SessionError::Store(StoreError::NoContent(_))) => {
+                    return Ok(Self { mode: mode_of(*mode), bits, text: String::new(), binary: Some(*content) });
+                }
+                read => (mode_of(*mode), read?.to_vec()),
+            },
         };
         let text = String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
         Ok(Self { mode, bits, text, binary: None })

@@ -1,6 +1,6 @@
 //! Rules for a person's directory: what git ignores there, and what is git's own, is not recorded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,6 +33,40 @@ const MADE: [&[u8]; 10] = [
     b".gradle",
     b".cache",
 ];
+/// Directories with what programs make or fetch, of which ignored files are not recorded; and any with `cache` in its name.
+const BUILT: [&[u8]; 24] = [
+    b"build",
+    b"dist",
+    b"out",
+    b"bin",
+    b"obj",
+    b"_build",
+    b"deps",
+    b"vendor",
+    b"coverage",
+    b"htmlcov",
+    b"logs",
+    b"tmp",
+    b"temp",
+    b"Pods",
+    b"DerivedData",
+    b"bower_components",
+    b".next",
+    b".nuxt",
+    b".output",
+    b".svelte-kit",
+    b".turbo",
+    b".terraform",
+    b".eggs",
+    b"dist-newstyle",
+];
+/// Extensions of ignored files that programs make beside others.
+const PRODUCTS: [&str; 14] =
+    ["o", "obj", "a", "lo", "so", "dylib", "dll", "class", "pyc", "pyo", "log", "swp", "tmp", "tsbuildinfo"];
+/// The largest ignored file that is recorded, in bytes.
+const IGNORED_BYTES: u64 = 1 << 20;
+/// Ignored entries that are recorded: how many, and the bytes of all.
+const IGNORED_MAX: (usize, u64) = (2000, 64 << 20);
 /// Names of files with keys and passwords.
 const KEYS: [&str; 6] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", ".git-credentials"];
 const GIT: &[u8] = b".git";
@@ -46,8 +80,20 @@ const RULES_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
     repository: Option<GitRepository>,
-    included: Vec<EntryPath>,
+    directory: PathBuf,
+    asked: RecordedBeyond,
     files: Mutex<RuleFiles>,
+}
+
+/// Entries that are recorded beyond the rules.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecordedBeyond {
+    /// Paths with everything below them.
+    pub(crate) included: Vec<EntryPath>,
+    /// Small files that a rule ignores.
+    pub(crate) ignored: bool,
+    /// Contents of files that look like secrets, and those files where a rule ignores them.
+    pub(crate) secrets: bool,
 }
 
 #[derive(Debug, Default)]
@@ -55,12 +101,58 @@ struct RuleFiles {
     /// Those of the repository and of the user; an earlier one decides before a later one.
     outer: Vec<Gitignore>,
     outer_stats: Vec<Option<FileStat>>,
-    /// Paths that are tracked although a rule ignores them, and the directories that lead to them.
-    tracked: BTreeSet<Vec<u8>>,
-    index_stat: Option<FileStat>,
+    /// Files that are tracked although a rule ignores them, by the path of their repository: the root's own, and those
+    /// of repositories below it.
+    tracked: BTreeMap<Vec<u8>, TrackedFiles>,
     place_stats: Vec<Option<FileStat>>,
+    /// Ignored entries that are recorded since they are small, with their sizes.
+    small: BTreeMap<Vec<u8>, u64>,
     /// Rules by the directory that has them.
     parsed: BTreeMap<Vec<u8>, (FileStat, Arc<Gitignore>)>,
+}
+
+/// The files that a repository tracks although a rule ignores them.
+#[derive(Debug, Default)]
+struct TrackedFiles {
+    /// The entry `.git` with which they were listed.
+    git: Option<FileStat>,
+    repository: Option<GitRepository>,
+    index: Option<FileStat>,
+    /// Their paths below the root, in order.
+    files: Vec<Vec<u8>>,
+}
+
+impl TrackedFiles {
+    /// Lists them again if the index has changed. Returns true if there are new ones. Without git the last known stay.
+    fn refresh(&mut self, above: &[u8], rules: &[PathBuf]) -> bool {
+        let Some(repository) = &self.repository else { return false };
+        let index = stat(&repository.git_directory.join("index"));
+        if self.index == index {
+            return false;
+        }
+        self.index = index;
+        let listed = match repository.tracked_though_ignored(rules) {
+            Ok(listed) => listed,
+            Err(error) => {
+                let directory = repository.directory.display();
+                tracing::warn!(%error, %directory, "the tracked files that are ignored can't be listed");
+                return false;
+            }
+        };
+        let mut files: Vec<_> = listed.iter().map(|path| joined(above, path)).collect();
+        files.sort_unstable();
+        let is_new = files.iter().any(|path| self.files.binary_search(path).is_err());
+        self.files = files;
+        is_new
+    }
+
+    /// Returns true if they include a path, or one below it.
+    fn include(&self, path: &[u8], is_directory: bool) -> bool {
+        let at = self.files.partition_point(|file| &file[..] < path);
+        let leads = |file: &Vec<u8>| file.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
+        self.files.get(at).is_some_and(|file| file == path)
+            || is_directory && self.files[at..].iter().take_while(|file| file.starts_with(path)).any(leads)
+    }
 }
 
 /// The rules that count in one directory.
@@ -89,15 +181,16 @@ struct RuleLevel {
 }
 
 impl IgnoreRules {
-    /// Reads the rules around a directory. The `included` paths are recorded with everything below them.
+    /// Reads the rules around a directory.
     ///
-    /// # Errors
-    /// The directory is in a repository that git refuses, or can't read.
-    pub(crate) fn of(directory: &Path, included: Vec<EntryPath>) -> io::Result<Self> {
-        let repository = GitRepository::find(directory)?;
-        let rules = Self { repository, included, files: Mutex::default() };
-        rules.refresh()?;
-        Ok(rules)
+    /// If git refuses the repository, or can't read it, the rules are those without one.
+    pub(crate) fn of(directory: &Path, asked: RecordedBeyond) -> Self {
+        let found = GitRepository::find(directory);
+        let found = found.inspect_err(|error| tracing::warn!(%error, "git tells nothing of a directory"));
+        let (repository, directory) = (found.ok().flatten(), directory.to_owned());
+        let rules = Self { repository, directory, asked, files: Mutex::default() };
+        rules.refresh();
+        rules
     }
 
     pub(crate) fn repository(&self) -> Option<&GitRepository> {
@@ -106,7 +199,9 @@ impl IgnoreRules {
 
     /// Returns the worktree's place in its repository's history, if it may be another one than the last time.
     pub(super) fn place(&self) -> io::Result<Option<GitPlace>> {
-        let Some(repository) = &self.repository else { return Ok(None) };
+        let Some(repository) = self.repository.as_ref().filter(|known| known.git_directory.exists()) else {
+            return Ok(None);
+        };
         let stats: Vec<_> = repository.signs().iter().map(|path| stat(path)).collect();
         if lock(&self.files).place_stats == stats {
             return Ok(None);
@@ -117,13 +212,15 @@ impl IgnoreRules {
     }
 
     /// Takes up changes of the rules outside of the directory. Returns true if there are any, so that entries may be
-    /// recorded from now on that no change shows.
-    pub(super) fn refresh(&self) -> io::Result<bool> {
-        let Some(repository) = &self.repository else { return Ok(false) };
+    /// recorded from now on that no change shows. Where git's directory is gone, the last known rules stay.
+    pub(super) fn refresh(&self) -> bool {
+        self.forget_small();
+        let Some(repository) = self.repository.as_ref().filter(|known| known.git_directory.exists()) else {
+            return false;
+        };
         let exclude = repository.common_directory.join("info/exclude");
         let places: Vec<PathBuf> = [Some(exclude), gitconfig_excludes_path()].into_iter().flatten().collect();
         let stats: Vec<_> = places.iter().map(|path| stat(path)).collect();
-        let index_stat = stat(&repository.git_directory.join("index"));
         let mut files = lock(&self.files);
         let mut is_changed = false;
         if files.outer_stats != stats {
@@ -131,17 +228,42 @@ impl IgnoreRules {
             files.outer_stats = stats;
             is_changed = true;
         }
-        if files.index_stat != index_stat {
-            let tracked = repository.tracked_though_ignored()?;
-            let above = |path: &[u8]| {
-                let cuts: Vec<_> = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').collect();
-                cuts.into_iter().map(|(at, _)| path[..at].to_vec()).collect::<Vec<_>>()
-            };
-            let tracked: BTreeSet<_> = tracked.iter().flat_map(|path| above(path)).chain(tracked.clone()).collect();
-            is_changed |= !tracked.is_subset(&files.tracked);
-            (files.tracked, files.index_stat) = (tracked, index_stat);
+        let own = || TrackedFiles { repository: Some(repository.clone()), ..TrackedFiles::default() };
+        files.tracked.entry(Vec::new()).or_insert_with(own);
+        for (path, tracked) in &mut files.tracked {
+            is_changed |= tracked.refresh(path, &self.rules_above(path));
         }
-        Ok(is_changed)
+        is_changed
+    }
+
+    /// Lists the files of the outer repository's rules that count in a repository below the root.
+    fn rules_above(&self, path: &[u8]) -> Vec<PathBuf> {
+        let Some(outer) = self.repository.as_ref().filter(|_| !path.is_empty()) else { return Vec::new() };
+        let place = outer.directory.join(OsStr::from_bytes(path));
+        let above = place.ancestors().skip(1).take_while(|above| above.starts_with(&outer.top));
+        let rules = above.map(|above| above.join(RULES)).chain([outer.common_directory.join("info/exclude")]);
+        rules.filter(|path| path.exists()).collect()
+    }
+
+    /// Asks the repository that a directory below the root may be the top of.
+    fn ask_nested(&self, directory: BorrowedFd<'_>, path: &[u8]) {
+        let git = open_in(directory, GIT, OFlags::PATH).ok().and_then(|git| look_at(&git).ok());
+        let git = git.map(|stat| FileStat::of(&stat));
+        let (Some(outer), Some(stamp)) = (&self.repository, &git) else { return };
+        // One that could not be asked is asked again when it has changed.
+        let is_known = |known: &TrackedFiles| match (&known.git, &known.repository) {
+            (Some(known), Some(_)) => known.is_same_entry(stamp),
+            (known, _) => *known == git,
+        };
+        if lock(&self.files).tracked.get(path).is_some_and(is_known) {
+            return;
+        }
+        let found = GitRepository::find(&outer.directory.join(OsStr::from_bytes(path)));
+        let found = found.inspect_err(|error| tracing::warn!(%error, "a nested repository can't be asked"));
+        let repository = found.ok().flatten();
+        let mut tracked = TrackedFiles { git, repository, ..TrackedFiles::default() };
+        tracked.refresh(path, &self.rules_above(path));
+        lock(&self.files).tracked.insert(path.to_vec(), tracked);
     }
 
     /// Returns the rules that count in a directory, before its own.
@@ -177,6 +299,9 @@ impl IgnoreRules {
     /// Adds an open directory's own rules to those that count there.
     pub(super) fn enter(&self, above: &DirRules, directory: BorrowedFd<'_>, path: &[u8]) -> DirRules {
         let mut rules = above.clone();
+        if !path.is_empty() && !rules.is_ignored {
+            self.ask_nested(directory, path);
+        }
         let Some(own) = self.own_rules(directory, path) else { return rules };
         let skip = if path.is_empty() { 0 } else { path.len() + 1 };
         rules.level = Some(Arc::new(RuleLevel { rules: own, prefix: PathBuf::new(), skip, above: rules.level.take() }));
@@ -198,9 +323,59 @@ impl IgnoreRules {
         Some(rules)
     }
 
-    /// Tells whether an entry that is not known is left out. `path` is that below the root.
-    pub(super) fn leaves_out(&self, rules: &DirRules, path: &[u8], is_directory: bool) -> bool {
-        self.is_ignored(rules, path, is_directory) && !self.is_kept(path, is_directory)
+    /// Tells whether an entry that is not known is left out. `path` is that below the root; a directory has no size.
+    pub(super) fn leaves_out(&self, rules: &DirRules, path: &[u8], size: Option<u64>) -> bool {
+        let is_directory = size.is_none();
+        self.is_ignored(rules, path, is_directory)
+            && !self.is_kept(path, is_directory)
+            && !self.is_small(path, size, rules.is_ignored)
+    }
+
+    /// Tells whether an ignored entry is recorded since it is small, and no product of a program; or since it has secrets.
+    fn is_small(&self, path: &[u8], size: Option<u64>, is_in_ignored: bool) -> bool {
+        let name = name(path);
+        let is_made = MADE.contains(&name) || BUILT.contains(&name) || name.windows(5).any(|part| part == b"cache");
+        let extension = Path::new(OsStr::from_bytes(name)).extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_wanted = match size {
+            None => self.asked.ignored && !is_made && !self.is_repository(path),
+            Some(IGNORED_BYTES..) => false,
+            Some(_) if EntryPath::from_bytes(path).is_ok_and(|path| self.is_secret(&path)) => self.asked.secrets,
+            Some(_) => self.asked.ignored && !PRODUCTS.contains(&extension),
+        };
+        if !is_wanted {
+            return false;
+        }
+        let small = &mut lock(&self.files).small;
+        if small.contains_key(path) {
+            return true;
+        }
+        // Half of it is for what is in no ignored directory, of which there may be many.
+        let part = if is_in_ignored || size.is_none() { 2 } else { 1 };
+        let size = size.unwrap_or_default();
+        let bytes = small.values().sum::<u64>() + size;
+        let has_room = small.len() < IGNORED_MAX.0 / part && bytes <= IGNORED_MAX.1 / part as u64;
+        if has_room {
+            small.insert(path.to_vec(), size);
+        }
+        has_room
+    }
+
+    /// Tells whether a directory is the top of a repository or worktree, which has its own files.
+    fn is_repository(&self, path: &[u8]) -> bool {
+        self.directory.join(OsStr::from_bytes(path)).join(".git").symlink_metadata().is_ok()
+    }
+
+    /// Makes room for other ignored entries, if those that are gone take it.
+    fn forget_small(&self) {
+        let small = &mut lock(&self.files).small;
+        if small.len() >= IGNORED_MAX.0 / 2 {
+            small.retain(|path, _| self.directory.join(OsStr::from_bytes(path)).symlink_metadata().is_ok());
+        }
+    }
+
+    /// Tells whether the contents of files that look like secrets are kept.
+    pub(super) fn keeps_secrets(&self) -> bool {
+        self.asked.secrets
     }
 
     /// Tells whether a rule ignores an entry, or a directory above it.
@@ -208,7 +383,9 @@ impl IgnoreRules {
         if rules.is_ignored {
             return true;
         }
-        let Some(_) = &self.repository else { return is_directory && MADE.contains(&name(path)) };
+        if self.repository.is_none() && is_directory && MADE.contains(&name(path)) {
+            return true;
+        }
         let mut next = rules.level.as_deref();
         while let Some(level) = next {
             let below = Path::new(OsStr::from_bytes(path.get(level.skip..).unwrap_or_default()));
@@ -233,8 +410,15 @@ impl IgnoreRules {
     fn is_kept(&self, path: &[u8], is_directory: bool) -> bool {
         let leads = |to: &[u8]| is_directory && to.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
         self.is_included(path)
-            || self.included.iter().any(|included| leads(included.as_bytes()))
-            || lock(&self.files).tracked.contains(path)
+            || self.asked.included.iter().any(|included| leads(included.as_bytes()))
+            || self.is_tracked(path, is_directory)
+    }
+
+    fn is_tracked(&self, path: &[u8], is_directory: bool) -> bool {
+        let files = lock(&self.files);
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
+        let mut repositories = std::iter::once(&b""[..]).chain(above).chain([path]);
+        repositories.any(|above| files.tracked.get(above).is_some_and(|tracked| tracked.include(path, is_directory)))
     }
 
     /// Tells whether a name is one of files with secrets, and the path was not asked for.
@@ -255,7 +439,7 @@ impl IgnoreRules {
     /// Tells whether a path was asked for.
     fn is_included(&self, path: &[u8]) -> bool {
         let is_it = |included: &[u8]| path.strip_prefix(included).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
-        self.included.iter().any(|included| is_it(included.as_bytes()))
+        self.asked.included.iter().any(|included| is_it(included.as_bytes()))
     }
 }
 
@@ -267,6 +451,10 @@ pub(super) fn is_git(path: &[u8]) -> bool {
 /// Tells whether a change of an entry with this name may change the rules.
 pub(super) fn is_rules(name: &[u8]) -> bool {
     name == RULES.as_bytes()
+}
+
+fn joined(above: &[u8], path: &[u8]) -> Vec<u8> {
+    if above.is_empty() { path.to_vec() } else { [above, path].join(&b'/') }
 }
 
 fn name(path: &[u8]) -> &[u8] {

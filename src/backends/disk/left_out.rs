@@ -34,9 +34,9 @@ impl LeftOut {
         self.rules.as_ref().map_or_else(DirRules::default, |rules| rules.enter(above, directory, path))
     }
 
-    /// Tells whether an entry that is not known is left out.
-    pub(super) fn skips(&self, rules: &DirRules, path: &[u8], is_directory: bool) -> bool {
-        self.hides(path) || self.rules.as_ref().is_some_and(|all| all.leaves_out(rules, path, is_directory))
+    /// Tells whether an entry that is not known is left out. A directory has no size.
+    pub(super) fn skips(&self, rules: &DirRules, path: &[u8], size: Option<u64>) -> bool {
+        self.hides(path) || self.rules.as_ref().is_some_and(|all| all.leaves_out(rules, path, size))
     }
 
     /// Returns the rules that count in a directory that is entered, before its own.

@@ -66,6 +66,11 @@ pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
+/// Returns the size of what is no directory.
+pub(super) fn file_size(stat: &Statx) -> Option<u64> {
+    (kind_of(stat) != FileType::Directory).then_some(stat.stx_size)
+}
+
 /// Tells whether a file has several names.
 pub(super) fn is_linked(stat: &Statx) -> bool {
     stat.stx_nlink > 1 && kind_of(stat) != FileType::Directory

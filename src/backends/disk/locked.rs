@@ -139,6 +139,10 @@ impl ChangeDetector for OnDisk {
         }
     }
 
+    fn keeps_secrets(&self) -> bool {
+        self.lock().rules().is_some_and(IgnoreRules::keeps_secrets)
+    }
+
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let mut disk = self.lock();
         let found = disk.tree().and_then(|tree| tree.regular_file(path));

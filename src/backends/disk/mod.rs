@@ -35,7 +35,7 @@ mod watch;
 mod workspace_disk;
 
 pub(crate) use entries::{entries_in, lock_file, make_private};
-pub(crate) use ignore_rules::IgnoreRules;
+pub(crate) use ignore_rules::{IgnoreRules, RecordedBeyond};
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use making::umask;
 pub(crate) use mapped_mount::MappedMount;

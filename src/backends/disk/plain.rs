@@ -158,7 +158,7 @@ impl PlainDisk {
             }
         }
         let made = std::mem::take(&mut self.made);
-        let are_rules_changed = self.rules().map_or(Ok(false), IgnoreRules::refresh)?;
+        let are_rules_changed = self.rules().is_some_and(IgnoreRules::refresh);
         if let Some(watching) = &mut self.watching {
             watching.told.is_everything |= are_rules_changed;
             watching.watch.drain(&mut watching.told);

@@ -28,6 +28,11 @@ impl PopulateMarker {
         Self { backend, note, is_blank }
     }
 
+    /// Returns true for an empty disk that no process began to fill or to change.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_blank() && !self.note.exists()
+    }
+
     pub(crate) fn is_blank(&self) -> bool {
         self.is_blank.load(Ordering::Acquire)
     }

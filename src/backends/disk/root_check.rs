@@ -27,8 +27,12 @@ impl Anchor {
         let shown = self.path.display();
         let words = match look(CWD, &self.path) {
             Ok(stat) if FileStat::of(&stat).is_same_entry(&self.stamp) => return Ok(()),
-            Ok(_) => format!("{shown} is not the directory any more that was opened; put that back, or open it anew"),
-            Err(Errno::NOENT) => format!("{shown} is gone; put it back, or open it anew"),
+            Ok(_) => format!(
+                "{shown} is not the directory any more that was opened; put that back, or `foldspace attach` this one"
+            ),
+            Err(Errno::NOENT) => format!(
+                "{shown} is gone; put it back, or make an empty one, in which `foldspace undo` can restore files"
+            ),
             Err(error) => return Err(context("look at", &shown.to_string())(error)),
         };
         Err(io::Error::new(io::ErrorKind::NotFound, words))

@@ -15,7 +15,7 @@ use super::ignore_rules::DirRules;
 use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
 use super::left_out::LeftOut;
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
-use super::listing::{Lister, is_linked};
+use super::listing::{Lister, file_size, is_linked};
 use super::watch::Watch;
 use crate::backends::DirtyPath;
 use crate::engine::lock::lock;
@@ -362,7 +362,7 @@ impl<'a> Compare<'_, 'a> {
         let stamp = FileStat::of(stat);
         let before = self.old.find(name);
         let is_new = before.is_none() && !self.scan.left_out.is_nothing();
-        if is_new && self.scan.left_out.skips(self.rules, &below_path(self.path, name), stamp.is_directory()) {
+        if is_new && self.scan.left_out.skips(self.rules, &below_path(self.path, name), file_size(stat)) {
             return;
         }
         let is_unchanged = before.is_some_and(|before| before.stamp == stamp && !before.fresh);

@@ -10,7 +10,7 @@ use super::beneath::{leads_nowhere, open_directory, open_in};
 use super::file_stat::{FileStat, FileTime};
 use super::index::{IndexedEntry, NONE, StatIndex};
 use super::left_out::LeftOut;
-use super::listing::{is_linked, look};
+use super::listing::{file_size, is_linked, look};
 use super::scan::{Before, Start, scan_below};
 use super::watch::{Told, ToldChange, Watch, joined};
 use crate::backends::DirtyPath;
@@ -106,8 +106,8 @@ impl ToldLook<'_> {
                 Err(Errno::NOENT) => None,
                 Err(_) => return Err(Odd),
             };
-            let is_directory = now.as_ref().is_some_and(|now| FileStat::of(now).is_directory());
-            if before.is_none() && self.left_out.skips(&rules, &joined(path, name), is_directory) {
+            let is_left_out = |now: &Statx| self.left_out.skips(&rules, &joined(path, name), file_size(now));
+            if before.is_none() && now.as_ref().is_none_or(is_left_out) {
                 continue;
             }
             let known = self.entry(&handle, joined(path, name), *change, (before, now), &mut below)?;

@@ -16,7 +16,7 @@ use super::file_stat::FileStat;
 use super::ignore_rules::IgnoreRules;
 use super::left_out::LeftOut;
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
-use super::listing::{Lister, is_absent, look, look_at};
+use super::listing::{Lister, file_size, is_absent, look, look_at};
 use super::root_check::Anchor;
 use super::staging_dir::{self, KEPT};
 use crate::backends::Observed;
@@ -236,7 +236,7 @@ impl DirTree {
                     return Ok(());
                 };
                 let is_directory = found.kind.is_directory();
-                if self.left_out.skips(&rules, path.as_bytes(), is_directory)
+                if self.left_out.skips(&rules, path.as_bytes(), file_size(stat))
                     && (self.is_hidden(&path) || !is_known(&path))
                 {
                     return Ok(());

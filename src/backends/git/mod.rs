@@ -120,9 +120,13 @@ impl GitRepository {
         ["HEAD", "index", "logs/HEAD"].map(|name| self.git_directory.join(name))
     }
 
-    /// Lists the files that are tracked although a rule ignores them, below the directory.
-    pub(crate) fn tracked_though_ignored(&self) -> io::Result<Vec<Vec<u8>>> {
-        Ok(paths(&run(&self.directory, &["ls-files", "-z", "-c", "-i", "--exclude-standard"], None)?))
+    /// Lists the files that are tracked although a rule ignores them, below the directory: one of git's, or in one of
+    /// these files.
+    pub(crate) fn tracked_though_ignored(&self, more: &[PathBuf]) -> io::Result<Vec<Vec<u8>>> {
+        let more: Vec<String> = more.iter().map(|path| format!("--exclude-from={}", path.display())).collect();
+        let arguments = ["ls-files", "-z", "-c", "-i", "--exclude-standard"];
+        let arguments: Vec<&str> = arguments.into_iter().chain(more.iter().map(String::as_str)).collect();
+        Ok(paths(&run(&self.directory, &arguments, None)?))
     }
 }
 

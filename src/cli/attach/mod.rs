@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use foldspace::backends::{DoctorReport, Finding, HostPath};
+use foldspace::event::Node;
 use foldspace::hub::operations::AttachedDocument;
-use foldspace::hub::{AttachedDirectory, all_attached, attached_at};
-use foldspace::reducers::AgentRuns;
+use foldspace::hub::{AttachedDirectory, all_attached, attached_at, own_copies_of};
+use foldspace::reducers::{AgentRuns, Entry, VirtualFileSystem};
 use foldspace::store::Durability;
-use foldspace::tools::AgentKind;
+use foldspace::tools::{AgentKind, CopyProgress};
 use foldspace::view::Patch;
 use foldspace::{EntryPath, LocalStore};
 use serde::Serialize;
@@ -17,6 +18,9 @@ use serde_json::json;
 use super::owner::make_way;
 use super::{Exit, Failure, Globals, Out, OwnerClient, diffs, open, output, text, workspace};
 use settings::{HookPlace, SettingsChange, SettingsScope, UserSettings, apply, hooked, plan, plan_removal};
+
+const KEEPS: &str =
+    "keep small files that git ignores, and secrets such as .env, in the local store, so that undo restores them?";
 
 /// Records what coding agents do in a directory
 ///
@@ -48,8 +52,17 @@ pub(super) struct AttachArgs {
     /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest
     #[arg(long)]
     transcripts: bool,
+    /// Records small files that git ignores, outside of directories that programs make [default: yes]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    keep_ignored: Option<bool>,
+    /// Keeps the contents of files that look like secrets, on this machine only; else their digests [default: yes]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    keep_secrets: Option<bool>,
+    /// Copies up to BYTES of contents that only git has into the store, in the background [default: 1G]
+    #[arg(long, value_name = "BYTES|NO", value_parser = bytes_or_no)]
+    own_copy: Option<u64>,
     /// Shows the directories that are attached and the agents that have hooks, and changes nothing
-    #[arg(long, conflicts_with_all = ["agent", "project", "dry_run", "include", "transcripts"])]
+    #[arg(long, conflicts_with_all = ["agent", "project", "dry_run", "include", "transcripts", "keep_ignored", "keep_secrets", "own_copy"])]
     status: bool,
 }
 
@@ -90,12 +103,23 @@ struct Attached<'a> {
     settings: &'a [SettingsChange],
 }
 
+/// An attached directory with what undo can't put back there.
+#[derive(Serialize)]
+struct DirectoryStatus {
+    #[serde(flatten)]
+    attached: AttachedDirectory,
+    /// The progress of the copies of what only git has; none if none were begun.
+    own_copies: Option<CopyProgress>,
+    /// Files that are recorded by their digests only.
+    not_kept: Vec<EntryPath>,
+}
+
 /// The directories that are attached, and the hooks there are.
 #[derive(Serialize)]
 struct AttachStatus {
     /// The attached directory that the given one is, or is in.
     here: Option<AttachedDirectory>,
-    directories: Vec<AttachedDirectory>,
+    directories: Vec<DirectoryStatus>,
     hooks: Vec<HookPlace>,
 }
 
@@ -131,8 +155,13 @@ impl AttachArgs {
 
     /// Begins the recording of a directory, or goes on with it.
     fn begin_recording(&self, globals: &Globals, directory: PathBuf) -> Result<AttachedDocument, Failure> {
+        let is_known = attached_at(&open::directory(globals)?, &directory).is_some();
+        let is_open = !is_known && self.keep_ignored.is_none() && self.keep_secrets.is_none();
+        let agreed = if is_open && output::can_ask() { Some(agrees(KEEPS)) } else { None };
         let asked = json!({
             "directory": HostPath(directory), "include": self.include, "transcripts": self.transcripts,
+            "keep_ignored": self.keep_ignored.or(agreed), "keep_secrets": self.keep_secrets.or(agreed),
+            "own_copy": self.own_copy,
         });
         super::block_on(async {
             let owner = OwnerClient::of(globals, Durability::default()).await?;
@@ -259,6 +288,43 @@ pub(super) fn silent_hooks(data: &Path) -> Vec<Finding> {
     silent.map(finding).collect()
 }
 
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("it is yes or no".to_owned()),
+    }
+}
+
+fn bytes_or_no(text: &str) -> Result<u64, String> {
+    if text == "no" {
+        return Ok(0);
+    }
+    let (number, shift) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(number) => (
+            number,
+            if text.ends_with('K') {
+                10
+            } else if text.ends_with('M') {
+                20
+            } else {
+                30
+            },
+        ),
+        None => (text, 0),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "it is a number of bytes, such as 500M or 2G, or no".to_owned())
+}
+
+/// Asks a question whose answer is yes by default.
+fn agrees(question: &str) -> bool {
+    output::ask(question, "[Y/n]");
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.is_ok() && !matches!(answer.trim(), "n" | "N" | "no" | "No")
+}
+
 fn given_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
     workspace::existing_directory("DIR", given.unwrap_or(Path::new(".")))
 }
@@ -294,16 +360,37 @@ fn show_changes(changes: &[SettingsChange], out: &mut Out) -> Result<Exit, Failu
 }
 
 fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failure> {
-    let AttachedDocument { directory, name, files, not_kept, .. } = recorded;
+    let AttachedDocument { directory, name, files, borrowed, not_kept, own_copy, .. } = recorded;
     let directory = text::one_line(&directory.0.to_string_lossy(), 300);
     let files = text::count(*files, "file");
     out.line(format!("records {directory} as {}: {files}", text::one_line(name, 80)))?;
-    if !not_kept.is_empty() {
-        let shown: Vec<String> = not_kept.iter().take(10).map(EntryPath::to_string).collect();
-        let more = if not_kept.len() > shown.len() { ", ..." } else { "" };
-        output::note(&format!("by digest only, so they can't be put back: {}{more}", shown.join(", ")));
+    let kept =
+        [(recorded.keep_ignored, "small ignored files"), (recorded.keep_secrets, "secrets (on this machine only)")];
+    let kept: Vec<&str> = kept.iter().filter(|(keeps, _)| *keeps).map(|(_, what)| *what).collect();
+    if !kept.is_empty() {
+        out.line(format!("keeps {}, too", kept.join(" and ")))?;
     }
-    Ok(())
+    match (*borrowed, *own_copy) {
+        (0, _) => {}
+        (borrowed, 0) => {
+            let files = text::count(borrowed, "file");
+            output::note(&format!("only git has the contents of {files}; they are lost with .git (see --own-copy)"));
+        }
+        (borrowed, limit) => {
+            let (files, limit) = (text::count(borrowed, "file"), text::size(limit));
+            out.line(format!("copies the contents of {files} from git in the background, up to {limit}"))?;
+        }
+    }
+    not_kept_line(not_kept).map_or(Ok(()), |line| {
+        output::note(&line);
+        Ok(())
+    })
+}
+
+fn not_kept_line(not_kept: &[EntryPath]) -> Option<String> {
+    let shown: Vec<String> = not_kept.iter().take(10).map(EntryPath::to_string).collect();
+    let more = if not_kept.len() > shown.len() { ", ..." } else { "" };
+    (!shown.is_empty()).then(|| format!("by digest only, so they can't be put back: {}{more}", shown.join(", ")))
 }
 
 fn tell(changes: &[SettingsChange], done: &str, none: &str, out: &mut Out) -> Result<(), Failure> {
@@ -321,11 +408,31 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
     let data = open::directory(globals)?;
     let mut hooks = hooked(&SettingsScope::User(user));
     hooks.extend(hooked(&SettingsScope::Project(top_of(directory))));
-    let status = AttachStatus { here: attached_at(&data, directory), directories: attached(&data)?, hooks };
+    let attached = attached(&data)?;
+    let opened = if attached.is_empty() { None } else { Some(open::glance(&data)?) };
+    let of = |attached: AttachedDirectory| {
+        let own_copies = own_copies_of(&data, &attached.directory.0);
+        // A session that can't be read is told by other commands.
+        let state = opened.as_ref().and_then(|opened| opened.sessions.session(attached.session).ok()?.state().ok());
+        let files = state.map(|state| VirtualFileSystem::of(&state)).unwrap_or_default();
+        let is_lost = |entry: &Entry| matches!(entry.node, Node::File { incomplete: true, .. });
+        let not_kept = files.iter().filter(|(_, entry)| is_lost(entry)).map(|(path, _)| path.clone()).collect();
+        DirectoryStatus { attached, own_copies, not_kept }
+    };
+    let directories = attached.into_iter().map(of).collect();
+    let status = AttachStatus { here: attached_at(&data, directory), directories, hooks };
     out.show(&status, |out| {
-        for AttachedDirectory { directory, session, .. } in &status.directories {
-            let directory = text::one_line(&directory.0.to_string_lossy(), 300);
-            out.line(format!("{directory} is recorded as session {}", session.short()))?;
+        for DirectoryStatus { attached, own_copies, not_kept } in &status.directories {
+            let directory = text::one_line(&attached.directory.0.to_string_lossy(), 300);
+            out.line(format!("{directory} is recorded as session {}", attached.session.short()))?;
+            if let Some(CopyProgress { copied, bytes, left, not_copied }) = own_copies {
+                let (all, bytes) = (copied + left + not_copied, text::size(*bytes));
+                let end = if *left > 0 { format!("; {left} are still to come") } else { String::new() };
+                out.line(format!("  copied from git: {copied} of {all} contents, {bytes}{end}"))?;
+            }
+            if let Some(line) = not_kept_line(not_kept) {
+                out.line(format!("  {line}"))?;
+            }
         }
         if status.directories.is_empty() {
             out.line("no directory is attached")?;

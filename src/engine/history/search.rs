@@ -197,11 +197,15 @@ impl SearchRun<'_> {
         }
     }
 
+    /// Returns the matches in a content; none if it is not kept, since events may refer to anything.
     fn matches(&mut self, content: &Digest) -> SessionResult<Matches> {
         if self.without.contains(content) {
             return Ok(Matches::new());
         }
-        let bytes = self.session.content(content)?;
+        let bytes = match self.session.content(content) {
+            Err(SessionError::Store(StoreError::NoContent(_))) => return Ok(Matches::new()),
+            read => read?,
+        };
         let lines = (self.matching)(&bytes);
         if lines.is_empty() {
             self.without.insert(*content);
@@ -214,11 +218,11 @@ impl SearchRun<'_> {
         for (field, text) in texts(&self.session.event_json(event)) {
             match text {
                 SearchedText::Here(text) => found.push((field, (self.matching)(text.as_bytes()))),
-                SearchedText::Kept(content) => found.push((field, self.heard(&content)?)),
+                SearchedText::Kept(content) => found.push((field, self.matches(&content)?)),
             }
         }
         for (field, content) in outputs(event) {
-            found.push((field.to_owned(), self.heard(&content)?));
+            found.push((field.to_owned(), self.matches(&content)?));
         }
         let hit = |field: &String, (line_number, line)| HistoryHit::Event {
             seq: event.seq,
@@ -230,14 +234,6 @@ impl SearchRun<'_> {
             line,
         };
         Ok(found.into_iter().flat_map(|(field, lines)| lines.into_iter().map(move |line| hit(&field, line))).collect())
-    }
-
-    /// Returns the matches in a referred content; none if it does not exist, since events may refer to anything.
-    fn heard(&mut self, content: &Digest) -> SessionResult<Matches> {
-        match self.matches(content) {
-            Err(SessionError::Store(StoreError::NoContent(_))) => Ok(Matches::new()),
-            other => other,
-        }
     }
 }
 

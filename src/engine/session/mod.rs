@@ -237,6 +237,27 @@ impl Session {
         Ok(self.core.shared.store.has_content(digest)?)
     }
 
+    /// Checks that a file with that content can be restored: the content is kept, withheld, or in a git repository.
+    pub(crate) fn has_content(&self, digest: &Digest) -> SessionResult<bool> {
+        let store = &self.core.shared.store;
+        Ok(store.can_read(digest)? || store.withheld(digest)?.is_some())
+    }
+
+    /// Returns a content to restore a file from, which includes withheld ones. Fails with [`StoreError::NoContent`].
+    pub(crate) fn content_to_restore(&self, digest: &Digest) -> SessionResult<Bytes> {
+        match self.content(digest) {
+            Err(SessionError::Store(StoreError::NoContent(missing))) => {
+                Ok(self.core.shared.store.withheld(digest)?.ok_or(StoreError::NoContent(missing))?)
+            }
+            read => read,
+        }
+    }
+
+    /// Keeps a content on this machine only; see [`EventStore::withhold`](super::store::EventStore::withhold).
+    pub(crate) fn withhold(&self, digest: &Digest, bytes: &[u8]) -> SessionResult<bool> {
+        Ok(self.core.shared.store.withhold(digest, bytes)?)
+    }
+
     /// Lets contents be read from a git repository; see [`EventStore::borrow_from`](super::store::EventStore::borrow_from).
     pub(crate) fn borrow_from(&self, git_directory: &std::path::Path) -> SessionResult<bool> {
         Ok(self.core.shared.store.borrow_from(git_directory)?)

@@ -134,7 +134,9 @@ pub enum StoreError {
 
 fn no_content(digest: &Digest) -> String {
     match digest.git_blob() {
-        None => format!("no content has the digest {digest}"),
+        None => {
+            format!("no content has the digest {digest}, or it is that of a secret, which only undo and rewind read")
+        }
         Some(_) => {
             let id = &digest.to_string()[..40];
             format!("git blob {id} was not kept, and is in none of the repositories that contents are borrowed from")
@@ -184,7 +186,7 @@ impl Diagnostic for StoreError {
             Self::Locked { .. } => {
                 "wait for it to end (`foldspace stop` ends an owner), or use another --data directory".to_owned()
             }
-            Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),
+            Self::Poisoned(_) => "make room if the disk is full; then run the command again, which opens the store again".to_owned(),
             _ => return None,
         })
     }

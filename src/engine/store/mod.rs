@@ -107,6 +107,24 @@ pub trait EventStore: Send + Sync + 'static {
     /// Checks that the content is kept.
     fn has_content(&self, digest: &Digest) -> Result<bool>;
 
+    /// Checks that the content can be read: it is kept, or a repository that contents are borrowed from has it.
+    fn can_read(&self, digest: &Digest) -> Result<bool> {
+        Ok(self.has_content(digest)? || digest.git_blob().is_some() && self.content(digest).is_ok())
+    }
+
+    /// Keeps a content apart from the others, on this machine only: [`content`](EventStore::content) does not return it,
+    /// and no copy or export has it. Returns false if the store can't do that.
+    fn withhold(&self, digest: &Digest, bytes: &[u8]) -> Result<bool> {
+        let _ = (digest, bytes);
+        Ok(false)
+    }
+
+    /// Returns a content that was [withheld](EventStore::withhold).
+    fn withheld(&self, digest: &Digest) -> Result<Option<Bytes>> {
+        let _ = digest;
+        Ok(None)
+    }
+
     /// Brings contents near that are about to be read, where a store has them far away: many at once come sooner than one
     /// after the other. What can't be brought is looked for when it is read.
     fn read_ahead(&self, digests: &[Digest]) {

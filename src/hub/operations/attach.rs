@@ -9,7 +9,7 @@ use crate::engine::event::Node;
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::hub::HubError;
-use crate::hub::attached::{AttachedDirectory, HookMessage, ReportOutcome, all_attached};
+use crate::hub::attached::{AttachSettings, AttachedDirectory, HookMessage, ReportOutcome, all_attached};
 use crate::reducers::VirtualFileSystem;
 
 /// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
@@ -27,6 +27,15 @@ pub struct AttachDirectory {
     /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
     #[serde(default)]
     pub transcripts: bool,
+    /// Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
+    #[serde(default)]
+    pub keep_ignored: Option<bool>,
+    /// Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
+    #[serde(default)]
+    pub keep_secrets: Option<bool>,
+    /// Bytes of contents that only git has, of which the store gets copies; 0 for none; as before, or 1 GiB, by default.
+    #[serde(default)]
+    pub own_copy: Option<u64>,
 }
 
 /// A directory that is attached, with what is recorded of it.
@@ -47,6 +56,12 @@ pub struct AttachedDocument {
     /// Those of which only the digests are recorded, since they are large or look like secrets.
     #[schemars(with = "Vec<String>")]
     pub not_kept: Vec<EntryPath>,
+    /// Set if small files that git ignores are recorded.
+    pub keep_ignored: bool,
+    /// Set if the contents of files that look like secrets are kept, on this machine only.
+    pub keep_secrets: bool,
+    /// Bytes of contents that only git has, of which the store gets copies; 0 for none.
+    pub own_copy: u64,
 }
 
 impl Operation for AttachDirectory {
@@ -56,7 +71,14 @@ impl Operation for AttachDirectory {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<AttachedDocument, OperationError> {
         context.caller.may_name_roots()?;
-        let attached = context.hub.attach(self.directory.0, self.include, self.transcripts).await?;
+        let settings = AttachSettings {
+            include: self.include,
+            transcripts: self.transcripts,
+            keep_ignored: self.keep_ignored,
+            keep_secrets: self.keep_secrets,
+            own_copy: self.own_copy,
+        };
+        let attached = context.hub.attach(self.directory.0, settings).await?;
         let sessions = context.hub.sessions().clone();
         reading(move || {
             let session = sessions.session(attached.session)?;
@@ -70,8 +92,19 @@ impl Operation for AttachDirectory {
                     not_kept.push(path.clone());
                 }
             }
-            let (directory, name) = (attached.directory, session.name().to_owned());
-            Ok(AttachedDocument { directory, session: session.id(), name, files, borrowed, not_kept })
+            let AttachedDirectory { directory, keep_ignored, keep_secrets, own_copy, .. } = attached;
+            let (session, name) = (session.id(), session.name().to_owned());
+            Ok(AttachedDocument {
+                directory,
+                session,
+                name,
+                files,
+                borrowed,
+                not_kept,
+                keep_ignored,
+                keep_secrets,
+                own_copy,
+            })
         })
         .await
     }

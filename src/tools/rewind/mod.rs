@@ -126,10 +126,7 @@ impl RewindWork {
         let state = self.session.state()?;
         let from = state.seq();
         let old = VirtualFileSystem::of(&then);
-        let plan = match self.options.force {
-            true => ChangePlan::forced(&now, &old),
-            false => ChangePlan::between(&now, &old),
-        };
+        let plan = ChangePlan::kept(&self.session, &now, &old, self.options.force)?;
         if !plan.left.is_empty() && !self.options.force {
             return Err(WorkspaceError::NotKept(plan.left));
         }
@@ -178,7 +175,7 @@ impl RewindWork {
             return Ok((files, Vec::new()));
         };
         let Walked { dirty, late } = disk.walk()?;
-        let captured = compare(disk, dirty, &files, self.budget)?;
+        let mut captured = compare(disk, dirty, &files, self.budget)?;
         let drift: BTreeSet<EntryPath> = captured.changes.iter().map(|change| change.path().clone()).collect();
         let drift: Vec<EntryPath> = drift.into_iter().collect();
         if !drift.is_empty() && !self.options.force {
@@ -188,6 +185,7 @@ impl RewindWork {
             captured.changes.iter().for_each(|change| change.apply_to(&mut files, self.session.now()));
             return Ok((files, drift));
         }
+        captured.withhold(&self.session)?;
         if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), captured, &late)? {
             pending.wait().map_err(SessionError::from)?;
         }

@@ -166,9 +166,7 @@ impl UndoWork<'_> {
             }
             UndoSubject::Redo => plan(&UndoSubject::Call(history.redoable().ok_or(WorkspaceError::NothingToRedo)?)),
             UndoSubject::Paths { paths, at } => {
-                let then = VirtualFileSystem::of(&self.session.state_at(*at)?);
-                let plan = UndoPlan::revert(now, &then, paths, (self.session.now(), self.options.force));
-                let plan = plan.map_err(|path| WorkspaceError::NotThere { path, at: *at })?;
+                let plan = UndoPlan::revert(self.session, now, (paths, *at), self.options.force)?;
                 Ok((UndoSelection::default(), plan))
             }
             other => plan(other),
@@ -187,7 +185,7 @@ impl UndoWork<'_> {
         if self.options.overwrite {
             undoing.overwrite();
         }
-        let plan = undoing.plan(selection.shared_paths(self.session, now)?, self.options.force);
+        let plan = undoing.plan(selection.shared_paths(self.session, now)?, self.options.force)?;
         Ok((selection, plan))
     }
 

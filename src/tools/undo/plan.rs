@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::select::ChangedPiece;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{ConflictKind, DeleteEntry, MergeConflict, Node, WriteFile, WriteMode};
-use crate::engine::id::Digest;
+use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{
@@ -114,7 +114,7 @@ impl<'a> Undoing<'a> {
         set(&mut wanted, changes.iter().map(|change| (change.path().clone(), node_before(change))), time);
         let read = |digest: &Digest| match self.fresh.get(digest) {
             Some(bytes) => Ok(Bytes::clone(bytes)),
-            None => self.session.content(digest),
+            None => self.session.content_to_restore(digest),
         };
         let MergePlan { steps, conflicts, left_out, .. } =
             plan_merge(after, &self.files, &wanted, &MergeChoices::default(), read)?;
@@ -145,9 +145,9 @@ impl<'a> Undoing<'a> {
     }
 
     /// Plans the change from the present files to these, and asks each rule once, of the result.
-    pub(super) fn plan(self, shared: Vec<EntryPath>, is_forced: bool) -> UndoPlan {
-        let Self { now, files, fresh, before, conflicts, .. } = self;
-        let mut plan = UndoPlan::between(now, &files, is_forced);
+    pub(super) fn plan(self, shared: Vec<EntryPath>, is_forced: bool) -> Result<UndoPlan, WorkspaceError> {
+        let Self { session, now, files, fresh, before, conflicts } = self;
+        let mut plan = UndoPlan::between(session, now, &files, is_forced)?;
         plan.fresh = fresh;
         for path in conflicts {
             let wanted = before.get(&path).and_then(Option::as_ref);
@@ -161,44 +161,54 @@ impl<'a> Undoing<'a> {
             }
         }
         plan.left.extend(shared.into_iter().map(|path| (path, UndoLeftReason::Shared)));
-        plan
+        Ok(plan)
     }
 }
 
 impl UndoPlan {
     /// Plans the change between two states. With `is_forced` also what nothing could bring back goes.
-    fn between(now: &VirtualFileSystem, files: &VirtualFileSystem, is_forced: bool) -> Self {
-        let plan = if is_forced { ChangePlan::forced(now, files) } else { ChangePlan::between(now, files) };
-        let ChangePlan { steps, left, .. } = plan;
-        let reason = |path: &EntryPath| match node(files, path).is_none_or(can_be_made) {
-            true => UndoLeftReason::NotRecoverable,
-            false => UndoLeftReason::NotKept,
-        };
-        let left = left.into_iter().map(|path| (path.clone(), reason(&path))).collect();
-        Self { steps: steps, fresh: NewContents::new(), left }
+    fn between(
+        session: &Session,
+        now: &VirtualFileSystem,
+        files: &VirtualFileSystem,
+        is_forced: bool,
+    ) -> Result<Self, WorkspaceError> {
+        let ChangePlan { steps, left, .. } = ChangePlan::kept(session, now, files, is_forced)?;
+        let mut plan = Self { steps, ..Self::default() };
+        for path in left {
+            let is_there = match node(files, &path) {
+                Some(node) => {
+                    can_be_made(node) && node.content().map_or(Ok(true), |digest| session.has_content(digest))?
+                }
+                None => true,
+            };
+            let reason = if is_there { UndoLeftReason::NotRecoverable } else { UndoLeftReason::NotKept };
+            plan.left.insert(path, reason);
+        }
+        Ok(plan)
     }
 
     /// Plans to give paths, and what is below them, the entries of earlier files. What is there only now stays.
     ///
     /// # Errors
-    /// The first path at which the earlier files have nothing.
+    /// [`WorkspaceError::NotThere`]: the earlier files have nothing at a path.
     pub(super) fn revert(
+        session: &Session,
         now: &VirtualFileSystem,
-        then: &VirtualFileSystem,
-        paths: &[EntryPath],
-        (time, is_forced): (Timestamp, bool),
-    ) -> Result<Self, EntryPath> {
-        let mut files = now.clone();
+        (paths, at): (&[EntryPath], Seq),
+        is_forced: bool,
+    ) -> Result<Self, WorkspaceError> {
+        let (mut files, then) = (now.clone(), VirtualFileSystem::of(&session.state_at(at)?));
         for path in paths {
-            let entries: Vec<_> =
-                then.get(path).map(|entry| (path, entry)).into_iter().chain(then.below(path)).collect();
+            let own = then.get(path).map(|entry| (path, entry));
+            let entries: Vec<_> = own.into_iter().chain(then.below(path)).collect();
             if entries.is_empty() {
-                return Err(path.clone());
+                return Err(WorkspaceError::NotThere { path: path.clone(), at });
             }
             let differ = entries.into_iter().filter(|(path, entry)| node(now, path) != Some(&entry.node));
-            set(&mut files, differ.map(|(path, entry)| (path.clone(), Some(entry.node.clone()))), time);
+            set(&mut files, differ.map(|(path, entry)| (path.clone(), Some(entry.node.clone()))), session.now());
         }
-        Ok(Self::between(now, &files, is_forced))
+        Self::between(session, now, &files, is_forced)
     }
 }
 

@@ -1,8 +1,13 @@
 //! Contents that only git has: they are kept when the files that have them change.
 
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
 use super::plan::PlannedChange;
 use crate::engine::commit::Content;
 use crate::engine::event::Node;
+use crate::engine::id::Digest;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Entry, VirtualFileSystem};
@@ -11,6 +16,8 @@ use crate::reducers::{Entry, VirtualFileSystem};
 const FILE_BYTES: u64 = 64 << 20;
 /// Bytes of contents that are in memory together.
 const PIECE_BYTES: usize = 16 << 20;
+/// Bytes that are copied at once while others may wait for git or the store.
+const COPY_BYTES: usize = 2 << 20;
 
 /// Tells whether the files of a session's directory may be recorded by the ids of git blobs.
 pub(super) fn borrows(session: &Session) -> bool {
@@ -48,6 +55,81 @@ pub(crate) fn keep_unlisted(session: &Session, listed: &[[u8; 20]]) -> Result<()
         session.submit(commit)?.wait()?;
     }
     Ok(())
+}
+
+/// Own copies of contents that only git has, made piece by piece.
+pub(crate) struct OwnCopies {
+    session: Session,
+    /// Sizes and digests of those to copy, the smallest last.
+    left: Vec<(u64, Digest)>,
+    pub(crate) progress: CopyProgress,
+}
+
+/// The progress of own copies: numbers of contents, each of one file or more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyProgress {
+    /// Contents that are copied.
+    pub copied: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Contents that are still to be copied.
+    pub left: u64,
+    /// Contents that are not copied: files over 64 MiB, what exceeds the limit, and what git has lost.
+    pub not_copied: u64,
+}
+
+impl OwnCopies {
+    /// Lists what to copy, up to `limit` bytes with what is copied already.
+    pub(crate) fn of(session: &Session, limit: u64) -> Result<Self, SessionError> {
+        let files = VirtualFileSystem::of(&session.state()?);
+        let borrowed = files.iter().filter_map(|(_, entry)| match entry.node {
+            Node::File { content, size, .. } if content.git_blob().is_some() => Some((size, content)),
+            _ => None,
+        });
+        let (mut progress, mut left) = (CopyProgress::default(), Vec::new());
+        for (size, digest) in borrowed.collect::<BTreeSet<_>>() {
+            if session.keeps(&digest)? {
+                (progress.copied, progress.bytes) = (progress.copied + 1, progress.bytes + size);
+            } else {
+                left.push((size, digest));
+            }
+        }
+        let (mut fitting, mut bytes) = (0, progress.bytes);
+        while let Some((size, _)) = left.get(fitting).filter(|(size, _)| *size <= FILE_BYTES && bytes + size <= limit) {
+            (fitting, bytes) = (fitting + 1, bytes + size);
+        }
+        progress.not_copied = (left.len() - fitting) as u64;
+        left.truncate(fitting);
+        left.reverse();
+        progress.left = fitting as u64;
+        Ok(Self { session: session.clone(), left, progress })
+    }
+
+    /// Copies some of them. Returns false if none is left.
+    pub(crate) fn copy_some(&mut self) -> Result<bool, SessionError> {
+        let (mut commit, mut bytes) = (self.session.commit(), 0);
+        while bytes < COPY_BYTES
+            && let Some((size, digest)) = self.left.pop()
+        {
+            match self.session.content(&digest) {
+                Ok(content) => {
+                    bytes += content.len();
+                    commit.keep(Content { digest, bytes: content });
+                    self.progress.copied += 1;
+                    self.progress.bytes += size;
+                }
+                Err(error) => {
+                    tracing::info!(%error, "a content that only git has is not copied");
+                    self.progress.not_copied += 1;
+                }
+            }
+        }
+        self.progress.left = self.left.len() as u64;
+        if bytes > 0 {
+            self.session.submit(commit)?.wait()?;
+        }
+        Ok(!self.left.is_empty())
+    }
 }
 
 fn lost(session: &Session, entry: &Entry, after: Option<&Node>) -> Option<Content> {

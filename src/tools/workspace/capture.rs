@@ -10,6 +10,8 @@ use crate::backends::{BackendError, ChangeDetector, DirtyPath, Observed};
 use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 
 const PIECE: usize = 256 << 10;
@@ -41,6 +43,27 @@ pub(crate) struct Captured {
     /// Removed entries, each with everything below it; then new or changed ones, in path order.
     pub(crate) changes: Vec<PlannedChange>,
     pub(crate) contents: NewContents,
+    /// Contents that stay on this machine.
+    pub(crate) withheld: NewContents,
+}
+
+impl Captured {
+    /// Keeps the contents that stay on this machine. Where the store can't, their files are recorded by digest only.
+    pub(crate) fn withhold(&mut self, session: &Session) -> Result<(), SessionError> {
+        for (digest, bytes) in std::mem::take(&mut self.withheld) {
+            if session.withhold(&digest, &bytes)? {
+                continue;
+            }
+            for change in &mut self.changes {
+                if let PlannedChange::Write(WriteFile { node: Node::File { content, incomplete, .. }, .. }) = change
+                    && *content == digest
+                {
+                    *incomplete = true;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Compares possibly changed entries of the disk with the slice. Marks none as clean.
@@ -67,18 +90,20 @@ pub(crate) fn compare(
         deleted: Vec::new(),
         written: Vec::new(),
         contents: NewContents::new(),
+        withheld: NewContents::new(),
     };
     for (path, observed) in &found {
         comparison.entry(path, observed.as_ref())?;
     }
-    let CaptureComparison { deleted, written, contents, .. } = comparison;
+    let CaptureComparison { deleted, written, contents, withheld, .. } = comparison;
     let above: BTreeSet<EntryPath> = written.iter().filter_map(|write| write.path.parent()).collect();
     // New directories that a new entry below implies need no event.
     let is_implied =
         |write: &WriteFile| write.node.is_implied() && write.mode == WriteMode::Create && above.contains(&write.path);
     let written = written.into_iter().filter(|write| !is_implied(write));
     let written = written.map(PlannedChange::Write);
-    Ok(Captured { changes: deleted.into_iter().map(PlannedChange::Delete).chain(written).collect(), contents })
+    let changes = deleted.into_iter().map(PlannedChange::Delete).chain(written).collect();
+    Ok(Captured { changes, contents, withheld })
 }
 
 /// Observes possibly changed entries on the disk; `None` for those that exist only in the slice. Entries below an
@@ -128,6 +153,7 @@ struct CaptureComparison<'a> {
     deleted: Vec<DeleteEntry>,
     written: Vec<WriteFile>,
     contents: NewContents,
+    withheld: NewContents,
 }
 
 impl CaptureComparison<'_> {
@@ -182,9 +208,8 @@ impl CaptureComparison<'_> {
             Some(None) => return Ok(Some(unseen(size, mode))),
             None => return Ok(None),
         };
-        let is_secret = self.disk.is_secret(path);
-        let limit = if is_secret { 0 } else { self.file_bytes.min(self.left) };
-        let sparse = if size > limit && !is_secret { self.disk.sparse_data(path)? } else { None };
+        let limit = self.file_bytes.min(self.left);
+        let sparse = if size > limit { self.disk.sparse_data(path)? } else { None };
         if sparse.is_none() && size > limit && size > self.unread {
             return Ok(Some(unseen(size, mode)));
         }
@@ -217,10 +242,18 @@ impl CaptureComparison<'_> {
             return Ok(Some(Node::File { content, size: bytes.len() as u64, mode, text, incomplete }));
         }
         let mut node = Node::file_with(&bytes, mode);
+        let is_secret = self.disk.is_secret(path);
+        let is_withheld = is_secret && self.disk.keeps_secrets();
         if let Node::File { content, incomplete, .. } = &mut node {
             match known {
                 // The file is unchanged: room for its contents is no change.
-                Some(Node::File { content: known, incomplete: was, .. }) if known == content => *incomplete = *was,
+                Some(Node::File { content: known, incomplete: was, .. })
+                    if known == content && !(*was && is_withheld) =>
+                {
+                    *incomplete = *was;
+                }
+                _ if is_secret && !is_withheld => *incomplete = true,
+                _ if is_withheld => drop(self.withheld.insert(*content, Bytes::from(bytes))),
                 _ => {
                     self.left -= bytes.len() as u64;
                     self.contents.insert(*content, Bytes::from(bytes));

@@ -16,7 +16,7 @@ use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
 use crate::engine::commit::CommitError;
-use crate::engine::event::{ChangesShared, DriftFound, WorkspaceTouched};
+use crate::engine::event::{ChangesShared, DeleteEntry, DriftFound, WorkspaceTouched};
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::Pending;
@@ -102,6 +102,8 @@ impl ManagedWorkspace {
     /// external; opening the workspace repairs it.
     pub(crate) async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
         let Some(disk) = self.workspace.capture() else { return Ok(()) };
+        // A store that has stopped says so also where there is nothing to record.
+        session.check_own()?;
         if self.workspace.is_blank() {
             let what = "the workspace's files are not those of the session, since going back to others failed half-way";
             return Err(ToolError::new(format!("{what}; open the session again, which makes them so")));
@@ -148,8 +150,9 @@ impl ManagedWorkspace {
         });
         let stopped = |_| ToolError::new("what changed on the disk could not be found out: the search was stopped");
         let (captured, _looking) = looked.await.map_err(stopped)?;
-        let captured = captured?;
+        let mut captured = captured?;
         disk.mark_clean()?;
+        captured.0.withhold(session)?;
         Ok(captured)
     }
 
@@ -200,8 +203,9 @@ pub(crate) fn prepare(
         Some(intent) => super::recovery::put_back(session, &tree, workspace, disk, budget, intent)?,
         None if is_blank => {
             workspace.filling()?;
-            fill(session, &tree, workspace)?;
+            let lost = fill(session, &tree, workspace)?;
             left_out = not_filled(disk, &tree)?;
+            left_out.extend(lost.into_iter().map(|path| DeleteEntry { path }));
         }
         None => {}
     }
@@ -210,6 +214,7 @@ pub(crate) fn prepare(
     }
     let mut captured = compare(disk, disk.dirty()?, &tree, budget)?;
     disk.mark_clean()?;
+    captured.withhold(session)?;
     let known: BTreeSet<_> = captured.changes.iter().map(PlannedChange::path).collect();
     left_out.retain(|gone| !known.contains(&gone.path));
     captured.changes.splice(0..0, left_out.into_iter().map(PlannedChange::Delete));
@@ -241,7 +246,7 @@ pub(crate) fn record_found(
     captured: Captured,
     late: &[DirtyPath],
 ) -> Result<Option<Pending>, SessionError> {
-    let Captured { changes, contents } = captured;
+    let Captured { changes, contents, .. } = captured;
     if changes.is_empty() {
         return Ok(None);
     }

@@ -15,7 +15,9 @@ use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
+use crate::engine::store::StoreError;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::error::WorkspaceError;
 
@@ -29,7 +31,7 @@ pub struct Materialised {
     pub entries: u64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Entries that could not be written: files whose contents were never kept, and special files.
+    /// Entries that could not be written: files whose contents are not kept, and special files.
     pub left_out: Vec<EntryPath>,
 }
 
@@ -44,9 +46,11 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
         return Err(WorkspaceError::NotEmpty(directory.to_owned()));
     }
     let tree = VirtualFileSystem::of(state);
-    fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
-    let left_out: Vec<EntryPath> = not_kept(&tree).cloned().collect();
-    let bytes = tree.iter().filter(|(_, entry)| can_be_written(entry)).map(|(_, entry)| entry.size()).sum();
+    let mut left_out = fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
+    left_out.extend(not_kept(&tree).cloned());
+    left_out.sort();
+    let written = tree.iter().filter(|(path, _)| left_out.binary_search(path).is_err());
+    let bytes = written.map(|(_, entry)| entry.size()).sum();
     Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
 }
 
@@ -76,7 +80,14 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
         let (kind, mode, bytes) = match &entry.node {
             Node::Directory { mode } => (EntryType::Directory, mode.bits(), Bytes::new()),
             Node::File { content, mode, .. } => {
-                (EntryType::Regular, mode.bits(), session.content(content).map_err(io::Error::other)?)
+                let bytes = match session.content(content) {
+                    Err(SessionError::Store(StoreError::NoContent(_))) => {
+                        tracing::warn!(%path, "left out of an archive: nothing has its contents any more");
+                        continue;
+                    }
+                    read => read.map_err(io::Error::other)?,
+                };
+                (EntryType::Regular, mode.bits(), bytes)
             }
             Node::Symlink { target } => {
                 match target.len() <= LINK_MAX {

@@ -10,6 +10,8 @@ use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made};
 
 /// Bits that the owner of a directory needs to change it.
@@ -20,7 +22,7 @@ pub(in crate::tools) struct ChangePlan {
     pub(crate) steps: Vec<PlannedChange>,
     pub(crate) changes: Vec<Change>,
     /// Entries that stay as they are: those whose contents then were never kept, special files that are gone, and
-    /// without [`forced`](Self::forced) those whose present contents were never kept.
+    /// those that stay without force: whose present contents were never kept.
     pub(crate) left: Vec<EntryPath>,
     /// Entries that go for good, or are replaced: their present contents were never kept.
     pub(crate) lost: Vec<EntryPath>,
@@ -106,17 +108,42 @@ pub(crate) fn can_be_written(entry: &Entry) -> bool {
 impl ChangePlan {
     /// Plans a change that could be undone, but for special files: those have no contents, and go.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
-        Self::of(now, then, false)
+        Self::of(now.diff(then), false)
     }
 
-    /// Plans the same, and removes or replaces contents that were never kept.
-    pub(in crate::tools) fn forced(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
-        Self::of(now, then, true)
+    /// Plans the same, and leaves entries whose contents neither the store nor git has. With `is_forced` it removes or
+    /// replaces contents that nothing could bring back.
+    pub(in crate::tools) fn kept(
+        session: &Session,
+        now: &VirtualFileSystem,
+        then: &VirtualFileSystem,
+        is_forced: bool,
+    ) -> Result<Self, SessionError> {
+        let (mut changes, mut is_known) = (now.diff(then), BTreeMap::new());
+        for change in &mut changes {
+            let (before, after) = match change {
+                Change::Added { after, .. } => (None, Some(after)),
+                Change::Removed { before, .. } => (Some(before), None),
+                Change::Changed { before, after, .. } => (Some(before), Some(after)),
+            };
+            // What is on the disk and not in git was read from there: it may not be recorded yet.
+            let before =
+                before.filter(|entry| entry.node.content().is_some_and(|content| content.git_blob().is_some()));
+            for entry in [before, after].into_iter().flatten() {
+                let Node::File { content, incomplete: incomplete @ false, .. } = &mut entry.node else { continue };
+                let has = match is_known.get(content) {
+                    Some(has) => *has,
+                    None => session.has_content(content)?,
+                };
+                is_known.insert(*content, has);
+                *incomplete = !has;
+            }
+        }
+        Ok(Self::of(changes, is_forced))
     }
 
-    fn of(now: &VirtualFileSystem, then: &VirtualFileSystem, is_forced: bool) -> Self {
+    fn of(changes: Vec<Change>, is_forced: bool) -> Self {
         let mut plan = Self::default();
-        let changes = now.diff(then);
         let shown_by_others = parents(&changes);
         let loses = |change: &Change| !keeps_contents(change) && change.sides().0.is_some_and(is_unkept);
         let stays = |change: &Change| !is_forced && loses(change);
@@ -300,7 +327,7 @@ mod tests {
         assert_eq!(back.left, [path("big")]);
         let reached = after(&back.steps, &then, back.steps.len(), Timestamp(2));
         assert_eq!(reached.len(), 1, "a pipe has nothing that could be lost");
-        let forced = ChangePlan::forced(&then, &now);
+        let forced = ChangePlan::of(then.diff(&now), true);
         assert_eq!((forced.left.len(), &forced.lost[..]), (0, &[path("big")][..]));
         assert_eq!(after(&forced.steps, &then, forced.steps.len(), Timestamp(2)).diff(&now), []);
         // Its mode can change, though.

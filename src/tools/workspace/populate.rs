@@ -1,13 +1,17 @@
 //! Population of a workspace with a session's files.
 
+use std::sync::{Mutex, PoisonError};
+
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::plan::{can_be_written, content_of, open_first};
 use crate::backends::{BackendError, ChangeDetector, FileChange, Workspace};
 use crate::engine::event::DeleteEntry;
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::store::StoreError;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 
@@ -17,24 +21,34 @@ const PIECE: (u64, usize) = (8 << 20, 512);
 const PIECES_WAITING: usize = 2;
 const FEW: usize = 32;
 
+/// Writes all files to a workspace. Returns those that are left out since nothing has their contents any more.
 pub(crate) fn fill(
     session: &Session,
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
-) -> Result<(), WorkspaceError> {
+) -> Result<Vec<EntryPath>, WorkspaceError> {
     write_all(session, tree.iter().collect(), |piece| workspace.populate(piece))
 }
 
-/// Passes entries to `put`, parents first, while reading later ones. Files that were never kept are left out.
+/// Passes entries to `put`, parents first, while reading later ones. Files that were never kept are left out. Returns
+/// those that are left out since nothing has their contents any more.
 pub(crate) fn write_all(
     session: &Session,
     entries: Vec<(&EntryPath, &Entry)>,
     put: impl Fn(&[FileChange]) -> Result<(), BackendError>,
-) -> Result<(), WorkspaceError> {
+) -> Result<Vec<EntryPath>, WorkspaceError> {
+    let lost = Mutex::new(Vec::new());
+    let load = |&(path, entry): &(&EntryPath, &Entry)| match written(session, path, entry) {
+        Err(SessionError::Store(StoreError::NoContent(_))) => {
+            lock(&lost).push(path.clone());
+            Ok(None)
+        }
+        loaded => loaded.map(Some),
+    };
     let entries = entries.into_iter().filter(|(_, entry)| can_be_written(entry)).collect::<Vec<_>>();
     let mut loaded = entries.chunks(PIECE.1).flat_map(|entries| {
         session.read_ahead(entries.iter().filter_map(|(_, entry)| entry.node.content()));
-        pieces(PIECE, entries.iter(), |&(path, entry)| written(session, path, entry))
+        pieces(PIECE, entries.iter(), load)
     });
     let mut shut = Vec::new();
     let put_open = |piece: LoadedPiece| {
@@ -44,6 +58,7 @@ pub(crate) fn write_all(
     };
     if entries.len() <= FEW {
         loaded.try_for_each(put_open)?;
+        drop(loaded);
     } else {
         std::thread::scope(|scope| {
             let (give, take): (Sender<LoadedPiece>, Receiver<LoadedPiece>) = bounded(PIECES_WAITING);
@@ -56,7 +71,7 @@ pub(crate) fn write_all(
         shut.reverse();
         put(&shut)?;
     }
-    Ok(())
+    Ok(lost.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 type LoadedPiece = Result<Vec<FileChange>, SessionError>;
@@ -65,7 +80,7 @@ type LoadedPiece = Result<Vec<FileChange>, SessionError>;
 pub(super) fn pieces<T>(
     (bytes_max, entries_max): (u64, usize),
     mut items: impl Iterator<Item = T>,
-    load: impl Fn(T) -> Result<FileChange, SessionError>,
+    load: impl Fn(T) -> Result<Option<FileChange>, SessionError>,
 ) -> impl Iterator<Item = LoadedPiece> {
     std::iter::from_fn(move || {
         let (mut piece, mut bytes) = (Vec::new(), 0);
@@ -74,7 +89,8 @@ pub(super) fn pieces<T>(
             && let Some(item) = items.next()
         {
             match load(item) {
-                Ok(change) => piece.push(change),
+                Ok(Some(change)) => piece.push(change),
+                Ok(None) => continue,
                 Err(error) => return Some(Err(error)),
             }
             if let Some(FileChange::Write { bytes: written, .. }) = piece.last() {

@@ -120,7 +120,7 @@ pub(in crate::tools) fn project(
     fresh: &NewContents,
     landed: &mut usize,
 ) -> Result<(), WorkspaceError> {
-    let load = |step: &PlannedChange| step.file_change(|digest| content(session, digest, fresh));
+    let load = |step: &PlannedChange| step.file_change(|digest| content(session, digest, fresh)).map(Some);
     let mut shut = Vec::new();
     for piece in pieces(PIECE, steps.iter(), load) {
         let mut changes = piece?;
@@ -136,5 +136,5 @@ pub(in crate::tools) fn project(
 }
 
 fn content(session: &Session, digest: &Digest, fresh: &NewContents) -> Result<Bytes, SessionError> {
-    fresh.get(digest).cloned().map_or_else(|| session.content(digest), Ok)
+    fresh.get(digest).cloned().map_or_else(|| session.content_to_restore(digest), Ok)
 }

@@ -45,6 +45,7 @@ pub(crate) fn put_back(
     }
     // Each entry whole or not at all: killed here, the process leaves nothing that looks external.
     write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.apply(piece))
+        .map(drop)
 }
 
 /// Tells whether everything above a path is a directory, or will be.

@@ -279,7 +279,7 @@ fn undo_asks_what_was_there_before_the_call_and_not_at_attach() {
 fn undo_names_what_was_kept_by_digest_only() {
     let repository = Repository::unattached(&[("a.txt", "one\n")]);
     repository.write(".env", "PASSWORD=1\n");
-    repository.attach();
+    repository.attach_with(&["--keep-secrets", "no"]);
     repository.command("t1", |repository| {
         repository.write(".env", "PASSWORD=2\n");
         repository.write("a.txt", "two\n");
@@ -310,7 +310,8 @@ fn undo_puts_back_what_git_has_pruned() {
 
 #[test]
 fn undo_keeps_a_new_file_that_nothing_could_bring_back() {
-    let repository = Repository::with(&[("a.txt", "one\n")]);
+    let repository = Repository::unattached(&[("a.txt", "one\n")]);
+    repository.attach_with(&["--keep-secrets", "no"]);
     repository.command("t1", |repository| {
         repository.write(".env", "PASSWORD=2\n");
         repository.write("a.txt", "two\n");

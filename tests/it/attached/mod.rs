@@ -2,6 +2,7 @@
 
 mod accidents;
 mod hooking;
+mod keeping;
 mod naming;
 mod samples;
 
@@ -49,7 +50,11 @@ impl Repository {
 
     /// Attaches it. No agent is installed in the program's home, so none gets hooks.
     pub(super) fn attach(&self) {
-        let attached = self.program.json(&["attach", &self.root().to_string_lossy()]);
+        self.attach_with(&[]);
+    }
+
+    pub(super) fn attach_with(&self, options: &[&str]) {
+        let attached = self.program.json(&[&["attach", &self.root().to_string_lossy()], options].concat());
         assert_eq!((&attached["name"], &attached["settings"]), (&json!("repo"), &json!([])));
     }
 
@@ -145,6 +150,9 @@ impl Repository {
                 held.insert(path.to_owned(), (target.into_os_string().into_encoded_bytes(), false));
             }
         }
+        // Small ignored files are recorded, too.
+        let ignored = self.git(&["ls-files", "-z", "-o", "-i", "--exclude-standard"]);
+        recorded.retain(|path, _| held.contains_key(path) || !ignored.split('\0').any(|ignored| ignored == path));
         assert_eq!(recorded, held, "{when}");
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::backends::disk::locked::OnDisk;
-use crate::backends::disk::{DirTree, IgnoreRules, PlainDisk, PlainOptions};
+use crate::backends::disk::{DirTree, IgnoreRules, PlainDisk, PlainOptions, RecordedBeyond};
 use crate::backends::{ChangeDetector, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 use crate::testing::eventually;
@@ -34,10 +34,14 @@ struct Ruled {
 
 /// A disk with the rules of its directory; with `below` it is that subdirectory.
 fn ruled(files: tempfile::TempDir, below: &str, included: &[&str]) -> Ruled {
+    let included = included.iter().map(|path| EntryPath::lookup(path).unwrap()).collect();
+    recording(files, below, RecordedBeyond { included, ..RecordedBeyond::default() })
+}
+
+fn recording(files: tempfile::TempDir, below: &str, beyond: RecordedBeyond) -> Ruled {
     let aside = tempfile::tempdir().unwrap();
     let root = files.path().join(below).canonicalize().unwrap();
-    let included = included.iter().map(|path| EntryPath::lookup(path).unwrap()).collect();
-    let rules = Some(Arc::new(IgnoreRules::of(&root, included).unwrap()));
+    let rules = Some(Arc::new(IgnoreRules::of(&root, beyond)));
     let tree = DirTree::beneath("host", &root, aside.path(), None).unwrap();
     let options = PlainOptions { rules, may_watch: true, ..PlainOptions::default() };
     let disk = OnDisk::new("host", Box::new(PlainDisk::with_options(tree, options).unwrap()));
@@ -128,6 +132,64 @@ fn rules_without_repository_leave_out_what_programs_make() {
     assert_eq!(seen(&ruled.disk), names(&[".env", "a", "sub/b", "sub/target/z"]));
     assert!(ruled.disk.is_secret(&EntryPath::lookup(".env").unwrap()));
     assert!(!ruled.disk.is_secret(&EntryPath::lookup(".env.example").unwrap()));
+}
+
+#[test]
+fn rules_gone_with_git_are_the_last_known() {
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "-q"]);
+    write(directory.path(), ".git/info/exclude", "made\n");
+    for path in ["a", "made/x", ".gitignore"] {
+        write(directory.path(), path, "*.log\n");
+    }
+    let ruled = ruled(directory, "", &[]);
+    assert_eq!(seen(&ruled.disk), names(&[".gitignore", "a"]));
+    fs::remove_dir_all(ruled.files.path().join(".git")).unwrap();
+    fs::remove_file(ruled.files.path().join("a")).unwrap();
+    write(ruled.files.path(), "made/y", "1");
+    write(ruled.files.path(), "b.log", "1");
+    assert_eq!(named(&ruled.disk), names(&["a"]));
+    assert_eq!(ruled.disk.git_place().unwrap(), None);
+    // Those of a later process are what files say.
+    let again = IgnoreRules::of(ruled.files.path(), RecordedBeyond::default());
+    assert!(again.repository().is_none());
+}
+
+#[test]
+fn nested_repository_shows_what_it_tracks_though_ignored() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_owned();
+    git(&root, &["init", "-q"]);
+    write(&root, ".gitignore", "*.o\n");
+    git(&root, &["init", "-q", "inner"]);
+    for path in ["inner/.gitignore", "inner/deep/a.cmake", "inner/b.cmake", "inner/c.o", "inner/d"] {
+        write(&root, path, "*.cmake\ndeep\n");
+    }
+    git(&root.join("inner"), &["add", "-f", "deep/a.cmake", "c.o"]);
+    let ruled = ruled(directory, "", &[]);
+    let expected = [".gitignore", "inner/.gitignore", "inner/c.o", "inner/d", "inner/deep/a.cmake"];
+    assert_eq!(seen(&ruled.disk), names(&expected));
+    git(&root.join("inner"), &["add", "-f", "b.cmake"]);
+    assert!(named(&ruled.disk).contains("inner/b.cmake"));
+}
+
+#[test]
+fn small_ignored_files_are_recorded_outside_of_built_directories() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_owned();
+    git(&root, &["init", "-q"]);
+    write(&root, ".gitignore", ".env\nnotes/\n*.db\nbuild/\n*.o\nnode_modules\n.my_cache\n");
+    for path in [".env", "notes/a", "local.db", "build/x", "b.o", "notes/build/y", "node_modules/z", ".my_cache/c"] {
+        write(&root, path, "1");
+    }
+    fs::write(root.join("big.db"), vec![0; 1 << 20]).unwrap();
+    let beyond = |ignored, secrets| RecordedBeyond { included: Vec::new(), ignored, secrets };
+    let both = recording(directory, "", beyond(true, true));
+    assert_eq!(seen(&both.disk), names(&[".env", ".gitignore", "local.db", "notes/a"]));
+    let secrets = recording(both.files, "", beyond(false, true));
+    assert_eq!(seen(&secrets.disk), names(&[".env", ".gitignore"]));
+    let ignored = recording(secrets.files, "", beyond(true, false));
+    assert_eq!(seen(&ignored.disk), names(&[".gitignore", "local.db", "notes/a"]));
 }
 
 #[test]

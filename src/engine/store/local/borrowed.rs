@@ -18,6 +18,10 @@ use crate::engine::lock::lock;
 
 /// The file of a store that lists git directories, one a line.
 const LIST: &str = "git-repositories";
+/// Asks git for blobs with their contents.
+const CONTENTS: &str = "--batch";
+/// Asks git for the sizes of blobs.
+const SIZES: &str = "--batch-check";
 /// Bytes of the largest blob that is read.
 const BLOB_MAX: u64 = 1 << 30;
 
@@ -25,8 +29,8 @@ const BLOB_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub(in crate::engine::store) struct BorrowedContents {
     list: PathBuf,
-    /// A process for each repository that was asked.
-    readers: Mutex<BTreeMap<PathBuf, BlobReader>>,
+    /// A process for each repository that was asked, and for what.
+    readers: Mutex<BTreeMap<(PathBuf, &'static str), BlobReader>>,
 }
 
 impl BorrowedContents {
@@ -56,23 +60,38 @@ impl BorrowedContents {
 
     /// Returns a content that one of the repositories has.
     pub(super) fn content(&self, digest: &Digest) -> Option<Bytes> {
+        self.ask(digest, CONTENTS, |bytes| digest.is_of(&bytes).then(|| Bytes::from(bytes)))
+    }
+
+    /// Returns true if one of the repositories has a content. It is not read.
+    pub(super) fn has(&self, digest: &Digest) -> bool {
+        self.ask(digest, SIZES, |_| Some(())).is_some()
+    }
+
+    fn ask<T>(&self, digest: &Digest, what: &'static str, take: impl Fn(Vec<u8>) -> Option<T>) -> Option<T> {
         digest.git_blob()?;
         let mut readers = lock(&self.readers);
-        for repository in self.repositories() {
+        // A process may still read what was removed under it, and another one could not.
+        for repository in self.repositories().into_iter().filter(|place| place.join("objects").exists()) {
+            let place = (repository, what);
             let mut read = || {
-                let reader = match readers.remove(&repository) {
+                let reader = match readers.remove(&place) {
                     Some(reader) => reader,
-                    None => BlobReader::start(&repository)?,
+                    None => BlobReader::start(&place.0, what)?,
                 };
                 let (reader, bytes) = reader.read(digest)?;
-                readers.insert(repository.clone(), reader);
+                readers.insert(place.clone(), reader);
                 Ok::<_, io::Error>(bytes)
             };
             match read() {
-                Ok(Some(bytes)) if digest.is_of(&bytes) => return Some(Bytes::from(bytes)),
-                Ok(_) => {}
+                Ok(Some(bytes)) => {
+                    if let Some(taken) = take(bytes) {
+                        return Some(taken);
+                    }
+                }
+                Ok(None) => {}
                 Err(error) => {
-                    let repository = repository.display();
+                    let repository = place.0.display();
                     tracing::debug!(%error, %repository, "a repository that contents are borrowed from can't be read");
                 }
             }
@@ -93,27 +112,28 @@ impl BorrowedContents {
 #[derive(Debug)]
 struct BlobReader {
     process: Child,
+    has_contents: bool,
     ask: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl BlobReader {
     #[expect(clippy::disallowed_methods, reason = "git reads its own formats")]
-    fn start(git_directory: &Path) -> io::Result<Self> {
+    fn start(git_directory: &Path, what: &str) -> io::Result<Self> {
         let mut git = Command::new("git");
         // Nothing is fetched from elsewhere, and what this process was given about another repository does not count.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
             git.env_remove(name);
         }
         git.env("GIT_NO_LAZY_FETCH", "1").current_dir("/").arg("--git-dir").arg(git_directory);
-        git.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        git.args(["cat-file", what]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = git.spawn()?;
         let (ask, answers) = (process.stdin.take(), process.stdout.take());
         let answers = BufReader::new(answers.ok_or_else(|| io::Error::other("git has no output"))?);
-        Ok(Self { process, ask, answers })
+        Ok(Self { process, has_contents: what == CONTENTS, ask, answers })
     }
 
-    /// Reads a blob; none where the repository has none of that id. After an error the process is of no more use.
+    /// Reads a blob, or only that it is there; none where the repository has none of that id. After an error the process is of no more use.
     fn read(mut self, digest: &Digest) -> io::Result<(Self, Option<Vec<u8>>)> {
         let odd = || io::Error::new(io::ErrorKind::InvalidData, "git answered otherwise than expected");
         let ask = self.ask.as_mut().ok_or_else(odd)?;
@@ -127,6 +147,9 @@ impl BlobReader {
             _ => return Err(odd()),
         };
         let mut bytes = Vec::new();
+        if !self.has_contents {
+            return Ok((self, Some(bytes)));
+        }
         // A line feed follows.
         (&mut self.answers).take(length + 1).read_to_end(&mut bytes)?;
         match bytes.pop() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::open::Opening;
+use super::withheld;
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::event::{digests_in, references_of};
 use crate::engine::store::journal::frame::{self, FrameBody, FrameKind};
@@ -69,6 +70,12 @@ impl LocalStore {
         let garbage = live.garbage(&store, &mut report)?;
         report.segments = garbage.rewritten.union(&garbage.removals).count() as u64;
         report.leftovers = leftovers(directory, rehearse)?;
+        for digest in live.withheld.difference(&live.contents) {
+            report.contents += 1;
+            if !rehearse {
+                withheld::remove(directory, digest)?;
+            }
+        }
         if rehearse {
             return Ok(report);
         }
@@ -114,6 +121,7 @@ struct LiveData {
     /// Sessions, removed ones that are kept for their children included.
     sessions: BTreeMap<SessionId, LiveSession>,
     contents: BTreeSet<Digest>,
+    withheld: BTreeSet<Digest>,
 }
 
 struct LiveSession {
@@ -148,7 +156,9 @@ impl LiveData {
             let slot = store.shared.slots.get(id).filter(|slot| slot.visible() > 0)?;
             Some((id, LiveSession { begun, is_buried: slot.is_buried() }))
         });
-        let mut live = Self { sessions: sessions.collect(), contents: BTreeSet::new() };
+        let withheld = withheld::all(&store.shared.directory)?;
+        withheld.iter().for_each(|digest| known.add(*digest));
+        let mut live = Self { sessions: sessions.collect(), contents: BTreeSet::new(), withheld };
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
             if frame.header.kind.commit_at().is_some() && live.keeps(place, frame) {

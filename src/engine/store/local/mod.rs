@@ -19,6 +19,7 @@ pub(crate) mod session_head;
 pub(crate) mod session_heads;
 #[cfg(test)]
 mod testing;
+pub(in crate::engine::store) mod withheld;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -365,7 +366,11 @@ impl EventStore for LocalStore {
     }
 
     fn check_own(&self) -> Result<()> {
-        if self.shared.writer.is_some() { Ok(()) } else { StoreLock::of_other(&self.shared.directory) }
+        match &self.shared.writer {
+            Some(writer) if writer.has_failed() => writer.stage().map(drop),
+            Some(_) => Ok(()),
+            None => StoreLock::of_other(&self.shared.directory),
+        }
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes> {
@@ -381,6 +386,19 @@ impl EventStore for LocalStore {
     fn has_content(&self, digest: &Digest) -> Result<bool> {
         let known = || self.shared.healing(|| self.shared.contents.known(digest, self.shared.index().as_deref()));
         self.shared.finding(|known| matches!(known, Ok(false)), known)
+    }
+
+    fn can_read(&self, digest: &Digest) -> Result<bool> {
+        Ok(self.has_content(digest)? || self.shared.borrowed.has(digest))
+    }
+
+    fn withhold(&self, digest: &Digest, bytes: &[u8]) -> Result<bool> {
+        self.shared.writer()?;
+        withheld::put(&self.shared.directory, digest, bytes).map(|()| true)
+    }
+
+    fn withheld(&self, digest: &Digest) -> Result<Option<Bytes>> {
+        withheld::get(&self.shared.directory, digest)
     }
 
     fn borrow_from(&self, git_directory: &Path) -> Result<bool> {

@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 use super::hosts::COPY_FILE;
 use super::index::CatalogueRow;
+use super::local::withheld;
 use super::lock::StoreLock;
 use super::{EventBatch, EventStore, LocalStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
@@ -138,6 +139,10 @@ impl EventStore for RemoteStore {
         let request = StoreRequest::Read { session: *session.as_bytes(), from, until, bytes: bytes as u64 };
         let batch = |message: Message<StoreReply>| EventBatch::read_from(&message.tail);
         self.ask(&request, batch, |files| files.read(session, from, until, bytes))
+    }
+
+    fn withheld(&self, digest: &Digest) -> Result<Option<Bytes>> {
+        withheld::get(&self.directory, digest)
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes> {

@@ -1,0 +1,77 @@
+//! Copies of contents that only git has, made in the background for attached directories.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tokio::time::Instant;
+
+use super::attached::{ATTACHED, AttachedDirectory};
+use super::{Hub, HubError, blocking};
+use crate::backends::disk::make_private;
+use crate::engine::id::Digest;
+use crate::engine::lock::lock;
+use crate::tools::{CopyProgress, OwnCopies};
+
+/// The directory of the attached directories' entries with a file for each of which copies are made.
+const COPIES: &str = "copies";
+/// The share of the time in which nothing is copied, so that reports do not wait.
+const PAUSES: u32 = 2;
+
+/// Reads the progress of the copies for an attached directory; none if none were begun.
+#[expect(clippy::disallowed_methods, reason = "the progress is the hub's")]
+pub fn own_copies_of(home: &Path, directory: &Path) -> Option<CopyProgress> {
+    serde_json::from_slice(&std::fs::read(Hub::copies_file(home, directory)).ok()?).ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the progress is the hub's")]
+fn write(file: &Path, progress: CopyProgress) -> io::Result<()> {
+    make_private(file.parent().unwrap_or(file))?;
+    let begun = file.with_extension("new");
+    File::create(&begun)?.write_all(&serde_json::to_vec(&progress)?)?;
+    std::fs::rename(&begun, file)
+}
+
+impl Hub {
+    /// Returns the file with the progress of the copies for a directory.
+    pub(super) fn copies_file(home: &Path, directory: &Path) -> PathBuf {
+        home.join(ATTACHED).join(COPIES).join(Digest::of(directory.as_os_str().as_encoded_bytes()).to_string())
+    }
+
+    /// Begins to copy what only git has of an attached directory, unless this process has begun with it.
+    pub(super) fn begin_own_copies(&self, attached: &AttachedDirectory) {
+        let begun = lock(&self.shared.own_copies).insert(attached.session, attached.own_copy);
+        if attached.own_copy == 0 || begun == Some(attached.own_copy) {
+            return;
+        }
+        let (hub, attached) = (self.clone(), attached.clone());
+        tokio::spawn(async move {
+            if let Err(error) = hub.make_own_copies(&attached).await {
+                tracing::warn!(%error, "what only git has is not copied");
+            }
+        });
+    }
+
+    async fn make_own_copies(&self, attached: &AttachedDirectory) -> Result<(), HubError> {
+        let (session, limit) = (self.session(attached.session).await?, attached.own_copy);
+        let file = Self::copies_file(&self.options().home, &attached.directory.0);
+        let mut copies = blocking(move || OwnCopies::of(&session, limit)).await??;
+        loop {
+            self.still_going()?;
+            let (since, file) = (Instant::now(), file.clone());
+            let piece = move || {
+                let is_more = copies.copy_some()?;
+                if let Err(error) = write(&file, copies.progress) {
+                    tracing::debug!(%error, "the progress of copies could not be written");
+                }
+                Ok::<_, HubError>((copies, is_more))
+            };
+            let (moved, is_more) = blocking(piece).await??;
+            if !is_more {
+                return Ok(());
+            }
+            copies = moved;
+            tokio::time::sleep(since.elapsed() * PAUSES).await;
+        }
+    }
+}
