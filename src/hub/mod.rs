@@ -21,6 +21,8 @@ mod registering;
 #[cfg(feature = "e2b")]
 mod release;
 mod span;
+#[cfg(feature = "attach")]
+mod spool;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -46,8 +48,7 @@ use crate::tools::{
 
 #[cfg(feature = "attach")]
 pub use attached::{
-    ATTACHED, AttachedDirectory, HookMessage, ReportOutcome, SPOOL, all_attached, attached_at, attached_file,
-    worktree_at,
+    ATTACHED, AttachedDirectory, HookMessage, ReportOutcome, all_attached, attached_at, attached_file, worktree_at,
 };
 use begin_once::Beginning;
 pub use error::HubError;
@@ -56,6 +57,8 @@ use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
 use processes::ProcessTable;
+#[cfg(feature = "attach")]
+pub use spool::{keep_report, kept_reports};
 
 /// The options of a [`Hub`].
 #[derive(Clone)]
@@ -173,6 +176,11 @@ impl Hub {
 
     /// Opens a session's workspace, or joins its users.
     pub async fn open(&self, id: SessionId) -> Result<OpenSession, HubError> {
+        self.take_in(id).await?;
+        self.open_now(id).await
+    }
+
+    async fn open_now(&self, id: SessionId) -> Result<OpenSession, HubError> {
         Ok(OpenSession::of(self.user(id).await?))
     }
 
@@ -321,19 +329,10 @@ impl Hub {
         into.merge(&session, choices).await
     }
 
-    /// Records what has changed outside of calls in a workspace that is open, unless a call is under way.
-    pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
-        let place = lock(&self.shared.places).get(&id).cloned();
-        let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
-        match user {
-            Some(user) => Ok(user.tool_runner().refresh().await?),
-            None => Ok(()),
-        }
-    }
-
     /// Takes a session back to an earlier position, files and state. A workspace that is not open is opened for it alone:
     /// what was changed in it from outside is not recorded first, as it is for calls.
     pub async fn rewind(&self, session: &Session, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
+        self.take_in(session.id()).await?;
         let place = self.place(session.id()).lock_owned().await;
         let _going = self.shared.in_flight.begin(CancellationToken::new())?;
         if let Some(kept) = &*place {
@@ -430,7 +429,7 @@ impl Hub {
         self.shared.registrations.changes()
     }
 
-    pub(crate) fn in_flight(&self) -> &InFlight {
+    pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
         &self.shared.in_flight
     }
 

@@ -33,7 +33,7 @@ mod tree;
 mod watch;
 mod workspace_disk;
 
-pub(crate) use entries::{entries_in, lock_file, make_private};
+pub(crate) use entries::{changed_at, entries_in, lock_file, make_private};
 pub(crate) use ignore_rules::IgnoreRules;
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use mapped_mount::MappedMount;
