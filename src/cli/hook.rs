@@ -160,9 +160,9 @@ fn send(data: &Path, message: &str) -> io::Result<()> {
         Some("200") => Ok(()),
         // It ends at this moment.
         None | Some("503") => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+        Some("400" | "413" | "422") => Err(io::Error::new(io::ErrorKind::InvalidData, said())),
         // It can't record it now.
-        Some(status) if status.starts_with('5') => Err(io::Error::other(said())),
-        Some(_) => Err(io::Error::new(io::ErrorKind::InvalidData, said())),
+        Some(_) => Err(io::Error::other(said())),
     }
 }
 

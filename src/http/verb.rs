@@ -214,19 +214,19 @@ async fn work(
     if only_looks {
         return work.await;
     }
-    let mut attended = Attended { verb: entry.name, is_done: false };
+    let mut attended = AttendedVerb { verb: entry.name, is_done: false };
     let done = tokio::spawn(work).await;
     attended.is_done = true;
     done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })?
 }
 
 /// Logs that a client has left before its verb was done.
-struct Attended {
+struct AttendedVerb {
     verb: &'static str,
     is_done: bool,
 }
 
-impl Drop for Attended {
+impl Drop for AttendedVerb {
     fn drop(&mut self) {
         if !self.is_done {
             tracing::info!(verb = self.verb, "the client has left; what it asked for is completed");

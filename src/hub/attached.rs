@@ -16,7 +16,7 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::spool::keep_report;
+use super::spool_files::{ATTACHED, keep_report};
 use super::{Hub, HubError, blocking, joined};
 use crate::backends::disk::{entries_in, make_private, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
@@ -34,8 +34,6 @@ use crate::tools::agents::read_report;
 use crate::tools::agents::report::{HookKind, HookReport};
 use crate::tools::{AgentKind, UnknownAgent, WorkspaceError};
 
-/// The directory of the data with an entry for each attached directory.
-pub const ATTACHED: &str = "attached";
 /// Time for which a report is waited for.
 const ANSWER: Duration = Duration::from_secs(2);
 const NAME_CHARS: usize = 60;

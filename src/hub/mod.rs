@@ -23,6 +23,8 @@ mod release;
 mod span;
 #[cfg(feature = "attach")]
 mod spool;
+#[cfg(feature = "attach")]
+mod spool_files;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,7 +50,7 @@ use crate::tools::{
 
 #[cfg(feature = "attach")]
 pub use attached::{
-    ATTACHED, AttachedDirectory, HookMessage, ReportOutcome, all_attached, attached_at, attached_file, worktree_at,
+    AttachedDirectory, HookMessage, ReportOutcome, all_attached, attached_at, attached_file, worktree_at,
 };
 use begin_once::Beginning;
 pub use error::HubError;
@@ -58,7 +60,9 @@ pub use open::OpenSession;
 use open::{KeptWorkspace, User};
 use processes::ProcessTable;
 #[cfg(feature = "attach")]
-pub use spool::{keep_report, kept_reports};
+pub use spool::kept_reports;
+#[cfg(feature = "attach")]
+pub use spool_files::{ATTACHED, keep_report};
 
 /// The options of a [`Hub`].
 #[derive(Clone)]

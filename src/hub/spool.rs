@@ -1,17 +1,16 @@
 //! Reports that could not be recorded when they came: files that are removed once they are recorded.
 
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::attached::{ATTACHED, AttachedDirectory, HookMessage, all_attached, attached_at, worktree_at};
+use super::attached::{AttachedDirectory, HookMessage, all_attached, attached_at, worktree_at};
+use super::spool_files::{ATTACHED, UNFIT, files};
 use super::{Hub, HubError, blocking, joined};
 use crate::backends::agent_process::process_ended;
-use crate::backends::disk::{entries_in, make_private};
 use crate::backends::{BackendError, HostPath};
 use crate::engine::clock::Timestamp;
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -20,12 +19,6 @@ use crate::reducers::AgentRuns;
 use crate::tools::agents::before_look::{ends, only_begins, prepare_look};
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::report::HookReport;
-
-/// The directory with the reports, in that of the attached directories.
-const SPOOL: &str = "spool";
-/// The extension of a report; others are being written, or can't be recorded.
-const KEPT: &str = "json";
-const UNFIT: &str = "unfit";
 
 /// A report that waits to be recorded.
 struct KeptReport {
@@ -36,34 +29,9 @@ struct KeptReport {
     report: HookReport,
 }
 
-/// Keeps a message until an owner records it.
-///
-/// # Errors
-/// It can't be written.
-#[expect(clippy::disallowed_methods, reason = "a report that can't be recorded is kept, in the order of the clock")]
-pub fn keep_report(home: &Path, message: &[u8]) -> io::Result<()> {
-    let directory = home.join(ATTACHED).join(SPOOL);
-    make_private(&directory)?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let file = directory.join(format!("{:020}-{}", since.as_nanos(), std::process::id()));
-    let begun = file.with_extension("new");
-    let mut opened = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&begun)?;
-    opened.write_all(message)?;
-    std::fs::rename(begun, file.with_extension(KEPT))
-}
-
 /// Returns the directories of the reports that wait to be recorded.
 pub fn kept_reports(home: &Path) -> Vec<HostPath> {
     files(home).iter().filter_map(|file| Some(read(file).ok()?.directory)).collect()
-}
-
-/// Lists the reports that wait, in the order in which they were kept.
-fn files(home: &Path) -> Vec<PathBuf> {
-    let entries = entries_in(&home.join(ATTACHED).join(SPOOL)).unwrap_or_default();
-    let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == KEPT));
-    files.sort();
-    files
 }
 
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]

@@ -254,6 +254,8 @@ pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorde
         if event.call == Some(call) {
             calls.take(event);
             events.push(event.to_recorded());
+        } else if event.call.is_none() {
+            calls.take(event);
         }
         ended = calls.next_ended();
         if ended.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

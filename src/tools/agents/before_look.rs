@@ -1,4 +1,5 @@
-//! What is to be recorded before the disk is looked at: which calls run, which have ended, and which may never have run.
+//! Recording of what must be known before the disk is looked at: the calls that run, that have ended, or that may never
+//! have run.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -159,7 +160,11 @@ impl Observer {
                 let is_in = |known: &ObservedCall| calls.iter().any(|(call, _)| id_of(call) == known.id);
                 doubt(&session, unended, |call| is_own(call) && is_in(call))
             }
-            HookKind::CallBegan(_) | HookKind::RunBegan | HookKind::SubagentBegan | HookKind::Other { .. } => Ok(()),
+            HookKind::RunBegan => {
+                let process = self.conversing();
+                doubt(&session, unended, |call| !call.doubt && call.is_of_earlier_run(&run, process.as_deref()))
+            }
+            HookKind::CallBegan(_) | HookKind::SubagentBegan | HookKind::Other { .. } => Ok(()),
         }
     }
 

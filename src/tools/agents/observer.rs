@@ -202,6 +202,11 @@ impl Observer {
         Self { session: session.as_agent(Arc::clone(&name)), name, root, arrival, last: None, lasts: false }
     }
 
+    /// Returns the process of an agent that has one conversation at a time.
+    pub(super) fn conversing(&self) -> Option<String> {
+        Some(self.arrival.process.clone()).filter(|process| self.is_sequential() && !process.is_empty())
+    }
+
     /// Returns true if the agent makes calls that write one after the other.
     pub(super) fn is_sequential(&self) -> bool {
         self.arrival.report.agent == SEQUENTIAL
@@ -217,12 +222,8 @@ impl Observer {
         self.run()?;
         match self.arrival.report.kind.clone() {
             HookKind::RunBegan if closes => {
-                let process = self.arrival.process.clone();
-                // One process has one conversation at a time.
-                let is_over = move |call: &ObservedCall, run: &str, _: &str| call.run != run && call.process == process;
-                if self.is_sequential() && !self.arrival.process.is_empty() {
-                    self.close(is_over)?;
-                }
+                let (run, process) = (self.run_id(), self.conversing());
+                close_where(&self.session, |call| call.is_of_earlier_run(&run, process.as_deref()))?;
             }
             HookKind::RunBegan | HookKind::SubagentBegan | HookKind::Asked => {}
             HookKind::RunEnded { reason } => {

@@ -319,7 +319,7 @@ fn call_of_a_killed_agent_is_over() {
     let script = |event: &str, rest: &Value| {
         let mut payload = json!({ "session_id": "s1", "cwd": repository.root(), "hook_event_name": event });
         payload.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-        let path = repository.program.file(&format!("{event}.json"), &payload.to_string());
+        let path = repository.program.file(&format!("{event}.json"), payload.to_string());
         format!(
             "subprocess.run([{:?}, 'hook', 'claude', '--data', {:?}], stdin=open({path:?}))",
             env!("CARGO_BIN_EXE_foldspace"),
