@@ -184,7 +184,6 @@ impl Hub {
 
     /// Takes in nothing, as no agent reports.
     #[cfg(not(feature = "attach"))]
-    #[expect(clippy::unused_async, reason = "with agents it takes time")]
     pub(super) async fn take_in(&self, _id: SessionId) -> Result<(), HubError> {
         Ok(())
     }
