@@ -1,5 +1,7 @@
 //! Workspaces: where files and processes are. They know nothing of events.
 
+#[cfg(feature = "attach")]
+pub(crate) mod agent_process;
 mod asciicast;
 pub(crate) mod caller;
 mod capture;
@@ -31,6 +33,8 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
+#[cfg(feature = "attach")]
+pub use agent_process::agent_process;
 pub use asciicast::TerminalRecording;
 pub(crate) use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};

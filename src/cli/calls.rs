@@ -26,6 +26,16 @@ pub(super) fn duration(call: &Call) -> String {
 const NAMED: usize = 3;
 
 pub(super) fn changes(call: &Call, subject: &str) -> String {
+    let shared = call.shared.iter().filter(|shared| !shared.paths.is_empty()).map(|shared| {
+        let with: Vec<String> = shared.with.iter().map(|call| format!("#{call}")).collect();
+        let with = if with.is_empty() { String::new() } else { format!(" shared with {}", with.join(", ")) };
+        format!("~{}{}{with}", shared.paths.len(), if shared.in_doubt { " perhaps" } else { "" })
+    });
+    let own = Some(own_changes(call, subject)).filter(|own| !own.is_empty());
+    own.into_iter().chain(shared).collect::<Vec<_>>().join("  ")
+}
+
+fn own_changes(call: &Call, subject: &str) -> String {
     let count = |which: CallPathChange, sign: char| {
         let count = call.changes.values().filter(|change| **change == which).count();
         (count > 0).then(|| format!("{sign}{count}"))

@@ -4,19 +4,19 @@
 //! and waits two seconds at most. What goes wrong is in a log that `doctor` shows.
 
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use foldspace::hub::{ATTACHED, SPOOL, attached_file, worktree_at};
+use foldspace::backends::{HostPath, agent_process};
+use foldspace::hub::{ATTACHED, attached_file, keep_report, kept_reports, worktree_at};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::owner::{SOCKET, owner_command};
-use super::{hook_log, open};
+use super::{hook_log, open, output, text};
 
 /// Bytes of a payload that is passed on.
 const PAYLOAD_MAX: u64 = 64 << 20;
@@ -90,16 +90,27 @@ fn pass(words: &HookWords, data: Option<&Path>) -> io::Result<()> {
         return Ok(());
     }
     let message = message(words, &directory, &payload);
-    let sent = send(data, &message).or_else(|_| {
-        start(data)?;
-        send(data, &message)
-    });
-    match sent {
+    match reach(data, &message) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
         Err(error) => {
-            spool(data, &message)?;
+            keep_report(data, message.as_bytes())?;
             Err(io::Error::other(format!("the report is kept for later: {error}")))
+        }
+    }
+}
+
+/// Has the owner record the reports that were kept, before somebody reads the store. A note says what can't be recorded.
+pub(super) fn record_kept(data: &Path) {
+    let mut directories = kept_reports(data);
+    directories.sort_by(|one, other| one.0.cmp(&other.0));
+    directories.dedup();
+    for directory in directories {
+        // Without a payload it only looks.
+        let message = json!({ "agent": "claude", "directory": directory, "payload": null }).to_string();
+        if let Err(error) = reach(data, &message) {
+            let (count, reason) = (kept_reports(data).len() as u64, text::one_line(&error.to_string(), 300));
+            return output::note(&format!("{} not recorded yet: {reason}", text::count(count, "report of a hook")));
         }
     }
 }
@@ -111,12 +122,25 @@ fn message(words: &HookWords, directory: &Path, payload: &[u8]) -> String {
         Err(_) => json!({ "unreadable": String::from_utf8_lossy(payload) }).to_string(),
     };
     let HookWords { agent, event, name, .. } = words;
-    let directory = foldspace::backends::HostPath(directory.to_owned());
-    let head = json!({ "agent": agent, "event": event, "name": name, "directory": directory }).to_string();
+    let (directory, process) = (HostPath(directory.to_owned()), agent_process());
+    let head = json!({ "agent": agent, "event": event, "name": name, "directory": directory, "process": process });
+    let head = head.to_string();
     format!("{},\"payload\":{payload}}}", head.trim_end_matches('}'))
 }
 
-/// Sends a message to the owner. An answer that refuses it is `InvalidData`.
+/// Sends a message to the owner, which is started if none answers.
+fn reach(data: &Path, message: &str) -> io::Result<()> {
+    send(data, message).or_else(|error| match error.kind() {
+        // It has answered.
+        io::ErrorKind::InvalidData | io::ErrorKind::Other => Err(error),
+        _ => {
+            start(data)?;
+            send(data, message)
+        }
+    })
+}
+
+/// Sends a message to the owner. One that it can't record now is `Other`. An answer that refuses it is `InvalidData`.
 fn send(data: &Path, message: &str) -> io::Result<()> {
     let mut owner = UnixStream::connect(data.join(SOCKET))?;
     owner.set_read_timeout(Some(PATIENCE))?;
@@ -131,14 +155,14 @@ fn send(data: &Path, message: &str) -> io::Result<()> {
         other => other?,
     };
     let answer = String::from_utf8_lossy(&answer);
+    let said = || answer.lines().last().unwrap_or_default().to_owned();
     match answer.split(' ').nth(1) {
         Some("200") => Ok(()),
         // It ends at this moment.
         None | Some("503") => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
-        Some(_) => {
-            let said = answer.lines().last().unwrap_or_default().to_owned();
-            Err(io::Error::new(io::ErrorKind::InvalidData, said))
-        }
+        Some("400" | "413" | "422") => Err(io::Error::new(io::ErrorKind::InvalidData, said())),
+        // It can't record it now.
+        Some(_) => Err(io::Error::other(said())),
     }
 }
 
@@ -151,17 +175,4 @@ fn start(data: &Path) -> io::Result<()> {
     let patience = Timespec { tv_sec: i64::try_from(START.as_secs()).unwrap_or(1), ..patience };
     poll(&mut [PollFd::new(&words, PollFlags::IN)], Some(&patience))?;
     Ok(())
-}
-
-/// Keeps a message until an owner takes it.
-#[expect(clippy::disallowed_methods, reason = "a report that can't be sent is kept")]
-fn spool(data: &Path, message: &str) -> io::Result<()> {
-    let directory = data.join(ATTACHED).join(SPOOL);
-    std::fs::DirBuilder::new().recursive(true).create(&directory)?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let file = directory.join(format!("{:020}-{}", since.as_nanos(), std::process::id()));
-    let begun = file.with_extension("new");
-    let mut opened = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&begun)?;
-    opened.write_all(message.as_bytes())?;
-    std::fs::rename(begun, file.with_extension("json"))
 }

@@ -163,6 +163,7 @@ pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
 }
 
 pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
+    owner::record_kept(directory);
     let mut found = RemoteStore::connect(directory);
     if matches!(found, Ok(None)) && shared_store::address(directory)?.is_some() {
         // Its files are a copy, perhaps an old one.

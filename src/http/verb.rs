@@ -18,6 +18,7 @@ use super::HttpFace;
 use super::frames::{self, ALIVE, EVENTS, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::{self, RequestHead};
+use crate::hub::HubError;
 use crate::hub::operations::{
     OperationAnswer, OperationContext, OperationEntry, OperationError, OperationRoute, described,
 };
@@ -183,6 +184,8 @@ async fn run(
 
 type Answer = Result<Box<dyn OperationAnswer>, OperationError>;
 
+/// Does the work of a verb. What a verb changes is the work of a task that completes also if the client goes away: its
+/// steps belong together. The client's going cancels what can be cancelled, and drops what only looks.
 async fn work(
     face: HttpFace,
     entry: &'static OperationEntry,
@@ -194,15 +197,41 @@ async fn work(
     let cancel = face.shared.ending.child_token();
     // Dropped with the request, it cancels the work.
     let _stop = cancel.clone().drop_guard();
-    let context = OperationContext {
-        hub: face.hub(),
-        session: Some(head.session),
-        caller: &face,
-        cancel,
-        progress: Some(progress),
-        bytes_max: usize::MAX,
+    let only_looks = entry.route.is_some_and(|place| place.method == "GET");
+    let work = async move {
+        // While the server ends, what answers or cancels calls is still done.
+        let _going = if only_looks { None } else { face.hub().in_flight().begin(cancel.clone()).ok() };
+        let context = OperationContext {
+            hub: face.hub(),
+            session: Some(head.session),
+            caller: &face,
+            cancel,
+            progress: Some(progress),
+            bytes_max: usize::MAX,
+        };
+        (entry.run)(params, &context).await
     };
-    (entry.run)(params, &context).await
+    if only_looks {
+        return work.await;
+    }
+    let mut attended = AttendedVerb { verb: entry.name, is_done: false };
+    let done = tokio::spawn(work).await;
+    attended.is_done = true;
+    done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })?
+}
+
+/// Logs that a client has left before its verb was done.
+struct AttendedVerb {
+    verb: &'static str,
+    is_done: bool,
+}
+
+impl Drop for AttendedVerb {
+    fn drop(&mut self) {
+        if !self.is_done {
+            tracing::info!(verb = self.verb, "the client has left; what it asked for is completed");
+        }
+    }
 }
 
 fn stream_work(

@@ -16,9 +16,11 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hub, HubError, blocking, close_now};
+use super::spool_files::{ATTACHED, keep_report};
+use super::{Hub, HubError, blocking, close_now, joined};
 use crate::backends::disk::{entries_in, make_private, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::Isolation;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::lock::lock;
@@ -26,15 +28,12 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::name_of;
-use crate::tools::AgentKind;
+use crate::tools::agents::before_look::prepare_look;
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::read_report;
-use crate::tools::agents::report::HookKind;
+use crate::tools::agents::report::{HookKind, HookReport};
+use crate::tools::{AgentKind, UnknownAgent, WorkspaceError};
 
-/// The directory of the data with an entry for each attached directory.
-pub const ATTACHED: &str = "attached";
-/// The directory in it with reports that came while there was no owner.
-pub const SPOOL: &str = "spool";
 /// Time for which a report is waited for.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Bytes of contents that only git has, of which the store gets copies by default.
@@ -116,9 +115,9 @@ pub struct HookMessage {
     /// The directory in which the hook ran.
     #[schemars(with = "String")]
     pub directory: HostPath,
-    /// Microseconds since the hook ran, where the report comes later.
+    /// The process of the agent, as the hook has found it.
     #[serde(default)]
-    pub late_micros: u64,
+    pub process: Option<String>,
     /// The payload that the hook was given; null only has the owner look at the disk.
     pub payload: Value,
 }
@@ -298,7 +297,7 @@ impl Hub {
         Ok(attached)
     }
 
-    fn report_order(&self, session: SessionId) -> Arc<AsyncMutex<()>> {
+    pub(super) fn report_order(&self, session: SessionId) -> Arc<AsyncMutex<()>> {
         Arc::clone(lock(&self.shared.reports).entry(session).or_default())
     }
 
@@ -317,8 +316,8 @@ impl Hub {
         };
         let spec = WorkspaceSpec::Host(HostOptions { directory: Some(top.clone()), is_taken_up: false, ..host });
         let workspace = Some((spec.backend_name().to_owned(), spec.options()));
-        let child =
-            self.start_child(of.session, ForkOptions { workspace, ..ForkOptions::new(Isolation::Fork) }).await?;
+        let parent = self.open_now(of.session).await?;
+        let child = self.start_child_of(parent, ForkOptions { workspace, ..ForkOptions::new(Isolation::Fork) }).await?;
         let (session, directory, worktree_of) = (child.session().id(), HostPath(top), Some(of.directory.clone()));
         self.note_attached(AttachedDirectory { directory, session, worktree_of, ..of }).await
     }
@@ -355,80 +354,83 @@ impl Hub {
         Ok(blocking(looked).await??)
     }
 
-    /// Ends that the agents in a directory report. Its session stays. Returns what was attached there.
-    pub(crate) async fn detach(&self, directory: PathBuf) -> Result<Option<AttachedDirectory>, HubError> {
-        let home = self.options().home.clone();
-        let removed = move || {
-            let Some(attached) = attached_at(&home, &directory) else { return Ok(None) };
-            let forget = |directory: &HostPath| {
-                remove_path(&Hub::copies_file(&home, &directory.0))?;
-                remove_path(&attached_file(&home, &directory.0))
-            };
-            let others = all_attached(&home).map_err(|error| failed(&directory, error))?.into_iter();
-            let worktrees = others.filter(|other| other.worktree_of.as_ref() == Some(&attached.directory));
-            let removed = worktrees.map(|other| other.directory).try_for_each(|directory| forget(&directory));
-            let removed = removed.and_then(|()| forget(&attached.directory));
-            removed.map(|()| Some(attached)).map_err(|error| failed(&directory, error))
-        };
-        blocking(removed).await?
-    }
-
-    /// Records a report, after those that came before it, and after those that were kept while there was no owner.
-    pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
-        let arrived = Instant::now();
-        let home = self.options().home.clone();
-        let spooled = blocking(move || take_spooled(&home)).await?;
-        for earlier in spooled {
-            if let Err(error) = self.report_one(earlier, arrived).await {
-                tracing::warn!(%error, "a report that was kept could not be recorded");
-            }
-        }
-        self.report_one(message, arrived).await
-    }
-
-    async fn report_one(&self, message: HookMessage, arrived: Instant) -> Result<ReportOutcome, HubError> {
-        let kind: AgentKind = message
-            .agent
-            .parse()
-            .map_err(|error: crate::tools::UnknownAgent| BackendError { backend: "host", reason: error.to_string() })?;
-        let mut report = read_report(kind, message.event.as_deref(), &message.payload);
-        if let Some(name) = message.name {
-            report.agent = name;
-        }
-        let directory = report.directory.as_ref().map_or(message.directory.0, PathBuf::from);
+    /// Ends that the agents in a directory report, and in its other worktrees. Their sessions stay unless they are purged.
+    /// Returns what was attached there.
+    pub(crate) async fn detach(&self, directory: PathBuf, purge: bool) -> Result<Option<AttachedDirectory>, HubError> {
         let home = self.options().home.clone();
         let found = move || {
-            let directory = directory.canonicalize().unwrap_or(directory);
-            (attached_at(&home, &directory), worktree_at(&home, &directory))
+            let Some(attached) = attached_at(&home, &directory) else { return Ok(None) };
+            let mut ending = all_attached(&home).map_err(|error| failed(&directory, error))?;
+            ending.retain(|other| other.worktree_of.as_ref() == Some(&attached.directory));
+            ending.push(attached.clone());
+            Ok::<_, HubError>(Some((attached, ending)))
         };
+        let Some((attached, ending)) = blocking(found).await?? else { return Ok(None) };
+        for one in ending {
+            let _turn = self.report_order(one.session).lock_owned().await;
+            if purge {
+                match self.remove(one.session).await {
+                    // An earlier try has come as far as this.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    other => other?,
+                }
+            }
+            // Only then: what fails before is found again by the next try.
+            let home = &self.options().home;
+            let files = [Self::copies_file(home, &one.directory.0), attached_file(home, &one.directory.0)];
+            let removed = move || files.iter().try_for_each(|file| remove_path(file));
+            blocking(removed).await?.map_err(|error| failed(&one.directory.0, error))?;
+        }
+        Ok(Some(attached))
+    }
+
+    /// Records a report, after those that came before it, and after those that were kept while nobody could record them.
+    pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
+        let arrived = Instant::now();
+        let report = message.report()?;
+        let (home, directory) = (self.options().home.clone(), message.directory_of(&report));
+        let found = move || (attached_at(&home, &directory), worktree_at(&home, &directory));
         let attached = match blocking(found).await? {
-            (_, Some((top, of))) => self.attach_worktree(top, of).await?,
+            (_, Some((top, of))) => {
+                let hub = self.clone();
+                joined(tokio::spawn(async move { hub.attach_worktree(top, of).await }).await)??
+            }
             (Some(attached), None) => attached,
             (None, None) => return Ok(ReportOutcome::Unattached),
         };
         self.begin_own_copies(&attached);
-        let arrival = Arrival {
-            report,
-            payload: message.payload,
-            arrived,
-            waited: message.late_micros,
-            keeps_all: attached.transcripts,
-        };
         let order = self.report_order(attached.session);
         // Its place in the order is taken now.
         let mut turn = Box::pin(order.lock_owned());
         let taken = turn.as_mut().now_or_never();
         let going = self.shared.in_flight.begin(CancellationToken::new())?;
         let (hub, (done, answer)) = (self.clone(), oneshot::channel());
-        // A task of its own: it completes also if the hook stops waiting.
+        // One task for all of it: it completes also if the hook stops waiting.
         tokio::spawn(async move {
             let _turn = match taken {
                 Some(turn) => turn,
                 None => turn.await,
             };
-            let recorded = hub.record_report(attached.session, arrival, done).await;
-            if let Err(error) = recorded {
-                tracing::warn!(%error, "a report could not be recorded");
+            let arrival = message.arrival(report, attached.transcripts, arrived);
+            let recorded = match hub.record_kept(&attached, false).await {
+                Ok(()) => hub.record_report(&attached, arrival).await,
+                Err(error) => Err(error),
+            };
+            match recorded {
+                Ok(noted) => {
+                    drop(done.send(Ok(())));
+                    if let Err(error) = noted.await {
+                        tracing::warn!(%error, "what belongs to a report could not be noted");
+                    }
+                }
+                // A hook that still waits keeps it.
+                Err(error) => {
+                    if let Err(Err(error)) = done.send(Err(error)) {
+                        let kept = serde_json::to_vec(&message).map_err(io::Error::from);
+                        let kept = kept.and_then(|message| keep_report(&hub.options().home, &message));
+                        tracing::warn!(%error, is_kept = kept.is_ok(), "a report could not be recorded");
+                    }
+                }
             }
             drop(going);
         });
@@ -439,56 +441,49 @@ impl Hub {
         }
     }
 
+    /// Records a report, and returns what is still to be noted then.
     async fn record_report(
         &self,
-        session: SessionId,
+        attached: &AttachedDirectory,
         arrival: Arrival,
-        done: oneshot::Sender<Result<(), HubError>>,
-    ) -> Result<(), HubError> {
+    ) -> Result<impl Future<Output = Result<(), HubError>>, HubError> {
         let is_pause = matches!(arrival.report.kind, HookKind::Paused { .. } | HookKind::RunEnded { .. });
         let paused = is_pause.then(|| arrival.report.run.clone());
-        let recorded = async {
-            let open = self.open(session).await?;
-            open.tool_runner().observe(arrival).await.map_err(crate::tools::WorkspaceError::from)?;
-            Ok(open)
-        };
-        match recorded.await {
-            Err(error) => {
-                drop(done.send(Err(error)));
-                Ok(())
+        let (session, root) = (self.session(attached.session).await?, attached.directory.0.clone());
+        prepare_look(session, root, vec![arrival.clone()]).await.map_err(WorkspaceError::from)?;
+        let open = self.open_now(attached.session).await?;
+        open.tool_runner().observe(arrival).await.map_err(WorkspaceError::from)?;
+        Ok(async move {
+            let runner = open.tool_runner();
+            runner.note_git().await.map_err(WorkspaceError::from)?;
+            match paused {
+                Some(run) => Ok(runner.note_exit_codes(&run).await.map_err(WorkspaceError::from)?),
+                None => Ok(()),
             }
-            Ok(open) => {
-                drop(done.send(Ok(())));
-                let runner = open.tool_runner();
-                let noted = async {
-                    runner.note_git().await?;
-                    match paused {
-                        Some(run) => runner.note_exit_codes(&run).await,
-                        None => Ok(()),
-                    }
-                };
-                Ok(noted.await.map_err(crate::tools::WorkspaceError::from)?)
-            }
-        }
+        })
     }
 }
 
-/// Takes the reports that hooks have kept, in the order in which they were made.
-fn take_spooled(home: &Path) -> Vec<HookMessage> {
-    let Ok(mut entries) = entries_in(&home.join(ATTACHED).join(SPOOL)) else { return Vec::new() };
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    entries.iter().filter_map(|entry| take_one(&entry.path())).collect()
-}
+impl HookMessage {
+    /// Reads the payload.
+    pub(super) fn report(&self) -> Result<HookReport, HubError> {
+        let kind: AgentKind = self.agent.parse().map_err(|error: UnknownAgent| HubError::unreadable(error))?;
+        let mut report = read_report(kind, self.event.as_deref(), &self.payload);
+        if let Some(name) = &self.name {
+            report.agent.clone_from(name);
+        }
+        Ok(report)
+    }
 
-#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
-fn take_one(file: &Path) -> Option<HookMessage> {
-    // One that is still being written has another name.
-    file.extension().is_some_and(|extension| extension == "json").then_some(())?;
-    let bytes = std::fs::read(file).ok()?;
-    let since = file.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
-    std::fs::remove_file(file).ok()?;
-    let message = serde_json::from_slice::<HookMessage>(&bytes);
-    let message = message.inspect_err(|error| tracing::warn!(%error, "a report that was kept can't be read")).ok()?;
-    let late_micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1);
-    Some(HookMessage { late_micros, ..message })
+    /// Returns what is recorded of a report.
+    pub(super) fn arrival(&self, report: HookReport, keeps_all: bool, arrived: Instant) -> Arrival {
+        let (payload, process) = (self.payload.clone(), self.process.clone().unwrap_or_default());
+        Arrival { report, payload, arrived, waited: 0, keeps_all, process, until: None }
+    }
+
+    /// Returns the directory that a report is about.
+    pub(super) fn directory_of(&self, report: &HookReport) -> PathBuf {
+        let directory = report.directory.as_ref().map_or_else(|| self.directory.0.clone(), PathBuf::from);
+        directory.canonicalize().unwrap_or(directory)
+    }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use super::open::User;
-use super::{Hub, HubError, WorkspaceSlot, close_now};
+use super::open::KeptWorkspace;
+use super::{Hub, HubError, WorkspaceSlot, blocking, close_now, hosts};
+use crate::backends::WorkspaceSpec;
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
+use crate::engine::session::Session;
 
 impl Hub {
     /// Closes the workspaces that were unused for so long; returns their number.
@@ -26,16 +28,6 @@ impl Hub {
         lock(&self.shared.places)
             .retain(|_, place| Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|place| place.is_some()));
         closed
-    }
-
-    /// Records what has changed outside of calls in a workspace that is open, unless a call is under way.
-    pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
-        let place = lock(&self.shared.places).get(&id).cloned();
-        let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
-        match user {
-            Some(user) if user.is_in_place() => Ok(user.tool_runner().refresh().await?),
-            _ => Ok(()),
-        }
     }
 
     /// Locks a session's slot. A workspace whose directory is gone, or another one by now, is closed before.
@@ -65,5 +57,37 @@ impl Hub {
             Some((*id, kept.backend_name(), (!kept.is_used()).then(|| kept.unused_for())))
         };
         lock(&self.shared.places).iter().filter_map(open).collect()
+    }
+
+    /// Removes a session with its files, unless it is in use. Its children keep what they have of its past.
+    pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
+        let session = self.session(id).await?;
+        let mut place = self.place(id).lock_owned().await;
+        if let Some(kept) = &*place
+            && kept.is_used()
+        {
+            return Err(HubError::Busy { session: session.name().to_owned(), what: "it is open" });
+        }
+        let hub = self.clone();
+        blocking(move || {
+            hub.remove_now(&session, place.take())?;
+            lock(&hub.shared.places).remove(&id);
+            hub.shared.processes.forget(id);
+            Ok(())
+        })
+        .await?
+    }
+
+    fn remove_now(&self, session: &Session, kept: Option<Arc<KeptWorkspace>>) -> Result<(), HubError> {
+        match kept {
+            Some(kept) => kept.close(),
+            None => hosts::claim_bare(session)?,
+        }
+        // The files first: only the session names them.
+        let spec = session.started().map(WorkspaceSpec::of_session).transpose()?;
+        if let Some(spec) = spec {
+            spec.remove(session.id(), &self.options().home)?;
+        }
+        Ok(self.sessions().remove(session.id())?)
     }
 }

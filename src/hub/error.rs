@@ -26,6 +26,14 @@ pub enum HubError {
         /// By whom.
         what: &'static str,
     },
+    /// Reports of agents' hooks can't be recorded now. They are kept.
+    #[error("{count} reports of hooks are not recorded yet: {source}")]
+    Unrecorded {
+        /// The number of reports.
+        count: usize,
+        /// The reason.
+        source: Box<HubError>,
+    },
     /// It takes nothing on any more.
     #[error("foldspace is ending; it takes no more calls")]
     Ending,
@@ -40,6 +48,7 @@ impl Diagnostic for HubError {
             Self::Session(error) => error.kind(),
             Self::Workspace(error) => error.kind(),
             Self::Mount(error) => error.kind(),
+            Self::Unrecorded { source, .. } => source.kind(),
             Self::Busy { .. } => ErrorKind::Busy,
             Self::Ending => ErrorKind::Unavailable,
             Self::Panicked => ErrorKind::Io,
@@ -49,6 +58,7 @@ impl Diagnostic for HubError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Busy { .. } => Some("try again when that is done".to_owned()),
+            Self::Unrecorded { source, .. } => source.hint(),
             _ => self.inner()?.hint(),
         }
     }
@@ -85,6 +95,12 @@ impl From<StoreError> for HubError {
 }
 
 impl HubError {
+    /// Returns the error of a report that has no meaning.
+    #[cfg(feature = "attach")]
+    pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
+        BackendError { backend: "host", reason: format!("can't read the report of a hook: {error}") }.into()
+    }
+
     /// Tells whether a workspace's backend failed.
     pub(crate) fn is_of_backend(&self) -> bool {
         let error: &dyn Diagnostic = self;

@@ -48,7 +48,7 @@ pub(crate) struct CallGoing {
 }
 
 /// Counts as work in flight until it is dropped.
-pub(super) struct Going {
+pub(crate) struct Going {
     in_flight: Arc<InFlight>,
     number: u64,
 }
@@ -67,7 +67,7 @@ impl InFlightWork {
 }
 
 impl InFlight {
-    pub(super) fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
+    pub(crate) fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
         let mut work = self.lock();
         if work.is_ending {
             return Err(HubError::Ending);

@@ -23,6 +23,10 @@ mod registering;
 #[cfg(feature = "e2b")]
 mod release;
 mod span;
+#[cfg(feature = "attach")]
+mod spool;
+#[cfg(feature = "attach")]
+mod spool_files;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,8 +52,7 @@ use crate::tools::{
 
 #[cfg(feature = "attach")]
 pub use attached::{
-    ATTACHED, AttachedDirectory, HookMessage, ReportOutcome, SPOOL, all_attached, attached_at, attached_file,
-    worktree_at,
+    AttachedDirectory, HookMessage, ReportOutcome, all_attached, attached_at, attached_file, worktree_at,
 };
 use begin_once::Beginning;
 pub use error::HubError;
@@ -60,6 +63,10 @@ use open::{KeptWorkspace, User};
 #[cfg(feature = "attach")]
 pub use own_copies::own_copies_of;
 use processes::ProcessTable;
+#[cfg(feature = "attach")]
+pub use spool::kept_reports;
+#[cfg(feature = "attach")]
+pub use spool_files::{ATTACHED, keep_report};
 
 /// The options of a [`Hub`].
 #[derive(Clone)]
@@ -182,6 +189,11 @@ impl Hub {
 
     /// Opens a session's workspace, or joins its users.
     pub async fn open(&self, id: SessionId) -> Result<OpenSession, HubError> {
+        self.take_in(id).await?;
+        self.open_now(id).await
+    }
+
+    async fn open_now(&self, id: SessionId) -> Result<OpenSession, HubError> {
         Ok(OpenSession::of(self.user(id).await?))
     }
 
@@ -333,6 +345,7 @@ impl Hub {
     /// Takes a session back to an earlier position, files and state. A workspace that is not open is opened for it alone:
     /// what was changed in it from outside is not recorded first, as it is for calls.
     pub async fn rewind(&self, session: &Session, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
+        self.take_in(session.id()).await?;
         let place = self.place(session.id()).lock_owned().await;
         let _going = self.shared.in_flight.begin(CancellationToken::new())?;
         if let Some(kept) = &*place {
@@ -352,38 +365,6 @@ impl Hub {
         };
         blocking(closing).await?;
         Ok(rewound?)
-    }
-
-    /// Removes a session with its files, unless it is in use. Its children keep what they have of its past.
-    pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
-        let session = self.session(id).await?;
-        let mut place = self.place(id).lock_owned().await;
-        if let Some(kept) = &*place
-            && kept.is_used()
-        {
-            return Err(HubError::Busy { session: session.name().to_owned(), what: "it is open" });
-        }
-        let hub = self.clone();
-        blocking(move || {
-            hub.remove_now(&session, place.take())?;
-            lock(&hub.shared.places).remove(&id);
-            hub.shared.processes.forget(id);
-            Ok(())
-        })
-        .await?
-    }
-
-    fn remove_now(&self, session: &Session, kept: Option<Arc<KeptWorkspace>>) -> Result<(), HubError> {
-        match kept {
-            Some(kept) => kept.close(),
-            None => hosts::claim_bare(session)?,
-        }
-        // The files first: only the session names them.
-        let spec = session.started().map(WorkspaceSpec::of_session).transpose()?;
-        if let Some(spec) = spec {
-            spec.remove(session.id(), &self.options().home)?;
-        }
-        Ok(self.sessions().remove(session.id())?)
     }
 
     /// Refuses new work from now on; work in flight continues.
@@ -429,7 +410,7 @@ impl Hub {
         self.shared.registrations.changes()
     }
 
-    pub(crate) fn in_flight(&self) -> &InFlight {
+    pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
         &self.shared.in_flight
     }
 

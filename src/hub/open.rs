@@ -9,8 +9,8 @@ use tracing::Instrument;
 
 use super::in_flight::{Going, InFlight};
 use super::span::CallSpan;
-use super::{HubError, blocking, hosts};
-use crate::engine::id::Seq;
+use super::{Hub, HubError, blocking, hosts};
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
@@ -176,5 +176,24 @@ impl OpenSession {
 impl std::fmt::Debug for OpenSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenSession").field("session", self.session()).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// Records what has changed outside of calls in a workspace that is open, unless a call is under way.
+    pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
+        self.take_in(id).await?;
+        let place = lock(&self.shared.places).get(&id).cloned();
+        let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
+        match user {
+            Some(user) if user.is_in_place() => Ok(user.tool_runner().refresh().await?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes in nothing, as no agent reports.
+    #[cfg(not(feature = "attach"))]
+    pub(super) async fn take_in(&self, _id: SessionId) -> Result<(), HubError> {
+        Ok(())
     }
 }

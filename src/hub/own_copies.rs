@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::time::Instant;
 
-use super::attached::{ATTACHED, AttachedDirectory};
+use super::attached::AttachedDirectory;
+use super::spool_files::ATTACHED;
 use super::{Hub, HubError, blocking};
 use crate::backends::disk::make_private;
 use crate::engine::id::Digest;

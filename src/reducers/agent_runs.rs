@@ -57,7 +57,7 @@ pub struct AgentRun {
 }
 
 /// A call that another program makes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedCall {
     /// The run.
     pub run: String,
@@ -71,6 +71,18 @@ pub struct ObservedCall {
     pub paths: Vec<EntryPath>,
     /// The time of its beginning.
     pub began: Timestamp,
+    /// The process of its agent; empty if unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub process: String,
+    /// True if it is uncertain that it runs: it waits for a permission, or its end will never be reported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub doubt: bool,
+    /// The time from which on it ran in spite of a doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The time of its end, if that is known before the end is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// A call of another program that ended.
@@ -85,6 +97,9 @@ pub struct EndedObservation {
     /// True if more became known of it after its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub noted: bool,
+    /// The time of its end.
+    #[serde(default)]
+    pub at: Timestamp,
 }
 
 /// A task that runs in the background.
@@ -107,12 +122,26 @@ impl Slice for AgentRuns {
     const ON_REWIND: OnRewind = OnRewind::Keep;
 }
 
+impl ObservedCall {
+    /// Returns true if a process made it in another run than this.
+    pub fn is_of_earlier_run(&self, run: &str, process: Option<&str>) -> bool {
+        self.run != run && process.is_some_and(|process| *self.process == *process)
+    }
+
+    /// Returns true if it ran for certain at a time, which may be unknown.
+    pub fn ran_at(&self, time: Option<Timestamp>) -> bool {
+        let had_begun = !self.doubt || self.since.zip(time).is_some_and(|(since, time)| since <= time);
+        had_begun && self.until.is_none_or(|until| time.is_some_and(|time| time <= until))
+    }
+}
+
 impl AgentRuns {
-    /// Returns the agent of an observed call that is open, or that began a task; empty for others.
+    /// Returns the agent of an observed call that is open, that began a task, or that ended lately; empty for others.
     pub fn agent_of(&self, call: Seq) -> Arc<str> {
         let open = self.open.get(&call).map(|open| &open.agent);
         let task = || self.tasks.values().find(|task| task.call == call).map(|task| &task.agent);
-        open.or_else(task).map(Arc::clone).unwrap_or_default()
+        let ended = || self.ended.iter().find(|ended| ended.call == call).map(|ended| &ended.observed.agent);
+        open.or_else(task).or_else(ended).map(Arc::clone).unwrap_or_default()
     }
 
     fn with(mut self, run: &str, change: impl FnOnce(&mut AgentRun)) -> Self {
@@ -121,16 +150,18 @@ impl AgentRuns {
     }
 
     fn observed(mut self, recorded: &Recorded<CallObserved>) -> Self {
-        let CallObserved { run, id, access, paths } = recorded.event.clone();
+        let CallObserved { run, id, access, paths, process, until } = recorded.event.clone();
         let (agent, began) = (Arc::clone(&recorded.agent), recorded.time);
-        let call = ObservedCall { run: run.clone(), id, agent, access, paths, began };
+        let run_id = run.clone();
+        let call = ObservedCall { run: run_id, id, agent, access, paths, began, process, until, ..Default::default() };
         self.open.insert(recorded.call.unwrap_or(recorded.seq), call);
         self.with(&run, |entry| entry.calls += 1)
     }
 
-    fn finished(mut self, call: Option<Seq>, status: CallStatus) -> Self {
-        let Some((call, observed)) = call.and_then(|call| self.open.remove_entry(&call)) else { return self };
-        self.ended.push(EndedObservation { call, observed, status, noted: false });
+    fn finished(mut self, recorded: &Recorded<CallFinished>) -> Self {
+        let (status, at) = (recorded.event.status, recorded.time);
+        let Some((call, observed)) = recorded.call.and_then(|call| self.open.remove_entry(&call)) else { return self };
+        self.ended.push(EndedObservation { call, observed, status, noted: false, at });
         if self.ended.len() > ENDED_MAX {
             self.ended.remove(0);
         }
@@ -140,6 +171,11 @@ impl AgentRuns {
     fn noted(mut self, recorded: &Recorded<CallNoted>) -> Self {
         let ended = self.ended.iter_mut().filter(|ended| Some(ended.call) == recorded.call);
         ended.for_each(|ended| ended.noted = true);
+        if let Some(open) = recorded.call.and_then(|call| self.open.get_mut(&call)) {
+            let fact = |name| recorded.event.facts.get(name);
+            open.doubt |= fact("doubt").is_some();
+            open.since = fact("since").and_then(|since| since.as_str()?.parse().ok()).or(open.since);
+        }
         self
     }
 
@@ -181,9 +217,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
         runs.with(&recorded.event.run, |entry| entry.ended = recorded.seq)
     })?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallObserved>| runs.observed(recorded))?;
-    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallFinished>| {
-        runs.finished(recorded.call, recorded.event.status)
-    })?;
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallFinished>| runs.finished(recorded))?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallNoted>| runs.noted(recorded))?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<TaskObserved>| runs.task(recorded))?;
     let registry =

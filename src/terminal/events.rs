@@ -201,7 +201,10 @@ fn decided(event: &CommandDecided) -> String {
 
 fn drifted(event: &DriftFound) -> String {
     let late = if event.late == 0 { String::new() } else { format!(", {} of them noticed late", event.late) };
-    format!("{} changed outside of any call, on {}{late}", text::count(event.entries, "entry"), event.backend)
+    let perhaps: Vec<String> = event.perhaps.iter().map(|call| format!("#{call}")).collect();
+    let perhaps = if perhaps.is_empty() { String::new() } else { format!(", perhaps by {}", perhaps.join(", ")) };
+    let changed = text::count(event.entries, "entry");
+    format!("{changed} changed outside of any call, on {}{late}{perhaps}", event.backend)
 }
 
 fn rewound(event: &SessionRewound) -> String {

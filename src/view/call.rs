@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
-    CallFinished, CallStarted, CallStatus, CommandResult, DeleteEntry, EvalResult, Event, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, ChangesShared, CommandResult, DeleteEntry, DriftFound, EvalResult, Event,
+    WriteFile, WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -40,6 +41,20 @@ pub struct Call {
     pub paths: Vec<EntryPath>,
     /// Changes by path.
     pub changes: BTreeMap<EntryPath, CallPathChange>,
+    /// Changes that it may have made, while it was open.
+    pub shared: Vec<SharedPaths>,
+}
+
+/// Changes of files that a call may have made, or others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SharedPaths {
+    /// The other calls that may have made them.
+    pub with: Vec<Seq>,
+    /// True if it is uncertain that any of the calls ran then: they may be a person's.
+    pub in_doubt: bool,
+    /// The paths.
+    #[schemars(with = "Vec<String>")]
+    pub paths: Vec<EntryPath>,
 }
 
 /// Change of a path by a whole call.
@@ -94,6 +109,8 @@ pub struct CallDocument {
     pub events: Vec<Seq>,
     /// The paths that it changed.
     pub paths: Vec<String>,
+    /// Changes that it may have made, or another call that was open, or, in doubt, somebody else.
+    pub shared: Vec<SharedPaths>,
 }
 
 impl Call {
@@ -147,6 +164,7 @@ impl Call {
             params: self.params.clone(),
             events: self.events.clone(),
             paths: self.paths.iter().map(ToString::to_string).collect(),
+            shared: self.shared.clone(),
         }
     }
 }
@@ -160,6 +178,8 @@ pub fn whole(session: &Session, value: &Value) -> Value {
 #[derive(Debug, Default)]
 pub struct CallViews {
     open: VecDeque<Call>,
+    /// The calls that may have made the changes that follow, and the position of the last of these.
+    sharing: Option<(Seq, Vec<Seq>)>,
 }
 
 impl CallViews {
@@ -176,8 +196,12 @@ impl CallViews {
                 events: vec![event.seq],
                 paths: Vec::new(),
                 changes: BTreeMap::new(),
+                shared: Vec::new(),
             });
             return;
+        }
+        if event.call.is_none() {
+            return self.take_shared(event);
         }
         let at = event.call.and_then(|call| self.open.binary_search_by_key(&call, |known| known.call).ok());
         let call = at.and_then(|at| self.open.get_mut(at)).filter(|call| call.outcome.is_none());
@@ -189,6 +213,24 @@ impl CallViews {
             let end = event.typed::<CallFinished>().and_then(Result::ok);
             call.outcome = end.map(|end| CallOutcome { finished: event.seq, end: end.event });
         }
+    }
+
+    fn take_shared(&mut self, event: &EventRef<'_>) {
+        let shared = event.typed::<ChangesShared>().and_then(Result::ok).map(|shared| (shared.event.calls, false));
+        let drift = || event.typed::<DriftFound>().and_then(Result::ok).map(|drift| (drift.event.perhaps, true));
+        if let Some((calls, in_doubt)) = shared.or_else(drift) {
+            for call in self.open.iter_mut().filter(|call| calls.contains(&call.call)) {
+                let with = calls.iter().copied().filter(|other| *other != call.call).collect();
+                call.shared.push(SharedPaths { with, in_doubt, paths: Vec::new() });
+            }
+            self.sharing = Some((event.seq, calls));
+            return;
+        }
+        let Some(path) = path_of(event) else { return };
+        let Some((last, calls)) = self.sharing.as_mut().filter(|(last, _)| *last + 1 == event.seq) else { return };
+        *last = event.seq;
+        let its = self.open.iter_mut().filter(|call| calls.contains(&call.call));
+        its.filter_map(|call| call.shared.last_mut()).for_each(|shared| shared.paths.push(path.clone()));
     }
 
     /// The next call in the order in which they began, once it has ended.
@@ -212,6 +254,8 @@ pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorde
         if event.call == Some(call) {
             calls.take(event);
             events.push(event.to_recorded());
+        } else if event.call.is_none() {
+            calls.take(event);
         }
         ended = calls.next_ended();
         if ended.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

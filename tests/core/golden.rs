@@ -251,7 +251,7 @@ fn annotation_events_keep_their_bytes() {
 fn container_events_keep_their_bytes() {
     let text = |text: &str| text.to_owned();
     check("podman", &WorkspaceTouched { backend: text("podman") });
-    check("host", &DriftFound { backend: text("host"), entries: 3, late: 0 });
+    check("host", &DriftFound { backend: text("host"), entries: 3, late: 0, perhaps: Vec::new() });
     let started = ContainerStarted {
         name: text("foldspace-1"),
         id: text("0123456789ab"),

@@ -1,18 +1,21 @@
 //! Single entries: making directories, telling what entries are.
 
+use std::ffi::OsStr;
 use std::fs::{DirEntry, File};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, IFlags, Mode, OFlags, Statx, StatxFlags, flock, fstat, ioctl_getflags,
-    ioctl_setflags, mkdirat, openat, stat, statx,
+    ioctl_setflags, lstat, mkdirat, openat, stat, statx,
 };
 use rustix::io::Errno;
 
 use super::beneath::failed;
+use crate::engine::path::EntryPath;
 
 /// The mode of directories that are closed to other users.
 pub(super) const PRIVATE: u32 = 0o700;
@@ -42,6 +45,16 @@ pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other?.collect(),
     }
+}
+
+/// Returns the time of an entry's latest change, in milliseconds since 1970: that of the status, which no program can set.
+/// For an entry that is gone it is that of the nearest directory above. `None` if nothing can be found out.
+pub(crate) fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
+    let above = std::iter::successors(Some(path.clone()), EntryPath::parent);
+    let stats = above.filter_map(|path| lstat(root.join(OsStr::from_bytes(path.as_bytes()))).ok());
+    let changed =
+        stats.map(|stat| stat.st_ctime.saturating_mul(1000).saturating_add(stat.st_ctime_nsec as i64 / 1_000_000));
+    changed.into_iter().next()
 }
 
 /// Locks a file for as long as it is open; none where another has it, or it is missing. With `CREATE` it is made in a

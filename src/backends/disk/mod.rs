@@ -34,7 +34,7 @@ mod tree;
 mod watch;
 mod workspace_disk;
 
-pub(crate) use entries::{entries_in, lock_file, make_private};
+pub(crate) use entries::{changed_at, entries_in, lock_file, make_private};
 pub(crate) use ignore_rules::{IgnoreRules, RecordedBeyond};
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use making::umask;

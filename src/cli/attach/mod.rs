@@ -134,6 +134,10 @@ impl AttachArgs {
         if agents.is_empty() {
             output::note("no agent is installed that foldspace knows, so none gets hooks; --agent names one");
         }
+        if !cfg!(feature = "mcp") {
+            let what = "this program can't record agents: it was built without the feature `mcp`, which has the owner of the store";
+            return Err(Failure::usage(what).with_hint("build it with the default features"));
+        }
         let top = top_of(&directory);
         let scope = if self.project { SettingsScope::Project(top) } else { SettingsScope::User(&user) };
         let data = stated_data(globals)?;
@@ -204,7 +208,7 @@ impl DetachArgs {
         let all = attached(&data)?;
         let mut ending = match of {
             Some(path) => attached_at(&data, path).into_iter().collect(),
-            None => all.clone(),
+            None => all,
         };
         // With a repository its other worktrees end.
         ending.retain(|one: &AttachedDirectory| one.worktree_of.is_none() || of.is_some());
@@ -214,15 +218,10 @@ impl DetachArgs {
         if !ending.is_empty() {
             super::block_on(async {
                 let owner = OwnerClient::of_existing(globals).await?;
-                for AttachedDirectory { directory, session, .. } in &ending {
-                    let asked = json!({ "directory": directory });
+                for AttachedDirectory { directory, .. } in &ending {
+                    let asked = json!({ "directory": directory, "purge": self.purge });
                     let _: AttachedDirectory =
                         owner.client.work("/v1/attached/detach", &asked, output::progress).await?;
-                    let of_it = |one: &&AttachedDirectory| one.worktree_of.as_ref() == Some(directory);
-                    let worktrees = all.iter().filter(of_it).map(|one| &one.session);
-                    for session in worktrees.chain([session]).filter(|_| self.purge) {
-                        owner.client.delete(&format!("/v1/sessions/{session}")).await?;
-                    }
                 }
                 owner.end().await;
                 Ok::<(), Failure>(())

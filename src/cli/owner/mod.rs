@@ -16,6 +16,7 @@ use foldspace::{Hub, SessionId, Tools};
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub(super) use super::hook::record_kept;
 use super::shared_store::HostArgs;
 use super::stop::stop;
 use super::{Exit, Failure, Globals, OpenedStore, open, output, text};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{Digest, EntryPath, Seq};
+use crate::engine::{Digest, EntryPath, Seq, Timestamp};
 
 /// Event of an agent's run that begins in a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +63,12 @@ pub struct CallObserved {
     /// Paths that the call says it changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<EntryPath>,
+    /// Process of its agent, which ends no earlier than the call; empty if unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub process: String,
+    /// Time of its end, for a call that was reported only after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// Changes of files that an observed call may make.
@@ -84,14 +90,15 @@ impl ObservedAccess {
     }
 }
 
-/// Event of what became known of an observed call after its end.
+/// Event of what became known of an observed call beside its beginning and its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallNoted {
     /// Id of the run.
     pub run: String,
     /// Id that the agent gives the call.
     pub id: String,
-    /// Facts by name, such as `exit_code`.
+    /// Facts by name, such as `exit_code`; `doubt` says why it is uncertain that an open call runs, and `since` from when
+    /// on it did.
     pub facts: Map<String, Value>,
 }
 

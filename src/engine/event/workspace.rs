@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Digest;
+use crate::engine::{Digest, Seq};
 
 /// Event of a call that used the workspace's machine, which is therefore not idle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct DriftFound {
     /// before earlier calls, which did not find them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub late: u64,
+    /// Observed calls that may have made the changes instead: it is uncertain that they ran then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub perhaps: Vec<Seq>,
 }
 
 fn is_none(number: &u64) -> bool {

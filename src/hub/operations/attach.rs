@@ -110,13 +110,16 @@ impl Operation for AttachDirectory {
     }
 }
 
-/// Ends that agents in a directory report to its session, which stays. Only for clients on the unix socket.
+/// Ends that agents in a directory report to its session, which stays unless it is purged. Only for clients on the unix socket.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetachDirectory {
     /// The directory, or one in it.
     #[schemars(with = "String")]
     pub directory: HostPath,
+    /// Removes its session as well, and those of its other worktrees.
+    #[serde(default)]
+    pub purge: bool,
 }
 
 impl Operation for DetachDirectory {
@@ -128,7 +131,7 @@ impl Operation for DetachDirectory {
         context.caller.may_name_roots()?;
         let shown = self.directory.0.display().to_string();
         let none = || OperationError::not_found(format!("no directory is attached at {shown}"));
-        context.hub.detach(self.directory.0).await?.ok_or_else(none)
+        context.hub.detach(self.directory.0, self.purge).await?.ok_or_else(none)
     }
 }
 

@@ -163,7 +163,8 @@ pub struct UndoDocument {
     /// The changes of files, without patches.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Change>,
-    /// Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `not_kept` or `not_recoverable`.
+    /// Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `doubtful`,
+    /// `not_kept` or `not_recoverable`.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub left: Vec<UndoLeft>,
     /// The place of the git worktree, where it is another one than before the calls; else null.

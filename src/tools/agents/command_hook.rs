@@ -54,6 +54,12 @@ fn kind(event: &str, payload: &Value) -> HookKind {
             id: named(payload, &["prompt_id", "turn_id", "generation_id"]),
         },
         "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload, &Value::Null)),
+        "PermissionRequest" => HookKind::Asked,
+        // It never ran.
+        "PermissionDenied" => {
+            let denied = ReportedEnd::failed(&named(payload, &["reason"]).unwrap_or_default());
+            HookKind::Batch(vec![(call(payload, &Value::Null), denied)])
+        }
         "PostToolUse" | "postToolUse" | "AfterTool" | "PostToolUseFailure" | "postToolUseFailure" => {
             let answer = any(payload, &["tool_response", "tool_result", "toolResult", "tool_output"]);
             let call = call(payload, answer);

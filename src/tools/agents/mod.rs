@@ -1,5 +1,6 @@
 //! Payloads of the hooks of coding agents, read as reports in one vocabulary.
 
+pub(crate) mod before_look;
 mod brief;
 mod command_hook;
 pub(crate) mod declared;

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 
 use super::brief::{brief, first_line};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
+use crate::backends::agent_process::process_ended;
+use crate::engine::clock::Timestamp;
 use crate::engine::commit::{CallLink, Commit};
 use crate::engine::event::{
     CallNoted, CallObserved, CallStatus, GitMoved, ObservedAccess, ReportLate, RunBegan, RunEnded, RunNoted,
@@ -31,7 +33,11 @@ use crate::tools::workspace::managed::Extent;
 /// Time after which a call of which no end is told is closed.
 const OPEN_MAX_MILLIS: i64 = 3_600_000;
 /// The agent whose hooks never tell exit codes; its transcript does.
-const CODELESS: &str = "codex";
+pub(super) const CODELESS: &str = "codex";
+/// The agent that makes calls that write one after the other.
+const SEQUENTIAL: &str = "claude";
+/// The fact of a run with the process of its agent.
+const PROCESS: &str = "process";
 /// Time after which a report counts as late: its hook has not waited for it.
 const LATE_MICROS: u64 = 2_000_000;
 /// Characters of a subagent's id in its agent's name.
@@ -51,6 +57,10 @@ pub(crate) struct Arrival {
     pub(crate) waited: u64,
     /// Keeps requests and outputs whole.
     pub(crate) keeps_all: bool,
+    /// The process of the agent; empty if unknown.
+    pub(crate) process: String,
+    /// The time of the end of the call that it begins, if that was reported as well before this was recorded.
+    pub(crate) until: Option<Timestamp>,
 }
 
 impl ToolRunner {
@@ -59,24 +69,36 @@ impl ToolRunner {
     /// # Errors
     /// The disk can't be read, or nothing can be recorded. The report is then not recorded, or not all of it.
     pub(crate) async fn observe(&self, arrival: Arrival) -> Result<(), ToolError> {
+        if arrival.payload.is_null() {
+            return self.look().await;
+        }
         let turn = self.session().turn().await;
-        let only_looks = arrival.payload.is_null();
-        if only_looks || may_have_changed(&arrival.report.kind) {
+        // What changed by the time of a late report was found by the look at its beginnings.
+        if arrival.waited == 0 && may_have_changed(&arrival.report.kind) {
             self.machine().record_drift(self.session(), Extent::Due).await?;
         }
-        if only_looks {
-            return Ok(());
-        }
-        let name = agent_name(&arrival.report);
-        let session = self.session().as_agent(Arc::clone(&name));
+        let session = self.session().clone();
         let root = self.workspace().root().map(PathBuf::from).unwrap_or_default();
         let recorded = tokio::task::spawn_blocking(move || {
-            let recorded = Observer { session, name, root, arrival, last: None }.record();
+            let recorded = Observer::new(&session, root, arrival).record();
             drop(turn);
             recorded
         });
         let stopped = |_| ToolError::new("the recording of a report was stopped");
         Ok(recorded.await.map_err(stopped)??)
+    }
+
+    /// Looks at the disk, and closes the calls that are over without a report.
+    pub(crate) async fn look(&self) -> Result<(), ToolError> {
+        let turn = self.session().turn().await;
+        self.machine().record_drift(self.session(), Extent::Due).await?;
+        let session = self.session().clone();
+        let closed = tokio::task::spawn_blocking(move || {
+            let closed = close_lost(&session);
+            drop(turn);
+            closed
+        });
+        Ok(closed.await.map_err(|_| ToolError::new("a look at the disk was stopped"))??)
     }
 
     /// Records the exit codes that the transcript of a run states and its hooks did not, where the agent is one whose
@@ -136,7 +158,7 @@ impl ToolRunner {
 }
 
 /// Returns the name of the one who acts: the agent, and the subagent below it.
-fn agent_name(report: &HookReport) -> Arc<str> {
+pub(super) fn agent_name(report: &HookReport) -> Arc<str> {
     let agent: String = report.agent.chars().take(AGENT_MAX).collect();
     let subagent = report.subagent.as_ref().map(|subagent| subagent.id.as_str());
     let subagent = subagent.or(report.parent.as_ref().map(|_| report.run.as_str()));
@@ -155,28 +177,55 @@ fn may_have_changed(kind: &HookKind) -> bool {
         HookKind::RunBegan
         | HookKind::RunEnded { .. }
         | HookKind::Prompted { .. }
+        | HookKind::Asked
         | HookKind::SubagentEnded
         | HookKind::Paused { .. } => true,
     }
 }
 
-struct Observer {
+pub(super) struct Observer {
     /// The session, for the agent that acts.
-    session: Session,
-    name: Arc<str>,
+    pub(super) session: Session,
+    pub(super) name: Arc<str>,
     /// The directory that is recorded.
     root: PathBuf,
-    arrival: Arrival,
+    pub(super) arrival: Arrival,
     /// The last of what was submitted.
     last: Option<Pending>,
+    /// True if the agent's process is the one of an earlier report of the run: it outlives its hooks.
+    lasts: bool,
 }
 
 impl Observer {
-    fn record(mut self) -> Result<(), SessionError> {
-        self.close_old()?;
+    pub(super) fn new(session: &Session, root: PathBuf, arrival: Arrival) -> Self {
+        let name = agent_name(&arrival.report);
+        Self { session: session.as_agent(Arc::clone(&name)), name, root, arrival, last: None, lasts: false }
+    }
+
+    /// Returns the process of an agent that has one conversation at a time.
+    pub(super) fn conversing(&self) -> Option<String> {
+        Some(self.arrival.process.clone()).filter(|process| self.is_sequential() && !process.is_empty())
+    }
+
+    /// Returns true if the agent makes calls that write one after the other.
+    pub(super) fn is_sequential(&self) -> bool {
+        self.arrival.report.agent == SEQUENTIAL
+    }
+
+    fn record(&mut self) -> Result<(), SessionError> {
+        close_lost(&self.session)?;
+        self.record_kind(true)
+    }
+
+    /// Records a report. One that does not `close` leaves other calls open.
+    pub(super) fn record_kind(&mut self, closes: bool) -> Result<(), SessionError> {
         self.run()?;
         match self.arrival.report.kind.clone() {
-            HookKind::RunBegan | HookKind::SubagentBegan => {}
+            HookKind::RunBegan if closes => {
+                let (run, process) = (self.run_id(), self.conversing());
+                close_where(&self.session, |call| call.is_of_earlier_run(&run, process.as_deref()))?;
+            }
+            HookKind::RunBegan | HookKind::SubagentBegan | HookKind::Asked => {}
             HookKind::RunEnded { reason } => {
                 self.close(|call, run, _| call.run == run)?;
                 self.end_tasks(&[])?;
@@ -184,10 +233,12 @@ impl Observer {
                 self.push(|commit| commit.push(&RunEnded { run, reason }))?;
             }
             HookKind::Prompted { prompt, id } => {
-                self.close(|call, run, name| call.run == run && *call.agent == *name)?;
+                if closes {
+                    self.close(|call, run, name| call.run == run && *call.agent == *name)?;
+                }
                 self.prompted(&prompt, id)?;
             }
-            HookKind::CallBegan(call) => drop(self.begin(&call)?),
+            HookKind::CallBegan(call) => drop(self.begin(&call, closes)?),
             HookKind::CallEnded(call, end) => self.end(&call, end)?,
             HookKind::Batch(calls) => calls.into_iter().try_for_each(|(call, end)| self.end(&call, end))?,
             HookKind::SubagentEnded => self.close(|call, _, name| *call.agent == *name)?,
@@ -200,12 +251,12 @@ impl Observer {
         self.settle()
     }
 
-    fn runs(&mut self) -> Result<AgentRuns, SessionError> {
+    pub(super) fn runs(&mut self) -> Result<AgentRuns, SessionError> {
         self.settle()?;
         Ok(self.session.state()?.slice::<AgentRuns>().cloned().unwrap_or_default())
     }
 
-    fn run_id(&self) -> String {
+    pub(super) fn run_id(&self) -> String {
         let HookReport { agent, run, .. } = &self.arrival.report;
         if run.is_empty() { agent.clone() } else { run.clone() }
     }
@@ -238,7 +289,11 @@ impl Observer {
         let known = runs.runs.get(&run);
         let HookReport { agent, parent, facts, .. } = &self.arrival.report;
         let parent = parent.as_ref().map(|parent| ("parent".to_owned(), json!(parent)));
-        let facts = facts.clone().into_iter().chain(parent);
+        let process = Some(&self.arrival.process).filter(|process| !process.is_empty());
+        let process = process.map(|process| (PROCESS.to_owned(), json!(process)));
+        self.lasts =
+            process.as_ref().is_some_and(|(_, now)| known.is_some_and(|known| known.facts.get(PROCESS) == Some(now)));
+        let facts = facts.clone().into_iter().chain(parent).chain(process);
         let fresh: Map<String, Value> =
             facts.filter(|(name, value)| !known.is_some_and(|known| known.facts.get(name) == Some(value))).collect();
         if known.is_some() && fresh.is_empty() {
@@ -271,20 +326,21 @@ impl Observer {
         self.push(|commit| push_record(commit, run, record))
     }
 
-    fn begin(&mut self, call: &ReportedCall) -> Result<Option<Seq>, SessionError> {
+    fn begin(&mut self, call: &ReportedCall, closes: bool) -> Result<Option<Seq>, SessionError> {
         let (id, runs) = (id_of(call), self.runs()?);
         if call.id.is_some() && (open(&runs, &id).is_some() || has_ended(&runs, &id)) {
             // Reported twice, as by an agent that also loads another one's hooks.
             return Ok(None);
         }
         let (access, paths) = self.access(call);
-        // Claude makes calls that write one after the other.
-        if access != ObservedAccess::None && &*self.arrival.report.agent == "claude" {
+        if closes && access != ObservedAccess::None && self.is_sequential() {
             self.close(|call, run, name| {
                 call.run == run && *call.agent == *name && call.access != ObservedAccess::None
             })?;
         }
-        let observed = CallObserved { run: self.run_id(), id: id.clone(), access, paths };
+        let process = if self.lasts { self.arrival.process.clone() } else { String::new() };
+        let (run, until) = (self.run_id(), self.arrival.until);
+        let observed = CallObserved { run, id: id.clone(), access, paths, process, until };
         let mut commit = self.session.commit().of_call(CallLink::Opens);
         push_begin(&mut commit, &observed, &call.tool, call.params.clone())?;
         self.push_late(&mut commit, &id)?;
@@ -298,7 +354,7 @@ impl Observer {
             Some(found) => found,
             None if has_ended(&runs, &id) => return self.note(&runs, &id, end),
             // No hook told of its beginning: an edit that was refused, for one.
-            None => match self.begin(call)? {
+            None => match self.begin(call, true)? {
                 Some(seq) => (seq, self.session.now()),
                 None => return Ok(()),
             },
@@ -339,9 +395,14 @@ impl Observer {
         self.submit(commit).map(drop)
     }
 
-    fn push_late(&self, commit: &mut Commit, id: &str) -> Result<(), SessionError> {
+    /// Returns the microseconds since the report was made.
+    pub(super) fn micros_since(&self) -> u64 {
         let passed = u64::try_from(self.arrival.arrived.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let micros = self.arrival.waited.saturating_add(passed);
+        self.arrival.waited.saturating_add(passed)
+    }
+
+    fn push_late(&self, commit: &mut Commit, id: &str) -> Result<(), SessionError> {
+        let micros = self.micros_since();
         if self.arrival.waited == 0 && micros < LATE_MICROS {
             return Ok(());
         }
@@ -352,25 +413,8 @@ impl Observer {
     /// Closes the calls of which no end will be told any more.
     fn close(&mut self, is_over: impl Fn(&ObservedCall, &str, &str) -> bool) -> Result<(), SessionError> {
         let (run, name) = (self.run_id(), Arc::clone(&self.name));
-        self.close_where(|call| is_over(call, &run, &name))
-    }
-
-    fn close_old(&mut self) -> Result<(), SessionError> {
-        let until = self.session.now().0.saturating_sub(OPEN_MAX_MILLIS);
-        self.close_where(|call| call.began.0 < until)
-    }
-
-    fn close_where(&mut self, is_over: impl Fn(&ObservedCall) -> bool) -> Result<(), SessionError> {
-        let now = self.session.now().0;
-        for (seq, call) in self.runs()?.open.into_iter().filter(|(_, call)| is_over(call)) {
-            let mut commit = self.session.as_agent(call.agent).commit().of_call(CallLink::Of(seq));
-            let micros = u64::try_from(now.saturating_sub(call.began.0)).unwrap_or(0).saturating_mul(1000);
-            let message = "its agent told of no end".to_owned();
-            let end = ObservedEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
-            push_end(&mut commit, end)?;
-            self.submit(commit)?;
-        }
-        Ok(())
+        self.settle()?;
+        close_where(&self.session, |call| is_over(call, &run, &name))
     }
 
     fn end_tasks(&mut self, running: &[String]) -> Result<(), SessionError> {
@@ -387,7 +431,7 @@ impl Observer {
     }
 
     /// Returns the changes that a call may make in the directory, and the paths in it that it names.
-    fn access(&self, call: &ReportedCall) -> (ObservedAccess, Vec<EntryPath>) {
+    pub(super) fn access(&self, call: &ReportedCall) -> (ObservedAccess, Vec<EntryPath>) {
         let paths: Vec<EntryPath> = call.declared.iter().filter_map(|file| self.path(&file.path)).collect();
         let access = match call.access {
             ToolAccess::Reads => ObservedAccess::None,
@@ -415,14 +459,36 @@ impl Observer {
     }
 }
 
+/// Closes calls that are open for too long, and those whose agent's process has ended.
+fn close_lost(session: &Session) -> Result<(), SessionError> {
+    let until = session.now().0.saturating_sub(OPEN_MAX_MILLIS);
+    close_where(session, |call| call.began.0 < until || process_ended(&call.process))
+}
+
+fn close_where(session: &Session, is_over: impl Fn(&ObservedCall) -> bool) -> Result<(), SessionError> {
+    let (now, state) = (session.now().0, session.state()?);
+    for (seq, call) in state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.open) {
+        if !is_over(call) {
+            continue;
+        }
+        let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(*seq));
+        let micros = u64::try_from(now.saturating_sub(call.began.0)).unwrap_or(0).saturating_mul(1000);
+        let message = "its agent told of no end".to_owned();
+        let end = ObservedEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
+        push_end(&mut commit, end)?;
+        session.submit(commit)?.wait()?;
+    }
+    Ok(())
+}
+
 /// Returns a call's id; one made of what it does where its agent gives none.
-fn id_of(call: &ReportedCall) -> String {
+pub(super) fn id_of(call: &ReportedCall) -> String {
     let made = || format!("{}-{}", call.tool, Digest::of(call.params.to_string().as_bytes()).short());
     call.id.clone().unwrap_or_else(made)
 }
 
 /// Finds an open call by its id; the oldest where several have a made one.
-fn open<'r>(runs: &'r AgentRuns, id: &str) -> Option<(Seq, &'r ObservedCall)> {
+pub(super) fn open<'r>(runs: &'r AgentRuns, id: &str) -> Option<(Seq, &'r ObservedCall)> {
     runs.open.iter().find(|(_, call)| call.id == id).map(|(seq, call)| (*seq, call))
 }
 

@@ -45,6 +45,8 @@ pub(crate) enum HookKind {
         id: Option<String>,
     },
     CallBegan(ReportedCall),
+    /// The agent asks its user whether a call may run. It does not say which: one that has begun and not ended.
+    Asked,
     CallEnded(ReportedCall, ReportedEnd),
     /// Calls that have ended together. Hooks may have told of each of them already, or of none.
     Batch(Vec<(ReportedCall, ReportedEnd)>),

@@ -24,6 +24,8 @@ pub(super) struct FileChanges {
 pub(super) enum Author {
     /// The calls that may have made them, in order.
     Calls(Vec<Seq>),
+    /// These calls, or a person while they did not run for certain.
+    Perhaps(Vec<Seq>),
     /// A person or a program outside of any call.
     Outside,
     /// The session itself: what it began with, a mount, a merge, a rewind.
@@ -89,8 +91,13 @@ impl ChangeHistory {
         match event.kind {
             WriteFile::KIND | DeleteEntry::KIND => self.take_change(event, reading),
             DriftFound::KIND => {
-                // The first one, before any call, takes up what the directory held.
-                let author = if reading.has_begun { Author::Outside } else { Author::Session };
+                let perhaps = event.typed::<DriftFound>().and_then(Result::ok).map(|drift| drift.event.perhaps);
+                let author = match perhaps {
+                    Some(calls) if !calls.is_empty() => Author::Perhaps(calls),
+                    // The first one, before any call, takes up what the directory held.
+                    _ if !reading.has_begun => Author::Session,
+                    _ => Author::Outside,
+                };
                 reading.has_begun = true;
                 reading.marker = Some((event.seq, author));
             }
@@ -166,8 +173,7 @@ impl ChangeHistory {
 
     /// Iterates over the changes from outside of any call that are not undone, in order.
     pub(super) fn outside(&self) -> impl DoubleEndedIterator<Item = &FileChanges> {
-        let is_open =
-            |changes: &&FileChanges| changes.author == Author::Outside && !self.undos.undone.contains(&changes.first);
+        let is_open = |changes: &&FileChanges| changes.is_outside() && !self.undos.undone.contains(&changes.first);
         self.changes.iter().filter(is_open)
     }
 
@@ -191,15 +197,20 @@ impl FileChanges {
     /// Returns the calls that may have made the changes.
     pub(super) fn calls(&self) -> &[Seq] {
         match &self.author {
-            Author::Calls(calls) => calls,
+            Author::Calls(calls) | Author::Perhaps(calls) => calls,
             Author::Outside | Author::Session => &[],
         }
+    }
+
+    /// Returns true if no call made the changes for certain.
+    pub(super) fn is_outside(&self) -> bool {
+        matches!(self.author, Author::Outside | Author::Perhaps(_))
     }
 
     fn subjects(&self) -> Vec<Seq> {
         match &self.author {
             Author::Calls(calls) => calls.clone(),
-            Author::Outside => vec![self.first],
+            Author::Outside | Author::Perhaps(_) => vec![self.first],
             Author::Session => Vec::new(),
         }
     }

@@ -185,7 +185,7 @@ impl UndoWork<'_> {
         if self.options.overwrite {
             undoing.overwrite();
         }
-        let plan = undoing.plan(selection.shared_paths(self.session, now)?, self.options.force)?;
+        let plan = undoing.plan(selection.uncertain(self.session, now)?, self.options.force)?;
         Ok((selection, plan))
     }
 

@@ -34,6 +34,8 @@ pub enum UndoLeftReason {
     ChangedSince,
     /// Other calls, which are not undone, may have changed it.
     Shared,
+    /// A person may have changed it while the call waited or its agent was gone.
+    Doubtful,
     /// The contents before the calls were not kept.
     NotKept,
     /// The present contents were not kept, so nothing could bring them back.
@@ -46,6 +48,7 @@ impl UndoLeftReason {
         match self {
             Self::ChangedSince => "changed at the same place since; --overwrite undoes it all the same",
             Self::Shared => "other calls may have changed it; --overwrite undoes it all the same",
+            Self::Doubtful => "a person may have changed it meanwhile; --overwrite undoes it all the same",
             Self::NotKept => "its contents before were not kept",
             Self::NotRecoverable => "its present contents were not kept; --force removes them for good",
         }
@@ -145,7 +148,11 @@ impl<'a> Undoing<'a> {
     }
 
     /// Plans the change from the present files to these, and asks each rule once, of the result.
-    pub(super) fn plan(self, shared: Vec<EntryPath>, is_forced: bool) -> Result<UndoPlan, WorkspaceError> {
+    pub(super) fn plan(
+        self,
+        uncertain: Vec<(EntryPath, UndoLeftReason)>,
+        is_forced: bool,
+    ) -> Result<UndoPlan, WorkspaceError> {
         let Self { session, now, files, fresh, before, conflicts } = self;
         let mut plan = UndoPlan::between(session, now, &files, is_forced)?;
         plan.fresh = fresh;
@@ -160,7 +167,7 @@ impl<'a> Undoing<'a> {
                 plan.left.insert(path, reason);
             }
         }
-        plan.left.extend(shared.into_iter().map(|path| (path, UndoLeftReason::Shared)));
+        plan.left.extend(uncertain);
         Ok(plan)
     }
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::UndoSubject;
 use super::history::{Author, ChangeHistory, FileChanges};
+use super::plan::UndoLeftReason;
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -24,6 +25,8 @@ pub(super) struct UndoSelection {
     changes: Vec<FileChanges>,
     /// Changes that other calls may have made as well.
     shared: Vec<FileChanges>,
+    /// Changes that a person may have made.
+    doubtful: Vec<FileChanges>,
 }
 
 /// A piece of the history whose selected changes are taken back at once: nobody else changed the same paths meanwhile.
@@ -57,7 +60,7 @@ pub(super) fn selected(
     let from = if let UndoSubject::After(seq) = subject { *seq } else { 0 };
     for changes in history.changes.iter().filter(|changes| changes.first > from) {
         match (subject, &changes.author) {
-            (UndoSubject::External(at), Author::Outside) => {
+            (UndoSubject::External(at), _) if changes.is_outside() => {
                 let is_it = |at: Seq| changes.first.saturating_sub(1) <= at && at <= changes.last;
                 let is_latest = || history.outside().next_back() == Some(changes);
                 if at.map_or_else(is_latest, is_it) {
@@ -66,6 +69,13 @@ pub(super) fn selected(
                 }
             }
             (UndoSubject::External(_), _) => {}
+            (_, Author::Perhaps(calls)) if calls.iter().all(is_wanted) => match takes_shared {
+                true => {
+                    selection.external.push(changes.first);
+                    selection.changes.push(changes.clone());
+                }
+                false => selection.doubtful.push(changes.clone()),
+            },
             (_, Author::Calls(calls)) => match calls.iter().filter(|call| is_wanted(call)).count() {
                 0 => {}
                 count if count == calls.len() || takes_shared || is_taken(calls) => {
@@ -79,7 +89,7 @@ pub(super) fn selected(
     }
     selection.calls.sort_unstable();
     selection.calls.dedup();
-    if selection.changes.is_empty() && selection.shared.is_empty() {
+    if selection.changes.is_empty() && selection.shared.is_empty() && selection.doubtful.is_empty() {
         return Err(nothing(history));
     }
     Ok(selection)
@@ -93,7 +103,7 @@ pub(super) fn nothing(history: &ChangeHistory) -> WorkspaceError {
 impl UndoSelection {
     /// Returns the position of the first change.
     pub(super) fn first(&self) -> Option<Seq> {
-        self.changes.iter().chain(&self.shared).map(|changes| changes.first).min()
+        self.changes.iter().chain(&self.shared).chain(&self.doubtful).map(|changes| changes.first).min()
     }
 
     /// Cuts the history into pieces, in order.
@@ -133,21 +143,23 @@ impl UndoSelection {
         Ok(pieces)
     }
 
-    /// Lists paths that other calls may have changed as well and that are not as they were before.
-    pub(super) fn shared_paths(
+    /// Lists paths that the selected calls may have changed, and others, too, if they are not as they were before.
+    pub(super) fn uncertain(
         &self,
         session: &Session,
         now: &VirtualFileSystem,
-    ) -> Result<Vec<EntryPath>, SessionError> {
-        let mut paths = BTreeSet::new();
-        for FileChanges { first, last, .. } in &self.shared {
+    ) -> Result<Vec<(EntryPath, UndoLeftReason)>, SessionError> {
+        let mut paths = Vec::new();
+        let shared = self.shared.iter().map(|changes| (changes, UndoLeftReason::Shared));
+        let doubtful = self.doubtful.iter().map(|changes| (changes, UndoLeftReason::Doubtful));
+        for (FileChanges { first, last, .. }, reason) in shared.chain(doubtful) {
             let before = files_at(session, first - 1)?;
             let node = |files: &VirtualFileSystem, path| files.get(path).map(|entry| entry.node.clone());
             let changed = before.diff(&files_at(session, *last)?);
-            let changed = changed.iter().map(Change::path);
-            paths.extend(changed.filter(|path| node(now, path) != node(&before, path)).cloned());
+            let changed = changed.iter().map(Change::path).filter(|path| node(now, path) != node(&before, path));
+            paths.extend(changed.map(|path| (path.clone(), reason)));
         }
-        Ok(paths.into_iter().collect())
+        Ok(paths)
     }
 }
 

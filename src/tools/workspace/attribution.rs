@@ -2,61 +2,105 @@
 //!
 //! The disk is compared at the beginning and at the end of each call that is observed. So between two looks the same
 //! calls were open, and what changed is theirs: that of the one that may have made it, or of several, which are all named.
+//! If it is uncertain that any of them ran, the change stays external, and they are named as those that may have made it.
 
 use std::collections::BTreeMap;
 
 use super::plan::PlannedChange;
-use crate::engine::event::ObservedAccess;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{CallStatus, ObservedAccess};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::reducers::AgentRuns;
 
-/// Observed calls that may have made a change; none for an external one.
-pub(super) type Writers = Vec<Seq>;
+/// Time after an edit in which another change of its file counts as that of a tool behind it, such as a formatter.
+const MOMENT_MILLIS: i64 = 3_000;
 
-/// Sorts changes by the calls that may have made them.
-pub(super) fn sorted(changes: Vec<PlannedChange>, runs: &AgentRuns) -> BTreeMap<Writers, Vec<PlannedChange>> {
+/// Observed calls that may have made a change; none for an external one.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Writers {
+    /// True if it is uncertain that any of them ran.
+    pub(super) in_doubt: bool,
+    pub(super) calls: Vec<Seq>,
+}
+
+/// Sorts changes by the calls that may have made them. `changed_at` returns the time of an entry's latest change.
+pub(super) fn sorted(
+    changes: Vec<PlannedChange>,
+    runs: &AgentRuns,
+    changed_at: impl Fn(&EntryPath) -> Option<Timestamp>,
+) -> BTreeMap<Writers, Vec<PlannedChange>> {
     let mut by_writers: BTreeMap<Writers, Vec<PlannedChange>> = BTreeMap::new();
     for change in changes {
-        by_writers.entry(writers(change.path(), runs)).or_default().push(change);
+        by_writers.entry(writers(&change, runs, &changed_at)).or_default().push(change);
     }
     by_writers
 }
 
-/// Returns the calls that name a path; else those, and the tasks, that may change any.
-fn writers(path: &EntryPath, runs: &AgentRuns) -> Writers {
+/// Returns the calls that name a path; else those, and the tasks, that may change any; else the edit of just before.
+fn writers(change: &PlannedChange, runs: &AgentRuns, changed_at: &impl Fn(&EntryPath) -> Option<Timestamp>) -> Writers {
+    let path = change.path();
     let is_it = |named: &EntryPath| named == path || named.is_below(path) || path.is_below(named);
     let naming = runs.open.iter().filter(|(_, call)| call.access != ObservedAccess::None);
-    let naming: Writers = naming.filter(|(_, call)| call.paths.iter().any(is_it)).map(|(seq, _)| *seq).collect();
-    if !naming.is_empty() {
-        return naming;
+    let mut calls: Vec<Seq> = naming.filter(|(_, call)| call.paths.iter().any(is_it)).map(|(seq, _)| *seq).collect();
+    if calls.is_empty() {
+        let any = runs.open.iter().filter(|(_, call)| call.access == ObservedAccess::Any).map(|(seq, _)| *seq);
+        calls = any.chain(runs.tasks.values().map(|task| task.call)).collect();
+        calls.sort_unstable();
+        calls.dedup();
     }
-    let any = runs.open.iter().filter(|(_, call)| call.access == ObservedAccess::Any).map(|(seq, _)| *seq);
-    let mut any: Writers = any.chain(runs.tasks.values().map(|task| task.call)).collect();
-    any.sort_unstable();
-    any.dedup();
-    any
+    if calls.is_empty() {
+        let calls = edited_just_before(change, runs, changed_at).into_iter().collect();
+        return Writers { in_doubt: false, calls };
+    }
+    let ran = |call: &Seq| match runs.open.get(call) {
+        Some(open) if open.doubt || open.until.is_some() => open.ran_at(changed_at(path)),
+        _ => true,
+    };
+    Writers { in_doubt: !calls.iter().any(ran), calls }
+}
+
+/// Returns the latest edit of a file, if the file changed again a moment after it.
+fn edited_just_before(
+    change: &PlannedChange,
+    runs: &AgentRuns,
+    changed_at: &impl Fn(&EntryPath) -> Option<Timestamp>,
+) -> Option<Seq> {
+    let PlannedChange::Write(write) = change else { return None };
+    let edit = runs.ended.iter().rev().find(|ended| ended.observed.paths.contains(&write.path))?;
+    if edit.status != CallStatus::Ok || edit.observed.access != ObservedAccess::Named {
+        return None;
+    }
+    let passed = changed_at(&write.path)?.0.saturating_sub(edit.at.0);
+    (-MOMENT_MILLIS..=MOMENT_MILLIS).contains(&passed).then_some(edit.call)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::clock::Timestamp;
-    use crate::engine::event::DeleteEntry;
-    use crate::reducers::{ObservedCall, ObservedTask};
+    use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+    use crate::reducers::{EndedObservation, ObservedCall, ObservedTask};
 
     fn path(text: &str) -> EntryPath {
         EntryPath::lookup(text).unwrap()
     }
 
     fn call(access: ObservedAccess, paths: &[&str]) -> ObservedCall {
-        let (run, id, agent) = ("r".to_owned(), String::new(), "claude".into());
-        ObservedCall { run, id, agent, access, paths: paths.iter().copied().map(path).collect(), began: Timestamp(0) }
+        let paths = paths.iter().copied().map(path).collect();
+        ObservedCall { run: "r".to_owned(), agent: "claude".into(), access, paths, ..Default::default() }
     }
 
-    fn of(runs: &AgentRuns, changed: &str) -> Writers {
-        let change = PlannedChange::Delete(DeleteEntry { path: path(changed) });
-        sorted(vec![change], runs).into_keys().next().unwrap()
+    fn writers_of(runs: &AgentRuns, change: PlannedChange, at: i64) -> Writers {
+        sorted(vec![change], runs, |_| Some(Timestamp(at))).into_keys().next().unwrap()
+    }
+
+    fn of(runs: &AgentRuns, changed: &str) -> Vec<Seq> {
+        writers_of(runs, PlannedChange::Delete(DeleteEntry { path: path(changed) }), 0).calls
+    }
+
+    fn written(runs: &AgentRuns, changed: &str, at: i64) -> Writers {
+        let (path, node) = (path(changed), Node::file(b"x", false));
+        writers_of(runs, PlannedChange::Write(WriteFile { path, mode: WriteMode::Overwrite, node }), at)
     }
 
     #[test]
@@ -80,5 +124,40 @@ mod tests {
         let task = ObservedTask { run: "r".to_owned(), call: 3, agent: "claude".into() };
         runs.tasks.insert("t".to_owned(), task);
         assert_eq!(of(&runs, "c"), [3, 5]);
+    }
+
+    #[test]
+    fn change_is_in_doubt_unless_a_call_ran_at_its_time() {
+        let mut runs = AgentRuns::default();
+        runs.open.insert(5, ObservedCall { doubt: true, ..call(ObservedAccess::Any, &[]) });
+        assert_eq!(written(&runs, "a", 70), Writers { in_doubt: true, calls: vec![5] });
+        runs.open.get_mut(&5).unwrap().since = Some(Timestamp(60));
+        assert_eq!([59, 60].map(|at| written(&runs, "a", at).in_doubt), [true, false]);
+        runs.open.insert(6, ObservedCall { until: Some(Timestamp(50)), ..call(ObservedAccess::Any, &[]) });
+        assert_eq!([50, 51].map(|at| written(&runs, "a", at).in_doubt), [false, true], "one of them ran at 50");
+        runs.open.insert(7, call(ObservedAccess::Any, &[]));
+        assert_eq!(written(&runs, "a", 55), Writers { in_doubt: false, calls: vec![5, 6, 7] });
+    }
+
+    #[test]
+    fn change_just_after_an_edit_of_the_file_is_of_the_edit() {
+        let mut runs = AgentRuns::default();
+        let edit = |access, status| EndedObservation {
+            call: 5,
+            observed: call(access, &["a"]),
+            status,
+            noted: false,
+            at: Timestamp(10_000),
+        };
+        runs.ended.push(edit(ObservedAccess::Named, CallStatus::Ok));
+        let formatted = [13_000, 13_001].map(|at| written(&runs, "a", at).calls);
+        assert_eq!(formatted, [vec![5], vec![]]);
+        assert!(written(&runs, "b", 11_000).calls.is_empty(), "the edit did not name it");
+        assert!(of(&runs, "a").is_empty(), "no formatter removes a file");
+        runs.open.insert(6, call(ObservedAccess::Any, &[]));
+        assert_eq!(written(&runs, "a", 11_000).calls, [6], "an open call may have made it");
+        runs.open.clear();
+        runs.ended.push(edit(ObservedAccess::Named, CallStatus::Error));
+        assert!(written(&runs, "a", 11_000).calls.is_empty(), "the edit was refused");
     }
 }

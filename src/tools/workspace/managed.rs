@@ -3,10 +3,11 @@
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use super::attribution;
+use super::attribution::{self, Writers};
 use super::capture::{CaptureBudget, Captured, compare};
 use super::intent::Intent;
 use super::keeping::{distrust, keep, keep_if_due, resume};
@@ -14,9 +15,12 @@ use super::limits::{Limits, denied, limits_of};
 use super::plan::PlannedChange;
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
+use crate::backends::disk::changed_at;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
+use crate::engine::clock::Timestamp;
 use crate::engine::commit::CommitError;
 use crate::engine::event::{ChangesShared, DeleteEntry, DriftFound, WorkspaceTouched};
+use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::Pending;
@@ -259,19 +263,19 @@ pub(crate) fn record_found(
         })
     };
     let mut last = None;
-    for (writers, changes) in attribution::sorted(changes, &runs) {
-        let mut recording = match writers[..] {
-            [call] => EventBuffer::of_observed(session, call, &runs.agent_of(call)),
+    let root = workspace.root().map(PathBuf::from);
+    let changed_at = |path: &EntryPath| changed_at(root.as_deref()?, path).map(Timestamp);
+    for (Writers { in_doubt, calls }, changes) in attribution::sorted(changes, &runs, changed_at) {
+        let mut recording = match calls[..] {
+            [call] if !in_doubt => EventBuffer::of_observed(session, call, &runs.agent_of(call)),
             _ => EventBuffer::without_agent(session),
         };
-        match writers.len() {
-            0 => {
-                let late = changes.iter().filter(is_late).count() as u64;
-                let backend = workspace.backend_name().to_owned();
-                recording.push(&DriftFound { backend, entries: changes.len() as u64, late })?;
-            }
-            1 => {}
-            _ => recording.push(&ChangesShared { calls: writers })?,
+        if in_doubt || calls.is_empty() {
+            let late = changes.iter().filter(is_late).count() as u64;
+            let backend = workspace.backend_name().to_owned();
+            recording.push(&DriftFound { backend, entries: changes.len() as u64, late, perhaps: calls })?;
+        } else if calls.len() > 1 {
+            recording.push(&ChangesShared { calls })?;
         }
         changes.iter().try_for_each(|change| recording.push_change(change, &contents))?;
         // Waiting for the last one waits for all.

@@ -195,7 +195,14 @@ fn blame_reports_unknown_lines() {
 fn path_history_names_the_cause_of_each_change() {
     let session = session();
     record(&session, |commit| {
-        commit.push(&foldspace::event::DriftFound { backend: "host".to_owned(), entries: 1, late: 0 }).unwrap();
+        commit
+            .push(&foldspace::event::DriftFound {
+                backend: "host".to_owned(),
+                entries: 1,
+                late: 0,
+                perhaps: Vec::new(),
+            })
+            .unwrap();
         write(commit, "a", b"1\n");
     });
     let last = record(&session, |commit| write(commit, "a", b"2\n"));

@@ -1,11 +1,15 @@
 //! Hooks in places and at times for which they were not made.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 
+use foldspace::event::CallStatus;
 use foldspace::reducers::AgentRuns;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Repository;
+use crate::rig::eventually;
 
 fn runs(repository: &Repository) -> AgentRuns {
     repository.session().state().unwrap().slice::<AgentRuns>().cloned().unwrap_or_default()
@@ -76,7 +80,7 @@ fn reports_that_were_kept_are_taken_in_late() {
     repository.claude("Stop", json!({}));
     assert_eq!(repository.events("ReportLate").len(), 1);
     assert_eq!(runs(&repository).ended.len(), 1, "the call that was kept, closed by the stop");
-    assert_eq!(fs::read_dir(&spool).unwrap().count(), 0);
+    assert_eq!(kept(&repository), ["2.unfit"], "what no owner can read is put aside");
 }
 
 #[test]
@@ -143,4 +147,258 @@ fn worktree_of_an_attached_repository_is_a_fork() {
     assert!(runs(&repository).runs.is_empty(), "its parent has no part in it");
     repository.check("the main worktree is as it was");
     assert_eq!(repository.program.json(&["sessions"]).as_array().unwrap().len(), 2);
+}
+
+/// Lists the reports that wait in the spool.
+fn kept(repository: &Repository) -> Vec<String> {
+    let spool = fs::read_dir(repository.program.data().join("attached/spool")).into_iter().flatten();
+    let mut names: Vec<String> = spool.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Puts reports of Claude's session `s1` into the spool, as its hooks keep them.
+fn keep(repository: &Repository, reports: &[Value]) {
+    let spool = repository.program.data().join("attached/spool");
+    fs::create_dir_all(&spool).unwrap();
+    for (number, payload) in reports.iter().enumerate() {
+        let mut payload = payload.clone();
+        payload["session_id"] = json!("s1");
+        payload["cwd"] = json!(repository.root());
+        let message = json!({ "agent": "claude", "directory": repository.root(), "payload": payload });
+        fs::write(spool.join(format!("{number:03}.json")), message.to_string()).unwrap();
+    }
+}
+
+fn bash(event: &str, id: &str) -> Value {
+    let mut call = bash_call(id);
+    call["hook_event_name"] = json!(event);
+    call
+}
+
+fn bash_call(id: &str) -> Value {
+    json!({ "tool_name": "Bash", "tool_use_id": id, "tool_input": { "command": id } })
+}
+
+#[test]
+fn many_kept_reports_all_arrive_though_their_hook_hangs_up() {
+    let files: Vec<(String, String)> = (0..3000).map(|n| (format!("d{}/f{n}", n % 50), format!("{n}\n"))).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let repository = Repository::with(&files);
+    repository.program.printed(&["stop"]);
+    let ids: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
+    let reports: Vec<Value> = ids.iter().flat_map(|id| [bash("PreToolUse", id), bash("PostToolUse", id)]).collect();
+    for (path, _) in &files {
+        repository.write(path, "changed\n");
+    }
+    keep(&repository, &reports);
+    // It is gone before anything can be recorded.
+    let mut hook = repository.program.command(&["hook", "claude"]);
+    hook.current_dir(repository.root()).stdin(Stdio::piped());
+    let mut hook = hook.spawn().unwrap();
+    let stop = json!({ "session_id": "s1", "cwd": repository.root(), "hook_event_name": "Stop" });
+    hook.stdin.take().unwrap().write_all(stop.to_string().as_bytes()).unwrap();
+    eventually("the owner has begun", || repository.program.data().join("http.sock").exists());
+    hook.kill().unwrap();
+    hook.wait().unwrap();
+    repository.program.printed(&["log", "repo", "--limit", "1"]);
+    eventually("all calls are recorded", || runs(&repository).ended.len() == 20);
+    assert_eq!(kept(&repository).len(), 0);
+    let ended: Vec<String> = runs(&repository).ended.iter().map(|ended| ended.observed.id.clone()).collect();
+    assert_eq!(ended, ids, "in their order");
+    let shared = repository.events("ChangesShared");
+    assert_eq!(shared[0]["event"]["calls"].as_array().unwrap().len(), 20, "what changed meanwhile is of one of them");
+}
+
+#[test]
+fn kept_reports_are_recorded_once_though_their_files_stay() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    let reports = [bash("PreToolUse", "t0"), bash("PostToolUse", "t0")];
+    for _ in 0..2 {
+        // As after a crash between the record and the removal.
+        keep(&repository, &reports);
+        repository.claude("Fancy", json!({}));
+    }
+    assert_eq!((repository.events("CallObserved").len(), runs(&repository).ended.len()), (1, 1));
+    assert!(kept(&repository).is_empty());
+}
+
+#[test]
+fn undo_takes_back_what_calls_of_kept_reports_changed() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.write("a.txt", "by the agent\n");
+    keep(&repository, &[bash("PreToolUse", "t0"), bash("PostToolUse", "t0")]);
+    assert!(repository.program.run(&["undo", "repo", "--yes"]).ends_with("[exit 0]"));
+    assert_eq!(repository.read("a.txt"), "one\n");
+    let log = repository.program.printed(&["log", "repo", "--calls"]);
+    assert!(log.contains("Bash") && log.contains("a.txt"), "{log}");
+}
+
+#[test]
+fn changes_after_the_end_of_a_kept_call_stay_with_the_person() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.program.printed(&["stop"]);
+    keep(&repository, &[bash("PreToolUse", "t0"), bash("PostToolUse", "t0")]);
+    let ended = repository.program.data().join("attached/spool/001.json");
+    let past = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    fs::File::options().write(true).open(ended).unwrap().set_modified(past).unwrap();
+    let began = repository.program.data().join("attached/spool/000.json");
+    fs::File::options().write(true).open(began).unwrap().set_modified(past).unwrap();
+    repository.write("mine.txt", "the person's\n");
+    let undone = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(repository.has("mine.txt"), "{undone}");
+    let drift = repository.events("DriftFound").pop().unwrap();
+    assert_eq!(drift["event"]["perhaps"], json!([runs(&repository).ended[0].call]));
+}
+
+#[test]
+fn undo_says_that_reports_are_not_recorded() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.program.printed(&["stop"]);
+    keep(&repository, &[bash("PreToolUse", "t0"), bash("PostToolUse", "t0")]);
+    fs::rename(repository.root(), repository.program.path("elsewhere")).unwrap();
+    let refused = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(refused.contains("2 reports of hooks are not recorded yet"), "{refused}");
+    fs::rename(repository.program.path("elsewhere"), repository.root()).unwrap();
+    repository.program.run(&["undo", "repo", "--dry-run"]);
+    assert_eq!((runs(&repository).ended.len(), kept(&repository).len()), (1, 0));
+}
+
+#[test]
+fn changes_while_a_call_waits_for_a_permission_stay_with_the_person() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.claude("PreToolUse", bash_call("t1"));
+    repository.claude("PermissionRequest", json!({ "tool_name": "Bash", "tool_input": { "command": "t1" } }));
+    repository.write("mine.txt", "the person's\n");
+    // Refused: Claude Code tells of it at the next request only.
+    repository.claude("UserPromptSubmit", json!({ "prompt": "something else" }));
+    let undone = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(repository.has("mine.txt"), "{undone}");
+    let drift = repository.events("DriftFound").pop().unwrap();
+    assert_eq!(drift["event"]["perhaps"], json!([runs(&repository).ended[0].call]));
+    let log = repository.program.printed(&["log", "repo", "--calls"]);
+    assert!(log.contains("~1 perhaps"), "{log}");
+}
+
+#[test]
+fn call_that_was_allowed_is_undone_and_what_changed_before_is_not() {
+    let repository = Repository::with(&[("a.txt", "one\n"), ("b.txt", "two\n")]);
+    repository.claude("PreToolUse", bash_call("t1"));
+    repository.claude("PermissionRequest", json!({ "tool_name": "Bash", "tool_input": { "command": "t1" } }));
+    repository.write("mine.txt", "the person's\n");
+    let mine = repository.root().join("mine.txt");
+    let age = || mine.metadata().unwrap().modified().unwrap().elapsed().unwrap_or_default();
+    eventually("the person has thought about it", || age().as_secs() >= 4);
+    repository.write("a.txt", "by the call\n");
+    repository.remove("b.txt");
+    let mut done = bash_call("t1");
+    done["tool_response"] = json!({ "stdout": "" });
+    done["duration_ms"] = json!(1000);
+    repository.claude("PostToolUse", done);
+    assert!(repository.program.run(&["undo", "repo", "--yes"]).ends_with("[exit 0]"));
+    assert_eq!((repository.read("a.txt"), repository.read("b.txt")), ("one\n".to_owned(), "two\n".to_owned()));
+    assert!(repository.has("mine.txt"));
+}
+
+#[test]
+fn call_that_only_a_batch_ends_has_changed_nothing_for_certain() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.claude("PreToolUse", bash_call("n1"));
+    repository.write("mine.txt", "the person's\n");
+    let mut refused = bash_call("n1");
+    refused["tool_response"] = json!("refused");
+    repository.claude("PostToolBatch", json!({ "tool_calls": [refused] }));
+    repository.claude("Stop", json!({}));
+    repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(repository.has("mine.txt"));
+}
+
+#[test]
+fn call_of_a_killed_agent_is_over() {
+    let repository = Repository::with(&[("a.txt", "one\n"), ("b.txt", "two\n")]);
+    // `env` stands for the agent: it is no shell, and a process of its own.
+    let script = |event: &str, rest: &Value| {
+        let mut payload = json!({ "session_id": "s1", "cwd": repository.root(), "hook_event_name": event });
+        payload.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        let path = repository.program.file(&format!("{event}.json"), payload.to_string());
+        format!(
+            "subprocess.run([{:?}, 'hook', 'claude', '--data', {:?}], stdin=open({path:?}))",
+            env!("CARGO_BIN_EXE_foldspace"),
+            repository.program.data()
+        )
+    };
+    let agent = [
+        "import subprocess, time".to_owned(),
+        script("SessionStart", &json!({})),
+        script("PreToolUse", &bash_call("t1")),
+        "print('begun', flush=True); time.sleep(600)".to_owned(),
+    ]
+    .join("; ");
+    let mut agent = std::process::Command::new("python3").args(["-c", &agent]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut begun = [0; 6];
+    std::io::Read::read_exact(&mut agent.stdout.take().unwrap(), &mut begun).unwrap();
+    repository.write("half.txt", "by the call\n");
+    assert_eq!(runs(&repository).open.len(), 1);
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    repository.write("mine.txt", "the person's\n");
+    repository.write("b.txt", "two\nthree\n");
+    repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(repository.has("mine.txt") && repository.read("b.txt") == "two\nthree\n");
+    assert_eq!((runs(&repository).open.len(), runs(&repository).ended.len()), (0, 1));
+    let call = |event: &str, id: &str| {
+        let mut payload = bash(event, id);
+        payload["session_id"] = json!("s2");
+        payload["cwd"] = json!(repository.root());
+        repository.hook(&["claude"], &payload);
+    };
+    call("PreToolUse", "t2");
+    repository.write("next.txt", "by the next agent\n");
+    call("PostToolUse", "t2");
+    assert!(repository.program.run(&["undo", "repo", "--yes"]).ends_with("[exit 0]"));
+    assert!(!repository.has("next.txt"), "nobody shares it");
+}
+
+#[test]
+fn call_that_codex_refused_itself_shares_no_changes() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    let refusal = "exec_command failed: Rejected(\"rm -f style commands are not permitted\")";
+    let line = |id: &str, output: &str| {
+        let payload = json!({ "type": "function_call_output", "call_id": id, "output": output });
+        format!("{}\n", json!({ "type": "response_item", "payload": payload }))
+    };
+    let rollout = line("r0", "Chunk ID: 1\nProcess exited with code 0\n") + &line("r1", refusal);
+    let rollout = repository.program.file("rollout.jsonl", &rollout);
+    let call = |event: &str, id: &str| {
+        let mut payload = bash(event, id);
+        payload["session_id"] = json!("c1");
+        payload["cwd"] = json!(repository.root());
+        payload["transcript_path"] = json!(rollout);
+        repository.hook(&["codex"], &payload);
+    };
+    call("PreToolUse", "r1");
+    call("PreToolUse", "k0");
+    repository.write("one.txt", "1\n");
+    call("PostToolUse", "k0");
+    assert!(repository.events("ChangesShared").is_empty());
+    let refused = &runs(&repository).ended[0];
+    assert_eq!((&*refused.observed.id, refused.status), ("r1", CallStatus::Error));
+    assert!(repository.program.run(&["undo", "repo", "--yes"]).ends_with("[exit 0]"));
+    assert!(!repository.has("one.txt"));
+}
+
+#[test]
+fn formatter_after_an_edit_is_undone_with_it() {
+    let repository = Repository::with(&[("w.js", "one\n")]);
+    let edit = json!({ "tool_name": "Write", "tool_use_id": "t1",
+        "tool_input": { "file_path": repository.root().join("w.js"), "content": "two\n" } });
+    repository.claude("PreToolUse", edit.clone());
+    repository.write("w.js", "two\n");
+    repository.claude("PostToolUse", edit);
+    repository.write("w.js", "two;\n");
+    repository.claude("Stop", json!({}));
+    let call = runs(&repository).ended[0].call;
+    assert_eq!(repository.events("WriteFile").pop().unwrap()["call"], json!(call));
+    assert!(repository.program.run(&["undo", "repo", "--yes"]).ends_with("[exit 0]"));
+    assert_eq!(repository.read("w.js"), "one\n");
 }

@@ -12,7 +12,7 @@ fn fields(value: &Value) -> Vec<&str> {
 const EVENT: [&str; 8] = ["session", "seq", "time", "call", "agent", "kind", "version", "event"];
 const FILE: [&str; 10] =
     ["path", "node", "content", "size", "executable", "permissions", "text", "version", "created_at", "updated_at"];
-const CALL: [&str; 13] = [
+const CALL: [&str; 14] = [
     "call",
     "tool",
     "agent",
@@ -26,6 +26,7 @@ const CALL: [&str; 13] = [
     "params",
     "events",
     "paths",
+    "shared",
 ];
 
 #[test]

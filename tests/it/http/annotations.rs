@@ -1,8 +1,11 @@
 //! Scores, notes, names of positions, and requests that are made twice.
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
 use serde_json::{Value, json};
 
-use crate::rig::Server;
+use crate::rig::{Server, eventually_async};
 
 async fn ask(server: &Server, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     let path = format!("/v1/sessions/{path}");
@@ -80,4 +83,19 @@ async fn create_that_is_asked_for_twice_begins_once() {
     let left: Vec<_> = left.as_array().unwrap().iter().filter_map(|session| session["name"].as_str()).collect();
     assert!(["try-1", "try-5", "try-7"].iter().all(|name| left.contains(name)) && !left.contains(&"try-6"), "{left:?}");
     assert_eq!(ask(&server, "POST", &format!("{parent}/forks"), Some(json!({ "count": 0 }))).await.0, 422);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forks_are_all_made_though_their_client_leaves() {
+    let server = Server::begin().await;
+    server.session("box").await;
+    server.write("box", "a.txt").await;
+    let count = || async { server.ask("GET", "/v1/sessions", None).await.json().as_array().unwrap().len() };
+    let body = json!({ "count": 60 }).to_string();
+    let head = "POST /v1/sessions/box/forks HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let mut client = UnixStream::connect(&server.socket).unwrap();
+    write!(client, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    eventually_async("the first fork has begun", async || count().await > 1).await;
+    drop(client);
+    eventually_async("the last one has, too", async || count().await == 61).await;
 }

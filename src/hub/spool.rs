@@ -1,0 +1,173 @@
+//! Reports that could not be recorded when they came: files that are removed once they are recorded.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::attached::{AttachedDirectory, HookMessage, all_attached, attached_at, worktree_at};
+use super::spool_files::{ATTACHED, UNFIT, files};
+use super::{Hub, HubError, blocking, joined};
+use crate::backends::agent_process::process_ended;
+use crate::backends::{BackendError, HostPath};
+use crate::engine::clock::Timestamp;
+use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::id::SessionId;
+use crate::reducers::AgentRuns;
+use crate::tools::agents::before_look::{ends, only_begins, prepare_look};
+use crate::tools::agents::observer::Arrival;
+use crate::tools::agents::report::HookReport;
+
+/// A report that waits to be recorded.
+struct KeptReport {
+    file: PathBuf,
+    /// The time at which it was kept.
+    at: SystemTime,
+    message: HookMessage,
+    report: HookReport,
+}
+
+/// Returns the directories of the reports that wait to be recorded.
+pub fn kept_reports(home: &Path) -> Vec<HostPath> {
+    files(home).iter().filter_map(|file| Some(read(file).ok()?.directory)).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
+fn read(file: &Path) -> io::Result<HookMessage> {
+    Ok(serde_json::from_slice(&std::fs::read(file)?)?)
+}
+
+/// Puts a report aside that no owner can record.
+#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
+fn put_aside(file: &Path, error: &dyn std::fmt::Display) {
+    tracing::warn!(%error, file = %file.display(), "a report of a hook can't be recorded");
+    drop(std::fs::rename(file, file.with_extension(UNFIT)));
+}
+
+#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
+fn remove(file: &Path) -> Result<(), HubError> {
+    let reason = |error: io::Error| format!("can't remove the recorded report {}: {error}", file.display());
+    std::fs::remove_file(file).map_err(|error| BackendError { backend: "host", reason: reason(error) }.into())
+}
+
+impl KeptReport {
+    /// Reads those of one session. One of a directory that is attached no more is removed.
+    fn of_session(home: &Path, session: SessionId) -> Vec<Self> {
+        let mut kept = Vec::new();
+        for file in files(home) {
+            let read = read(&file).map_err(HubError::unreadable).and_then(|message| {
+                let report = message.report()?;
+                Ok((message, report))
+            });
+            match read {
+                Ok((message, report)) => {
+                    let directory = message.directory_of(&report);
+                    match attached_at(home, &directory) {
+                        Some(attached) if attached.session == session && worktree_at(home, &directory).is_none() => {
+                            let at = file.metadata().and_then(|stat| stat.modified()).unwrap_or(UNIX_EPOCH);
+                            kept.push(Self { file, at, message, report });
+                        }
+                        None if worktree_at(home, &directory).is_none() => drop(remove(&file)),
+                        _ => {}
+                    }
+                }
+                Err(error) => put_aside(&file, &error),
+            }
+        }
+        kept
+    }
+
+    fn arrival(&self, all: &[Self], attached: &AttachedDirectory) -> Arrival {
+        let until = all.iter().find(|later| later.at >= self.at && ends(&later.report, &self.report));
+        let millis = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let until = until.map(|until| Timestamp(i64::try_from(millis(until.at)).unwrap_or(i64::MAX)));
+        let waited = self.at.elapsed().unwrap_or_default().as_micros();
+        let waited = u64::try_from(waited).unwrap_or(u64::MAX).max(1);
+        let arrival = self.message.arrival(self.report.clone(), attached.transcripts, Instant::now());
+        Arrival { waited, until, ..arrival }
+    }
+}
+
+impl Hub {
+    /// Records, before a session is looked at, the reports that were kept for it, and the end of calls whose agents have
+    /// ended.
+    ///
+    /// # Errors
+    /// [`HubError::Unrecorded`]: a report can't be recorded now; it is kept.
+    pub(super) async fn take_in(&self, id: SessionId) -> Result<(), HubError> {
+        let (hub, home) = (self.clone(), self.options().home.clone());
+        let due = blocking(move || {
+            if !home.join(ATTACHED).is_dir() {
+                return Ok(None);
+            }
+            let state = hub.sessions().session(id)?.state()?;
+            let open = || state.slice::<AgentRuns>().into_iter().flat_map(|runs| runs.open.values());
+            let is_due = !files(&home).is_empty() || open().any(|call| process_ended(&call.process));
+            let mut attached = all_attached(&home).unwrap_or_default().into_iter();
+            Ok::<_, HubError>(attached.find(|attached| is_due && attached.session == id))
+        });
+        let Some(attached) = due.await?? else { return Ok(()) };
+        let hub = self.clone();
+        let going = self.shared.in_flight.begin(CancellationToken::new())?;
+        // A task of its own: it completes also if the caller stops waiting.
+        let taken = tokio::spawn(async move {
+            let _turn = hub.report_order(id).lock_owned().await;
+            let taken = hub.record_kept(&attached, true).await;
+            drop(going);
+            taken
+        });
+        joined(taken.await)?
+    }
+
+    /// Records the reports that were kept for a directory, and removes each once it is recorded. The caller has the turn
+    /// among its reports.
+    pub(super) async fn record_kept(&self, attached: &AttachedDirectory, looks: bool) -> Result<(), HubError> {
+        let (home, session) = (self.options().home.clone(), attached.session);
+        let mut kept = blocking(move || KeptReport::of_session(&home, session)).await?;
+        if kept.is_empty() && !looks {
+            return Ok(());
+        }
+        let recorded = self.record_all(attached, &mut kept).await;
+        let count = kept.len();
+        recorded.map_err(|source| match count {
+            0 => source,
+            count => HubError::Unrecorded { count, source: Box::new(source) },
+        })
+    }
+
+    /// Records reports of which all have come before the disk is looked at: first what begins, then what has changed, which
+    /// is therefore of the calls that they tell of, then what ends.
+    async fn record_all(&self, attached: &AttachedDirectory, kept: &mut Vec<KeptReport>) -> Result<(), HubError> {
+        let (session, root) = (self.session(attached.session).await?, attached.directory.0.clone());
+        let begun = |kept: &KeptReport| only_begins(&kept.report.kind);
+        let arrivals = kept.iter().map(|one| one.arrival(kept, attached)).collect();
+        prepare_look(session, root, arrivals).await.map_err(crate::tools::WorkspaceError::from)?;
+        let open = self.open_now(attached.session).await?;
+        open.tool_runner().look().await.map_err(crate::tools::WorkspaceError::from)?;
+        let (begun, ended): (Vec<_>, Vec<_>) = std::mem::take(kept).into_iter().partition(begun);
+        *kept = ended;
+        begun.iter().try_for_each(|one| remove(&one.file))?;
+        while let Some(one) = kept.first() {
+            let arrival = one.arrival(&[], attached);
+            match open
+                .tool_runner()
+                .observe(arrival)
+                .await
+                .map_err(|error| crate::tools::WorkspaceError::from(error).into())
+            {
+                Ok(()) => remove(&one.file)?,
+                Err(error) if is_for_ever(&error) => put_aside(&one.file, &error),
+                Err(error) => return Err(error),
+            }
+            kept.remove(0);
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if another try to record a report would fail as well.
+fn is_for_ever(error: &HubError) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid)
+}
