@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use foldspace::backends::HostOptions;
 use foldspace::event::SystemClock;
+use foldspace::reducers::Change;
 use foldspace::session::SnapshotPolicy;
 use foldspace::tools::{CommandPolicy, ShellRules, UndoOptions, UndoReport, UndoSubject, WorkspaceError};
 use foldspace::{HostWorkspace, MemoryStore, NewSession, Registry, Seq, Sessions, ToolCall, ToolRunner, Tools};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -22,7 +24,7 @@ use crate::rig::rounds;
 const FILES: [&str; 4] = ["one", "two", "dir/three", "dir/four"];
 
 #[derive(Debug, Clone)]
-enum Change {
+enum Edit {
     Write { file: usize, lines: usize },
     Append { file: usize },
     Replace { file: usize, line: usize },
@@ -35,10 +37,10 @@ enum Change {
 #[derive(Debug, Clone)]
 enum Step {
     /// A call of the agent with one change or more.
-    Call(Vec<Change>),
-    Person(Change),
+    Call(Vec<Edit>),
+    Person(Edit),
     /// A formatter or the like, which no call has run.
-    Program(Change),
+    Program(Edit),
     Undo,
     /// Undo of a call that need not be the latest one.
     UndoCall(usize),
@@ -48,24 +50,24 @@ enum Step {
     Redo,
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn edit() -> impl Strategy<Value = Edit> {
     let (file, line) = (0..FILES.len(), 0..8usize);
     prop_oneof![
-        3 => (file.clone(), 1..7usize).prop_map(|(file, lines)| Change::Write { file, lines }),
-        2 => file.clone().prop_map(|file| Change::Append { file }),
-        3 => (file.clone(), line.clone()).prop_map(|(file, line)| Change::Replace { file, line }),
-        2 => (file.clone(), line.clone()).prop_map(|(file, line)| Change::Insert { file, line }),
-        1 => (file.clone(), line).prop_map(|(file, line)| Change::Cut { file, line }),
-        2 => file.clone().prop_map(|file| Change::Remove { file }),
-        2 => (file.clone(), file).prop_map(|(from, to)| Change::Move { from, to }),
+        3 => (file.clone(), 1..7usize).prop_map(|(file, lines)| Edit::Write { file, lines }),
+        2 => file.clone().prop_map(|file| Edit::Append { file }),
+        3 => (file.clone(), line.clone()).prop_map(|(file, line)| Edit::Replace { file, line }),
+        2 => (file.clone(), line.clone()).prop_map(|(file, line)| Edit::Insert { file, line }),
+        1 => (file.clone(), line).prop_map(|(file, line)| Edit::Cut { file, line }),
+        2 => file.clone().prop_map(|file| Edit::Remove { file }),
+        2 => (file.clone(), file).prop_map(|(from, to)| Edit::Move { from, to }),
     ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => prop::collection::vec(change(), 1..4).prop_map(Step::Call),
-        3 => change().prop_map(Step::Person),
-        1 => change().prop_map(Step::Program),
+        6 => prop::collection::vec(edit(), 1..4).prop_map(Step::Call),
+        3 => edit().prop_map(Step::Person),
+        1 => edit().prop_map(Step::Program),
         4 => Just(Step::Undo),
         2 => (0..8usize).prop_map(Step::UndoCall),
         2 => (0..8usize).prop_map(Step::UndoFrom),
@@ -110,7 +112,7 @@ impl Model {
         let (lines, calls, undos, others) = (0, Vec::new(), Vec::new(), Vec::new());
         let mut model = Self { runtime, runner, root, lines, calls, undos, others };
         for file in 0..3 {
-            model.by_others("person", &Change::Write { file, lines: 6 });
+            model.by_others("person", &Edit::Write { file, lines: 6 });
         }
         model
     }
@@ -142,31 +144,31 @@ impl Model {
         format!("{owner} {}\n", self.lines)
     }
 
-    fn changed(&mut self, owner: &str, texts: &mut Texts, change: &Change) {
+    fn changed(&mut self, owner: &str, texts: &mut Texts, change: &Edit) {
         let lines_of = |texts: &Texts, file: usize| -> Vec<String> {
             texts.get(FILES[file]).map_or(Vec::new(), |text| text.split_inclusive('\n').map(str::to_owned).collect())
         };
         let (file, lines) = match *change {
-            Change::Write { file, lines } => (file, (0..lines).map(|_| self.line(owner)).collect()),
-            Change::Append { file } => (file, [lines_of(texts, file), vec![self.line(owner)]].concat()),
-            Change::Replace { file, line } | Change::Insert { file, line } | Change::Cut { file, line } => {
+            Edit::Write { file, lines } => (file, (0..lines).map(|_| self.line(owner)).collect()),
+            Edit::Append { file } => (file, [lines_of(texts, file), vec![self.line(owner)]].concat()),
+            Edit::Replace { file, line } | Edit::Insert { file, line } | Edit::Cut { file, line } => {
                 let mut lines = lines_of(texts, file);
                 if lines.is_empty() {
                     return;
                 }
                 let at = line % lines.len();
                 match change {
-                    Change::Replace { .. } => lines[at] = self.line(owner),
-                    Change::Insert { .. } => lines.insert(at, self.line(owner)),
+                    Edit::Replace { .. } => lines[at] = self.line(owner),
+                    Edit::Insert { .. } => lines.insert(at, self.line(owner)),
                     _ => drop(lines.remove(at)),
                 }
                 (file, lines)
             }
-            Change::Remove { file } => {
+            Edit::Remove { file } => {
                 texts.remove(FILES[file]);
                 return;
             }
-            Change::Move { from, to } => {
+            Edit::Move { from, to } => {
                 let moved = texts.remove(FILES[from]);
                 texts.extend(moved.map(|text| (FILES[to], text)));
                 return;
@@ -175,7 +177,7 @@ impl Model {
         texts.insert(FILES[file], lines.concat());
     }
 
-    fn by_others(&mut self, owner: &str, change: &Change) {
+    fn by_others(&mut self, owner: &str, change: &Edit) {
         let before = self.texts();
         let mut texts = before.clone();
         self.changed(owner, &mut texts, change);
@@ -186,7 +188,7 @@ impl Model {
     }
 
     /// Makes a call of a command that does all of the changes.
-    fn by_agent(&mut self, changes: &[Change]) {
+    fn by_agent(&mut self, changes: &[Edit]) {
         let before = self.texts();
         let mut after = before.clone();
         changes.iter().for_each(|change| self.changed("agent", &mut after, change));
@@ -220,11 +222,9 @@ impl Model {
         let done = self.runtime.block_on(self.runner.undo(subject, options));
         let report = match (planned, done) {
             (Ok(planned), Ok(done)) => {
-                assert_eq!(
-                    (&planned.calls, &planned.changes),
-                    (&done.calls, &done.changes),
-                    "the plan is what is done"
-                );
+                let paths = |report: &UndoReport| report.changes.iter().map(Change::path).cloned().collect::<Vec<_>>();
+                let plan = (&planned.calls, left(&planned), paths(&planned));
+                assert_eq!(plan, (&done.calls, left(&done), paths(&done)), "the plan is what is done");
                 done
             }
             (Err(WorkspaceError::NothingToUndo), Err(WorkspaceError::NothingToUndo)) => {
@@ -349,6 +349,7 @@ fn run(steps: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: u32::try_from(rounds(100)).unwrap(), failure_persistence: None, max_shrink_iters: 300,
+        rng_seed: RngSeed::Fixed(rounds(1)),
         ..ProptestConfig::default()
     })]
     #[test]
