@@ -36,7 +36,7 @@ fn is_git(path: &Path) -> bool {
 impl Tree {
     /// Reads everything below a directory.
     pub(super) fn of(root: &Path) -> Self {
-        let (mut found, mut first) = (BTreeMap::new(), BTreeMap::<u64, PathBuf>::new());
+        let (mut found, mut first) = (BTreeMap::new(), BTreeMap::<u64, (PathBuf, usize)>::new());
         let mut left = vec![PathBuf::new()];
         while let Some(directory) = left.pop() {
             for entry in fs::read_dir(root.join(&directory)).unwrap() {
@@ -54,8 +54,9 @@ impl Tree {
                 match kind {
                     Kind::Directory => left.push(path.clone()),
                     _ if stat.nlink() > 1 => {
-                        let known = first.entry(stat.ino()).or_insert_with(|| path.clone());
+                        let (known, names) = first.entry(stat.ino()).or_insert_with(|| (path.clone(), 0));
                         *known = path.clone().min(known.clone());
+                        *names += 1;
                     }
                     _ => {}
                 }
@@ -65,7 +66,7 @@ impl Tree {
         }
         let named = found.into_iter().map(|(path, (entry, inode))| {
             let is_file = entry.kind != Kind::Directory;
-            let same = first.get(&inode).filter(|_| is_file).cloned();
+            let same = first.get(&inode).filter(|(_, names)| is_file && *names > 1).map(|(first, _)| first.clone());
             (path, Entry { same, ..entry })
         });
         Self(named.collect())

@@ -299,9 +299,9 @@ fn ways(ground: &Ground, number: usize, accident: &Accident) -> Vec<Way> {
     let is_seen = !accident.before.is_empty() || !accident.after.is_empty() || accident.changes_nothing;
     let chosen = [
         (Way::Alone, true),
-        (Way::Middle, is_alone || (number + tree) % 2 == 0),
-        (Way::End, is_alone || (number + tree) % 2 == 1),
-        (Way::Unseen, !is_seen && (number + tree) % 4 == 0),
+        (Way::Middle, is_alone || (number + tree) % 4 == 0),
+        (Way::End, is_alone || (number + tree) % 4 == 1),
+        (Way::Unseen, !is_seen && (number + tree) % 4 == 2),
     ];
     chosen.into_iter().filter(|(_, is_chosen)| *is_chosen).map(|(way, _)| way).collect()
 }

@@ -239,7 +239,7 @@ const OF_FILES: &[Accident] = &[
     Accident::new("links become files", &["for l in links/*; do rm \"$l\" && echo x > \"$l\"; done"]).on("c"),
     Accident::new("names of any bytes are moved", &["mkdir moved && mv -- names/* moved/ && mv moved/-rf names/"])
         .on("c"),
-    Accident::new("empty directories are removed", &["find . -name .git -prune -o -type d -empty -delete"]).on("c"),
+    Accident::new("empty directories are removed", &["find . -depth -type d -empty ! -path '*/.git/*' -exec rmdir {} \\;"]).on("c"),
     Accident::new("a deep directory is moved", &["mv deep/0/1 up && rm -rf deep"]).on("c"),
     Accident::new("a FIFO is removed", &["rm pipe && echo x > modes/run"]).on("c"),
 ];
