@@ -73,7 +73,6 @@ const OF_TREES: &[Accident] = &[
         .on("abcde"),
     Accident::new("rm -rf *", &["rm -rf -- *"]),
     Accident::new("rm of one file after the other", &["find . -name .git -prune -o ! -type d -exec rm -f {} +"]),
-    Accident::new("rm -rf of all with .git", &["rm -rf -- * .[!.]*"]),
     Accident::new("git clean -fd", &["git clean -qffd"]),
     Accident::new("git clean -fdx", &["git clean -qffdx"]),
     Accident::new("git reset --hard", &["git reset -q --hard"]).on("abcde"),
@@ -239,7 +238,11 @@ const OF_FILES: &[Accident] = &[
     Accident::new("links become files", &["for l in links/*; do rm \"$l\" && echo x > \"$l\"; done"]).on("c"),
     Accident::new("names of any bytes are moved", &["mkdir moved && mv -- names/* moved/ && mv moved/-rf names/"])
         .on("c"),
-    Accident::new("empty directories are removed", &["find . -depth -type d -empty ! -path '*/.git/*' -exec rmdir {} \\;"]).on("c"),
+    Accident::new(
+        "empty directories are removed",
+        &["find . -depth -type d -empty ! -path '*/.git/*' -exec rmdir {} \\;"],
+    )
+    .on("c"),
     Accident::new("a deep directory is moved", &["mv deep/0/1 up && rm -rf deep"]).on("c"),
     Accident::new("a FIFO is removed", &["rm pipe && echo x > modes/run"]).on("c"),
 ];
@@ -291,8 +294,11 @@ const WITH_OTHERS: &[Accident] = &[
     ),
 ];
 
+/// What might disturb those after it: it comes last.
+const LAST: &[Accident] = &[Accident::new("rm -rf of all with .git", &["rm -rf -- * .[!.]*"])];
+
 /// Lists the accidents of a tree.
 pub(super) fn accidents(tree: char) -> impl Iterator<Item = (usize, &'static Accident)> {
-    let all = OF_TREES.iter().chain(OF_FILES).chain(WITH_OTHERS).enumerate();
+    let all = OF_TREES.iter().chain(OF_FILES).chain(WITH_OTHERS).chain(LAST).enumerate();
     all.filter(move |(_, accident)| accident.trees.contains(tree))
 }
