@@ -248,7 +248,7 @@ impl Laboratory {
         self.call(run, "echo second >> lab-first.txt; rm -f docs/two.md", None);
         self.happen(run, accident)?;
         let to = start.to_string();
-        let words = if accident.name.len() % 2 == 0 { ["--run", run] } else { ["--to", &to] };
+        let words = if accident.name.len().is_multiple_of(2) { ["--run", run] } else { ["--to", &to] };
         self.back(accident, &words, &self.expected(accident)).map(drop)
     }
 
@@ -298,7 +298,7 @@ fn ways(ground: &Ground, number: usize, accident: &Accident) -> Vec<Way> {
     let is_seen = !accident.before.is_empty() || !accident.after.is_empty() || accident.changes_nothing;
     let chosen = [
         (Way::Alone, true),
-        (Way::Middle, is_alone || (number + tree) % 4 == 0),
+        (Way::Middle, is_alone || (number + tree).is_multiple_of(4)),
         (Way::End, is_alone || (number + tree) % 4 == 1),
         (Way::Unseen, !is_seen && (number + tree) % 4 == 2),
     ];

@@ -62,7 +62,7 @@ impl Accident {
         Self { changes_nothing: true, ..self }
     }
 
-    const fn as_root(self) -> Self {
+    const fn by_root(self) -> Self {
         Self { needs_root: true, ..self }
     }
 }
@@ -96,12 +96,12 @@ const OF_TREES: &[Accident] = &[
         "chmod -R 600",
         &["find . -mindepth 1 -name .git -prune -o -mindepth 1 ! -type l -exec chmod 600 {} +"],
     )
-    .as_root(),
+    .by_root(),
     Accident::new(
         "chmod -R 000",
         &["find . -mindepth 1 -name .git -prune -o -mindepth 1 ! -type l -exec chmod 000 {} +"],
     )
-    .as_root(),
+    .by_root(),
     Accident::new("git checkout of another branch", &["git checkout -q -f other"]).on("abcde"),
     Accident::new("a branch and back, call by call", &["git checkout -q -f other", "git checkout -q -f main"]),
     Accident::new(
