@@ -171,7 +171,7 @@ impl Laboratory {
         }
         let missed = accident.left.iter().filter(|path| !undone.left.contains(Path::new(path)));
         wrong.extend(missed.map(|path| format!("{path} is not named")));
-        let others = undone.left.iter().filter(|path| !may_stay(path));
+        let others = undone.left.iter().filter(|path| !may_stay(path) && !within(path, accident.may_be_named));
         wrong.extend(others.map(|path| format!("{} is named", path.display())));
         let of_git = before.part(true).differing(&after.part(true));
         wrong.extend(of_git.iter().map(|path| format!("git's {} has changed", path.display())));

@@ -16,6 +16,8 @@ pub(super) struct Accident {
     pub(super) after: &'static str,
     /// The paths that stay as they are, which the undo must name.
     pub(super) left: &'static [&'static str],
+    /// Paths that the undo may name, although they are as they must be.
+    pub(super) may_be_named: &'static [&'static str],
     /// The calls change nothing in the end, or nothing that is recorded.
     pub(super) changes_nothing: bool,
     /// It can't be made by others than the superuser.
@@ -33,6 +35,7 @@ impl Accident {
             before: "",
             after: "",
             left: &[],
+            may_be_named: &[],
             changes_nothing: false,
             needs_root: false,
         }
@@ -56,6 +59,10 @@ impl Accident {
 
     const fn leaves(self, left: &'static [&'static str]) -> Self {
         Self { left, ..self }
+    }
+
+    const fn may_name(self, paths: &'static [&'static str]) -> Self {
+        Self { may_be_named: paths, ..self }
     }
 
     const fn changing_nothing(self) -> Self {
@@ -86,7 +93,7 @@ const OF_TREES: &[Accident] = &[
         "mv of all into a directory",
         &["mkdir attic && find . -mindepth 1 -maxdepth 1 ! -name .git ! -name attic -exec mv -t attic -- {} +"],
     )
-    .on("abcde"),
+    .on("bcde"),
     Accident::new(
         "chmod -R 777",
         &["find . -mindepth 1 -name .git -prune -o -mindepth 1 ! -type l -exec chmod 777 {} +"],
@@ -265,7 +272,8 @@ const WITH_OTHERS: &[Accident] = &[
         .leaves(&["a.txt"]),
     Accident::new("a person's file in a directory that goes", &["mkdir -p gen && echo 1 > gen/1 && echo x >> a.txt"])
         .on("d")
-        .after("mkdir -p gen && echo mine > gen/mine"),
+        .after("mkdir -p gen && echo mine > gen/mine")
+        .may_name(&["gen"]),
     Accident::new("a person's file in a directory that comes back", &["rm -rf src"])
         .on("d")
         .after("mkdir -p src && echo mine > src/mine.c"),
@@ -277,7 +285,7 @@ const WITH_OTHERS: &[Accident] = &[
         .after("rm -f made.txt"),
     Accident::new("a person's edits of other files", &["rm -rf docs && echo x > src/main.c"])
         .on("d")
-        .after("echo mine >> b.txt; rm -f fixed.txt; chmod 600 tool.sh; mkdir -p mine; echo mine > mine/new.txt"),
+        .after("echo mine >> staged.txt; rm -f fixed.txt; chmod 600 tool.sh; mkdir -p mine; echo mine > mine/new.txt"),
     Accident::new("a formatter after the edit", &["sed -i 's/^line 5$/agent( )/' a.txt"])
         .on("d")
         .edits("a.txt")
