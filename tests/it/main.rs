@@ -8,6 +8,7 @@
     reason = "a test stops at what it does not expect, and looks at files and processes itself"
 )]
 
+mod accidents;
 mod asking;
 mod attached;
 mod attacks;
