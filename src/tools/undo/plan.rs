@@ -153,19 +153,22 @@ impl<'a> Undoing<'a> {
         uncertain: Vec<(EntryPath, UndoLeftReason)>,
         is_forced: bool,
     ) -> Result<UndoPlan, WorkspaceError> {
-        let Self { session, now, files, fresh, before, conflicts } = self;
+        let Self { session, now, mut files, fresh, before, conflicts } = self;
+        let wanted = |path: &EntryPath| before.get(path).and_then(Option::as_ref);
+        // A step further back may have led to the entry before all the same.
+        let conflicts: BTreeSet<EntryPath> =
+            conflicts.into_iter().filter(|path| node(&files, path) != wanted(path)).collect();
+        // A path that is left is left as it is, and not half-way back.
+        let kept = conflicts.iter().map(|path| (path.clone(), node(now, path).cloned()));
+        set(&mut files, kept, session.now());
         let mut plan = UndoPlan::between(session, now, &files, is_forced)?;
         plan.fresh = fresh;
         for path in conflicts {
-            let wanted = before.get(&path).and_then(Option::as_ref);
-            // A step further back may have led to the entry before all the same.
-            if node(&files, &path) != wanted {
-                let reason = match wanted.is_none_or(can_be_made) {
-                    true => UndoLeftReason::ChangedSince,
-                    false => UndoLeftReason::NotKept,
-                };
-                plan.left.insert(path, reason);
-            }
+            let reason = match wanted(&path).is_none_or(can_be_made) {
+                true => UndoLeftReason::ChangedSince,
+                false => UndoLeftReason::NotKept,
+            };
+            plan.left.insert(path, reason);
         }
         plan.left.extend(uncertain);
         Ok(plan)

@@ -227,7 +227,7 @@ impl Model {
                 assert_eq!(plan, (&done.calls, left(&done), paths(&done)), "the plan is what is done");
                 done
             }
-            (Err(WorkspaceError::NothingToUndo), Err(WorkspaceError::NothingToUndo)) => {
+            (Err(WorkspaceError::NothingToUndo { .. }), Err(WorkspaceError::NothingToUndo { .. })) => {
                 assert_eq!(self.texts(), before);
                 return None;
             }
@@ -334,9 +334,7 @@ fn lines(texts: &Texts) -> BTreeSet<&str> {
 
 /// Returns the paths that an undo has left as they are.
 fn left(report: &UndoReport) -> BTreeSet<String> {
-    let conflicts = report.conflicts.iter().map(|conflict| &conflict.path);
-    let paths = conflicts.chain(&report.earlier).chain(&report.not_kept).chain(&report.shared);
-    paths.map(ToString::to_string).collect()
+    report.left.iter().map(|left| left.path.to_string()).collect()
 }
 
 fn run(steps: &[Step]) {
