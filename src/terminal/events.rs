@@ -120,16 +120,20 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         TranscriptRecord::KIND => typed(event).map(|e: TranscriptRecord| e.record.to_string()),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         SessionTaken::KIND => typed(event).map(|e: SessionTaken| format!("by {}, owner {}", e.host, e.epoch)),
-        EventsLost::KIND => typed(event).map(|EventsLost { first, last, segment, gap }| match gap {
-            None => format!("events {first} to {last} of before"),
-            Some(LostBytes { offset, bytes, .. }) => {
-                let bytes = text::count(bytes, "damaged byte");
-                format!("of events {first} to {last}: {bytes} at byte {offset} of segment {segment}")
-            }
-        }),
+        EventsLost::KIND => typed(event).map(|e| lost(&e)),
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
+}
+
+fn lost(EventsLost { first, last, segment, gap }: &EventsLost) -> String {
+    match gap {
+        None => format!("events {first} to {last} of before"),
+        Some(LostBytes { offset, bytes, .. }) => {
+            let bytes = text::count(*bytes, "damaged byte");
+            format!("of events {first} to {last}: {bytes} at byte {offset} of segment {segment}")
+        }
+    }
 }
 
 fn annotated(Annotated { name, at, score, note, .. }: &Annotated) -> String {

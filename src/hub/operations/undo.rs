@@ -154,6 +154,8 @@ pub struct UndoDocument {
     pub latest: Option<UndoneCall>,
     /// True where `latest` is done again: what is taken back is an undo of it.
     pub redoes: bool,
+    /// Undos that took back only these calls, and undos of these: they go with them.
+    pub undos: Vec<Seq>,
     /// The external changes that it takes back, each by the position of its first event.
     pub external: Vec<Seq>,
     /// The last position before it.
@@ -216,10 +218,10 @@ impl UndoneCall {
 
 impl UndoDocument {
     fn of(session: &Session, report: UndoReport, dry_run: bool) -> Result<Self, OperationError> {
-        let UndoReport { calls, external, seen, call, changes, left, git } = report;
+        let UndoReport { calls, undos, external, seen, call, changes, left, git } = report;
         let latest = calls.last().map(|call| UndoneCall::read(session, *call)).transpose()?.flatten();
         let redoes = latest.as_ref().is_some_and(|(_, undos)| undos % 2 == 1);
         let (session, latest) = (session.id(), latest.map(|(latest, _)| latest));
-        Ok(Self { session, dry_run, calls, latest, redoes, external, seen, call, changes, left, git })
+        Ok(Self { session, dry_run, calls, latest, redoes, undos, external, seen, call, changes, left, git })
     }
 }

@@ -126,7 +126,7 @@ impl RewindWork {
         let state = self.session.state()?;
         let from = state.seq();
         let old = VirtualFileSystem::of(&then);
-        let plan = ChangePlan::kept(&self.session, &now, &old, self.options.force)?;
+        let plan = ChangePlan::kept(&self.session, &now, &old, (&NewContents::new(), self.options.force))?;
         if !plan.left.is_empty() && !self.options.force {
             return Err(WorkspaceError::NotKept(plan.left));
         }

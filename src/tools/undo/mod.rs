@@ -1,6 +1,7 @@
 //! Undo of calls: what they changed is taken back, and what others changed stays.
 
 mod history;
+mod left;
 mod plan;
 mod select;
 
@@ -22,7 +23,7 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, GitWorktree, VirtualFileSystem};
 
 use history::ChangeHistory;
-pub use plan::{UndoLeft, UndoLeftReason};
+pub use left::{UndoLeft, UndoLeftReason};
 use plan::{UndoPlan, Undoing};
 pub(crate) use select::known_run;
 use select::{UndoSelection, nothing, selected};
@@ -71,6 +72,8 @@ pub struct UndoOptions {
 pub struct UndoReport {
     /// The calls whose changes it takes back, in order.
     pub calls: Vec<Seq>,
+    /// Undos that took back only these calls, and undos of these: they go with them.
+    pub undos: Vec<Seq>,
     /// The external changes that it takes back, each by the position of its first event.
     pub external: Vec<Seq>,
     /// The last position before it.
@@ -132,6 +135,7 @@ impl UndoWork<'_> {
         let left = plan.left.iter().map(|(path, reason)| UndoLeft { path: path.clone(), reason: *reason }).collect();
         let mut report = UndoReport {
             calls: selection.calls.clone(),
+            undos: selection.undos.clone(),
             external: selection.external.clone(),
             seen: self.session.head()?,
             call: None,
@@ -223,8 +227,10 @@ impl UndoWork<'_> {
         }
         let positions = |positions: &[Seq]| positions.iter().map(|seq| Value::from(*seq)).collect::<Value>();
         let mut result = Map::from_iter([("calls".to_owned(), positions(&report.calls))]);
-        if !report.external.is_empty() {
-            result.insert("external".to_owned(), positions(&report.external));
+        for (name, others) in [("undos", &report.undos), ("external", &report.external)] {
+            if !others.is_empty() {
+                result.insert(name.to_owned(), positions(others));
+            }
         }
         let result = Value::Object(result);
         // Its end is recorded with the changes, so before they are on the disk.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
+use super::left::UndoLeftReason;
 use super::select::ChangedPiece;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{ConflictKind, DeleteEntry, MergeConflict, Node, WriteFile, WriteMode};
@@ -16,44 +16,6 @@ use crate::reducers::{
 };
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
-
-/// A change that an undo leaves in place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UndoLeft {
-    /// Path of the entry.
-    pub path: EntryPath,
-    /// Reason why it stays.
-    pub reason: UndoLeftReason,
-}
-
-/// Reason why an undo leaves a change in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UndoLeftReason {
-    /// Others changed the same place since.
-    ChangedSince,
-    /// Other calls, which are not undone, may have changed it.
-    Shared,
-    /// A person may have changed it while the call waited or its agent was gone.
-    Doubtful,
-    /// The contents before the calls were not kept.
-    NotKept,
-    /// The present contents were not kept, so nothing could bring them back.
-    NotRecoverable,
-}
-
-impl UndoLeftReason {
-    /// Returns the reason in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::ChangedSince => "changed at the same place since; --overwrite undoes it all the same",
-            Self::Shared => "other calls may have changed it; --overwrite undoes it all the same",
-            Self::Doubtful => "a person may have changed it meanwhile; --overwrite undoes it all the same",
-            Self::NotKept => "its contents before were not kept",
-            Self::NotRecoverable => "its present contents were not kept; --force removes them for good",
-        }
-    }
-}
 
 /// The steps of an undo, with the contents that come of merged lines.
 #[derive(Debug, Default)]
@@ -153,16 +115,12 @@ impl<'a> Undoing<'a> {
         uncertain: Vec<(EntryPath, UndoLeftReason)>,
         is_forced: bool,
     ) -> Result<UndoPlan, WorkspaceError> {
-        let Self { session, now, mut files, fresh, before, conflicts } = self;
+        let Self { session, now, files, fresh, before, conflicts } = self;
         let wanted = |path: &EntryPath| before.get(path).and_then(Option::as_ref);
         // A step further back may have led to the entry before all the same.
         let conflicts: BTreeSet<EntryPath> =
             conflicts.into_iter().filter(|path| node(&files, path) != wanted(path)).collect();
-        // A path that is left is left as it is, and not half-way back.
-        let kept = conflicts.iter().map(|path| (path.clone(), node(now, path).cloned()));
-        set(&mut files, kept, session.now());
-        let mut plan = UndoPlan::between(session, now, &files, is_forced)?;
-        plan.fresh = fresh;
+        let mut plan = UndoPlan::between(session, now, &files, (fresh, is_forced))?;
         for path in conflicts {
             let reason = match wanted(&path).is_none_or(can_be_made) {
                 true => UndoLeftReason::ChangedSince,
@@ -181,10 +139,10 @@ impl UndoPlan {
         session: &Session,
         now: &VirtualFileSystem,
         files: &VirtualFileSystem,
-        is_forced: bool,
+        (fresh, is_forced): (NewContents, bool),
     ) -> Result<Self, WorkspaceError> {
-        let ChangePlan { steps, left, .. } = ChangePlan::kept(session, now, files, is_forced)?;
-        let mut plan = Self { steps, ..Self::default() };
+        let ChangePlan { steps, left, .. } = ChangePlan::kept(session, now, files, (&fresh, is_forced))?;
+        let mut plan = Self { steps, fresh, ..Self::default() };
         for path in left {
             let is_there = match node(files, &path) {
                 Some(node) => {
@@ -218,7 +176,7 @@ impl UndoPlan {
             let differ = entries.into_iter().filter(|(path, entry)| node(now, path) != Some(&entry.node));
             set(&mut files, differ.map(|(path, entry)| (path.clone(), Some(entry.node.clone()))), session.now());
         }
-        Self::between(session, now, &files, is_forced)
+        Self::between(session, now, &files, (NewContents::new(), is_forced))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::UndoSubject;
 use super::history::{Author, ChangeHistory, FileChanges};
-use super::plan::UndoLeftReason;
+use super::left::UndoLeftReason;
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -20,6 +20,8 @@ use crate::tools::error::WorkspaceError;
 pub(super) struct UndoSelection {
     /// Calls to take back, in order.
     pub(super) calls: Vec<Seq>,
+    /// Undos that took back only these calls, and undos of these, in order.
+    pub(super) undos: Vec<Seq>,
     /// External changes to take back, by the position of the first event.
     pub(super) external: Vec<Seq>,
     changes: Vec<FileChanges>,
@@ -47,17 +49,16 @@ pub(super) fn selected(
     takes_shared: bool,
 ) -> Result<UndoSelection, WorkspaceError> {
     let mut selection = UndoSelection::default();
-    let is_wanted = |call: &Seq| match subject {
-        UndoSubject::Call(wanted) => call == wanted,
-        UndoSubject::Run(_) => history.of_run.contains(call),
-        _ => true,
-    };
+    let (from, chosen) = chosen(history, subject);
+    // An undo of selected calls only goes with them: what it gave back is theirs.
+    let undos = history.undos_of(&chosen);
+    let calls: BTreeSet<Seq> = chosen.iter().copied().chain(undos).collect();
+    let is_wanted = |call: &Seq| calls.contains(call);
     // A call that is named may take what it shares with calls that never changed anything else.
     let is_taken = |calls: &[Seq]| match subject {
         UndoSubject::Call(call) => calls.iter().all(|other| history.touches_only_with(*other, *call)),
         _ => false,
     };
-    let from = if let UndoSubject::After(seq) = subject { *seq } else { 0 };
     for changes in history.changes.iter().filter(|changes| changes.first > from) {
         match (subject, &changes.author) {
             (UndoSubject::External(at), _) if changes.is_outside() => {
@@ -87,12 +88,27 @@ pub(super) fn selected(
             _ => {}
         }
     }
-    selection.calls.sort_unstable();
-    selection.calls.dedup();
+    let found: BTreeSet<Seq> = selection.calls.drain(..).collect();
+    (selection.calls, selection.undos) = found.into_iter().partition(|call| chosen.contains(call));
     if selection.changes.is_empty() && selection.shared.is_empty() && selection.doubtful.is_empty() {
         return Err(nothing(history));
     }
     Ok(selection)
+}
+
+/// Returns the calls that are meant, and the position after which.
+fn chosen(history: &ChangeHistory, subject: &UndoSubject) -> (Seq, BTreeSet<Seq>) {
+    let from = if let UndoSubject::After(seq) = subject { *seq } else { 0 };
+    let after = history.changes.iter().filter(|changes| changes.first > from);
+    // An undo is its person's change: it stays, unless all that it took back is selected.
+    let all = after.flat_map(FileChanges::calls).copied().filter(|call| !history.is_undo(*call));
+    let calls = match subject {
+        UndoSubject::Call(wanted) => BTreeSet::from([*wanted]),
+        UndoSubject::Run(_) => history.of_run.clone(),
+        UndoSubject::External(_) => BTreeSet::new(),
+        _ => all.collect(),
+    };
+    (from, calls)
 }
 
 /// Returns the error for a history without such changes.

@@ -209,20 +209,13 @@ impl CaptureComparison<'_> {
             None => return Ok(None),
         };
         let limit = self.file_bytes.min(self.left);
-        let sparse = if size > limit { self.disk.sparse_data(path)? } else { None };
-        if sparse.is_none() && size > limit && size > self.unread {
-            return Ok(Some(unseen(size, mode)));
-        }
-        if let Some(data) = sparse {
-            // Its digest is that of the data and its places: to read the holes would take seconds.
-            let read = LargeFile::read_on(Vec::new(), data.take(self.unread));
-            let read = read.map_err(|error| self.unreadable(path, &error.to_string()))?;
-            self.unread = self.unread.saturating_sub(read.size);
-            let content = Digest::from_bytes(*read.hasher.finalize().as_bytes());
-            return Ok(Some(match self.unread {
-                0 => unseen(size, mode),
-                _ => Node::File { content, size, mode, text: false, incomplete: true },
-            }));
+        if size > limit {
+            if let Some(data) = self.disk.sparse_data(path)? {
+                return self.sparse(path, (size, mode), data).map(Some);
+            }
+            if size > self.unread {
+                return Ok(Some(unseen(size, mode)));
+            }
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0).saturating_add(1));
         let read = (&mut reader).take(limit.saturating_add(1)).read_to_end(&mut bytes);
@@ -261,6 +254,23 @@ impl CaptureComparison<'_> {
             }
         }
         Ok(Some(node))
+    }
+
+    /// Reads a file of holes. Its digest is that of the data and its places: to read the holes would take seconds.
+    fn sparse(
+        &mut self,
+        path: &EntryPath,
+        (size, mode): (u64, FileMode),
+        data: Box<dyn Read + Send>,
+    ) -> Result<Node, BackendError> {
+        let read = LargeFile::read_on(Vec::new(), data.take(self.unread));
+        let read = read.map_err(|error| self.unreadable(path, &error.to_string()))?;
+        self.unread = self.unread.saturating_sub(read.size);
+        let content = Digest::from_bytes(*read.hasher.finalize().as_bytes());
+        Ok(match self.unread {
+            0 => unseen(size, mode),
+            _ => Node::File { content, size, mode, text: false, incomplete: true },
+        })
     }
 
     /// Opens a file; `None` when it is gone, or by now an entry of another kind, `Some(None)` when it may not be read.

@@ -111,13 +111,13 @@ impl ChangePlan {
         Self::of(now.diff(then), false)
     }
 
-    /// Plans the same, and leaves entries whose contents neither the store nor git has. With `is_forced` it removes or
-    /// replaces contents that nothing could bring back.
+    /// Plans the same, and leaves entries whose contents neither `fresh` nor the store nor git has. With `is_forced` it
+    /// removes or replaces contents that nothing could bring back.
     pub(in crate::tools) fn kept(
         session: &Session,
         now: &VirtualFileSystem,
         then: &VirtualFileSystem,
-        is_forced: bool,
+        (fresh, is_forced): (&NewContents, bool),
     ) -> Result<Self, SessionError> {
         let (mut changes, mut is_known) = (now.diff(then), BTreeMap::new());
         for change in &mut changes {
@@ -133,7 +133,7 @@ impl ChangePlan {
                 let Node::File { content, incomplete: incomplete @ false, .. } = &mut entry.node else { continue };
                 let has = match is_known.get(content) {
                     Some(has) => *has,
-                    None => session.has_content(content)?,
+                    None => fresh.contains_key(content) || session.has_content(content)?,
                 };
                 is_known.insert(*content, has);
                 *incomplete = !has;

@@ -60,7 +60,11 @@ impl Tree {
                     }
                     _ => {}
                 }
-                let mode = if stat.is_symlink() { 0 } else { stat.permissions().mode() & 0o7777 };
+                // Modes of special files are not recorded.
+                let mode = match stat.is_file() || stat.is_dir() {
+                    true => stat.permissions().mode() & 0o7777,
+                    false => 0o400,
+                };
                 found.insert(path, (Entry { mode, kind, same: None }, stat.ino()));
             }
         }
@@ -119,7 +123,9 @@ impl Tree {
     /// Lists the paths at which two trees differ.
     pub(super) fn differing(&self, other: &Self) -> Vec<PathBuf> {
         let all = self.0.keys().chain(other.0.keys().filter(|path| !self.0.contains_key(*path)));
-        all.filter(|path| self.0.get(*path) != other.0.get(*path)).cloned().collect()
+        // Names of one file come back as files of their own, as docs/backends.md says.
+        let shown = |tree: &Self, path: &PathBuf| tree.0.get(path).map(|entry| (entry.mode, entry.kind.clone()));
+        all.filter(|path| shown(self, path) != shown(other, path)).cloned().collect()
     }
 
     /// Describes what stands at a path.

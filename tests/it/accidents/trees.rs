@@ -24,9 +24,14 @@ pub(super) const SUBMODULE: Ground =
 pub(super) const FILTERS: Ground =
     Ground { letter: 'b', name: "filters", committed: filters, uncommitted: |_| {}, hard: &[] };
 pub(super) const LINKS: Ground =
-    Ground { letter: 'c', name: "links", committed: links, uncommitted: odd_entries, hard: &["pipe"] };
-pub(super) const WORK: Ground =
-    Ground { letter: 'd', name: "work", committed: stashed, uncommitted: in_progress, hard: &[".env"] };
+    Ground { letter: 'c', name: "links", committed: links, uncommitted: odd_entries, hard: &["pipe", "attic/pipe"] };
+pub(super) const WORK: Ground = Ground {
+    letter: 'd',
+    name: "work",
+    committed: stashed,
+    uncommitted: in_progress,
+    hard: &[".env", "made.fifo", "made.socket"],
+};
 pub(super) const LARGE: Ground =
     Ground { letter: 'e', name: "large", committed: many_files, uncommitted: |_| {}, hard: &[] };
 

@@ -199,11 +199,11 @@ fn undo_walks_back_and_redo_forward_naming_each_call() {
     repository.command("one", |repository| repository.write("a.txt", "1\n"));
     repository.command("two", |repository| repository.write("a.txt", "2\n"));
     for (words, first, contents) in [
-        (&[][..], "undoes #10 Bash two by claude, ", "1\n"),
+        (&[][..], "undoes #11 Bash two by claude, ", "1\n"),
         (&[], "undoes #6 Bash one by claude, ", "0\n"),
         (&["--redo"], "redoes #6 Bash one by claude, ", "1\n"),
-        (&["--redo"], "redoes #10 Bash two by claude, ", "2\n"),
-        (&[], "undoes #10 Bash two by claude, ", "1\n"),
+        (&["--redo"], "redoes #11 Bash two by claude, ", "2\n"),
+        (&[], "undoes #11 Bash two by claude, ", "1\n"),
     ] {
         let planned = repository.program.run(&[&["undo", "repo", "--dry-run"], words].concat());
         let told = undo(&repository, words);

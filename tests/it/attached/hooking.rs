@@ -257,8 +257,10 @@ fn undo_says_that_reports_are_not_recorded() {
     repository.program.printed(&["stop"]);
     keep(&repository, &[bash("PreToolUse", "t0"), bash("PostToolUse", "t0")]);
     fs::rename(repository.root(), repository.program.path("elsewhere")).unwrap();
+    repository.program.file("repo", "in the way");
     let refused = repository.program.run(&["undo", "repo", "--yes"]);
     assert!(refused.contains("2 reports of hooks are not recorded yet"), "{refused}");
+    fs::remove_file(repository.root()).unwrap();
     fs::rename(repository.program.path("elsewhere"), repository.root()).unwrap();
     repository.program.run(&["undo", "repo", "--dry-run"]);
     assert_eq!((runs(&repository).ended.len(), kept(&repository).len()), (1, 0));
@@ -295,7 +297,9 @@ fn call_that_was_allowed_is_undone_and_what_changed_before_is_not() {
     done["tool_response"] = json!({ "stdout": "" });
     done["duration_ms"] = json!(1000);
     repository.claude("PostToolUse", done);
-    assert!(repository.program.run(&["undo", "repo", "--yes"]).ends_with("[exit 0]"));
+    let undone = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(undone.contains("left     mine.txt  a person may have changed it meanwhile"), "{undone}");
+    assert!(undone.ends_with("[exit 1]"), "{undone}");
     assert_eq!((repository.read("a.txt"), repository.read("b.txt")), ("one\n".to_owned(), "two\n".to_owned()));
     assert!(repository.has("mine.txt"));
 }

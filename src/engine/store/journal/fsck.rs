@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::disk::JournalDisk;
 use super::flipped;
 use super::frame::{self, FrameBody, FrameKind};
-use super::gaps::{AddedFrame, Damage, Gap, KnownSession, Place, SeenSessions};
+use super::gaps::{AddedFrame, Damage, Gap, IndexedSession, Place, SeenSessions};
 use super::last::{Last, last};
 use super::scan::{self, Frame, ScanEnd};
 use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
@@ -92,7 +92,7 @@ pub(crate) struct CheckedJournal {
 const MISSING_MAX: u32 = 4096;
 
 /// Checks a journal. `known` is what an index that fits it knows of its sessions.
-pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, KnownSession>) -> Result<CheckedJournal> {
+pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, IndexedSession>) -> Result<CheckedJournal> {
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();
@@ -235,7 +235,7 @@ pub(crate) fn walk(segment: &Segment, visit: &mut dyn FnMut(Item<'_>) -> Result<
 }
 
 /// Problem with a whole frame.
-enum Wrong {
+enum WrongFrame {
     /// It makes no sense.
     Useless(&'static str),
     Contradicts(SessionId, String),
@@ -328,12 +328,12 @@ impl CheckedJournal {
         let at = (number, frame.offset);
         match self.frame(frame, at) {
             Ok(()) => {}
-            Err(Wrong::Useless(what)) => {
+            Err(WrongFrame::Useless(what)) => {
                 self.useless.insert(at);
                 self.problem(number, frame.offset, 0, what.to_owned(), None);
                 self.damage(at, length);
             }
-            Err(Wrong::Contradicts(session, what)) => {
+            Err(WrongFrame::Contradicts(session, what)) => {
                 self.contradictions.entry(session).or_default().insert(at);
                 self.problem(number, frame.offset, 0, what, Some(session));
             }
@@ -343,32 +343,32 @@ impl CheckedJournal {
         }
     }
 
-    fn frame(&mut self, frame: &Frame<'_>, at: Place) -> Result<(), Wrong> {
-        match frame.body().map_err(Wrong::Useless)? {
+    fn frame(&mut self, frame: &Frame<'_>, at: Place) -> Result<(), WrongFrame> {
+        match frame.body().map_err(WrongFrame::Useless)? {
             FrameBody::Commit(fork, commit) => {
                 if commit.events().any(|event| event.is_err()) {
-                    return Err(Wrong::Useless("the events of a commit end early"));
+                    return Err(WrongFrame::Useless("the events of a commit end early"));
                 }
                 let here = Damage { at, group: self.group, ..Damage::default() };
                 let added = self.sessions.commit(&commit, fork, &here);
-                added.map_err(|what| Wrong::Contradicts(commit.session, what))?;
+                added.map_err(|what| WrongFrame::Contradicts(commit.session, what))?;
                 self.report.commits += 1;
                 self.report.events += u64::from(commit.count);
             }
             FrameBody::Content(digest, _) if frame.header.kind == FrameKind::Content => {
-                content::piece_bytes(frame.payload).ok_or(Wrong::Useless("a content does not fit its digest"))?;
+                content::piece_bytes(frame.payload).ok_or(WrongFrame::Useless("a content does not fit its digest"))?;
                 self.report.contents += 1;
                 self.contents.push(digest);
             }
             FrameBody::Content(digest, _) => {
                 let chunks = content::manifest_chunks(frame.payload);
-                let (_, chunks) = chunks.ok_or(Wrong::Useless("a list of chunks makes no sense"))?;
+                let (_, chunks) = chunks.ok_or(WrongFrame::Useless("a list of chunks makes no sense"))?;
                 self.contents.retain(|chunk| !chunks.contains(chunk));
                 self.contents.push(digest);
             }
             FrameBody::LateStart(session, seq) => {
                 let begun = self.sessions.begin(session, seq, at);
-                begun.map_err(|what| Wrong::Contradicts(session, what))?;
+                begun.map_err(|what| WrongFrame::Contradicts(session, what))?;
             }
             FrameBody::Removal(session) => self.sessions.removed(session),
             FrameBody::Mark => {}

@@ -33,8 +33,8 @@ pub struct Gap {
     pub forks: u64,
 }
 
-/// What an index knows of a session.
-pub(crate) struct KnownSession {
+/// Session as an index has it.
+pub(crate) struct IndexedSession {
     pub(crate) origin: Recorded,
     pub(crate) base: Option<ForkPoint>,
     pub(crate) head: Seq,
@@ -95,7 +95,7 @@ pub(super) struct SeenSessions {
     fillings: Vec<Filling>,
     /// Fork points of children, as their parents' histories have them.
     children: BTreeMap<SessionId, ForkPoint>,
-    known: BTreeMap<SessionId, KnownSession>,
+    known: BTreeMap<SessionId, IndexedSession>,
     lost: u64,
 }
 
@@ -104,7 +104,7 @@ const LOST_MAX: u64 = 1 << 24;
 const EVENTS_A_COMMIT: u64 = 1 << 16;
 
 impl SeenSessions {
-    pub(super) fn new(known: BTreeMap<SessionId, KnownSession>) -> Self {
+    pub(super) fn new(known: BTreeMap<SessionId, IndexedSession>) -> Self {
         Self { known, ..Self::default() }
     }
 

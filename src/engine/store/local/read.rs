@@ -109,28 +109,26 @@ impl LocalInner {
             *longest = 0;
         }
         for ((first, place), at) in near.iter().zip(starts) {
-            let damaged = damage(&segment, session, (*first, *place));
-            let header = batch.buffer().get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse_known);
-            let header = header.and_then(|header| Some((header, header.kind.commit_at()?)));
+            let buffer = batch.buffer();
             // What is before the damage is read; what comes next fails.
-            let Some((header, commit_at)) = header else {
+            let Some((header, commit_at)) = known_commit(buffer, at) else {
                 if commits.is_empty() {
-                    return Err(damaged("no commit begins there"));
+                    return Err(damage(&segment, session, (*first, *place))("no commit begins there"));
                 }
                 break;
             };
             let range = at + frame::HEADER..at + frame::HEADER + header.length;
-            let there = batch.len();
+            let there = buffer.len();
             if range.end > there {
                 if header.length > left && (base > 0 || !commits.is_empty()) {
                     break;
                 }
-                batch.buffer().resize(range.end, 0);
-                segment.read_at(u64::from(place.offset) + (there - at) as u64, &mut batch.buffer()[there..])?;
+                buffer.resize(range.end, 0);
+                segment.read_at(u64::from(place.offset) + (there - at) as u64, &mut buffer[there..])?;
             }
-            if !batch.buffer().get(range.clone()).is_some_and(|payload| header.fits(payload)) {
+            if !buffer.get(range.clone()).is_some_and(|payload| header.fits(payload)) {
                 if commits.is_empty() {
-                    return Err(damaged("its checksum does not fit its contents"));
+                    return Err(damage(&segment, session, (*first, *place))("its checksum does not fit its contents"));
                 }
                 break;
             }
@@ -139,21 +137,7 @@ impl LocalInner {
         }
         let end = commits.last().map_or(base, |commit| commit.end);
         let taken = (commits.len() == near.len()).then_some(near.len());
-        for ((first, place), commit) in near.iter().zip(commits) {
-            let mut other = false;
-            let expected = |commit: &CommitView<'_>| {
-                other = commit.session != session || commit.first != *first;
-                !other
-            };
-            if batch.add_range(commit, expected).is_none() {
-                let elsewhere = || StoreError::Index("a position leads to another commit".to_owned());
-                return Err(if other {
-                    elsewhere()
-                } else {
-                    damage(&segment, session, (*first, *place))("it is no commit")
-                });
-            }
-        }
+        take_commits(&segment, session, near, commits, batch)?;
         batch.buffer().truncate(end);
         Ok(taken)
     }
@@ -283,6 +267,36 @@ fn together(positions: &[(Seq, FramePosition)], bytes: usize) -> &[(Seq, FramePo
         is_near
     });
     &positions[..near.count()]
+}
+
+/// Takes commits that were read apart, at the positions that they are said to have.
+fn take_commits(
+    segment: &Segment,
+    session: SessionId,
+    near: &[(Seq, FramePosition)],
+    commits: Vec<Range<usize>>,
+    batch: &mut EventBatch,
+) -> Result<()> {
+    for ((first, place), commit) in near.iter().zip(commits) {
+        let mut is_other = false;
+        let expected = |commit: &CommitView<'_>| {
+            is_other = commit.session != session || commit.first != *first;
+            !is_other
+        };
+        if batch.add_range(commit, expected).is_none() {
+            return Err(match is_other {
+                true => StoreError::Index("a position leads to another commit".to_owned()),
+                false => damage(segment, session, (*first, *place))("it is no commit"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the header of a frame with a commit that begins in a buffer, and the offset of the commit in its payload.
+fn known_commit(buffer: &[u8], at: usize) -> Option<(Header, usize)> {
+    let header = buffer.get(at..)?.first_chunk().and_then(Header::parse_known)?;
+    Some((header, header.kind.commit_at()?))
 }
 
 fn damage(
