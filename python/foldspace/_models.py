@@ -84,6 +84,9 @@ class AttachDirectory(TypedDict):
     directory: str
     include: NotRequired[list[str]]
     transcripts: NotRequired[bool]
+    keep_ignored: NotRequired[bool | None]
+    keep_secrets: NotRequired[bool | None]
+    own_copy: NotRequired[int | None]
 
 
 class AttachedDirectory(TypedDict):
@@ -92,6 +95,10 @@ class AttachedDirectory(TypedDict):
     directory: str
     session: str
     transcripts: bool
+    include: NotRequired[list[str]]
+    keep_ignored: bool
+    keep_secrets: bool
+    own_copy: int
     worktree_of: NotRequired[str | None]
 
 
@@ -104,6 +111,9 @@ class AttachedDocument(TypedDict):
     files: int
     borrowed: int
     not_kept: list[str]
+    keep_ignored: bool
+    keep_secrets: bool
+    own_copy: int
 
 
 class BadChange(TypedDict):
@@ -295,9 +305,10 @@ class CopyMounts(TypedDict):
 
 
 class DetachDirectory(TypedDict):
-    """Ends that agents in a directory report to its session, which stays."""
+    """Ends that agents in a directory report to its session, which stays unless it is purged."""
 
     directory: str
+    purge: NotRequired[bool]
 
 
 Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 'int', 'changes': 'list[Change]'})
@@ -419,7 +430,7 @@ class HookMessage(TypedDict):
     name: NotRequired[str | None]
     event: NotRequired[str | None]
     directory: str
-    late_micros: NotRequired[int]
+    process: NotRequired[str | None]
     payload: Any
 
 
@@ -448,6 +459,7 @@ class ListedCall(TypedDict):
     params: Any
     events: list[int]
     paths: list[str]
+    shared: list[SharedPaths]
     summary: str
 
 
@@ -840,6 +852,10 @@ class Session(TypedDict):
     updated: str
 
 
+SharedPaths = TypedDict('SharedPaths', {'with': 'list[int]', 'in_doubt': 'bool', 'paths': 'list[str]'})
+"""Changes of files that a call may have made, or others."""
+
+
 class SignIn(TypedDict):
     """Exchanges the code in the address of a page for its token."""
 
@@ -941,6 +957,7 @@ class Undone(TypedDict):
     calls: list[int]
     latest: UndoneCall | None
     redoes: bool
+    undos: list[int]
     external: list[int]
     seen: int
     call: int | None
@@ -993,6 +1010,7 @@ class WholeCall(TypedDict):
     params: Any
     events: list[int]
     paths: list[str]
+    shared: list[SharedPaths]
     result: Any
     recorded: dict[str, Event]
 

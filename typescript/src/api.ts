@@ -82,7 +82,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends that agents in a directory report to its session, which stays. Only for clients on the unix socket. */
+        /** Ends that agents in a directory report to its session, which stays unless it is purged. Only for clients on the unix socket. */
         post: operations["detach_directory"];
         delete?: never;
         options?: never;
@@ -1204,6 +1204,22 @@ export interface components {
              * @default false
              */
             transcripts: boolean;
+            /**
+             * @description Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
+             * @default null
+             */
+            keep_ignored: boolean | null;
+            /**
+             * @description Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
+             * @default null
+             */
+            keep_secrets: boolean | null;
+            /**
+             * Format: int64
+             * @description Bytes of contents that only git has, of which the store gets copies; 0 for none; as before, or 1 GiB, by default.
+             * @default null
+             */
+            own_copy: number | null;
         };
         /** @description A directory whose agents report to a session. */
         AttachedDirectory: {
@@ -1216,6 +1232,24 @@ export interface components {
              * @default false
              */
             transcripts: boolean;
+            /** @description Paths that are recorded although git ignores them, with everything below them. */
+            include?: string[];
+            /**
+             * @description Records small files that git ignores, outside of directories that programs make.
+             * @default false
+             */
+            keep_ignored: boolean;
+            /**
+             * @description Keeps the contents of files that look like secrets, on this machine only.
+             * @default false
+             */
+            keep_secrets: boolean;
+            /**
+             * Format: int64
+             * @description Bytes of contents that only git has, of which the store gets copies; 0 for none.
+             * @default 0
+             */
+            own_copy: number;
             /** @description The attached directory of whose repository it is another worktree; its session is a fork of that one's. */
             worktree_of?: string | null;
         };
@@ -1239,6 +1273,15 @@ export interface components {
             borrowed: number;
             /** @description Those of which only the digests are recorded, since they are large or look like secrets. */
             not_kept: string[];
+            /** @description Set if small files that git ignores are recorded. */
+            keep_ignored: boolean;
+            /** @description Set if the contents of files that look like secrets are kept, on this machine only. */
+            keep_secrets: boolean;
+            /**
+             * Format: int64
+             * @description Bytes of contents that only git has, of which the store gets copies; 0 for none.
+             */
+            own_copy: number;
         };
         /** @description A change after which something is bad. */
         BadChange: {
@@ -1688,10 +1731,15 @@ export interface components {
              */
             allow_roots: string[];
         };
-        /** @description Ends that agents in a directory report to its session, which stays. Only for clients on the unix socket. */
+        /** @description Ends that agents in a directory report to its session, which stays unless it is purged. Only for clients on the unix socket. */
         DetachDirectory: {
             /** @description The directory, or one in it. */
             directory: string;
+            /**
+             * @description Removes its session as well, and those of its other worktrees.
+             * @default false
+             */
+            purge: boolean;
         };
         /** @description The difference in the files between two positions. */
         Diff: {
@@ -1963,11 +2011,10 @@ export interface components {
             /** @description The directory in which the hook ran. */
             directory: string;
             /**
-             * Format: int64
-             * @description Microseconds since the hook ran, where the report comes later.
-             * @default 0
+             * @description The process of the agent, as the hook has found it.
+             * @default null
              */
-            late_micros: number;
+            process: string | null;
             /** @description The payload that the hook was given; null only has the owner look at the disk. */
             payload: unknown;
         };
@@ -2025,6 +2072,8 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
+            /** @description Changes that it may have made, or another call that was open, or, in doubt, somebody else. */
+            shared: components["schemas"]["SharedPaths"][];
             /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
             summary: string;
         };
@@ -2863,6 +2912,15 @@ export interface components {
             /** @description When its last event was recorded, in UTC. */
             updated: string;
         };
+        /** @description Changes of files that a call may have made, or others. */
+        SharedPaths: {
+            /** @description The other calls that may have made them. */
+            with: number[];
+            /** @description True if it is uncertain that any of the calls ran then: they may be a person's. */
+            in_doubt: boolean;
+            /** @description The paths. */
+            paths: string[];
+        };
         /** @description Exchanges the code in the address of a page for its token. It needs no token. */
         SignIn: {
             /** @description The code. */
@@ -2916,7 +2974,7 @@ export interface components {
             time: string | null;
             /**
              * Format: int64
-             * @description The number of events that the program can't read. They changed nothing.
+             * @description The number of events that are lost, or that the program can't read. The state lacks their changes.
              */
             unreadable: number;
             /** @description Its slices. */
@@ -3068,6 +3126,8 @@ export interface components {
             latest: components["schemas"]["UndoneCall"] | null;
             /** @description True where `latest` is done again: what is taken back is an undo of it. */
             redoes: boolean;
+            /** @description Undos that took back only these calls, and undos of these: they go with them. */
+            undos: number[];
             /** @description The external changes that it takes back, each by the position of its first event. */
             external: number[];
             /**
@@ -3084,7 +3144,10 @@ export interface components {
             changes: {
                 [key: string]: unknown;
             }[];
-            /** @description Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `not_kept` or `not_recoverable`. */
+            /**
+             * @description Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `doubtful`,
+             *     `not_kept` or `not_recoverable`.
+             */
             left: {
                 [key: string]: unknown;
             }[];
@@ -3179,6 +3242,8 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
+            /** @description Changes that it may have made, or another call that was open, or, in doubt, somebody else. */
+            shared: components["schemas"]["SharedPaths"][];
             /** @description The result of a success, else null. */
             result: unknown;
             /** @description The events themselves, by their positions. */
