@@ -116,9 +116,10 @@ mod tests {
 
     /// Texts of few different lines, with all kinds of ends.
     fn text() -> impl Strategy<Value = Vec<u8>> {
-        const PIECES: [&str; 10] = ["a\n", "b\n", "c\n", "\n", "a\r\n", "\r", "c", "\u{e9}\n", "\u{2028}", "\0\n"];
+        const PIECES: [&[u8]; 10] =
+            [b"a\n", b"b\n", b"c\n", b"\n", b"a\r\n", b"\r", b"c", b"\xc3\xa9\n", b"\xe2\x80\xa8\n", b"\xff\n"];
         let text = proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..12);
-        text.prop_map(|pieces| pieces.concat().into_bytes())
+        text.prop_map(|pieces| pieces.concat())
     }
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
