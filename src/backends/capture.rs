@@ -87,7 +87,7 @@ pub trait ChangeDetector: Send + Sync {
         None
     }
 
-    /// Tells whether a file looks like one with secrets, whose contents are kept on this machine only, or not at all.
+    /// Returns true if a file looks like one with secrets, whose contents are kept on this machine only, or not at all.
     #[doc(hidden)]
     fn is_secret(&self, path: &EntryPath) -> bool {
         let _ = path;

@@ -65,7 +65,7 @@ pub trait Workspace: Send + Sync + 'static {
         self.marker().is_some_and(PopulateMarker::is_blank)
     }
 
-    /// Tells whether its path still leads to the directory that was opened.
+    /// Returns true if its path still leads to the directory that was opened.
     #[doc(hidden)]
     fn is_in_place(&self) -> bool {
         true

@@ -323,7 +323,7 @@ impl IgnoreRules {
         Some(rules)
     }
 
-    /// Tells whether an entry that is not known is left out. `path` is that below the root; a directory has no size.
+    /// Returns true if an entry that is not known is left out. `path` is that below the root; a directory has no size.
     pub(super) fn leaves_out(&self, rules: &DirRules, path: &[u8], size: Option<u64>) -> bool {
         let is_directory = size.is_none();
         self.is_ignored(rules, path, is_directory)
@@ -331,7 +331,7 @@ impl IgnoreRules {
             && !self.is_small(path, size, rules.is_ignored)
     }
 
-    /// Tells whether an ignored entry is recorded since it is small, and no product of a program; or since it has secrets.
+    /// Returns true if an ignored entry is recorded since it is small, and no product of a program; or since it has secrets.
     fn is_small(&self, path: &[u8], size: Option<u64>, is_in_ignored: bool) -> bool {
         let name = name(path);
         let is_made = MADE.contains(&name) || BUILT.contains(&name) || name.windows(5).any(|part| part == b"cache");
@@ -360,7 +360,7 @@ impl IgnoreRules {
         has_room
     }
 
-    /// Tells whether a directory is the top of a repository or worktree, which has its own files.
+    /// Returns true if a directory is the top of a repository or worktree, which has its own files.
     fn is_repository(&self, path: &[u8]) -> bool {
         self.directory.join(OsStr::from_bytes(path)).join(".git").symlink_metadata().is_ok()
     }
@@ -373,7 +373,7 @@ impl IgnoreRules {
         }
     }
 
-    /// Tells whether the contents of files that look like secrets are kept.
+    /// Returns true if the contents of files that look like secrets are kept.
     pub(super) fn keeps_secrets(&self) -> bool {
         self.asked.secrets
     }

@@ -88,7 +88,12 @@ pub(super) fn selected(
             _ => {}
         }
     }
-    let found: BTreeSet<Seq> = selection.calls.drain(..).collect();
+    let mut found: BTreeSet<Seq> = selection.calls.drain(..).collect();
+    if found.is_empty() && selection.external.is_empty() {
+        // Nothing is certain to be theirs, and that is said of them.
+        let uncertain = selection.shared.iter().chain(&selection.doubtful).flat_map(FileChanges::calls);
+        found.extend(uncertain.filter(|call| is_wanted(call)));
+    }
     (selection.calls, selection.undos) = found.into_iter().partition(|call| chosen.contains(call));
     if selection.changes.is_empty() && selection.shared.is_empty() && selection.doubtful.is_empty() {
         return Err(nothing(history));
