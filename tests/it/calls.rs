@@ -102,6 +102,10 @@ impl ChangeDetector for Wrapped {
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         self.disk().open(path)
     }
+
+    fn sparse_data(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        self.disk().sparse_data(path)
+    }
 }
 
 /// What the tool `twice` takes.

@@ -21,8 +21,8 @@ use crate::engine::{Clock, Commit, CommitId, Expected, SessionId, SystemClock};
 impl LocalStore {
     /// Reads every byte of the journal in `directory`. With `repair`, damage is moved into files beside the journal, and
     /// each event that was in it is replaced by an [`EventsLost`]; everything that is whole stays. Nothing is repaired
-    /// after a loss, which a user must [accept](Self::accept_loss). Fails with
-    /// [`StoreError::Locked`](crate::StoreError::Locked) if another process owns the store.
+    /// after a loss, which a user must [accept](Self::accept_loss). Fails with [`StoreError::Locked`] if another process
+    /// owns the store.
     pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport> {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair.then_some(&[]))
     }
