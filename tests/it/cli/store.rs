@@ -172,7 +172,8 @@ fn fsck_finds_and_repairs_damage() {
     let used = program.run(&["cat", "story", "src/main.rs", "--at", "10"]);
     assert!(used.ends_with("[exit 5]") || used.ends_with("[exit 0]"), "{used}");
     let repaired = program.run(&["fsck", "--repair"]);
-    assert!(repaired.contains("repaired: ") && repaired.ends_with("[exit 0]"), "{repaired}");
+    // Several bits of one frame can't be put right, so its events are lost, and the status says so.
+    assert!(repaired.contains("repaired, without ") && repaired.ends_with("[exit 1]"), "{repaired}");
     assert!(program.run(&["fsck"]).contains("no damage"));
     let verified = program.run(&["verify"]);
     assert!(verified.ends_with("[exit 0]") || verified.contains("difference"), "{verified}");
