@@ -43,7 +43,7 @@
 ///     BackendError, ChangeDetector, DirtyPath, FileChange, HostOptions, Observed, Shell, ShellCommand, ShellResult,
 ///     unwatched,
 /// };
-/// use foldspace::event::Node;
+/// use foldspace::event::{FileMode, Node};
 /// use foldspace::{EntryPath, HostWorkspace, Workspace};
 ///
 /// # let directory = tempfile::tempdir()?;

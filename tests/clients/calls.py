@@ -50,8 +50,9 @@ CALLS = [
     # Before the call, what it deleted, and its end.
     Call("session_rewind", {"to": -3}),
     Call("read_file", {"file_path": "notes/list.txt"}, {"content": "alpha\ndelta\ngamma\n"}),
-    # The deletion is the latest call that changed files, and what it changed is back already.
-    Call("session_undo", {}, {"changes": [], "call": None}),
+    # The rewind took the deletion back, so the edit is the latest call that is not undone.
+    Call("session_undo", {}, {"left": [], "redoes": False}),
+    Call("read_file", {"file_path": "notes/list.txt"}, {"content": "alpha\nbeta\ngamma\n"}),
 ]
 
 CONTAINER_CALLS = [
