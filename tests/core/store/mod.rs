@@ -136,7 +136,7 @@ pub(crate) fn assert_kept(found: &History, originals: &History, context: &str) {
     }
 }
 
-/// Whether an event stands for a lost one at its position.
+/// Returns true if an event stands for a lost one at its position.
 pub(crate) fn is_lost(event: &Recorded) -> bool {
     let lost = event.typed::<EventsLost>();
     lost.is_some_and(|lost| {

@@ -71,7 +71,7 @@ fn repair_of_one_damaged_frame_keeps_every_other_commit() {
     }
 }
 
-/// Who only reads sees every session of a damaged store, and each event but the damaged ones.
+/// Readers see every session of a damaged store, and each event but the damaged ones.
 fn check_readers(fixture: &DamagedFixture, directory: &Path, context: &str) {
     let store = LocalStore::open_reading(directory).unwrap_or_else(|error| panic!("{context}: {error}"));
     for entry in store.entries().unwrap() {
@@ -149,7 +149,7 @@ fn contradicting_commits_stay_until_their_session_is_named() {
     assert_eq!(LocalStore::fsck(copy.path(), false).unwrap().problems, []);
 }
 
-/// What a lost commit may have referred to outlives a collection, and what was cut off the journal does, too.
+/// Contents of a lost commit outlive a collection, and so do bytes that were cut off the journal.
 #[test]
 fn contents_of_lost_commit_survive_collection() {
     let fixture = fixture(2, 22);

@@ -59,7 +59,7 @@ struct Laboratory {
     reports: u64,
 }
 
-/// What is not as it must be.
+/// Outcome of a check, with the problem that it found.
 type Wrong = Result<(), String>;
 
 impl Laboratory {

@@ -74,7 +74,7 @@ impl Accident {
     }
 }
 
-/// What happens to whole trees.
+/// Accidents of whole trees.
 const OF_TREES: &[Accident] = &[
     Accident::new("rm -rf of all but .git", &["find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf {} +"])
         .on("abcde"),
@@ -140,7 +140,7 @@ const OF_TREES: &[Accident] = &[
     ),
 ];
 
-/// What happens to some files in the middle of work.
+/// Accidents of some files in the middle of work.
 const OF_FILES: &[Accident] = &[
     Accident::new("mv of a directory", &["mv src lib"]).on("d"),
     Accident::new("names change their case", &["mv a.txt A.TXT && mv src SRC"]).on("d"),
@@ -254,7 +254,7 @@ const OF_FILES: &[Accident] = &[
     Accident::new("a FIFO is removed", &["rm pipe && echo x > modes/run"]).on("c"),
 ];
 
-/// What happens while others change files, too.
+/// Accidents while others change files, too.
 const WITH_OTHERS: &[Accident] = &[
     Accident::new("a person's edit elsewhere in the file", &["sed -i 's/^line 2$/agent/' a.txt"])
         .on("d")
@@ -302,7 +302,7 @@ const WITH_OTHERS: &[Accident] = &[
     ),
 ];
 
-/// What might disturb those after it: it comes last.
+/// Accidents that might disturb later ones, so they come last.
 const LAST: &[Accident] = &[Accident::new("rm -rf of all with .git", &["rm -rf -- * .[!.]*"])];
 
 /// Lists the accidents of a tree.

@@ -55,7 +55,7 @@ fn lost_events_are_reported_and_can_be_accepted() {
     assert!(program.run(&["run", &other]).ends_with("[exit 0]"));
 }
 
-/// What is behind the damage is kept, and a child whole; nothing is freed before a person asks for it.
+/// Events behind the damage are kept, and a child whole; nothing is freed before a person asks for it.
 #[test]
 fn repair_keeps_what_is_behind_the_damage() {
     let program = Program::with_story();
