@@ -17,6 +17,8 @@ use crate::engine::store::{Result, StorageUse, StoreError};
 /// Maximum time for which an unawaited commit stays in memory.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
 const LEARN_PAUSE: Duration = Duration::from_millis(500);
+/// Rounds of learning after which the index is written out: 2 s. A crash costs what was learnt since.
+const FLUSH_ROUNDS: u64 = 4;
 
 pub(super) struct Maintenance {
     stop: Sender<()>,
@@ -39,10 +41,16 @@ impl Maintenance {
         });
         let writer = writer.map_err(failed())?;
         let index = named("index").spawn(move || {
-            while stopped.recv_timeout(LEARN_PAUSE) == Err(RecvTimeoutError::Timeout) {
+            for round in 1_u64.. {
+                if stopped.recv_timeout(LEARN_PAUSE) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
                 indexing.learn();
                 indexing.keep_catalogue_near();
                 indexing.pack_full();
+                if round.is_multiple_of(FLUSH_ROUNDS) {
+                    indexing.flush_index();
+                }
             }
         });
         Ok(Self { stop, threads: vec![writer, index.map_err(failed())?] })
@@ -63,10 +71,7 @@ impl Maintenance {
         }
         shared.learn();
         shared.keep_catalogue().unwrap_or_else(|error| tracing::debug!(%error, "the catalogue is behind"));
-        let flushed = shared.with_index((), |index| index.flush());
-        if let Err(error) = flushed {
-            tracing::debug!(%error, "the index could not be flushed; it is made again when next opened");
-        }
+        shared.flush_index();
     }
 }
 
@@ -76,6 +81,12 @@ impl LocalInner {
             && let Err(error) = self.do_without_index(&error)
         {
             tracing::warn!(%error, "could not read positions from the journal");
+        }
+    }
+
+    pub(super) fn flush_index(&self) {
+        if let Err(error) = self.with_index((), |index| index.flush()) {
+            tracing::debug!(%error, "the index could not be flushed; it is made again when next opened");
         }
     }
 

@@ -59,7 +59,7 @@ impl LocalStore {
     }
 
     pub(crate) fn flush_index(&self) {
-        self.shared.with_index((), |index| index.flush()).unwrap_or_default();
+        self.shared.flush_index();
     }
 
     /// Ends as a killed process does: nothing more is written.
