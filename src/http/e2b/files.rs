@@ -17,7 +17,7 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::http::request::upload as arrived;
-use crate::hub::blocking;
+use crate::hub::{HubError, blocking};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::FileWork;
 
@@ -94,14 +94,20 @@ pub(super) async fn upload(
             return Err(Wrong::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
         }
     };
-    let mut written: Vec<Value> = Vec::new();
+    // One wrong name of several writes nothing.
+    let places = uploads.iter().map(|upload| SandboxPlace::of(&upload.path)).collect::<Result<Vec<_>, _>>()?;
     let open = api.face.open(sandbox.name()).await?;
-    for Upload { path, bytes } in uploads {
-        let place = SandboxPlace::of(&path)?;
-        let work = FileWork::Write { path: place.rooted(), bytes, executable: None, create: false };
-        done(open.change_files(work).await?)?;
-        let full = place.name_of(&place.path);
-        written.push(json!({ "name": full.rsplit('/').next(), "type": "file", "path": full }));
-    }
+    // A task: the files of one request are written together, even if the client leaves.
+    let writing = tokio::spawn(async move {
+        let mut written: Vec<Value> = Vec::new();
+        for (place, Upload { bytes, .. }) in places.into_iter().zip(uploads) {
+            let work = FileWork::Write { path: place.rooted(), bytes, executable: None, create: false };
+            done(open.change_files(work).await?)?;
+            let full = place.name_of(&place.path);
+            written.push(json!({ "name": full.rsplit('/').next(), "type": "file", "path": full }));
+        }
+        Ok::<_, Wrong>(written)
+    });
+    let written = writing.await.map_err(|_| HubError::Panicked)??;
     Ok(axum::Json(written).into_response())
 }

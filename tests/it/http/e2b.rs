@@ -1,5 +1,7 @@
 //! E2B's wire API, as its clients would not use it. `tests/clients/e2b_*.py` use it as they do.
 
+use std::io::Write;
+
 use bytes::Bytes;
 use foldspace::WorkspaceSpec;
 use foldspace::backends::HostOptions;
@@ -228,6 +230,30 @@ async fn envd_refuses_messages_that_are_wrong() {
     ] {
         assert_eq!(e2b.envd(&sandbox, "/files", media, body).await.status, status, "{media} {body}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envd_writes_all_files_of_an_upload_though_its_client_leaves() {
+    let e2b = E2b::begin(WorkspaceSpec::Memory, false, false).await;
+    let sandbox = e2b.create().await;
+    let part =
+        |name: &str| format!("--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\na\r\n");
+    let media = "multipart/form-data; boundary=x";
+    let wrong = format!("{}{}--x--", part("first"), part("../.."));
+    assert_eq!(e2b.envd(&sandbox, "/files", media, wrong).await.status, 400);
+    let is_there = async |name: &str| {
+        let path = format!("/home/user/{name}");
+        e2b.call(&sandbox, "/filesystem.Filesystem/Stat", json!({ "path": path })).await.status == 200
+    };
+    assert!(!is_there("first").await, "a wrong name among several writes nothing");
+    let files = (0..60).map(|number| part(&format!("f{number}"))).collect::<String>() + "--x--";
+    let mut client = std::net::TcpStream::connect(e2b.address).unwrap();
+    let (id, token) = &sandbox;
+    let head = format!("POST /files HTTP/1.1\r\nhost: localhost\r\ne2b-sandbox-id: {id}\r\nx-access-token: {token}");
+    write!(client, "{head}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n{files}", files.len()).unwrap();
+    eventually_async("the first file is there", async || is_there("f0").await).await;
+    drop(client);
+    eventually_async("the last one is, too", async || is_there("f59").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
