@@ -16,6 +16,7 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::operations::AttachDirectory;
 use super::spool_files::{ATTACHED, keep_report};
 use super::{Hub, HubError, blocking, close_now, joined};
 use crate::backends::disk::{entries_in, make_private, remove_path};
@@ -32,11 +33,11 @@ use crate::tools::agents::before_look::prepare_look;
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::read_report;
 use crate::tools::agents::report::{HookKind, HookReport};
-use crate::tools::{AgentKind, UnknownAgent, WorkspaceError};
+use crate::tools::{AgentKind, UnknownAgent};
 
-/// Time for which a report is waited for.
+/// How long a hook waits until its report is recorded.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Bytes of contents that only git has, of which the store gets copies by default.
+/// Default limit for copies of contents that only git has, in bytes.
 const OWN_COPY: u64 = 1 << 30;
 const NAME_CHARS: usize = 60;
 
@@ -65,35 +66,27 @@ pub struct AttachedDirectory {
     /// Bytes of contents that only git has, of which the store gets copies; 0 for none.
     #[serde(default)]
     pub own_copy: u64,
-    /// The attached directory of whose repository it is another worktree; its session is a fork of that one's.
+    /// The attached directory whose repository it is another worktree of. Its session is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub worktree_of: Option<HostPath>,
 }
 
-/// Settings of an attached directory; what is not set stays as it was, or is the default.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AttachSettings {
-    pub(crate) include: Vec<EntryPath>,
-    pub(crate) transcripts: bool,
-    pub(crate) keep_ignored: Option<bool>,
-    pub(crate) keep_secrets: Option<bool>,
-    pub(crate) own_copy: Option<u64>,
-}
-
-impl AttachSettings {
-    fn applied_to(self, known: Option<&AttachedDirectory>, top: PathBuf) -> AttachedDirectory {
+impl AttachedDirectory {
+    /// Returns the directory with the settings of a request. What the request does not set stays as it was, or is the
+    /// default.
+    fn asked(asked: AttachDirectory, known: Option<&Self>, top: PathBuf) -> Self {
         let mut include = known.map(|known| known.include.clone()).unwrap_or_default();
-        include.extend(self.include.into_iter().filter(|path| !include.contains(path)).collect::<Vec<_>>());
+        include.extend(asked.include.into_iter().filter(|path| !include.contains(path)).collect::<Vec<_>>());
         let set = |asked: Option<bool>, known: Option<bool>| asked.or(known).unwrap_or(true);
-        AttachedDirectory {
+        Self {
             directory: HostPath(top),
             session: known.map_or(SessionId::from_bytes([0; 16]), |known| known.session),
-            transcripts: self.transcripts,
+            transcripts: asked.transcripts,
             include,
-            keep_ignored: set(self.keep_ignored, known.map(|known| known.keep_ignored)),
-            keep_secrets: set(self.keep_secrets, known.map(|known| known.keep_secrets)),
-            own_copy: self.own_copy.or(known.map(|known| known.own_copy)).unwrap_or(OWN_COPY),
+            keep_ignored: set(asked.keep_ignored, known.map(|known| known.keep_ignored)),
+            keep_secrets: set(asked.keep_secrets, known.map(|known| known.keep_secrets)),
+            own_copy: asked.own_copy.or(known.map(|known| known.own_copy)).unwrap_or(OWN_COPY),
             worktree_of: known.and_then(|known| known.worktree_of.clone()),
         }
     }
@@ -115,7 +108,7 @@ pub struct HookMessage {
     /// The directory in which the hook ran.
     #[schemars(with = "String")]
     pub directory: HostPath,
-    /// The process of the agent, as the hook has found it.
+    /// The agent's process, as found by the hook.
     #[serde(default)]
     pub process: Option<String>,
     /// The payload that the hook was given; null only has the owner look at the disk.
@@ -209,15 +202,12 @@ fn failed(directory: &Path, reason: impl std::fmt::Display) -> HubError {
 }
 
 impl Hub {
-    /// Attaches a directory: its worktree's top, where it is in a git repository. Its files are recorded as they are, and
-    /// hooks that report from there are from now on. One that is attached stays so, in the same session, with other settings.
-    pub(crate) async fn attach(
-        &self,
-        directory: PathBuf,
-        settings: AttachSettings,
-    ) -> Result<AttachedDirectory, HubError> {
+    /// Attaches a directory, or the top of its worktree if it is in a git repository. Its files are recorded as they are,
+    /// and its agents' hooks report from now on. A directory that is attached stays in its session, with new settings.
+    pub(crate) async fn attach(&self, asked: AttachDirectory) -> Result<AttachedDirectory, HubError> {
         let home = self.options().home.clone();
         let looked = move || {
+            let directory = &asked.directory.0;
             let canonical = directory.canonicalize().map_err(|error| failed(&directory, error))?;
             let repository = git::GitRepository::find(&canonical).map_err(|error| failed(&canonical, error))?;
             let top = repository.map_or(canonical, |repository| repository.top);
@@ -226,7 +216,7 @@ impl Hub {
                 return Err(failed(&top, "it has much more than a project; give a project's directory"));
             }
             let known = read(&attached_file(&home, &top)).map_err(|error| failed(&top, error))?;
-            let attached = settings.applied_to(known.as_ref(), top.clone());
+            let attached = AttachedDirectory::asked(asked, known.as_ref(), top.clone());
             let host = HostOptions {
                 directory: Some(top.clone()),
                 files_only: true,
@@ -258,7 +248,7 @@ impl Hub {
         }
     }
 
-    /// Closes a workspace, so that it opens with other settings. One that stays in use gets them when it opens again.
+    /// Closes a workspace so that it opens with new settings. If it stays in use, it gets them when it next opens.
     async fn close_for_settings(&self, session: SessionId) {
         for _ in 0..50 {
             let mut place = self.place(session).lock_owned().await;
@@ -269,10 +259,10 @@ impl Hub {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        tracing::warn!("the settings of an attached directory count when its session opens again");
+        tracing::warn!("the new settings of an attached directory take effect when its session next opens");
     }
 
-    /// Adds what an attached directory's settings say to the options of its session.
+    /// Adds the settings of an attached directory to the options of its session.
     pub(super) fn as_attached(&self, session: SessionId, spec: WorkspaceSpec) -> WorkspaceSpec {
         let WorkspaceSpec::Host(host) = spec else { return spec };
         let place = host.directory.as_ref().map(|directory| attached_file(&self.options().home, directory));
@@ -322,7 +312,7 @@ impl Hub {
         self.note_attached(AttachedDirectory { directory, session, worktree_of, ..of }).await
     }
 
-    /// Finds the session that records a directory; where there is none, a name for one.
+    /// Finds the session that records a directory, or else a name for a new one.
     async fn session_of(
         &self,
         attached: &AttachedDirectory,
@@ -354,8 +344,7 @@ impl Hub {
         Ok(blocking(looked).await??)
     }
 
-    /// Ends that the agents in a directory report, and in its other worktrees. Their sessions stay unless they are purged.
-    /// Returns what was attached there.
+    /// Detaches a directory and its other worktrees. Their sessions stay unless `purge` is set. Returns the directory's entry.
     pub(crate) async fn detach(&self, directory: PathBuf, purge: bool) -> Result<Option<AttachedDirectory>, HubError> {
         let home = self.options().home.clone();
         let found = move || {
@@ -370,12 +359,12 @@ impl Hub {
             let _turn = self.report_order(one.session).lock_owned().await;
             if purge {
                 match self.remove(one.session).await {
-                    // An earlier try has come as far as this.
+                    // An earlier attempt removed it.
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     other => other?,
                 }
             }
-            // Only then: what fails before is found again by the next try.
+            // Last, so that another attempt finds what failed.
             let home = &self.options().home;
             let files = [Self::copies_file(home, &one.directory.0), attached_file(home, &one.directory.0)];
             let removed = move || files.iter().try_for_each(|file| remove_path(file));
@@ -384,7 +373,7 @@ impl Hub {
         Ok(Some(attached))
     }
 
-    /// Records a report, after those that came before it, and after those that were kept while nobody could record them.
+    /// Records a report, after earlier ones and after those in the spool.
     pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
         let arrived = Instant::now();
         let report = message.report()?;
@@ -400,12 +389,12 @@ impl Hub {
         };
         self.begin_own_copies(&attached);
         let order = self.report_order(attached.session);
-        // Its place in the order is taken now.
+        // It queues before anything else is awaited.
         let mut turn = Box::pin(order.lock_owned());
         let taken = turn.as_mut().now_or_never();
         let going = self.shared.in_flight.begin(CancellationToken::new())?;
         let (hub, (done, answer)) = (self.clone(), oneshot::channel());
-        // One task for all of it: it completes also if the hook stops waiting.
+        // A task, so that it completes even if the hook stops waiting.
         tokio::spawn(async move {
             let _turn = match taken {
                 Some(turn) => turn,
@@ -420,10 +409,10 @@ impl Hub {
                 Ok(noted) => {
                     drop(done.send(Ok(())));
                     if let Err(error) = noted.await {
-                        tracing::warn!(%error, "what belongs to a report could not be noted");
+                        tracing::warn!(%error, "the facts that follow a report could not be recorded");
                     }
                 }
-                // A hook that still waits keeps it.
+                // A hook that still waits keeps the report itself.
                 Err(error) => {
                     if let Err(Err(error)) = done.send(Err(error)) {
                         let kept = serde_json::to_vec(&message).map_err(io::Error::from);
@@ -441,7 +430,7 @@ impl Hub {
         }
     }
 
-    /// Records a report, and returns what is still to be noted then.
+    /// Records a report, and returns the rest of the work.
     async fn record_report(
         &self,
         attached: &AttachedDirectory,
@@ -450,14 +439,14 @@ impl Hub {
         let is_pause = matches!(arrival.report.kind, HookKind::Paused { .. } | HookKind::RunEnded { .. });
         let paused = is_pause.then(|| arrival.report.run.clone());
         let (session, root) = (self.session(attached.session).await?, attached.directory.0.clone());
-        prepare_look(session, root, vec![arrival.clone()]).await.map_err(WorkspaceError::from)?;
+        prepare_look(session, root, vec![arrival.clone()]).await?;
         let open = self.open_now(attached.session).await?;
-        open.tool_runner().observe(arrival).await.map_err(WorkspaceError::from)?;
+        open.tool_runner().observe(arrival).await?;
         Ok(async move {
             let runner = open.tool_runner();
-            runner.note_git().await.map_err(WorkspaceError::from)?;
+            runner.note_git().await?;
             match paused {
-                Some(run) => Ok(runner.note_exit_codes(&run).await.map_err(WorkspaceError::from)?),
+                Some(run) => Ok(runner.note_exit_codes(&run).await?),
                 None => Ok(()),
             }
         })

@@ -14,12 +14,12 @@ use crate::engine::id::Digest;
 use crate::engine::lock::lock;
 use crate::tools::{CopyProgress, OwnCopies};
 
-/// The directory of the attached directories' entries with a file for each of which copies are made.
+/// Directory with a progress file for each attached directory whose contents are copied.
 const COPIES: &str = "copies";
-/// The share of the time in which nothing is copied, so that reports do not wait.
+/// Length of a pause after a piece, in times of that piece. Reports do not wait.
 const PAUSES: u32 = 2;
 
-/// Reads the progress of the copies for an attached directory; none if none were begun.
+/// Reads the progress of the copies for an attached directory. `None` before they begin.
 #[expect(clippy::disallowed_methods, reason = "the progress is the hub's")]
 pub fn own_copies_of(home: &Path, directory: &Path) -> Option<CopyProgress> {
     serde_json::from_slice(&std::fs::read(Hub::copies_file(home, directory)).ok()?).ok()
@@ -39,7 +39,7 @@ impl Hub {
         home.join(ATTACHED).join(COPIES).join(Digest::of(directory.as_os_str().as_encoded_bytes()).to_string())
     }
 
-    /// Begins to copy what only git has of an attached directory, unless this process has begun with it.
+    /// Starts to copy what only git has of an attached directory, unless this process did so before.
     pub(super) fn begin_own_copies(&self, attached: &AttachedDirectory) {
         let begun = lock(&self.shared.own_copies).insert(attached.session, attached.own_copy);
         if attached.own_copy == 0 || begun == Some(attached.own_copy) {

@@ -1,4 +1,4 @@
-//! The files of reports that wait to be recorded.
+//! Files of the spool.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,11 +11,11 @@ use crate::backends::disk::{entries_in, make_private};
 pub const ATTACHED: &str = "attached";
 /// The directory with the reports, in that of the attached directories.
 const SPOOL: &str = "spool";
-/// The extension of a report; others are being written, or can't be recorded.
+/// Extension of a report. Files with others are being written, or can't be recorded.
 const KEPT: &str = "json";
 pub(super) const UNFIT: &str = "unfit";
 
-/// Keeps a message until an owner records it.
+/// Writes a message to the spool, where it stays until an owner records it.
 ///
 /// # Errors
 /// It can't be written.
@@ -31,7 +31,7 @@ pub fn keep_report(home: &Path, message: &[u8]) -> io::Result<()> {
     std::fs::rename(begun, file.with_extension(KEPT))
 }
 
-/// Lists the reports that wait, in the order in which they were kept.
+/// Lists the reports, oldest first.
 pub(super) fn files(home: &Path) -> Vec<PathBuf> {
     let entries = entries_in(&home.join(ATTACHED).join(SPOOL)).unwrap_or_default();
     let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();

@@ -3,6 +3,7 @@ mod settings;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use clap::builder::BoolishValueParser;
 use foldspace::backends::{DoctorReport, Finding, HostPath};
 use foldspace::event::Node;
 use foldspace::hub::operations::AttachedDocument;
@@ -53,10 +54,10 @@ pub(super) struct AttachArgs {
     #[arg(long)]
     transcripts: bool,
     /// Records small files that git ignores, outside of directories that programs make [default: yes]
-    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    #[arg(long, value_name = "YES|NO", value_parser = BoolishValueParser::new(), hide_possible_values = true)]
     keep_ignored: Option<bool>,
     /// Keeps the contents of files that look like secrets, on this machine only; else their digests [default: yes]
-    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    #[arg(long, value_name = "YES|NO", value_parser = BoolishValueParser::new(), hide_possible_values = true)]
     keep_secrets: Option<bool>,
     /// Copies up to BYTES of contents that only git has into the store, in the background [default: 1G]
     #[arg(long, value_name = "BYTES|NO", value_parser = bytes_or_no)]
@@ -287,33 +288,15 @@ pub(super) fn silent_hooks(data: &Path) -> Vec<Finding> {
     silent.map(finding).collect()
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
-    match text {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err("it is yes or no".to_owned()),
-    }
-}
-
 fn bytes_or_no(text: &str) -> Result<u64, String> {
     if text == "no" {
         return Ok(0);
     }
-    let (number, shift) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(number) => (
-            number,
-            if text.ends_with('K') {
-                10
-            } else if text.ends_with('M') {
-                20
-            } else {
-                30
-            },
-        ),
-        None => (text, 0),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "it is a number of bytes, such as 500M or 2G, or no".to_owned())
+    let units = [("K", 10), ("M", 20), ("G", 30), ("", 0)];
+    let found =
+        units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?.parse::<u64>().ok()?, shift)));
+    let bytes = found.and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "give a number of bytes, such as 500M or 2G, or no".to_owned())
 }
 
 /// Asks a question whose answer is yes by default.

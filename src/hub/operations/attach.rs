@@ -9,7 +9,7 @@ use crate::engine::event::Node;
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::hub::HubError;
-use crate::hub::attached::{AttachSettings, AttachedDirectory, HookMessage, ReportOutcome, all_attached};
+use crate::hub::attached::{AttachedDirectory, HookMessage, ReportOutcome, all_attached};
 use crate::reducers::VirtualFileSystem;
 
 /// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
@@ -71,14 +71,7 @@ impl Operation for AttachDirectory {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<AttachedDocument, OperationError> {
         context.caller.may_name_roots()?;
-        let settings = AttachSettings {
-            include: self.include,
-            transcripts: self.transcripts,
-            keep_ignored: self.keep_ignored,
-            keep_secrets: self.keep_secrets,
-            own_copy: self.own_copy,
-        };
-        let attached = context.hub.attach(self.directory.0, settings).await?;
+        let attached = context.hub.attach(self).await?;
         let sessions = context.hub.sessions().clone();
         reading(move || {
             let session = sessions.session(attached.session)?;
