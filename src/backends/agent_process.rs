@@ -5,10 +5,10 @@ use std::os::unix::process::parent_id;
 
 /// Shells between an agent and its hook.
 const SHELLS: [&str; 7] = ["ash", "bash", "dash", "fish", "ksh", "sh", "zsh"];
-/// Processes above a hook that are looked at.
+/// Most processes above a hook that are searched.
 const ABOVE_MAX: usize = 8;
 
-/// The fields of a process's `stat` that matter here.
+/// Some fields of a process's `stat`.
 struct ProcessStat {
     command: String,
     state: String,
@@ -16,8 +16,7 @@ struct ProcessStat {
     started: String,
 }
 
-/// Returns the nearest process above this one that is no shell, as text that fits no other process. `None` if the system
-/// does not show processes.
+/// Returns the nearest process above this one that is not a shell, as unique text. `None` if the system hides processes.
 pub fn agent_process() -> Option<String> {
     let mut process = parent_id();
     for _ in 0..ABOVE_MAX {
@@ -30,7 +29,7 @@ pub fn agent_process() -> Option<String> {
     None
 }
 
-/// Returns true if the process of such a text has ended; false if that is uncertain, as for one of another namespace.
+/// Returns true if that process has certainly ended. A process of another namespace is never certain.
 pub(crate) fn process_ended(process: &str) -> bool {
     let mut words = process.splitn(3, ' ');
     let (Some(Ok(id)), Some(started), Some(of)) = (words.next().map(str::parse), words.next(), words.next()) else {

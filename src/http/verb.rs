@@ -199,7 +199,7 @@ async fn work(
     let _stop = cancel.clone().drop_guard();
     let only_looks = entry.route.is_some_and(|place| place.method == "GET");
     let work = async move {
-        // While the server ends, what answers or cancels calls is still done.
+        // A server that ends still answers and cancels calls.
         let _going = if only_looks { None } else { face.hub().in_flight().begin(cancel.clone()).ok() };
         let context = OperationContext {
             hub: face.hub(),

@@ -63,7 +63,7 @@ pub struct AttachedDirectory {
     /// Keeps the contents of files that look like secrets, on this machine only.
     #[serde(default)]
     pub keep_secrets: bool,
-    /// Bytes of contents that only git has, of which the store gets copies; 0 for none.
+    /// Limit for copies of contents that only git has, in bytes; 0 for no copies.
     #[serde(default)]
     pub own_copy: u64,
     /// The attached directory whose repository it is another worktree of. Its session is a fork.
@@ -73,8 +73,8 @@ pub struct AttachedDirectory {
 }
 
 impl AttachedDirectory {
-    /// Returns the directory with the settings of a request. What the request does not set stays as it was, or is the
-    /// default.
+    /// Returns the directory with the settings of a request. A setting that the request leaves out stays as it was, or is
+    /// the default; `transcripts` is always the request's.
     fn asked(asked: AttachDirectory, known: Option<&Self>, top: PathBuf) -> Self {
         let mut include = known.map(|known| known.include.clone()).unwrap_or_default();
         include.extend(asked.include.into_iter().filter(|path| !include.contains(path)).collect::<Vec<_>>());

@@ -26,7 +26,7 @@ pub enum HubError {
         /// By whom.
         what: &'static str,
     },
-    /// Reports of agents' hooks can't be recorded now. They are kept.
+    /// Reports of agents' hooks can't be recorded now. They stay in the spool.
     #[error("{count} reports of hooks are not recorded yet: {source}")]
     Unrecorded {
         /// The number of reports.

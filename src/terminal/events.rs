@@ -128,7 +128,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
 
 fn lost(EventsLost { first, last, segment, gap }: &EventsLost) -> String {
     match gap {
-        None => format!("events {first} to {last} of before"),
+        None => format!("events {first} to {last} before it"),
         Some(LostBytes { offset, bytes, .. }) => {
             let bytes = text::count(*bytes, "damaged byte");
             format!("of events {first} to {last}: {bytes} at byte {offset} of segment {segment}")

@@ -104,12 +104,12 @@ struct Attached<'a> {
     settings: &'a [SettingsChange],
 }
 
-/// An attached directory with what undo can't put back there.
+/// An attached directory, and the files that undo can't restore there.
 #[derive(Serialize)]
 struct DirectoryStatus {
     #[serde(flatten)]
     attached: AttachedDirectory,
-    /// The progress of the copies of what only git has; none if none were begun.
+    /// The progress of own copies, once they have started.
     own_copies: Option<CopyProgress>,
     /// Files that are recorded by their digests only.
     not_kept: Vec<EntryPath>,
@@ -136,7 +136,7 @@ impl AttachArgs {
             output::note("no agent is installed that foldspace knows, so none gets hooks; --agent names one");
         }
         if !cfg!(feature = "mcp") {
-            let what = "this program can't record agents: it was built without the feature `mcp`, which has the owner of the store";
+            let what = "this program can't record agents: it was built without the feature `mcp`";
             return Err(Failure::usage(what).with_hint("build it with the default features"));
         }
         let top = top_of(&directory);
@@ -299,7 +299,7 @@ fn bytes_or_no(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "give a number of bytes, such as 500M or 2G, or no".to_owned())
 }
 
-/// Asks a question whose answer is yes by default.
+/// Asks a question. The default is yes.
 fn agrees(question: &str) -> bool {
     output::ask(question, "[Y/n]");
     let mut answer = String::new();
@@ -394,7 +394,7 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
     let opened = if attached.is_empty() { None } else { Some(open::glance(&data)?) };
     let of = |attached: AttachedDirectory| {
         let own_copies = own_copies_of(&data, &attached.directory.0);
-        // A session that can't be read is told by other commands.
+        // Other commands report a session that can't be read.
         let state = opened.as_ref().and_then(|opened| opened.sessions.session(attached.session).ok()?.state().ok());
         let files = state.map(|state| VirtualFileSystem::of(&state)).unwrap_or_default();
         let is_lost = |entry: &Entry| matches!(entry.node, Node::File { incomplete: true, .. });
@@ -409,7 +409,7 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
             out.line(format!("{directory} is recorded as session {}", attached.session.short()))?;
             if let Some(CopyProgress { copied, bytes, left, not_copied }) = own_copies {
                 let (all, bytes) = (copied + left + not_copied, text::size(*bytes));
-                let end = if *left > 0 { format!("; {left} are still to come") } else { String::new() };
+                let end = if *left > 0 { format!("; {left} to go") } else { String::new() };
                 out.line(format!("  copied from git: {copied} of {all} contents, {bytes}{end}"))?;
             }
             if let Some(line) = not_kept_line(not_kept) {

@@ -33,7 +33,7 @@ pub struct AttachDirectory {
     /// Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
     #[serde(default)]
     pub keep_secrets: Option<bool>,
-    /// Bytes of contents that only git has, of which the store gets copies; 0 for none; as before, or 1 GiB, by default.
+    /// Limit for copies of contents that only git has, in bytes; 0 for no copies. Default: as before, or 1 GiB.
     #[serde(default)]
     pub own_copy: Option<u64>,
 }
@@ -60,7 +60,7 @@ pub struct AttachedDocument {
     pub keep_ignored: bool,
     /// Set if the contents of files that look like secrets are kept, on this machine only.
     pub keep_secrets: bool,
-    /// Bytes of contents that only git has, of which the store gets copies; 0 for none.
+    /// Limit for copies of contents that only git has, in bytes; 0 for no copies.
     pub own_copy: u64,
 }
 
@@ -103,7 +103,7 @@ impl Operation for AttachDirectory {
     }
 }
 
-/// Ends that agents in a directory report to its session, which stays unless it is purged. Only for clients on the unix socket.
+/// Detaches a directory. Its session stays unless it is purged. Only for clients on the unix socket.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetachDirectory {

@@ -34,7 +34,7 @@ pub struct Undo {
     /// Takes back the latest undo.
     #[serde(default)]
     pub redo: bool,
-    /// Paths that get the entries which they had at `to`, and with a directory all below it. What is there only now stays.
+    /// Paths to restore as of `to`, directories with everything below them. Newer entries stay.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub paths: Vec<EntryPath>,
@@ -150,9 +150,9 @@ pub struct UndoDocument {
     pub dry_run: bool,
     /// The calls whose changes it takes back, in order.
     pub calls: Vec<Seq>,
-    /// The latest of these calls; of an undo the call that it had taken back. Null where there are none.
+    /// The latest of these calls; for an undo, the call that it took back. Null if there is none.
     pub latest: Option<UndoneCall>,
-    /// True where `latest` is done again: what is taken back is an undo of it.
+    /// True if an undo of `latest` is taken back, so that it is done again.
     pub redoes: bool,
     /// Undos that took back only these calls, and undos of these: they go with them.
     pub undos: Vec<Seq>,

@@ -123,7 +123,7 @@ fn known(directory: &Path, segments: &Segments, index: Option<&SledIndex>) -> BT
     let indexed = indexed.filter(|(stamp, _)| catalogue_file::fits(stamp, segments).is_ok());
     let catalogue = || CatalogueFile::read(segments.disk(), directory)?.rows(segments);
     let rows = indexed.map(|(_, rows)| rows).or_else(catalogue).unwrap_or_default();
-    // Those begin with a frame that has no events.
+    // A session with a late past begins with a frame without events.
     let rows = rows.into_iter().filter(|row| row.base.is_none_or(|base| base.session != past_of(row.entry.id)));
     let known = rows.map(|CatalogueRow { entry, base, .. }| {
         (entry.id, IndexedSession { origin: entry.origin, base, head: entry.head })
@@ -131,10 +131,10 @@ fn known(directory: &Path, segments: &Segments, index: Option<&SledIndex>) -> BT
     known.collect()
 }
 
-/// Fails in a directory that is a copy of a cluster's sessions: events that are lost here are there.
+/// Fails in a copy of a cluster's sessions: the cluster still has the lost events.
 fn refuse_copy(directory: &Path) -> Result<()> {
     let path = directory.join(COPY_FILE);
-    let what = "says that this is a copy of a cluster, which has the lost events: remove the directory".to_owned();
+    let what = "marks a copy of a cluster, which still has the lost events: remove the directory".to_owned();
     if path.exists() { Err(StoreError::Format { path, what }) } else { Ok(()) }
 }
 

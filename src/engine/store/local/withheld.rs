@@ -1,4 +1,4 @@
-//! Contents that stay on this machine: each is a file, outside of the journal, from which exports and copies are made.
+//! Contents that stay on this machine. Each is a file outside of the journal, so that no export or copy has it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -11,10 +11,10 @@ use bytes::Bytes;
 use super::super::{Result, StoreError};
 use crate::engine::Digest;
 
-/// The directory of a store with the files.
+/// Directory of the files in a store.
 const DIRECTORY: &str = "withheld";
 
-/// Writes a content that its owner only may read.
+/// Writes a content, readable for its owner only.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(super) fn put(store: &Path, digest: &Digest, bytes: &[u8]) -> Result<()> {
     let directory = store.join(DIRECTORY);
@@ -34,7 +34,7 @@ pub(super) fn put(store: &Path, digest: &Digest, bytes: &[u8]) -> Result<()> {
     write().map_err(StoreError::io("write", &path))
 }
 
-/// Reads a content; none if it was not put here, or its bytes are others by now.
+/// Reads a content. `None` if it is missing or damaged.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(in crate::engine::store) fn get(store: &Path, digest: &Digest) -> Result<Option<Bytes>> {
     let path = store.join(DIRECTORY).join(digest.to_string());
@@ -45,7 +45,7 @@ pub(in crate::engine::store) fn get(store: &Path, digest: &Digest) -> Result<Opt
     }
 }
 
-/// Lists the digests of all.
+/// Lists the digests of all contents.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(super) fn all(store: &Path) -> Result<BTreeSet<Digest>> {
     let directory = store.join(DIRECTORY);
