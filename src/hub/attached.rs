@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::operations::AttachDirectory;
+use super::spool::KeptReport;
 use super::spool_files::{ATTACHED, keep_report};
 use super::{Hub, HubError, blocking, close_now, joined};
 use crate::backends::disk::{entries_in, make_private, remove_path};
@@ -367,7 +368,13 @@ impl Hub {
             // Last, so that another attempt finds what failed.
             let home = &self.options().home;
             let files = [Self::copies_file(home, &one.directory.0), attached_file(home, &one.directory.0)];
-            let removed = move || files.iter().try_for_each(|file| remove_path(file));
+            let home = home.clone();
+            let removed = move || {
+                files.iter().try_for_each(|file| remove_path(file))?;
+                // Reports of directories that are no longer attached go with them.
+                drop(KeptReport::of_session(&home, one.session));
+                Ok::<_, io::Error>(())
+            };
             blocking(removed).await?.map_err(|error| failed(&one.directory.0, error))?;
         }
         Ok(Some(attached))

@@ -49,6 +49,8 @@ impl Hub {
         tokio::spawn(async move {
             if let Err(error) = hub.make_own_copies(&attached).await {
                 tracing::warn!(%error, "what only git has is not copied");
+                // The next report tries again.
+                lock(&hub.shared.own_copies).remove(&attached.session);
             }
         });
     }

@@ -21,7 +21,7 @@ use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::report::HookReport;
 
 /// A report that waits to be recorded.
-struct KeptReport {
+pub(super) struct KeptReport {
     file: PathBuf,
     /// Time at which it was written.
     at: SystemTime,
@@ -29,9 +29,10 @@ struct KeptReport {
     report: HookReport,
 }
 
-/// Returns the directories of the reports in the spool.
+/// Returns the directories of the reports in the spool, if they are still attached.
 pub fn kept_reports(home: &Path) -> Vec<HostPath> {
-    files(home).iter().filter_map(|file| Some(read(file).ok()?.directory)).collect()
+    let is_attached = |at: &HostPath| attached_at(home, &at.0).is_some() || worktree_at(home, &at.0).is_some();
+    files(home).iter().filter_map(|file| Some(read(file).ok()?.directory)).filter(is_attached).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
@@ -54,7 +55,7 @@ fn remove(file: &Path) -> Result<(), HubError> {
 
 impl KeptReport {
     /// Reads the reports of one session. Removes reports of directories that are no longer attached.
-    fn of_session(home: &Path, session: SessionId) -> Vec<Self> {
+    pub(super) fn of_session(home: &Path, session: SessionId) -> Vec<Self> {
         let mut kept = Vec::new();
         for file in files(home) {
             let read = read(&file).map_err(HubError::unreadable).and_then(|message| {

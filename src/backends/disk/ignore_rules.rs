@@ -21,48 +21,12 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 /// Directories with what programs make, where no repository says what is ignored.
-const MADE: [&[u8]; 10] = [
-    b"node_modules",
-    b"target",
-    b".venv",
-    b"venv",
-    b"__pycache__",
-    b".mypy_cache",
-    b".pytest_cache",
-    b".tox",
-    b".gradle",
-    b".cache",
-];
+const MADE: &str = "node_modules target .venv venv __pycache__ .mypy_cache .pytest_cache .tox .gradle .cache";
 /// Directories of products and downloads, whose ignored files are not recorded. So is any with `cache` in its name.
-const BUILT: [&[u8]; 24] = [
-    b"build",
-    b"dist",
-    b"out",
-    b"bin",
-    b"obj",
-    b"_build",
-    b"deps",
-    b"vendor",
-    b"coverage",
-    b"htmlcov",
-    b"logs",
-    b"tmp",
-    b"temp",
-    b"Pods",
-    b"DerivedData",
-    b"bower_components",
-    b".next",
-    b".nuxt",
-    b".output",
-    b".svelte-kit",
-    b".turbo",
-    b".terraform",
-    b".eggs",
-    b"dist-newstyle",
-];
+const BUILT: &str = "build dist out bin obj _build deps vendor coverage htmlcov logs tmp temp Pods DerivedData \
+    bower_components .next .nuxt .output .svelte-kit .turbo .terraform .eggs dist-newstyle";
 /// Extensions of products that are made beside their sources.
-const PRODUCTS: [&str; 14] =
-    ["o", "obj", "a", "lo", "so", "dylib", "dll", "class", "pyc", "pyo", "log", "swp", "tmp", "tsbuildinfo"];
+const PRODUCTS: &str = "o obj a lo so dylib dll class pyc pyo log swp tmp tsbuildinfo";
 /// The largest ignored file that is recorded, in bytes.
 const IGNORED_BYTES: u64 = 1 << 20;
 /// Limits of the ignored entries that are recorded: their number and their bytes.
@@ -333,13 +297,13 @@ impl IgnoreRules {
     /// Returns true if an ignored entry is recorded: a small file that is not a product, or a secret. It takes up room.
     fn is_small(&self, path: &[u8], size: Option<u64>, is_in_ignored: bool) -> bool {
         let name = name(path);
-        let is_made = MADE.contains(&name) || BUILT.contains(&name) || name.windows(5).any(|part| part == b"cache");
-        let extension = Path::new(OsStr::from_bytes(name)).extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_made = has(MADE, name) || has(BUILT, name) || name.windows(5).any(|part| part == b"cache");
+        let extension = Path::new(OsStr::from_bytes(name)).extension().unwrap_or_default();
         let is_wanted = match size {
             None => self.asked.ignored && !is_made && !self.is_repository(path),
             Some(IGNORED_BYTES..) => false,
             Some(_) if EntryPath::from_bytes(path).is_ok_and(|path| self.is_secret(&path)) => self.asked.secrets,
-            Some(_) => self.asked.ignored && !PRODUCTS.contains(&extension),
+            Some(_) => self.asked.ignored && !has(PRODUCTS, extension.as_bytes()),
         };
         if !is_wanted {
             return false;
@@ -382,7 +346,7 @@ impl IgnoreRules {
         if rules.is_ignored {
             return true;
         }
-        if self.repository.is_none() && is_directory && MADE.contains(&name(path)) {
+        if self.repository.is_none() && is_directory && has(MADE, name(path)) {
             return true;
         }
         let mut next = rules.level.as_deref();
@@ -450,6 +414,11 @@ pub(super) fn is_git(path: &[u8]) -> bool {
 /// Tells whether a change of an entry with this name may change the rules.
 pub(super) fn is_rules(name: &[u8]) -> bool {
     name == RULES.as_bytes()
+}
+
+/// Returns true if a list of words has a name.
+fn has(words: &str, name: &[u8]) -> bool {
+    words.split(' ').any(|word| word.as_bytes() == name)
 }
 
 fn joined(above: &[u8], path: &[u8]) -> Vec<u8> {

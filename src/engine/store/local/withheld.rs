@@ -19,12 +19,15 @@ const DIRECTORY: &str = "withheld";
 pub(super) fn put(store: &Path, digest: &Digest, bytes: &[u8]) -> Result<()> {
     let directory = store.join(DIRECTORY);
     let path = directory.join(digest.to_string());
-    if path.exists() {
+    if get(store, digest)?.is_some() {
         return Ok(());
     }
     let begun = path.with_extension("new");
     let write = || {
-        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        if !directory.exists() {
+            DirBuilder::new().mode(0o700).create(&directory)?;
+            fs::File::open(store)?.sync_all()?;
+        }
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&begun)?;
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -63,4 +66,20 @@ pub(super) fn all(store: &Path) -> Result<BTreeSet<Digest>> {
 pub(super) fn remove(store: &Path, digest: &Digest) -> Result<()> {
     let path = store.join(DIRECTORY).join(digest.to_string());
     fs::remove_file(&path).map_err(StoreError::io("remove", &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn withheld_content_that_was_damaged_is_written_again() {
+        let store = tempfile::tempdir().unwrap();
+        let (bytes, digest) = (b"TOKEN=1\n", Digest::of(b"TOKEN=1\n"));
+        put(store.path(), &digest, bytes).unwrap();
+        fs::write(store.path().join(DIRECTORY).join(digest.to_string()), b"").unwrap();
+        assert_eq!(get(store.path(), &digest).unwrap(), None);
+        put(store.path(), &digest, bytes).unwrap();
+        assert_eq!(get(store.path(), &digest).unwrap().as_deref(), Some(&bytes[..]));
+    }
 }
