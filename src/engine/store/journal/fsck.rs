@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::disk::JournalDisk;
 use super::flipped;
 use super::frame::{self, FrameBody, FrameKind};
-use super::gaps::{AddedFrame, Damage, Gap, IndexedSession, Place, SeenSessions};
+use super::gaps::{AddedFrame, Damage, Gap, Place, SeenSessions};
 use super::last::{Last, last};
 use super::scan::{self, Frame, ScanEnd};
 use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
+use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::{Loss, Result, StoreError, content};
 use crate::engine::{Digest, SessionId};
 
@@ -92,7 +93,7 @@ pub(crate) struct CheckedJournal {
 const MISSING_MAX: u32 = 4096;
 
 /// Checks a journal. `known` has its sessions, as an index that fits it lists them.
-pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, IndexedSession>) -> Result<CheckedJournal> {
+pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, CatalogueRow>) -> Result<CheckedJournal> {
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, FrameKind};
 use crate::engine::event::{ChildStarted, EventsLost, Isolation, LostBytes, SessionStarted};
 use crate::engine::store::Result;
+use crate::engine::store::index::CatalogueRow;
 use crate::engine::{Commit, CommitView, Digest, ForkPoint, Recorded, Seq, SessionId, Timestamp};
 
 /// Acknowledged events of a session that were in damaged or missing bytes.
@@ -31,13 +32,6 @@ pub struct Gap {
     pub behind: u64,
     /// Children whose past has the gap.
     pub forks: u64,
-}
-
-/// Row of a session in an index.
-pub(crate) struct IndexedSession {
-    pub(crate) origin: Recorded,
-    pub(crate) base: Option<ForkPoint>,
-    pub(crate) head: Seq,
 }
 
 /// Segment and byte in it.
@@ -95,7 +89,8 @@ pub(super) struct SeenSessions {
     fillings: Vec<Filling>,
     /// Fork points of children, from their parents' histories.
     children: BTreeMap<SessionId, ForkPoint>,
-    known: BTreeMap<SessionId, IndexedSession>,
+    /// Rows of sessions in an index.
+    known: BTreeMap<SessionId, CatalogueRow>,
     lost: u64,
 }
 
@@ -104,7 +99,7 @@ const LOST_MAX: u64 = 1 << 24;
 const EVENTS_A_COMMIT: u64 = 1 << 16;
 
 impl SeenSessions {
-    pub(super) fn new(known: BTreeMap<SessionId, IndexedSession>) -> Self {
+    pub(super) fn new(known: BTreeMap<SessionId, CatalogueRow>) -> Self {
         Self { known, ..Self::default() }
     }
 
@@ -212,7 +207,7 @@ impl SeenSessions {
     fn begin_lost(&mut self, session: SessionId, last: Seq, time: Timestamp, here: &Damage) -> Result<(), String> {
         // Before its parents: a circle must not lead back here.
         self.removed(session);
-        let known = self.known.remove(&session).map(|known| (known.base, known.origin));
+        let known = self.known.remove(&session).map(|known| (known.base, known.entry.origin));
         let (base, origin) = known.map_or((None, None), |(base, origin)| (base, Some(origin)));
         let base = base.or_else(|| self.children.get(&session).copied());
         let base = base.filter(|base| base.seq < last && base.session != session);
@@ -286,10 +281,10 @@ impl SeenSessions {
         for (session, known) in std::mem::take(&mut self.known) {
             let Some(damage) = self.damages.last().cloned() else { return };
             match self.sessions.get(&session) {
-                Some(seen) if seen.is_removed || seen.head >= known.head || seen.at > damage.at => {}
-                Some(_) => drop(self.lose(session, known.head, &damage)),
+                Some(seen) if seen.is_removed || seen.head >= known.entry.head || seen.at > damage.at => {}
+                Some(_) => drop(self.lose(session, known.entry.head, &damage)),
                 None => {
-                    let (head, time) = (known.head, known.origin.time);
+                    let (head, time) = (known.entry.head, known.entry.origin.time);
                     self.known.insert(session, known);
                     drop(self.begin_lost(session, head, time, &damage));
                 }
