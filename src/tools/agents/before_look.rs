@@ -125,6 +125,29 @@ fn refusal(transcript: &Path, id: &str) -> Option<String> {
 }
 
 impl Observer {
+    fn is_own(&self, call: &ObservedCall) -> bool {
+        call.run == self.run_id() && call.agent == self.name
+    }
+
+    /// Returns true for an open call that is over by this report.
+    pub(super) fn is_over(&self, call: &ObservedCall) -> bool {
+        match self.arrival.report.kind {
+            HookKind::RunBegan if self.is_sequential() => {
+                call.is_of_earlier_run(&self.run_id(), Some(&*self.arrival.process).filter(|known| !known.is_empty()))
+            }
+            HookKind::RunEnded { .. } => call.run == self.run_id(),
+            HookKind::Prompted { .. } | HookKind::Paused { .. } => self.is_own(call),
+            HookKind::SubagentEnded => call.agent == self.name,
+            _ => false,
+        }
+    }
+
+    /// Returns true for an open call that is over because its agent begins another one.
+    pub(super) fn precedes(&self, call: &ObservedCall, begun: &ReportedCall) -> bool {
+        let both_write = call.access != ObservedAccess::None && self.access(begun).0 != ObservedAccess::None;
+        self.is_sequential() && both_write && self.is_own(call) && call.id != id_of(begun)
+    }
+
     fn prepare_look(mut self) -> Result<(), SessionError> {
         let (session, unended) = (self.session.clone(), "no hook reported its end");
         match self.arrival.report.kind.clone() {

@@ -30,7 +30,7 @@ use crate::tools::transcript::tool_access::ToolAccess;
 use crate::tools::workspace::borrowed::keep_unlisted;
 use crate::tools::workspace::managed::Extent;
 
-/// How long a call may stay open without a reported end.
+/// Time after which a call without a reported end is closed.
 const OPEN_MAX_MILLIS: i64 = 3_600_000;
 /// The agent whose hooks never report exit codes. Its transcript has them.
 pub(super) const CODELESS: &str = "codex";
@@ -203,31 +203,8 @@ impl Observer {
     }
 
     /// Returns true if the agent makes calls that write one after the other, and has one conversation at a time.
-    fn is_sequential(&self) -> bool {
+    pub(super) fn is_sequential(&self) -> bool {
         self.arrival.report.agent == SEQUENTIAL
-    }
-
-    pub(super) fn is_own(&self, call: &ObservedCall) -> bool {
-        call.run == self.run_id() && call.agent == self.name
-    }
-
-    /// Returns true for an open call that is over by this report.
-    pub(super) fn is_over(&self, call: &ObservedCall) -> bool {
-        match self.arrival.report.kind {
-            HookKind::RunBegan if self.is_sequential() => {
-                call.is_of_earlier_run(&self.run_id(), Some(&*self.arrival.process).filter(|known| !known.is_empty()))
-            }
-            HookKind::RunEnded { .. } => call.run == self.run_id(),
-            HookKind::Prompted { .. } | HookKind::Paused { .. } => self.is_own(call),
-            HookKind::SubagentEnded => call.agent == self.name,
-            _ => false,
-        }
-    }
-
-    /// Returns true for an open call that is over because its agent begins another one.
-    pub(super) fn precedes(&self, call: &ObservedCall, begun: &ReportedCall) -> bool {
-        let both_write = call.access != ObservedAccess::None && self.access(begun).0 != ObservedAccess::None;
-        self.is_sequential() && both_write && self.is_own(call) && call.id != id_of(begun)
     }
 
     fn record(&mut self) -> Result<(), SessionError> {

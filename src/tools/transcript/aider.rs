@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::edits::{search_replace, stated_files};
-use super::step::{EndedCall, StatedChange, StatedFile, Steps, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_of};
 use super::{SourceRun, Transcript};
 
 const START: &str = "# aider chat started at ";
@@ -32,7 +32,7 @@ pub(super) struct Aider {
 
 impl Transcript for Aider {
     /// Takes a line of text.
-    fn line(&mut self, line: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let line = line.as_str().unwrap_or_default();
         let (by, said) = match (line.strip_prefix("#### "), line.strip_prefix("> ")) {
             (Some(said), _) => ("user", said),
@@ -51,7 +51,7 @@ impl Transcript for Aider {
         }
     }
 
-    fn end(&mut self, steps: &mut Steps<'_>) {
+    fn end(&mut self, steps: &mut StepReceiver<'_>) {
         // The last answer may still grow.
         if self.by != "assistant" {
             self.flush(steps);
@@ -60,7 +60,7 @@ impl Transcript for Aider {
 }
 
 impl Aider {
-    fn flush(&mut self, steps: &mut Steps<'_>) {
+    fn flush(&mut self, steps: &mut StepReceiver<'_>) {
         let said = std::mem::take(&mut self.text);
         if self.by == "assistant" && !said.trim().is_empty() {
             // Earlier ones were applied or failed.
@@ -75,7 +75,7 @@ impl Aider {
         }
     }
 
-    fn told(&mut self, said: String, steps: &mut Steps<'_>) {
+    fn told(&mut self, said: String, steps: &mut StepReceiver<'_>) {
         if let Some(model) = said.strip_prefix("Model: ").or_else(|| said.strip_prefix("Main model: ")) {
             steps.facts(None, [("model", &model.split(' ').next().into())]);
         } else if said.starts_with("Create new file?") {
@@ -97,7 +97,7 @@ impl Aider {
     }
 
     /// Gives a whole call. The history has neither the output of a command nor its exit code.
-    fn call(&mut self, tool: &str, params: Value, files: Vec<StatedFile>, steps: &mut Steps<'_>) {
+    fn call(&mut self, tool: &str, params: Value, files: Vec<StatedFile>, steps: &mut StepReceiver<'_>) {
         self.begun += 1;
         let id = format!("call-{}", self.begun);
         steps.begin(None, (&*id, tool), params);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StepKind, Steps, content_text, params_of, taken, text, time_of};
+use super::step::{EndedCall, StepKind, StepReceiver, content_text, params_of, taken, text, time_of};
 use super::{SourceRun, Transcript};
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(super) fn children_of(document: &mut Value) -> Vec<Value> {
 }
 
 impl Transcript for Atif {
-    fn line(&mut self, mut document: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
         let all = taken(&mut document, "steps");
         let mut facts = document["agent"].as_object().cloned().unwrap_or_default();
         if let Some(model) = facts.remove("model_name") {
@@ -46,7 +46,7 @@ impl Transcript for Atif {
     }
 }
 
-fn give_step(mut step: Value, steps: &mut Steps<'_>) {
+fn give_step(mut step: Value, steps: &mut StepReceiver<'_>) {
     let at = time_of(&step["timestamp"]);
     let calls = taken(&mut step, "tool_calls");
     let observation = step.get_mut("observation").map(Value::take).unwrap_or_default();

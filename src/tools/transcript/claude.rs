@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StatedChange, StatedFile, Steps, content_text, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::CallStatus;
@@ -45,7 +45,7 @@ pub(super) fn is_message(line: &Value) -> bool {
 }
 
 impl Transcript for ClaudeCode {
-    fn line(&mut self, line: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&line["timestamp"]);
         let stated = FACTS.iter().map(|name| (*name, &line[*name]));
         steps.facts(at, stated.chain([("model", &line["message"]["model"])]));
@@ -71,7 +71,7 @@ impl Transcript for ClaudeCode {
 }
 
 impl ClaudeCode {
-    fn begin(&mut self, at: Option<Timestamp>, part: &Value, steps: &mut Steps<'_>) {
+    fn begin(&mut self, at: Option<Timestamp>, part: &Value, steps: &mut StepReceiver<'_>) {
         let (id, tool) = (text(part, "id"), text(part, "name"));
         if matches!(tool, "Write" | "Edit" | "MultiEdit") {
             self.edits.insert(id.to_owned(), (tool.to_owned(), part["input"].clone()));

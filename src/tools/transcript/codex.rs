@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StatedChange, StatedFile, Steps, params_of, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
 const FACTS: [&str; 6] = ["cwd", "cli_version", "model", "originator", "source", "git"];
@@ -13,7 +13,7 @@ const EXIT_CODE: &str = "Exit code: ";
 
 #[derive(Default)]
 pub(super) struct Codex {
-    /// What events state of the end of a call before its output.
+    /// Ends of calls that events state before the output.
     ends: BTreeMap<String, CodexEnd>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for Codex {
-    fn line(&mut self, line: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&line["timestamp"]);
         let payload = &line["payload"];
         let mut begin = |params| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, Steps, params_of, text, time_of};
+use super::step::{EndedCall, StepReceiver, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
 /// Text before the exit code in an output, for events without the field.
@@ -82,7 +82,7 @@ impl Copilot {
 }
 
 impl Transcript for Copilot {
-    fn line(&mut self, line: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let (at, data) = (time_of(&line["timestamp"]), &line["data"]);
         let kind = text(&line, "type");
         if kind == "subagent.started" {

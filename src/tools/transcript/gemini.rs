@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StatedChange, StatedFile, Steps, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
 
@@ -32,7 +32,7 @@ pub(super) fn run_of(head: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for GeminiCli {
-    fn line(&mut self, line: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         steps.facts(time_of(&line["startTime"]), [("cwd", &line["directories"][0])]);
         match line.get("messages").and_then(Value::as_array).cloned() {
             // The document of older versions.
@@ -43,7 +43,7 @@ impl Transcript for GeminiCli {
 }
 
 impl GeminiCli {
-    fn message(&mut self, message: Value, steps: &mut Steps<'_>) {
+    fn message(&mut self, message: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&message["timestamp"]);
         steps.facts(at, [("model", &message["model"])]);
         match message["toolCalls"].as_array().filter(|calls| !calls.is_empty()) {
@@ -52,7 +52,7 @@ impl GeminiCli {
         }
     }
 
-    fn call(&mut self, call: &Value, at: Option<Timestamp>, steps: &mut Steps<'_>) {
+    fn call(&mut self, call: &Value, at: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
         let id = text(call, "id").to_owned();
         if self.begun.insert(id.clone()) {
             steps.begin(at, (&*id, text(call, "name")), call["args"].clone());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::messages::MessageReader;
-use super::step::{EndedCall, Steps, params_of, taken, text, time_of};
+use super::step::{EndedCall, StepReceiver, params_of, taken, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
 
@@ -45,7 +45,7 @@ pub(super) fn state_model(samples: &mut [Value], model: &Value) {
 }
 
 impl Transcript for Inspect {
-    fn line(&mut self, mut sample: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, mut sample: Value, steps: &mut StepReceiver<'_>) {
         let events = taken(&mut sample, "events");
         let first = events.first().and_then(|event| event.get("timestamp"));
         let at = first.or(sample.get("started_at")).and_then(time_of);
@@ -87,7 +87,7 @@ fn outcome(id: &str, event: &Value) -> EndedCall {
 pub(super) type Outcomes = Vec<(Option<Timestamp>, EndedCall)>;
 
 /// Gives the ends that came by a time, in the order of their times.
-pub(super) fn give_ended(ended: &mut Outcomes, until: Option<Timestamp>, steps: &mut Steps<'_>) {
+pub(super) fn give_ended(ended: &mut Outcomes, until: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
     let mut due: Outcomes = ended.extract_if(.., |(at, _)| *at <= until).collect();
     due.sort_by_key(|(at, _)| *at);
     due.into_iter().for_each(|(at, outcome)| steps.end(at, outcome));

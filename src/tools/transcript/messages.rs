@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::codex::stated_code;
-use super::step::{EndedCall, StepKind, Steps, content_text, params_of, text, time_of};
+use super::step::{EndedCall, StepKind, StepReceiver, content_text, params_of, text, time_of};
 use super::{SourceRun, Transcript, TranscriptFormat};
 use crate::engine::id::Digest;
 use crate::tools::rerun::foreign::ForeignTool;
 
-/// What a document states beside its messages. A line that is a message states nothing.
+/// Facts that a document states beside its messages. A line that is a message states none.
 struct MessageForm<'h> {
     format: TranscriptFormat,
     agent: &'static str,
@@ -102,7 +102,7 @@ pub(super) struct MessageReader {
 }
 
 impl Transcript for MessageReader {
-    fn line(&mut self, mut head: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, mut head: Value, steps: &mut StepReceiver<'_>) {
         let Some(form) = form_of(&head) else { return self.message(head, steps) };
         // The title, totals and times of changes differ once the run has grown.
         let stated = [("cwd", form.directory), ("version", form.version.as_str())];
@@ -118,7 +118,7 @@ impl Transcript for MessageReader {
 }
 
 impl MessageReader {
-    pub(super) fn message(&mut self, message: Value, steps: &mut Steps<'_>) {
+    pub(super) fn message(&mut self, message: Value, steps: &mut StepReceiver<'_>) {
         let at = ["ts", "created", "timestamp"].iter().find_map(|name| time_of(&message[*name]));
         let models = [&message["modelInfo"]["id"], &message["modelInfo"]["modelId"], &message["model"]];
         steps.facts(at, models.into_iter().find(|model| model.is_string()).map(|model| ("model", model)));

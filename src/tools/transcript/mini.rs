@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, Steps, content_text, params_of, text, time_of};
+use super::step::{EndedCall, StepReceiver, content_text, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::id::Digest;
 
@@ -40,7 +40,7 @@ fn messages_of(document: &Value) -> Option<&Vec<Value>> {
 }
 
 impl Transcript for MiniSweAgent {
-    fn line(&mut self, document: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, document: Value, steps: &mut StepReceiver<'_>) {
         let info = &document["info"];
         let stated = [
             ("model", &info["config"]["model"]["model_name"]),
@@ -59,7 +59,7 @@ impl Transcript for MiniSweAgent {
 }
 
 impl MiniSweAgent {
-    fn message(&mut self, message: &Value, steps: &mut Steps<'_>) {
+    fn message(&mut self, message: &Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&message["extra"]["timestamp"]);
         let is_turn = message["role"] == "assistant" || message["object"] == "response";
         if let Some(ended) = self.ended(message) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::inspect::{Outcomes, give_ended};
-use super::step::{EndedCall, Steps, params_of, taken, text, time_of};
+use super::step::{EndedCall, StepReceiver, params_of, taken, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
 
@@ -27,7 +27,7 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for OpenCode {
-    fn line(&mut self, mut document: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
         let info = &document["info"];
         // The model, title, totals and times of changes differ once the session has grown.
         let stated = [("cwd", &info["directory"]), ("version", &info["version"])];
@@ -67,7 +67,7 @@ impl Transcript for OpenCode {
     }
 }
 
-fn give_part(part: Value, created: Option<Timestamp>, ended: &mut Outcomes, steps: &mut Steps<'_>) {
+fn give_part(part: Value, created: Option<Timestamp>, ended: &mut Outcomes, steps: &mut StepReceiver<'_>) {
     let state = &part["state"];
     if part["type"] != "tool" || state["status"] == "pending" {
         return steps.record(time_of(&part["time"]["start"]), part);

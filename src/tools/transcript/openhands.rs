@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::step::{EndedCall, StatedChange, StatedFile, Steps, content_text, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
 use super::{SourceRun, Transcript};
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) fn run_of(event: &Value, id: Option<&str>) -> Option<SourceRun> {
 }
 
 impl Transcript for OpenHands {
-    fn line(&mut self, event: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, event: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&event["timestamp"]);
         let id = event["tool_call_id"].as_str();
         match (text(&event, "kind"), id) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::error::TranscriptError;
-use super::step::{Steps, TranscriptStep};
+use super::step::{StepReceiver, TranscriptStep};
 use super::{
     KNOWN, SourceRun, TranscriptFormat, aider, atif, claude, codex, copilot, gemini, inspect, messages, mini, opencode,
     openhands, swe_agent,
@@ -116,8 +116,8 @@ impl RunSource {
                 }
             };
             match value {
-                Some(value) => reader.line(value, &mut Steps(&mut give)),
-                None => reader.end(&mut Steps(&mut give)),
+                Some(value) => reader.line(value, &mut StepReceiver(&mut give)),
+                None => reader.end(&mut StepReceiver(&mut give)),
             }
             std::mem::replace(&mut failed, Ok(()))
         };

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::edits::stated_files;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::CallStatus;
 
@@ -98,9 +97,9 @@ pub(crate) enum StatedChange {
 }
 
 /// Receiver of the steps of a run. A step without a time happened at that of the step before.
-pub(super) struct Steps<'s>(pub(super) &'s mut dyn FnMut(TranscriptStep));
+pub(super) struct StepReceiver<'s>(pub(super) &'s mut dyn FnMut(TranscriptStep));
 
-impl Steps<'_> {
+impl StepReceiver<'_> {
     pub(super) fn give(&mut self, at: Option<Timestamp>, kind: StepKind) {
         (self.0)(TranscriptStep { at, kind });
     }
@@ -119,12 +118,6 @@ impl Steps<'_> {
     ) {
         let (id, tool) = (id.into(), tool.into());
         self.give(at, StepKind::Begun(BegunCall { id, tool, params, files: Vec::new() }));
-    }
-
-    /// Gives the beginning of a call in a format that states files by the parameters of its edits.
-    pub(super) fn begin_edit(&mut self, at: Option<Timestamp>, id: String, tool: String, params: Value) {
-        let files = stated_files(&tool, &params);
-        self.give(at, StepKind::Begun(BegunCall { id, tool, params, files }));
     }
 
     pub(super) fn end(&mut self, at: Option<Timestamp>, call: EndedCall) {

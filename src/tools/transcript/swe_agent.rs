@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, Steps, taken, text};
+use super::step::{EndedCall, StepReceiver, taken, text};
 use super::{SourceRun, Transcript};
 use crate::engine::id::Digest;
 
@@ -25,7 +25,7 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for SweAgent {
-    fn line(&mut self, mut document: Value, steps: &mut Steps<'_>) {
+    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
         steps.facts(None, [("environment", &document["environment"])]);
         for (number, step) in taken(&mut document, "trajectory").iter().enumerate() {
             let id = format!("step-{}", number + 1);

@@ -13,7 +13,7 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::reducers::AgentRuns;
 
-/// How long after an edit a change of the same file belongs to the edit, as that of a formatter does.
+/// Time after an edit in which a change of the same file belongs to the edit, as that of a formatter does.
 const MOMENT_MILLIS: i64 = 3_000;
 
 /// Observed calls that may have made a change; none for an external one.
