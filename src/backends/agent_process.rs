@@ -20,7 +20,7 @@ struct ProcessStat {
 pub fn agent_process() -> Option<String> {
     let mut process = parent_id();
     for _ in 0..ABOVE_MAX {
-        let ProcessStat { command, parent, started, .. } = ProcessStat::of(process).ok()??;
+        let ProcessStat { command, parent, started, .. } = ProcessStat::of(process).ok()?;
         if !SHELLS.contains(&&*command) {
             return Some(format!("{process} {started} {}", namespace()?));
         }
@@ -39,8 +39,7 @@ pub(crate) fn process_ended(process: &str) -> bool {
         return false;
     }
     match ProcessStat::of(id) {
-        Ok(Some(stat)) => stat.started != started || ["Z", "X"].contains(&&*stat.state),
-        Ok(None) => false,
+        Ok(stat) => stat.started != started || ["Z", "X"].contains(&&*stat.state),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
@@ -51,7 +50,7 @@ fn namespace() -> Option<String> {
 
 impl ProcessStat {
     #[expect(clippy::disallowed_methods, reason = "the kernel describes a process in a file")]
-    fn of(process: u32) -> io::Result<Option<Self>> {
+    fn of(process: u32) -> io::Result<Self> {
         // The command may have spaces and parentheses.
         let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
         let read = || {
@@ -64,7 +63,7 @@ impl ProcessStat {
                 started: (*fields.get(19)?).to_owned(),
             })
         };
-        Ok(read())
+        read().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 

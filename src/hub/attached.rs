@@ -1,8 +1,7 @@
 //! Directories of a person's in which coding agents work: each has a session, and its agents' hooks report to it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -16,11 +15,9 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::operations::AttachDirectory;
-use super::spool::KeptReport;
-use super::spool_files::{ATTACHED, keep_report};
+use super::spool_files::{ATTACHED, keep_report, put};
 use super::{Hub, HubError, blocking, close_now, joined};
-use crate::backends::disk::{entries_in, make_private, remove_path};
+use crate::backends::disk::{entries_in, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::Isolation;
@@ -36,11 +33,37 @@ use crate::tools::agents::read_report;
 use crate::tools::agents::report::{HookKind, HookReport};
 use crate::tools::{AgentKind, UnknownAgent};
 
-/// How long a hook waits until its report is recorded.
+/// Time for which a hook waits until its report is recorded.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Default limit for copies of contents that only git has, in bytes.
 const OWN_COPY: u64 = 1 << 30;
 const NAME_CHARS: usize = 60;
+
+/// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
+/// blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachDirectory {
+    /// The directory; that of its whole worktree, where it is in a git repository.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+    /// Paths below it that are recorded although git ignores them, with everything below them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub include: Vec<EntryPath>,
+    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+    #[serde(default)]
+    pub transcripts: bool,
+    /// Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
+    #[serde(default)]
+    pub keep_ignored: Option<bool>,
+    /// Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
+    #[serde(default)]
+    pub keep_secrets: Option<bool>,
+    /// Limit for copies of contents that only git has, in bytes; 0 for no copies. Default: as before, or 1 GiB.
+    #[serde(default)]
+    pub own_copy: Option<u64>,
+}
 
 /// A directory whose agents report to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -189,15 +212,6 @@ fn read(file: &Path) -> io::Result<Option<AttachedDirectory>> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the list of attached directories is the hub's")]
-fn write(home: &Path, attached: &AttachedDirectory) -> io::Result<()> {
-    make_private(&home.join(ATTACHED))?;
-    let file = attached_file(home, &attached.directory.0);
-    let begun = file.with_extension("new");
-    File::create(&begun)?.write_all(&serde_json::to_vec(attached)?)?;
-    std::fs::rename(&begun, &file)
-}
-
 fn failed(directory: &Path, reason: impl std::fmt::Display) -> HubError {
     BackendError { backend: "host", reason: format!("can't attach {}: {reason}", directory.display()) }.into()
 }
@@ -209,7 +223,7 @@ impl Hub {
         let home = self.options().home.clone();
         let looked = move || {
             let directory = &asked.directory.0;
-            let canonical = directory.canonicalize().map_err(|error| failed(&directory, error))?;
+            let canonical = directory.canonicalize().map_err(|error| failed(directory, error))?;
             let repository = git::GitRepository::find(&canonical).map_err(|error| failed(&canonical, error))?;
             let top = repository.map_or(canonical, |repository| repository.top);
             let is_home = std::env::var_os("HOME").is_some_and(|home| *home == *top);
@@ -279,9 +293,10 @@ impl Hub {
 
     async fn note_attached(&self, attached: AttachedDirectory) -> Result<AttachedDirectory, HubError> {
         let home = self.options().home.clone();
-        let write = move || match write(&home, &attached) {
-            Ok(()) => Ok(attached),
-            Err(error) => Err(failed(&attached.directory.0, error)),
+        let write = move || {
+            let bytes = serde_json::to_vec(&attached).map_err(io::Error::from);
+            let written = bytes.and_then(|bytes| put(&attached_file(&home, &attached.directory.0), &bytes));
+            written.map_err(|error| failed(&attached.directory.0, error)).map(|()| attached)
         };
         let attached = blocking(write).await??;
         self.begin_own_copies(&attached);
@@ -368,15 +383,10 @@ impl Hub {
             // Last, so that another attempt finds what failed.
             let home = &self.options().home;
             let files = [Self::copies_file(home, &one.directory.0), attached_file(home, &one.directory.0)];
-            let home = home.clone();
-            let removed = move || {
-                files.iter().try_for_each(|file| remove_path(file))?;
-                // Reports of directories that are no longer attached go with them.
-                drop(KeptReport::of_session(&home, one.session));
-                Ok::<_, io::Error>(())
-            };
+            let removed = move || files.iter().try_for_each(|file| remove_path(file));
             blocking(removed).await?.map_err(|error| failed(&one.directory.0, error))?;
         }
+        self.drop_unattached().await?;
         Ok(Some(attached))
     }
 

@@ -1,5 +1,6 @@
 //! The spool: reports that could not be recorded when they arrived. Each is a file, removed once it is recorded.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,7 +22,7 @@ use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::report::HookReport;
 
 /// A report that waits to be recorded.
-pub(super) struct KeptReport {
+struct KeptReport {
     file: PathBuf,
     /// Time at which it was written.
     at: SystemTime,
@@ -37,25 +38,25 @@ pub fn kept_reports(home: &Path) -> Vec<HostPath> {
 
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
 fn read(file: &Path) -> io::Result<HookMessage> {
-    Ok(serde_json::from_slice(&std::fs::read(file)?)?)
+    Ok(serde_json::from_slice(&fs::read(file)?)?)
 }
 
 /// Renames a report that no owner can record.
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
 fn put_aside(file: &Path, error: &dyn std::fmt::Display) {
     tracing::warn!(%error, file = %file.display(), "a report of a hook can't be recorded");
-    drop(std::fs::rename(file, file.with_extension(UNFIT)));
+    drop(fs::rename(file, file.with_extension(UNFIT)));
 }
 
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
 fn remove(file: &Path) -> Result<(), HubError> {
     let reason = |error: io::Error| format!("can't remove the recorded report {}: {error}", file.display());
-    std::fs::remove_file(file).map_err(|error| BackendError { backend: "host", reason: reason(error) }.into())
+    fs::remove_file(file).map_err(|error| BackendError { backend: "host", reason: reason(error) }.into())
 }
 
 impl KeptReport {
     /// Reads the reports of one session. Removes reports of directories that are no longer attached.
-    pub(super) fn of_session(home: &Path, session: SessionId) -> Vec<Self> {
+    fn of_session(home: &Path, session: SessionId) -> Vec<Self> {
         let mut kept = Vec::new();
         for file in files(home) {
             let read = read(&file).map_err(HubError::unreadable).and_then(|message| {
@@ -120,6 +121,12 @@ impl Hub {
             taken
         });
         joined(taken.await)?
+    }
+
+    /// Removes reports of directories that are no longer attached.
+    pub(super) async fn drop_unattached(&self) -> Result<(), HubError> {
+        let home = self.options().home.clone();
+        blocking(move || drop(KeptReport::of_session(&home, SessionId::from_bytes([0; 16])))).await
     }
 
     /// Records a directory's reports in the spool, and removes each once it is recorded. The caller holds the

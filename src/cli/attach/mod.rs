@@ -363,10 +363,8 @@ fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failu
             out.line(format!("copies the contents of {files} from git in the background, up to {limit}"))?;
         }
     }
-    not_kept_line(not_kept).map_or(Ok(()), |line| {
-        output::note(&line);
-        Ok(())
-    })
+    not_kept_line(not_kept).iter().for_each(|line| output::note(line));
+    Ok(())
 }
 
 fn not_kept_line(not_kept: &[EntryPath]) -> Option<String> {

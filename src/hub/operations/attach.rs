@@ -9,34 +9,8 @@ use crate::engine::event::Node;
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::hub::HubError;
-use crate::hub::attached::{AttachedDirectory, HookMessage, ReportOutcome, all_attached};
+use crate::hub::attached::{AttachDirectory, AttachedDirectory, HookMessage, ReportOutcome, all_attached};
 use crate::reducers::VirtualFileSystem;
-
-/// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
-/// blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AttachDirectory {
-    /// The directory; that of its whole worktree, where it is in a git repository.
-    #[schemars(with = "String")]
-    pub directory: HostPath,
-    /// Paths below it that are recorded although git ignores them, with everything below them.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub include: Vec<EntryPath>,
-    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
-    #[serde(default)]
-    pub transcripts: bool,
-    /// Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
-    #[serde(default)]
-    pub keep_ignored: Option<bool>,
-    /// Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
-    #[serde(default)]
-    pub keep_secrets: Option<bool>,
-    /// Limit for copies of contents that only git has, in bytes; 0 for no copies. Default: as before, or 1 GiB.
-    #[serde(default)]
-    pub own_copy: Option<u64>,
-}
 
 /// A directory that is attached, with what is recorded of it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

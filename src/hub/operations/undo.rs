@@ -74,6 +74,9 @@ impl Undo {
             }
             None => None,
         };
+        if !self.paths.is_empty() && to.is_none() {
+            return Err(OperationError::invalid("paths need `to`, the position as of which they are restored"));
+        }
         let external = match self.external {
             None | Some(ExternalChange::Latest(false)) => None,
             Some(ExternalChange::Latest(true)) => Some(UndoSubject::External(None)),
@@ -89,13 +92,8 @@ impl Undo {
         ];
         let mut chosen = chosen.into_iter().flatten();
         match (chosen.next(), chosen.next()) {
-            (Some(subject), None) => match subject {
-                UndoSubject::Paths { .. } => Ok(subject),
-                _ if self.paths.is_empty() => Ok(subject),
-                _ => Err(OperationError::invalid("paths go with `to`, the position whose entries they get")),
-            },
-            (None, _) if self.paths.is_empty() => Ok(UndoSubject::Last),
-            (None, _) => Err(OperationError::invalid("paths need `to`, the position whose entries they get")),
+            (Some(subject), None) => Ok(subject),
+            (None, _) => Ok(UndoSubject::Last),
             (Some(_), Some(_)) => Err(OperationError::invalid("give one of call, run, to, external and redo")),
         }
     }
