@@ -305,7 +305,7 @@ class CopyMounts(TypedDict):
 
 
 class DetachDirectory(TypedDict):
-    """Ends that agents in a directory report to its session, which stays unless it is purged."""
+    """Detaches a directory."""
 
     directory: str
     purge: NotRequired[bool]

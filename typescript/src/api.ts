@@ -1250,7 +1250,7 @@ export interface components {
              * @default 0
              */
             own_copy: number;
-            /** @description The attached directory of whose repository it is another worktree; its session is a fork of that one's. */
+            /** @description The attached directory whose repository it is another worktree of. Its session is a fork. */
             worktree_of?: string | null;
         };
         /** @description A directory that is attached, with what is recorded of it. */
@@ -2011,7 +2011,7 @@ export interface components {
             /** @description The directory in which the hook ran. */
             directory: string;
             /**
-             * @description The process of the agent, as the hook has found it.
+             * @description The agent's process, as found by the hook.
              * @default null
              */
             process: string | null;

@@ -73,6 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test damages a file")]
     fn withheld_content_that_was_damaged_is_written_again() {
         let store = tempfile::tempdir().unwrap();
         let (bytes, digest) = (b"TOKEN=1\n", Digest::of(b"TOKEN=1\n"));
