@@ -3,7 +3,7 @@ mod settings;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use foldspace::backends::{DoctorReport, Finding, HostPath};
 use foldspace::event::Node;
 use foldspace::hub::operations::AttachedDocument;
@@ -54,10 +54,10 @@ pub(super) struct AttachArgs {
     #[arg(long)]
     transcripts: bool,
     /// Records small files that git ignores, outside of directories that programs make [default: yes]
-    #[arg(long, value_name = "YES|NO", value_parser = BoolishValueParser::new(), hide_possible_values = true)]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no(), hide_possible_values = true)]
     keep_ignored: Option<bool>,
     /// Keeps the contents of files that look like secrets, on this machine only; else their digests [default: yes]
-    #[arg(long, value_name = "YES|NO", value_parser = BoolishValueParser::new(), hide_possible_values = true)]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no(), hide_possible_values = true)]
     keep_secrets: Option<bool>,
     /// Copies up to BYTES of contents that only git has into the store, in the background [default: 1G]
     #[arg(long, value_name = "BYTES|NO", value_parser = bytes_or_no)]
@@ -286,6 +286,10 @@ pub(super) fn silent_hooks(data: &Path) -> Vec<Finding> {
         advice: "use it in an attached directory; Codex runs hooks that are approved with /hooks".to_owned(),
     };
     silent.map(finding).collect()
+}
+
+fn yes_or_no() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["yes", "no"]).map(|text| text == "yes")
 }
 
 fn bytes_or_no(text: &str) -> Result<u64, String> {
