@@ -305,7 +305,7 @@ class CopyMounts(TypedDict):
 
 
 class DetachDirectory(TypedDict):
-    """Ends that agents in a directory report to its session, which stays unless it is purged."""
+    """Detaches a directory."""
 
     directory: str
     purge: NotRequired[bool]
@@ -853,7 +853,7 @@ class Session(TypedDict):
 
 
 SharedPaths = TypedDict('SharedPaths', {'with': 'list[int]', 'in_doubt': 'bool', 'paths': 'list[str]'})
-"""Changes of files that a call may have made, or others."""
+"""Changes of files that a call or others may have made."""
 
 
 class SignIn(TypedDict):

@@ -5,10 +5,10 @@ use std::os::unix::process::parent_id;
 
 /// Shells between an agent and its hook.
 const SHELLS: [&str; 7] = ["ash", "bash", "dash", "fish", "ksh", "sh", "zsh"];
-/// Processes above a hook that are looked at.
+/// Most processes above a hook that are searched.
 const ABOVE_MAX: usize = 8;
 
-/// The fields of a process's `stat` that matter here.
+/// Some fields of a process's `stat`.
 struct ProcessStat {
     command: String,
     state: String,
@@ -16,12 +16,11 @@ struct ProcessStat {
     started: String,
 }
 
-/// Returns the nearest process above this one that is no shell, as text that fits no other process. `None` if the system
-/// does not show processes.
+/// Returns the nearest process above this one that is not a shell, as unique text. `None` if the system hides processes.
 pub fn agent_process() -> Option<String> {
     let mut process = parent_id();
     for _ in 0..ABOVE_MAX {
-        let ProcessStat { command, parent, started, .. } = ProcessStat::of(process).ok()??;
+        let ProcessStat { command, parent, started, .. } = ProcessStat::of(process).ok()?;
         if !SHELLS.contains(&&*command) {
             return Some(format!("{process} {started} {}", namespace()?));
         }
@@ -30,7 +29,7 @@ pub fn agent_process() -> Option<String> {
     None
 }
 
-/// Returns true if the process of such a text has ended; false if that is uncertain, as for one of another namespace.
+/// Returns true if that process has certainly ended. A process of another namespace is never certain.
 pub(crate) fn process_ended(process: &str) -> bool {
     let mut words = process.splitn(3, ' ');
     let (Some(Ok(id)), Some(started), Some(of)) = (words.next().map(str::parse), words.next(), words.next()) else {
@@ -40,8 +39,7 @@ pub(crate) fn process_ended(process: &str) -> bool {
         return false;
     }
     match ProcessStat::of(id) {
-        Ok(Some(stat)) => stat.started != started || ["Z", "X"].contains(&&*stat.state),
-        Ok(None) => false,
+        Ok(stat) => stat.started != started || ["Z", "X"].contains(&&*stat.state),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
@@ -52,7 +50,7 @@ fn namespace() -> Option<String> {
 
 impl ProcessStat {
     #[expect(clippy::disallowed_methods, reason = "the kernel describes a process in a file")]
-    fn of(process: u32) -> io::Result<Option<Self>> {
+    fn of(process: u32) -> io::Result<Self> {
         // The command may have spaces and parentheses.
         let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
         let read = || {
@@ -65,7 +63,7 @@ impl ProcessStat {
                 started: (*fields.get(19)?).to_owned(),
             })
         };
-        Ok(read())
+        read().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 

@@ -87,14 +87,14 @@ pub trait ChangeDetector: Send + Sync {
         None
     }
 
-    /// Returns true if a file looks like one with secrets, whose contents are kept on this machine only, or not at all.
+    /// Returns true if a file looks like a secret. Its contents stay on this machine, or are not kept.
     #[doc(hidden)]
     fn is_secret(&self, path: &EntryPath) -> bool {
         let _ = path;
         false
     }
 
-    /// Returns the data of a file most of which is holes, with its places; none of another file.
+    /// Reads the data of a file that is mostly holes, with the position of each piece. `None` for other files.
     #[doc(hidden)]
     fn sparse_data(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let _ = path;

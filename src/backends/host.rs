@@ -41,13 +41,13 @@ pub struct HostOptions {
     /// Paths below the directory that are recorded all the same, with everything below them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<EntryPath>,
-    /// True to record small files that git ignores, too, outside of directories that programs make.
+    /// True to record small files that git ignores, too, outside of build and dependency directories.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_ignored: bool,
     /// True to keep the contents of files that look like secrets, on this machine only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_secrets: bool,
-    /// True for a directory that a session has recorded: where it is empty, all its files were removed.
+    /// True for a directory that a session has recorded. If it is empty, all its files were removed.
     #[serde(skip)]
     pub is_taken_up: bool,
     /// Options of all its commands.
@@ -266,7 +266,7 @@ impl Workspace for HostWorkspace {
     }
 
     fn is_in_place(&self) -> bool {
-        // Where commands run, they may have moved it, and the session says so.
+        // Commands may have moved it, which the session records.
         self.shell.is_some() || self.place.anchor.as_ref().is_none_or(|anchor| anchor.check().is_ok())
     }
 

@@ -49,7 +49,7 @@ pub trait Workspace: Send + Sync + 'static {
         None
     }
 
-    /// Returns the permission bits that files which tools create do not have.
+    /// Returns the umask for files that tools create.
     fn umask(&self) -> u32 {
         0o022
     }
@@ -200,11 +200,11 @@ pub enum FileChange {
         /// have none.
         modified: Option<Timestamp>,
     },
-    /// A file or directory keeps its contents and times, and gets other permission bits.
+    /// A file or directory gets other permission bits, and keeps its contents and times.
     Mode {
         /// Its path.
         path: EntryPath,
-        /// Its permission bits then.
+        /// Its new permission bits.
         mode: FileMode,
     },
     /// An entry and everything below it is removed.

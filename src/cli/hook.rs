@@ -100,13 +100,13 @@ fn pass(words: &HookWords, data: Option<&Path>) -> io::Result<()> {
     }
 }
 
-/// Has the owner record the reports that were kept, before somebody reads the store. A note says what can't be recorded.
+/// Makes the owner record the reports in the spool, before a command reads the store. Notes what can't be recorded.
 pub(super) fn record_kept(data: &Path) {
     let mut directories = kept_reports(data);
     directories.sort_by(|one, other| one.0.cmp(&other.0));
     directories.dedup();
     for directory in directories {
-        // Without a payload it only looks.
+        // Without a payload it is only a request to look at the disk.
         let message = json!({ "agent": "claude", "directory": directory, "payload": null }).to_string();
         if let Err(error) = reach(data, &message) {
             let (count, reason) = (kept_reports(data).len() as u64, text::one_line(&error.to_string(), 300));
@@ -128,10 +128,10 @@ fn message(words: &HookWords, directory: &Path, payload: &[u8]) -> String {
     format!("{},\"payload\":{payload}}}", head.trim_end_matches('}'))
 }
 
-/// Sends a message to the owner, which is started if none answers.
+/// Sends a message to the owner, and starts an owner if none answers.
 fn reach(data: &Path, message: &str) -> io::Result<()> {
     send(data, message).or_else(|error| match error.kind() {
-        // It has answered.
+        // The owner answered.
         io::ErrorKind::InvalidData | io::ErrorKind::Other => Err(error),
         _ => {
             start(data)?;
@@ -140,7 +140,7 @@ fn reach(data: &Path, message: &str) -> io::Result<()> {
     })
 }
 
-/// Sends a message to the owner. One that it can't record now is `Other`. An answer that refuses it is `InvalidData`.
+/// Sends a message to the owner. The error is `Other` if it can't be recorded now, `InvalidData` if it is refused.
 fn send(data: &Path, message: &str) -> io::Result<()> {
     let mut owner = UnixStream::connect(data.join(SOCKET))?;
     owner.set_read_timeout(Some(PATIENCE))?;
@@ -161,7 +161,6 @@ fn send(data: &Path, message: &str) -> io::Result<()> {
         // It ends at this moment.
         None | Some("503") => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
         Some("400" | "413" | "422") => Err(io::Error::new(io::ErrorKind::InvalidData, said())),
-        // It can't record it now.
         Some(_) => Err(io::Error::other(said())),
     }
 }

@@ -21,9 +21,9 @@ const EXPORTED: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// the rest is added. So importing the file again completes an import that was killed.
 ///
 /// Transcripts are those of Claude Code, Codex, Gemini CLI, Copilot CLI, OpenCode, Cursor, Cline, Goose, Aider,
-/// mini-swe-agent, SWE-agent and OpenHands, logs of Inspect, and trajectories in ATIF. A run becomes a session with its calls, their outcomes and times, and its subagents become
-/// forks. It has the files that the transcript states; where it does not state what a call changed, that is said. A
-/// transcript that has grown can be imported again.
+/// mini-swe-agent, SWE-agent and OpenHands, logs of Inspect, and trajectories in ATIF. A run becomes a session with its
+/// calls, their outcomes and times, and its subagents become forks. It has the files that the transcript states; where it
+/// does not state what a call changed, that is said. A transcript that has grown can be imported again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -36,10 +36,10 @@ pub(super) struct UndoArgs {
 /// Options of an undo: its limits, and its question.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct UndoHow {
-    /// Gives a path its state before also where others changed the same place since; `undo --redo` brings theirs back
+    /// Restores a path even if others changed the same place since; `undo --redo` brings their changes back
     #[arg(long)]
     pub(super) overwrite: bool,
-    /// Removes also what nothing could bring back, as its contents were not kept
+    /// Also removes contents that were not kept, so that nothing can restore them
     #[arg(long)]
     pub(super) force: bool,
     /// Shows the changes, and makes none
@@ -70,7 +70,7 @@ pub(super) struct SubjectArgs {
     pub(super) redo: bool,
 }
 
-/// Gives files and directories the contents that they had at a position
+/// Restores files and directories as of a position
 ///
 /// It brings back what is gone and what differs, whoever changed it, and lists that before it asks. What is there only now
 /// stays. `foldspace undo` takes it back.
@@ -155,7 +155,7 @@ impl UndoHow {
             left => format!("undo {count}, and leave {left}?"),
         };
         let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
-        // The list must be read before the question, not after it in a pager.
+        // The list must be visible before the question, not after it in a pager.
         out.go_live()?;
         output::confirm(&question, "nothing was done", unasked.with_hint("--yes undoes without asking"))?;
         Ok(true)

@@ -23,7 +23,7 @@ pub struct VerifyReport {
     pub contents: u64,
     /// Events that the program can't read. They are no differences: another program may know them.
     pub unreadable: u64,
-    /// Events lost in an accepted loss or in damage. States behind those in damage lack what they changed.
+    /// Events lost in an accepted loss or in damage. States behind damage lack their changes.
     pub lost: u64,
     /// Differences, the first first.
     pub differences: Vec<VerifyDifference>,
@@ -121,7 +121,7 @@ impl VerifyCheck<'_> {
             ControlFlow::Continue(())
         })?;
         self.report.lost += lost + in_gaps;
-        // The fold counts them among what it can't read.
+        // The fold counted them as unreadable.
         self.report.unreadable -= in_gaps;
         for (seq, path, digest, size) in found {
             self.report.contents += 1;

@@ -184,8 +184,8 @@ async fn run(
 
 type Answer = Result<Box<dyn OperationAnswer>, OperationError>;
 
-/// Does the work of a verb. What a verb changes is the work of a task that completes also if the client goes away: its
-/// steps belong together. The client's going cancels what can be cancelled, and drops what only looks.
+/// Does the work of a verb. A verb that changes something runs in a separate task: its steps belong together, so they
+/// complete even if the client disconnects. A disconnect cancels what can be cancelled, and drops what only reads.
 async fn work(
     face: HttpFace,
     entry: &'static OperationEntry,
@@ -199,7 +199,7 @@ async fn work(
     let _stop = cancel.clone().drop_guard();
     let only_looks = entry.route.is_some_and(|place| place.method == "GET");
     let work = async move {
-        // While the server ends, what answers or cancels calls is still done.
+        // A server that ends still answers and cancels calls.
         let _going = if only_looks { None } else { face.hub().in_flight().begin(cancel.clone()).ok() };
         let context = OperationContext {
             hub: face.hub(),
@@ -214,24 +214,7 @@ async fn work(
     if only_looks {
         return work.await;
     }
-    let mut attended = AttendedVerb { verb: entry.name, is_done: false };
-    let done = tokio::spawn(work).await;
-    attended.is_done = true;
-    done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })?
-}
-
-/// Logs that a client has left before its verb was done.
-struct AttendedVerb {
-    verb: &'static str,
-    is_done: bool,
-}
-
-impl Drop for AttendedVerb {
-    fn drop(&mut self) {
-        if !self.is_done {
-            tracing::info!(verb = self.verb, "the client has left; what it asked for is completed");
-        }
-    }
+    tokio::spawn(work).await.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })?
 }
 
 fn stream_work(

@@ -1,8 +1,7 @@
 //! Directories of a person's in which coding agents work: each has a session, and its agents' hooks report to it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -16,9 +15,9 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::spool_files::{ATTACHED, keep_report};
+use super::spool_files::{ATTACHED, keep_report, put};
 use super::{Hub, HubError, blocking, close_now, joined};
-use crate::backends::disk::{entries_in, make_private, remove_path};
+use crate::backends::disk::{entries_in, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::Isolation;
@@ -32,13 +31,39 @@ use crate::tools::agents::before_look::prepare_look;
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::read_report;
 use crate::tools::agents::report::{HookKind, HookReport};
-use crate::tools::{AgentKind, UnknownAgent, WorkspaceError};
+use crate::tools::{AgentKind, UnknownAgent};
 
-/// Time for which a report is waited for.
+/// Time for which a hook waits until its report is recorded.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Bytes of contents that only git has, of which the store gets copies by default.
+/// Default limit for copies of contents that only git has, in bytes.
 const OWN_COPY: u64 = 1 << 30;
 const NAME_CHARS: usize = 60;
+
+/// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
+/// blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachDirectory {
+    /// The directory; that of its whole worktree, where it is in a git repository.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+    /// Paths below it that are recorded although git ignores them, with everything below them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub include: Vec<EntryPath>,
+    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+    #[serde(default)]
+    pub transcripts: bool,
+    /// Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
+    #[serde(default)]
+    pub keep_ignored: Option<bool>,
+    /// Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
+    #[serde(default)]
+    pub keep_secrets: Option<bool>,
+    /// Limit for copies of contents that only git has, in bytes; 0 for no copies. Default: as before, or 1 GiB.
+    #[serde(default)]
+    pub own_copy: Option<u64>,
+}
 
 /// A directory whose agents report to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -62,38 +87,30 @@ pub struct AttachedDirectory {
     /// Keeps the contents of files that look like secrets, on this machine only.
     #[serde(default)]
     pub keep_secrets: bool,
-    /// Bytes of contents that only git has, of which the store gets copies; 0 for none.
+    /// Limit for copies of contents that only git has, in bytes; 0 for no copies.
     #[serde(default)]
     pub own_copy: u64,
-    /// The attached directory of whose repository it is another worktree; its session is a fork of that one's.
+    /// The attached directory whose repository it is another worktree of. Its session is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub worktree_of: Option<HostPath>,
 }
 
-/// Settings of an attached directory; what is not set stays as it was, or is the default.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AttachSettings {
-    pub(crate) include: Vec<EntryPath>,
-    pub(crate) transcripts: bool,
-    pub(crate) keep_ignored: Option<bool>,
-    pub(crate) keep_secrets: Option<bool>,
-    pub(crate) own_copy: Option<u64>,
-}
-
-impl AttachSettings {
-    fn applied_to(self, known: Option<&AttachedDirectory>, top: PathBuf) -> AttachedDirectory {
+impl AttachedDirectory {
+    /// Returns the directory with the settings of a request. A setting that the request leaves out stays as it was, or is
+    /// the default; `transcripts` is always the request's.
+    fn asked(asked: AttachDirectory, known: Option<&Self>, top: PathBuf) -> Self {
         let mut include = known.map(|known| known.include.clone()).unwrap_or_default();
-        include.extend(self.include.into_iter().filter(|path| !include.contains(path)).collect::<Vec<_>>());
+        include.extend(asked.include.into_iter().filter(|path| !include.contains(path)).collect::<Vec<_>>());
         let set = |asked: Option<bool>, known: Option<bool>| asked.or(known).unwrap_or(true);
-        AttachedDirectory {
+        Self {
             directory: HostPath(top),
             session: known.map_or(SessionId::from_bytes([0; 16]), |known| known.session),
-            transcripts: self.transcripts,
+            transcripts: asked.transcripts,
             include,
-            keep_ignored: set(self.keep_ignored, known.map(|known| known.keep_ignored)),
-            keep_secrets: set(self.keep_secrets, known.map(|known| known.keep_secrets)),
-            own_copy: self.own_copy.or(known.map(|known| known.own_copy)).unwrap_or(OWN_COPY),
+            keep_ignored: set(asked.keep_ignored, known.map(|known| known.keep_ignored)),
+            keep_secrets: set(asked.keep_secrets, known.map(|known| known.keep_secrets)),
+            own_copy: asked.own_copy.or(known.map(|known| known.own_copy)).unwrap_or(OWN_COPY),
             worktree_of: known.and_then(|known| known.worktree_of.clone()),
         }
     }
@@ -115,7 +132,7 @@ pub struct HookMessage {
     /// The directory in which the hook ran.
     #[schemars(with = "String")]
     pub directory: HostPath,
-    /// The process of the agent, as the hook has found it.
+    /// The agent's process, as found by the hook.
     #[serde(default)]
     pub process: Option<String>,
     /// The payload that the hook was given; null only has the owner look at the disk.
@@ -195,30 +212,18 @@ fn read(file: &Path) -> io::Result<Option<AttachedDirectory>> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the list of attached directories is the hub's")]
-fn write(home: &Path, attached: &AttachedDirectory) -> io::Result<()> {
-    make_private(&home.join(ATTACHED))?;
-    let file = attached_file(home, &attached.directory.0);
-    let begun = file.with_extension("new");
-    File::create(&begun)?.write_all(&serde_json::to_vec(attached)?)?;
-    std::fs::rename(&begun, &file)
-}
-
 fn failed(directory: &Path, reason: impl std::fmt::Display) -> HubError {
     BackendError { backend: "host", reason: format!("can't attach {}: {reason}", directory.display()) }.into()
 }
 
 impl Hub {
-    /// Attaches a directory: its worktree's top, where it is in a git repository. Its files are recorded as they are, and
-    /// hooks that report from there are from now on. One that is attached stays so, in the same session, with other settings.
-    pub(crate) async fn attach(
-        &self,
-        directory: PathBuf,
-        settings: AttachSettings,
-    ) -> Result<AttachedDirectory, HubError> {
+    /// Attaches a directory, or the top of its worktree if it is in a git repository. Its files are recorded as they are,
+    /// and its agents' hooks report from now on. A directory that is attached stays in its session, with new settings.
+    pub(crate) async fn attach(&self, asked: AttachDirectory) -> Result<AttachedDirectory, HubError> {
         let home = self.options().home.clone();
         let looked = move || {
-            let canonical = directory.canonicalize().map_err(|error| failed(&directory, error))?;
+            let directory = &asked.directory.0;
+            let canonical = directory.canonicalize().map_err(|error| failed(directory, error))?;
             let repository = git::GitRepository::find(&canonical).map_err(|error| failed(&canonical, error))?;
             let top = repository.map_or(canonical, |repository| repository.top);
             let is_home = std::env::var_os("HOME").is_some_and(|home| *home == *top);
@@ -226,7 +231,7 @@ impl Hub {
                 return Err(failed(&top, "it has much more than a project; give a project's directory"));
             }
             let known = read(&attached_file(&home, &top)).map_err(|error| failed(&top, error))?;
-            let attached = settings.applied_to(known.as_ref(), top.clone());
+            let attached = AttachedDirectory::asked(asked, known.as_ref(), top.clone());
             let host = HostOptions {
                 directory: Some(top.clone()),
                 files_only: true,
@@ -258,7 +263,7 @@ impl Hub {
         }
     }
 
-    /// Closes a workspace, so that it opens with other settings. One that stays in use gets them when it opens again.
+    /// Closes a workspace so that it opens with new settings. If it stays in use, it gets them when it next opens.
     async fn close_for_settings(&self, session: SessionId) {
         for _ in 0..50 {
             let mut place = self.place(session).lock_owned().await;
@@ -269,10 +274,10 @@ impl Hub {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        tracing::warn!("the settings of an attached directory count when its session opens again");
+        tracing::warn!("the new settings of an attached directory take effect when its session next opens");
     }
 
-    /// Adds what an attached directory's settings say to the options of its session.
+    /// Adds the settings of an attached directory to the options of its session.
     pub(super) fn as_attached(&self, session: SessionId, spec: WorkspaceSpec) -> WorkspaceSpec {
         let WorkspaceSpec::Host(host) = spec else { return spec };
         let place = host.directory.as_ref().map(|directory| attached_file(&self.options().home, directory));
@@ -288,9 +293,10 @@ impl Hub {
 
     async fn note_attached(&self, attached: AttachedDirectory) -> Result<AttachedDirectory, HubError> {
         let home = self.options().home.clone();
-        let write = move || match write(&home, &attached) {
-            Ok(()) => Ok(attached),
-            Err(error) => Err(failed(&attached.directory.0, error)),
+        let write = move || {
+            let bytes = serde_json::to_vec(&attached).map_err(io::Error::from);
+            let written = bytes.and_then(|bytes| put(&attached_file(&home, &attached.directory.0), &bytes));
+            written.map_err(|error| failed(&attached.directory.0, error)).map(|()| attached)
         };
         let attached = blocking(write).await??;
         self.begin_own_copies(&attached);
@@ -322,7 +328,7 @@ impl Hub {
         self.note_attached(AttachedDirectory { directory, session, worktree_of, ..of }).await
     }
 
-    /// Finds the session that records a directory; where there is none, a name for one.
+    /// Finds the session that records a directory, or else a name for a new one.
     async fn session_of(
         &self,
         attached: &AttachedDirectory,
@@ -354,8 +360,7 @@ impl Hub {
         Ok(blocking(looked).await??)
     }
 
-    /// Ends that the agents in a directory report, and in its other worktrees. Their sessions stay unless they are purged.
-    /// Returns what was attached there.
+    /// Detaches a directory and its other worktrees. Their sessions stay unless `purge` is set. Returns the directory's entry.
     pub(crate) async fn detach(&self, directory: PathBuf, purge: bool) -> Result<Option<AttachedDirectory>, HubError> {
         let home = self.options().home.clone();
         let found = move || {
@@ -370,21 +375,22 @@ impl Hub {
             let _turn = self.report_order(one.session).lock_owned().await;
             if purge {
                 match self.remove(one.session).await {
-                    // An earlier try has come as far as this.
+                    // An earlier attempt removed it.
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     other => other?,
                 }
             }
-            // Only then: what fails before is found again by the next try.
+            // Last, so that another attempt finds what failed.
             let home = &self.options().home;
             let files = [Self::copies_file(home, &one.directory.0), attached_file(home, &one.directory.0)];
             let removed = move || files.iter().try_for_each(|file| remove_path(file));
             blocking(removed).await?.map_err(|error| failed(&one.directory.0, error))?;
         }
+        self.drop_unattached().await?;
         Ok(Some(attached))
     }
 
-    /// Records a report, after those that came before it, and after those that were kept while nobody could record them.
+    /// Records a report, after earlier ones and after those in the spool.
     pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
         let arrived = Instant::now();
         let report = message.report()?;
@@ -400,12 +406,12 @@ impl Hub {
         };
         self.begin_own_copies(&attached);
         let order = self.report_order(attached.session);
-        // Its place in the order is taken now.
+        // It queues before anything else is awaited.
         let mut turn = Box::pin(order.lock_owned());
         let taken = turn.as_mut().now_or_never();
         let going = self.shared.in_flight.begin(CancellationToken::new())?;
         let (hub, (done, answer)) = (self.clone(), oneshot::channel());
-        // One task for all of it: it completes also if the hook stops waiting.
+        // A task, so that it completes even if the hook stops waiting.
         tokio::spawn(async move {
             let _turn = match taken {
                 Some(turn) => turn,
@@ -420,10 +426,10 @@ impl Hub {
                 Ok(noted) => {
                     drop(done.send(Ok(())));
                     if let Err(error) = noted.await {
-                        tracing::warn!(%error, "what belongs to a report could not be noted");
+                        tracing::warn!(%error, "the facts that follow a report could not be recorded");
                     }
                 }
-                // A hook that still waits keeps it.
+                // A hook that still waits keeps the report itself.
                 Err(error) => {
                     if let Err(Err(error)) = done.send(Err(error)) {
                         let kept = serde_json::to_vec(&message).map_err(io::Error::from);
@@ -441,7 +447,7 @@ impl Hub {
         }
     }
 
-    /// Records a report, and returns what is still to be noted then.
+    /// Records a report, and returns the rest of the work.
     async fn record_report(
         &self,
         attached: &AttachedDirectory,
@@ -450,14 +456,14 @@ impl Hub {
         let is_pause = matches!(arrival.report.kind, HookKind::Paused { .. } | HookKind::RunEnded { .. });
         let paused = is_pause.then(|| arrival.report.run.clone());
         let (session, root) = (self.session(attached.session).await?, attached.directory.0.clone());
-        prepare_look(session, root, vec![arrival.clone()]).await.map_err(WorkspaceError::from)?;
+        prepare_look(session, root, vec![arrival.clone()]).await?;
         let open = self.open_now(attached.session).await?;
-        open.tool_runner().observe(arrival).await.map_err(WorkspaceError::from)?;
+        open.tool_runner().observe(arrival).await?;
         Ok(async move {
             let runner = open.tool_runner();
-            runner.note_git().await.map_err(WorkspaceError::from)?;
+            runner.note_git().await?;
             match paused {
-                Some(run) => Ok(runner.note_exit_codes(&run).await.map_err(WorkspaceError::from)?),
+                Some(run) => Ok(runner.note_exit_codes(&run).await?),
                 None => Ok(()),
             }
         })

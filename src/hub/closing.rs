@@ -30,7 +30,7 @@ impl Hub {
         closed
     }
 
-    /// Locks a session's slot. A workspace whose directory is gone, or another one by now, is closed before.
+    /// Locks a session's slot. First closes a workspace whose directory is gone or was replaced.
     pub(super) async fn slot_in_place(&self, id: SessionId) -> OwnedMutexGuard<WorkspaceSlot> {
         let mut place = self.place(id).lock_owned().await;
         match place.take_if(|kept| !kept.is_used() && !kept.is_in_place()) {

@@ -137,11 +137,7 @@ impl Hub {
     ) -> Result<MergeReport, HubError> {
         if dry_run {
             let _turn = home.session().turn().await;
-            home.tool_runner()
-                .machine()
-                .record_drift(home.session(), Extent::All)
-                .await
-                .map_err(WorkspaceError::from)?;
+            home.tool_runner().machine().record_drift(home.session(), Extent::All).await?;
         }
         self.merge(session.id(), home, choices, dry_run).await
     }

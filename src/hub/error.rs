@@ -4,7 +4,7 @@ use crate::backends::BackendError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
-use crate::tools::{MountError, WorkspaceError};
+use crate::tools::{MountError, ToolError, WorkspaceError};
 
 /// A failure of a [`Hub`](super::Hub). Nothing has changed then, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum HubError {
         /// By whom.
         what: &'static str,
     },
-    /// Reports of agents' hooks can't be recorded now. They are kept.
+    /// Reports of agents' hooks can't be recorded now. They stay in the spool.
     #[error("{count} reports of hooks are not recorded yet: {source}")]
     Unrecorded {
         /// The number of reports.
@@ -82,6 +82,12 @@ impl From<WorkspaceError> for HubError {
     }
 }
 
+impl From<ToolError> for HubError {
+    fn from(error: ToolError) -> Self {
+        WorkspaceError::from(error).into()
+    }
+}
+
 impl From<BackendError> for HubError {
     fn from(error: BackendError) -> Self {
         Self::Workspace(error.into())
@@ -95,13 +101,13 @@ impl From<StoreError> for HubError {
 }
 
 impl HubError {
-    /// Returns the error of a report that has no meaning.
+    /// Creates the error of a report that makes no sense.
     #[cfg(feature = "attach")]
     pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
         BackendError { backend: "host", reason: format!("can't read the report of a hook: {error}") }.into()
     }
 
-    /// Tells whether a workspace's backend failed.
+    /// Returns true if a workspace's backend failed.
     pub(crate) fn is_of_backend(&self) -> bool {
         let error: &dyn Diagnostic = self;
         error.chain().any(|error| error.downcast_ref::<BackendError>().is_some())

@@ -134,7 +134,7 @@ struct HubInner {
     other_hosts: OnceLock<Box<dyn hosts::OtherHosts>>,
     #[cfg(feature = "attach")]
     reports: attached::ReportOrder,
-    /// Sessions of attached directories for which copies were begun, with their limits.
+    /// Sessions of attached directories whose own copies were started, with their limits.
     #[cfg(feature = "attach")]
     own_copies: Mutex<BTreeMap<SessionId, u64>>,
 }

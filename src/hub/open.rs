@@ -39,7 +39,7 @@ impl KeptWorkspace {
         self.tool_runner.workspace().backend_name()
     }
 
-    /// Returns false if the workspace's directory is gone, or another one by now.
+    /// Returns false if the workspace's directory is gone or was replaced.
     pub(super) fn is_in_place(&self) -> bool {
         self.tool_runner.workspace().is_in_place()
     }
@@ -180,7 +180,7 @@ impl std::fmt::Debug for OpenSession {
 }
 
 impl Hub {
-    /// Records what has changed outside of calls in a workspace that is open, unless a call is under way.
+    /// Records external changes in an open workspace, unless a call is in flight.
     pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
         self.take_in(id).await?;
         let place = lock(&self.shared.places).get(&id).cloned();
@@ -191,7 +191,7 @@ impl Hub {
         }
     }
 
-    /// Takes in nothing, as no agent reports.
+    /// Does nothing: without attached directories no agent reports.
     #[cfg(not(feature = "attach"))]
     pub(super) async fn take_in(&self, _id: SessionId) -> Result<(), HubError> {
         Ok(())

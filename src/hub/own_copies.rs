@@ -1,36 +1,26 @@
 //! Copies of contents that only git has, made in the background for attached directories.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::time::Instant;
 
 use super::attached::AttachedDirectory;
-use super::spool_files::ATTACHED;
+use super::spool_files::{ATTACHED, put};
 use super::{Hub, HubError, blocking};
-use crate::backends::disk::make_private;
 use crate::engine::id::Digest;
 use crate::engine::lock::lock;
 use crate::tools::{CopyProgress, OwnCopies};
 
-/// The directory of the attached directories' entries with a file for each of which copies are made.
+/// Directory with a progress file for each attached directory whose contents are copied.
 const COPIES: &str = "copies";
-/// The share of the time in which nothing is copied, so that reports do not wait.
+/// Length of the pause after a piece, as a multiple of its time. Reports do not have to wait.
 const PAUSES: u32 = 2;
 
-/// Reads the progress of the copies for an attached directory; none if none were begun.
+/// Reads the progress of the copies for an attached directory. `None` before they begin.
 #[expect(clippy::disallowed_methods, reason = "the progress is the hub's")]
 pub fn own_copies_of(home: &Path, directory: &Path) -> Option<CopyProgress> {
     serde_json::from_slice(&std::fs::read(Hub::copies_file(home, directory)).ok()?).ok()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the progress is the hub's")]
-fn write(file: &Path, progress: CopyProgress) -> io::Result<()> {
-    make_private(file.parent().unwrap_or(file))?;
-    let begun = file.with_extension("new");
-    File::create(&begun)?.write_all(&serde_json::to_vec(&progress)?)?;
-    std::fs::rename(&begun, file)
 }
 
 impl Hub {
@@ -39,7 +29,7 @@ impl Hub {
         home.join(ATTACHED).join(COPIES).join(Digest::of(directory.as_os_str().as_encoded_bytes()).to_string())
     }
 
-    /// Begins to copy what only git has of an attached directory, unless this process has begun with it.
+    /// Starts to copy what only git has of an attached directory, unless this process did so before.
     pub(super) fn begin_own_copies(&self, attached: &AttachedDirectory) {
         let begun = lock(&self.shared.own_copies).insert(attached.session, attached.own_copy);
         if attached.own_copy == 0 || begun == Some(attached.own_copy) {
@@ -49,6 +39,8 @@ impl Hub {
         tokio::spawn(async move {
             if let Err(error) = hub.make_own_copies(&attached).await {
                 tracing::warn!(%error, "what only git has is not copied");
+                // The next report tries again.
+                lock(&hub.shared.own_copies).remove(&attached.session);
             }
         });
     }
@@ -62,7 +54,8 @@ impl Hub {
             let (since, file) = (Instant::now(), file.clone());
             let piece = move || {
                 let is_more = copies.copy_some()?;
-                if let Err(error) = write(&file, copies.progress) {
+                let written = serde_json::to_vec(&copies.progress).map_err(io::Error::from);
+                if let Err(error) = written.and_then(|progress| put(&file, &progress)) {
                     tracing::debug!(%error, "the progress of copies could not be written");
                 }
                 Ok::<_, HubError>((copies, is_more))

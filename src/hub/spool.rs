@@ -1,5 +1,6 @@
-//! Reports that could not be recorded when they came: files that are removed once they are recorded.
+//! The spool: reports that could not be recorded when they arrived. Each is a file, removed once it is recorded.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,37 +24,38 @@ use crate::tools::agents::report::HookReport;
 /// A report that waits to be recorded.
 struct KeptReport {
     file: PathBuf,
-    /// The time at which it was kept.
+    /// Time at which it was written.
     at: SystemTime,
     message: HookMessage,
     report: HookReport,
 }
 
-/// Returns the directories of the reports that wait to be recorded.
+/// Returns the directories of the reports in the spool, if they are still attached.
 pub fn kept_reports(home: &Path) -> Vec<HostPath> {
-    files(home).iter().filter_map(|file| Some(read(file).ok()?.directory)).collect()
+    let is_attached = |at: &HostPath| attached_at(home, &at.0).is_some() || worktree_at(home, &at.0).is_some();
+    files(home).iter().filter_map(|file| Some(read(file).ok()?.directory)).filter(is_attached).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
 fn read(file: &Path) -> io::Result<HookMessage> {
-    Ok(serde_json::from_slice(&std::fs::read(file)?)?)
+    Ok(serde_json::from_slice(&fs::read(file)?)?)
 }
 
-/// Puts a report aside that no owner can record.
+/// Renames a report that no owner can record.
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
 fn put_aside(file: &Path, error: &dyn std::fmt::Display) {
     tracing::warn!(%error, file = %file.display(), "a report of a hook can't be recorded");
-    drop(std::fs::rename(file, file.with_extension(UNFIT)));
+    drop(fs::rename(file, file.with_extension(UNFIT)));
 }
 
 #[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
 fn remove(file: &Path) -> Result<(), HubError> {
     let reason = |error: io::Error| format!("can't remove the recorded report {}: {error}", file.display());
-    std::fs::remove_file(file).map_err(|error| BackendError { backend: "host", reason: reason(error) }.into())
+    fs::remove_file(file).map_err(|error| BackendError { backend: "host", reason: reason(error) }.into())
 }
 
 impl KeptReport {
-    /// Reads those of one session. One of a directory that is attached no more is removed.
+    /// Reads the reports of one session. Removes reports of directories that are no longer attached.
     fn of_session(home: &Path, session: SessionId) -> Vec<Self> {
         let mut kept = Vec::new();
         for file in files(home) {
@@ -91,11 +93,11 @@ impl KeptReport {
 }
 
 impl Hub {
-    /// Records, before a session is looked at, the reports that were kept for it, and the end of calls whose agents have
-    /// ended.
+    /// Records a session's reports in the spool, and the ends of calls whose agents have ended. Every look at a session
+    /// comes after it.
     ///
     /// # Errors
-    /// [`HubError::Unrecorded`]: a report can't be recorded now; it is kept.
+    /// [`HubError::Unrecorded`]: a report can't be recorded now. It stays in the spool.
     pub(super) async fn take_in(&self, id: SessionId) -> Result<(), HubError> {
         let (hub, home) = (self.clone(), self.options().home.clone());
         let due = blocking(move || {
@@ -111,7 +113,7 @@ impl Hub {
         let Some(attached) = due.await?? else { return Ok(()) };
         let hub = self.clone();
         let going = self.shared.in_flight.begin(CancellationToken::new())?;
-        // A task of its own: it completes also if the caller stops waiting.
+        // A task, so that it completes even if the caller stops waiting.
         let taken = tokio::spawn(async move {
             let _turn = hub.report_order(id).lock_owned().await;
             let taken = hub.record_kept(&attached, true).await;
@@ -121,8 +123,14 @@ impl Hub {
         joined(taken.await)?
     }
 
-    /// Records the reports that were kept for a directory, and removes each once it is recorded. The caller has the turn
-    /// among its reports.
+    /// Removes reports of directories that are no longer attached.
+    pub(super) async fn drop_unattached(&self) -> Result<(), HubError> {
+        let home = self.options().home.clone();
+        blocking(move || drop(KeptReport::of_session(&home, SessionId::from_bytes([0; 16])))).await
+    }
+
+    /// Records a directory's reports in the spool, and removes each once it is recorded. The caller holds the
+    /// [order](Hub::report_order) of its reports.
     pub(super) async fn record_kept(&self, attached: &AttachedDirectory, looks: bool) -> Result<(), HubError> {
         let (home, session) = (self.options().home.clone(), attached.session);
         let mut kept = blocking(move || KeptReport::of_session(&home, session)).await?;
@@ -137,37 +145,28 @@ impl Hub {
         })
     }
 
-    /// Records reports of which all have come before the disk is looked at: first what begins, then what has changed, which
-    /// is therefore of the calls that they tell of, then what ends.
+    /// Records reports that all arrived before this look at the disk: first the beginnings, then the changes, which belong
+    /// to the calls that began, then the ends.
     async fn record_all(&self, attached: &AttachedDirectory, kept: &mut Vec<KeptReport>) -> Result<(), HubError> {
         let (session, root) = (self.session(attached.session).await?, attached.directory.0.clone());
         let begun = |kept: &KeptReport| only_begins(&kept.report.kind);
         let arrivals = kept.iter().map(|one| one.arrival(kept, attached)).collect();
-        prepare_look(session, root, arrivals).await.map_err(crate::tools::WorkspaceError::from)?;
+        prepare_look(session, root, arrivals).await?;
         let open = self.open_now(attached.session).await?;
-        open.tool_runner().look().await.map_err(crate::tools::WorkspaceError::from)?;
+        open.tool_runner().look().await?;
         let (begun, ended): (Vec<_>, Vec<_>) = std::mem::take(kept).into_iter().partition(begun);
         *kept = ended;
         begun.iter().try_for_each(|one| remove(&one.file))?;
         while let Some(one) = kept.first() {
             let arrival = one.arrival(&[], attached);
-            match open
-                .tool_runner()
-                .observe(arrival)
-                .await
-                .map_err(|error| crate::tools::WorkspaceError::from(error).into())
-            {
+            match open.tool_runner().observe(arrival).await.map_err(HubError::from) {
                 Ok(()) => remove(&one.file)?,
-                Err(error) if is_for_ever(&error) => put_aside(&one.file, &error),
+                // Another attempt would fail, too.
+                Err(error) if error.kind() == ErrorKind::Invalid => put_aside(&one.file, &error),
                 Err(error) => return Err(error),
             }
             kept.remove(0);
         }
         Ok(())
     }
-}
-
-/// Returns true if another try to record a report would fail as well.
-fn is_for_ever(error: &HubError) -> bool {
-    matches!(error.kind(), ErrorKind::Invalid)
 }

@@ -1,5 +1,6 @@
-//! The files of reports that wait to be recorded.
+//! Files of the spool, and of the entries beside it.
 
+use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,30 +12,36 @@ use crate::backends::disk::{entries_in, make_private};
 pub const ATTACHED: &str = "attached";
 /// The directory with the reports, in that of the attached directories.
 const SPOOL: &str = "spool";
-/// The extension of a report; others are being written, or can't be recorded.
+/// Extension of a report. Files with others are being written, or can't be recorded.
 const KEPT: &str = "json";
 pub(super) const UNFIT: &str = "unfit";
 
-/// Keeps a message until an owner records it.
+/// Writes a message to the spool, where it stays until an owner records it.
 ///
 /// # Errors
 /// It can't be written.
-#[expect(clippy::disallowed_methods, reason = "a report that can't be recorded is kept, in the order of the clock")]
+#[expect(clippy::disallowed_methods, reason = "reports are kept in the order of the clock")]
 pub fn keep_report(home: &Path, message: &[u8]) -> io::Result<()> {
-    let directory = home.join(ATTACHED).join(SPOOL);
-    make_private(&directory)?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let file = directory.join(format!("{:020}-{}", since.as_nanos(), std::process::id()));
-    let begun = file.with_extension("new");
-    let mut opened = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&begun)?;
-    opened.write_all(message)?;
-    std::fs::rename(begun, file.with_extension(KEPT))
+    let name = format!("{:020}-{}.{KEPT}", since.as_nanos(), std::process::id());
+    put(&home.join(ATTACHED).join(SPOOL).join(name), message)
 }
 
-/// Lists the reports that wait, in the order in which they were kept.
+/// Writes a private file, of which no reader sees a part.
+#[expect(clippy::disallowed_methods, reason = "reports and entries of directories are the hub's")]
+pub(super) fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    make_private(file.parent().unwrap_or(file))?;
+    let unfinished = file.with_extension("new");
+    let mut opened = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
+    opened.write_all(bytes)?;
+    opened.sync_all()?;
+    fs::rename(&unfinished, file)
+}
+
+/// Lists the reports, oldest first.
 pub(super) fn files(home: &Path) -> Vec<PathBuf> {
     let entries = entries_in(&home.join(ATTACHED).join(SPOOL)).unwrap_or_default();
-    let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
+    let mut files: Vec<PathBuf> = entries.iter().map(DirEntry::path).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == KEPT));
     files.sort();
     files

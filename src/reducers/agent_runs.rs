@@ -74,10 +74,10 @@ pub struct ObservedCall {
     /// The process of its agent; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub process: String,
-    /// True if it is uncertain that it runs: it waits for a permission, or its end will never be reported.
+    /// True if it may not run: it waits for a permission, or its end will never be reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubt: bool,
-    /// The time from which on it ran in spite of a doubt.
+    /// The time from which it certainly ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The time of its end, if that is known before the end is recorded.
@@ -123,12 +123,12 @@ impl Slice for AgentRuns {
 }
 
 impl ObservedCall {
-    /// Returns true if a process made it in another run than this.
+    /// Returns true if that process made it, in another run.
     pub fn is_of_earlier_run(&self, run: &str, process: Option<&str>) -> bool {
         self.run != run && process.is_some_and(|process| *self.process == *process)
     }
 
-    /// Returns true if it ran for certain at a time, which may be unknown.
+    /// Returns true if it certainly ran at a time.
     pub fn ran_at(&self, time: Option<Timestamp>) -> bool {
         let had_begun = !self.doubt || self.since.zip(time).is_some_and(|(since, time)| since <= time);
         had_begun && self.until.is_none_or(|until| time.is_some_and(|time| time <= until))
@@ -136,7 +136,7 @@ impl ObservedCall {
 }
 
 impl AgentRuns {
-    /// Returns the agent of an observed call that is open, that began a task, or that ended lately; empty for others.
+    /// Returns the agent of an observed call that is open, began a task or ended recently. Empty for other calls.
     pub fn agent_of(&self, call: Seq) -> Arc<str> {
         let open = self.open.get(&call).map(|open| &open.agent);
         let task = || self.tasks.values().find(|task| task.call == call).map(|task| &task.agent);

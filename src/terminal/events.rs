@@ -128,7 +128,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
 
 fn lost(EventsLost { first, last, segment, gap }: &EventsLost) -> String {
     match gap {
-        None => format!("events {first} to {last} of before"),
+        None => format!("events {first} to {last} before it"),
         Some(LostBytes { offset, bytes, .. }) => {
             let bytes = text::count(*bytes, "damaged byte");
             format!("of events {first} to {last}: {bytes} at byte {offset} of segment {segment}")
@@ -254,15 +254,11 @@ fn written(event: &WriteFile) -> String {
     let path = event.path.rooted();
     match &event.node {
         Node::File { size, mode, text, incomplete, .. } => {
-            let mode = match (*mode, mode.is_executable()) {
-                (mode, executable) if mode.is_unknown() || mode == FileMode::usual(executable) => {
-                    if executable {
-                        ", executable".to_owned()
-                    } else {
-                        String::new()
-                    }
-                }
-                (mode, _) => format!(", mode {mode}"),
+            let executable = mode.is_executable();
+            let mode = match mode.is_unknown() || *mode == FileMode::usual(executable) {
+                true if executable => ", executable".to_owned(),
+                true => String::new(),
+                false => format!(", mode {mode}"),
             };
             let binary = if *text { "" } else { ", binary" };
             let kept = if *incomplete { ", not kept" } else { "" };

@@ -41,16 +41,16 @@ pub struct Call {
     pub paths: Vec<EntryPath>,
     /// Changes by path.
     pub changes: BTreeMap<EntryPath, CallPathChange>,
-    /// Changes that it may have made, while it was open.
+    /// Changes during the call that it may have made.
     pub shared: Vec<SharedPaths>,
 }
 
-/// Changes of files that a call may have made, or others.
+/// Changes of files that a call or others may have made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SharedPaths {
     /// The other calls that may have made them.
     pub with: Vec<Seq>,
-    /// True if it is uncertain that any of the calls ran then: they may be a person's.
+    /// True if none of the calls certainly ran then: they may be a person's.
     pub in_doubt: bool,
     /// The paths.
     #[schemars(with = "Vec<String>")]
@@ -109,7 +109,7 @@ pub struct CallDocument {
     pub events: Vec<Seq>,
     /// The paths that it changed.
     pub paths: Vec<String>,
-    /// Changes that it may have made, or another call that was open, or, in doubt, somebody else.
+    /// Changes that this call, another open call or, in doubt, a person may have made.
     pub shared: Vec<SharedPaths>,
 }
 

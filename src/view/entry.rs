@@ -34,7 +34,7 @@ pub struct EntryShape {
     /// True where a file can be executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<bool>,
-    /// The permission bits of a file or directory: four octal digits. Absent where old events do not have them.
+    /// The permission bits of a file or directory: four octal digits. Absent if old events did not record them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<String>,
     /// True where a file is text.

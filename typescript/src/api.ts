@@ -82,7 +82,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends that agents in a directory report to its session, which stays unless it is purged. Only for clients on the unix socket. */
+        /** Detaches a directory. Its session stays unless it is purged. Only for clients on the unix socket. */
         post: operations["detach_directory"];
         delete?: never;
         options?: never;
@@ -1216,7 +1216,7 @@ export interface components {
             keep_secrets: boolean | null;
             /**
              * Format: int64
-             * @description Bytes of contents that only git has, of which the store gets copies; 0 for none; as before, or 1 GiB, by default.
+             * @description Limit for copies of contents that only git has, in bytes; 0 for no copies. Default: as before, or 1 GiB.
              * @default null
              */
             own_copy: number | null;
@@ -1246,11 +1246,11 @@ export interface components {
             keep_secrets: boolean;
             /**
              * Format: int64
-             * @description Bytes of contents that only git has, of which the store gets copies; 0 for none.
+             * @description Limit for copies of contents that only git has, in bytes; 0 for no copies.
              * @default 0
              */
             own_copy: number;
-            /** @description The attached directory of whose repository it is another worktree; its session is a fork of that one's. */
+            /** @description The attached directory whose repository it is another worktree of. Its session is a fork. */
             worktree_of?: string | null;
         };
         /** @description A directory that is attached, with what is recorded of it. */
@@ -1279,7 +1279,7 @@ export interface components {
             keep_secrets: boolean;
             /**
              * Format: int64
-             * @description Bytes of contents that only git has, of which the store gets copies; 0 for none.
+             * @description Limit for copies of contents that only git has, in bytes; 0 for no copies.
              */
             own_copy: number;
         };
@@ -1731,7 +1731,7 @@ export interface components {
              */
             allow_roots: string[];
         };
-        /** @description Ends that agents in a directory report to its session, which stays unless it is purged. Only for clients on the unix socket. */
+        /** @description Detaches a directory. Its session stays unless it is purged. Only for clients on the unix socket. */
         DetachDirectory: {
             /** @description The directory, or one in it. */
             directory: string;
@@ -1806,7 +1806,7 @@ export interface components {
             size?: number | null;
             /** @description True where a file can be executed. */
             executable?: boolean | null;
-            /** @description The permission bits of a file or directory: four octal digits. Absent where old events do not have them. */
+            /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
             permissions?: string | null;
             /** @description True where a file is text. */
             text?: boolean | null;
@@ -1841,7 +1841,7 @@ export interface components {
             size?: number | null;
             /** @description True where a file can be executed. */
             executable?: boolean | null;
-            /** @description The permission bits of a file or directory: four octal digits. Absent where old events do not have them. */
+            /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
             permissions?: string | null;
             /** @description True where a file is text. */
             text?: boolean | null;
@@ -2011,7 +2011,7 @@ export interface components {
             /** @description The directory in which the hook ran. */
             directory: string;
             /**
-             * @description The process of the agent, as the hook has found it.
+             * @description The agent's process, as found by the hook.
              * @default null
              */
             process: string | null;
@@ -2072,7 +2072,7 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
-            /** @description Changes that it may have made, or another call that was open, or, in doubt, somebody else. */
+            /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
             summary: string;
@@ -2912,11 +2912,11 @@ export interface components {
             /** @description When its last event was recorded, in UTC. */
             updated: string;
         };
-        /** @description Changes of files that a call may have made, or others. */
+        /** @description Changes of files that a call or others may have made. */
         SharedPaths: {
             /** @description The other calls that may have made them. */
             with: number[];
-            /** @description True if it is uncertain that any of the calls ran then: they may be a person's. */
+            /** @description True if none of the calls certainly ran then: they may be a person's. */
             in_doubt: boolean;
             /** @description The paths. */
             paths: string[];
@@ -3086,7 +3086,7 @@ export interface components {
              */
             redo: boolean;
             /**
-             * @description Paths that get the entries which they had at `to`, and with a directory all below it. What is there only now stays.
+             * @description Paths to restore as of `to`, directories with everything below them. Newer entries stay.
              * @default []
              */
             paths: string[];
@@ -3122,9 +3122,9 @@ export interface components {
             dry_run: boolean;
             /** @description The calls whose changes it takes back, in order. */
             calls: number[];
-            /** @description The latest of these calls; of an undo the call that it had taken back. Null where there are none. */
+            /** @description The latest of these calls; for an undo, the call that it took back. Null if there is none. */
             latest: components["schemas"]["UndoneCall"] | null;
-            /** @description True where `latest` is done again: what is taken back is an undo of it. */
+            /** @description True if an undo of `latest` is taken back, so that it is done again. */
             redoes: boolean;
             /** @description Undos that took back only these calls, and undos of these: they go with them. */
             undos: number[];
@@ -3242,7 +3242,7 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
-            /** @description Changes that it may have made, or another call that was open, or, in doubt, somebody else. */
+            /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /** @description The result of a success, else null. */
             result: unknown;
@@ -3266,7 +3266,7 @@ export interface components {
             size?: number | null;
             /** @description True where a file can be executed. */
             executable?: boolean | null;
-            /** @description The permission bits of a file or directory: four octal digits. Absent where old events do not have them. */
+            /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
             permissions?: string | null;
             /** @description True where a file is text. */
             text?: boolean | null;

@@ -47,8 +47,8 @@ pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
     }
 }
 
-/// Returns the time of an entry's latest change, in milliseconds since 1970: that of the status, which no program can set.
-/// For an entry that is gone it is that of the nearest directory above. `None` if nothing can be found out.
+/// Returns the status change time of an entry, which programs can't set, in milliseconds since 1970. A removed entry has
+/// that of the nearest directory above.
 pub(crate) fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
     let above = std::iter::successors(Some(path.clone()), EntryPath::parent);
     let stats = above.filter_map(|path| lstat(root.join(OsStr::from_bytes(path.as_bytes()))).ok());

@@ -142,7 +142,7 @@ pub(crate) enum MadeStat {
 }
 
 impl MadeStat {
-    /// Returns what an entry is of which only the mode was changed.
+    /// Describes an entry whose mode alone was changed.
     pub(super) fn as_it_is(stat: &Statx) -> Self {
         let modified = Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() };
         match FileStat::of(stat).is_directory() {

@@ -21,51 +21,15 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 /// Directories with what programs make, where no repository says what is ignored.
-const MADE: [&[u8]; 10] = [
-    b"node_modules",
-    b"target",
-    b".venv",
-    b"venv",
-    b"__pycache__",
-    b".mypy_cache",
-    b".pytest_cache",
-    b".tox",
-    b".gradle",
-    b".cache",
-];
-/// Directories with what programs make or fetch, of which ignored files are not recorded; and any with `cache` in its name.
-const BUILT: [&[u8]; 24] = [
-    b"build",
-    b"dist",
-    b"out",
-    b"bin",
-    b"obj",
-    b"_build",
-    b"deps",
-    b"vendor",
-    b"coverage",
-    b"htmlcov",
-    b"logs",
-    b"tmp",
-    b"temp",
-    b"Pods",
-    b"DerivedData",
-    b"bower_components",
-    b".next",
-    b".nuxt",
-    b".output",
-    b".svelte-kit",
-    b".turbo",
-    b".terraform",
-    b".eggs",
-    b"dist-newstyle",
-];
-/// Extensions of ignored files that programs make beside others.
-const PRODUCTS: [&str; 14] =
-    ["o", "obj", "a", "lo", "so", "dylib", "dll", "class", "pyc", "pyo", "log", "swp", "tmp", "tsbuildinfo"];
+const MADE: &str = "node_modules target .venv venv __pycache__ .mypy_cache .pytest_cache .tox .gradle .cache";
+/// Directories of products and downloads, whose ignored files are not recorded. So is any with `cache` in its name.
+const BUILT: &str = "build dist out bin obj _build deps vendor coverage htmlcov logs tmp temp Pods DerivedData \
+    bower_components .next .nuxt .output .svelte-kit .turbo .terraform .eggs dist-newstyle";
+/// Extensions of products that are made beside their sources.
+const PRODUCTS: &str = "o obj a lo so dylib dll class pyc pyo log swp tmp tsbuildinfo";
 /// The largest ignored file that is recorded, in bytes.
 const IGNORED_BYTES: u64 = 1 << 20;
-/// Ignored entries that are recorded: how many, and the bytes of all.
+/// Limits of the ignored entries that are recorded: their number and their bytes.
 const IGNORED_MAX: (usize, u64) = (2000, 64 << 20);
 /// Names of files with keys and passwords.
 const KEYS: [&str; 6] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", ".git-credentials"];
@@ -101,20 +65,19 @@ struct RuleFiles {
     /// Those of the repository and of the user; an earlier one decides before a later one.
     outer: Vec<Gitignore>,
     outer_stats: Vec<Option<FileStat>>,
-    /// Files that are tracked although a rule ignores them, by the path of their repository: the root's own, and those
-    /// of repositories below it.
+    /// Tracked files that a rule ignores, by the path of their repository: the root's own and nested ones.
     tracked: BTreeMap<Vec<u8>, TrackedFiles>,
     place_stats: Vec<Option<FileStat>>,
-    /// Ignored entries that are recorded since they are small, with their sizes.
+    /// Ignored entries that are recorded because they are small, with their sizes.
     small: BTreeMap<Vec<u8>, u64>,
     /// Rules by the directory that has them.
     parsed: BTreeMap<Vec<u8>, (FileStat, Arc<Gitignore>)>,
 }
 
-/// The files that a repository tracks although a rule ignores them.
+/// Tracked files of a repository that a rule ignores.
 #[derive(Debug, Default)]
 struct TrackedFiles {
-    /// The entry `.git` with which they were listed.
+    /// State of the entry `.git` when they were listed.
     git: Option<FileStat>,
     repository: Option<GitRepository>,
     index: Option<FileStat>,
@@ -123,7 +86,7 @@ struct TrackedFiles {
 }
 
 impl TrackedFiles {
-    /// Lists them again if the index has changed. Returns true if there are new ones. Without git the last known stay.
+    /// Lists them again if the index changed. Returns true if some are new. If git fails, the last list stays.
     fn refresh(&mut self, above: &[u8], rules: &[PathBuf]) -> bool {
         let Some(repository) = &self.repository else { return false };
         let index = stat(&repository.git_directory.join("index"));
@@ -135,7 +98,7 @@ impl TrackedFiles {
             Ok(listed) => listed,
             Err(error) => {
                 let directory = repository.directory.display();
-                tracing::warn!(%error, %directory, "the tracked files that are ignored can't be listed");
+                tracing::warn!(%error, %directory, "can't list the tracked files that are ignored");
                 return false;
             }
         };
@@ -183,10 +146,10 @@ struct RuleLevel {
 impl IgnoreRules {
     /// Reads the rules around a directory.
     ///
-    /// If git refuses the repository, or can't read it, the rules are those without one.
+    /// If git refuses the repository or can't read it, the rules are those of a plain directory.
     pub(crate) fn of(directory: &Path, asked: RecordedBeyond) -> Self {
         let found = GitRepository::find(directory);
-        let found = found.inspect_err(|error| tracing::warn!(%error, "git tells nothing of a directory"));
+        let found = found.inspect_err(|error| tracing::warn!(%error, "git can't read the repository of a directory"));
         let (repository, directory) = (found.ok().flatten(), directory.to_owned());
         let rules = Self { repository, directory, asked, files: Mutex::default() };
         rules.refresh();
@@ -212,7 +175,7 @@ impl IgnoreRules {
     }
 
     /// Takes up changes of the rules outside of the directory. Returns true if there are any, so that entries may be
-    /// recorded from now on that no change shows. Where git's directory is gone, the last known rules stay.
+    /// recorded from now on that no change shows. If git's directory is gone, the last known rules stay.
     pub(super) fn refresh(&self) -> bool {
         self.forget_small();
         let Some(repository) = self.repository.as_ref().filter(|known| known.git_directory.exists()) else {
@@ -236,7 +199,7 @@ impl IgnoreRules {
         is_changed
     }
 
-    /// Lists the files of the outer repository's rules that count in a repository below the root.
+    /// Lists the outer repository's rule files that apply in a nested repository.
     fn rules_above(&self, path: &[u8]) -> Vec<PathBuf> {
         let Some(outer) = self.repository.as_ref().filter(|_| !path.is_empty()) else { return Vec::new() };
         let place = outer.directory.join(OsStr::from_bytes(path));
@@ -245,12 +208,12 @@ impl IgnoreRules {
         rules.filter(|path| path.exists()).collect()
     }
 
-    /// Asks the repository that a directory below the root may be the top of.
+    /// Lists the tracked files of a directory below the root if it is the top of a repository.
     fn ask_nested(&self, directory: BorrowedFd<'_>, path: &[u8]) {
         let git = open_in(directory, GIT, OFlags::PATH).ok().and_then(|git| look_at(&git).ok());
         let git = git.map(|stat| FileStat::of(&stat));
         let (Some(outer), Some(stamp)) = (&self.repository, &git) else { return };
-        // One that could not be asked is asked again when it has changed.
+        // A repository that could not be read is read again after a change.
         let is_known = |known: &TrackedFiles| match (&known.git, &known.repository) {
             (Some(known), Some(_)) => known.is_same_entry(stamp),
             (known, _) => *known == git,
@@ -259,7 +222,7 @@ impl IgnoreRules {
             return;
         }
         let found = GitRepository::find(&outer.directory.join(OsStr::from_bytes(path)));
-        let found = found.inspect_err(|error| tracing::warn!(%error, "a nested repository can't be asked"));
+        let found = found.inspect_err(|error| tracing::warn!(%error, "can't read a nested repository"));
         let repository = found.ok().flatten();
         let mut tracked = TrackedFiles { git, repository, ..TrackedFiles::default() };
         tracked.refresh(path, &self.rules_above(path));
@@ -323,7 +286,7 @@ impl IgnoreRules {
         Some(rules)
     }
 
-    /// Returns true if an entry that is not known is left out. `path` is that below the root; a directory has no size.
+    /// Returns true if a new entry is left out. `path` is relative to the root; a directory has no size.
     pub(super) fn leaves_out(&self, rules: &DirRules, path: &[u8], size: Option<u64>) -> bool {
         let is_directory = size.is_none();
         self.is_ignored(rules, path, is_directory)
@@ -331,16 +294,16 @@ impl IgnoreRules {
             && !self.is_small(path, size, rules.is_ignored)
     }
 
-    /// Returns true if an ignored entry is recorded since it is small, and no product of a program; or since it has secrets.
+    /// Returns true if an ignored entry is recorded: a small file that is not a product, or a secret. It takes up room.
     fn is_small(&self, path: &[u8], size: Option<u64>, is_in_ignored: bool) -> bool {
         let name = name(path);
-        let is_made = MADE.contains(&name) || BUILT.contains(&name) || name.windows(5).any(|part| part == b"cache");
-        let extension = Path::new(OsStr::from_bytes(name)).extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_made = has(MADE, name) || has(BUILT, name) || name.windows(5).any(|part| part == b"cache");
+        let extension = Path::new(OsStr::from_bytes(name)).extension().unwrap_or_default();
         let is_wanted = match size {
             None => self.asked.ignored && !is_made && !self.is_repository(path),
             Some(IGNORED_BYTES..) => false,
             Some(_) if EntryPath::from_bytes(path).is_ok_and(|path| self.is_secret(&path)) => self.asked.secrets,
-            Some(_) => self.asked.ignored && !PRODUCTS.contains(&extension),
+            Some(_) => self.asked.ignored && !has(PRODUCTS, extension.as_bytes()),
         };
         if !is_wanted {
             return false;
@@ -349,7 +312,7 @@ impl IgnoreRules {
         if small.contains_key(path) {
             return true;
         }
-        // Half of it is for what is in no ignored directory, of which there may be many.
+        // The other half is for files outside of ignored directories.
         let part = if is_in_ignored || size.is_none() { 2 } else { 1 };
         let size = size.unwrap_or_default();
         let bytes = small.values().sum::<u64>() + size;
@@ -365,7 +328,7 @@ impl IgnoreRules {
         self.directory.join(OsStr::from_bytes(path)).join(".git").symlink_metadata().is_ok()
     }
 
-    /// Makes room for other ignored entries, if those that are gone take it.
+    /// Frees the room of ignored entries that are gone, if much is taken.
     fn forget_small(&self) {
         let small = &mut lock(&self.files).small;
         if small.len() >= IGNORED_MAX.0 / 2 {
@@ -383,7 +346,7 @@ impl IgnoreRules {
         if rules.is_ignored {
             return true;
         }
-        if self.repository.is_none() && is_directory && MADE.contains(&name(path)) {
+        if self.repository.is_none() && is_directory && has(MADE, name(path)) {
             return true;
         }
         let mut next = rules.level.as_deref();
@@ -451,6 +414,11 @@ pub(super) fn is_git(path: &[u8]) -> bool {
 /// Tells whether a change of an entry with this name may change the rules.
 pub(super) fn is_rules(name: &[u8]) -> bool {
     name == RULES.as_bytes()
+}
+
+/// Returns true if a list of words has a name.
+fn has(words: &str, name: &[u8]) -> bool {
+    words.split(' ').any(|word| word.as_bytes() == name)
 }
 
 fn joined(above: &[u8], path: &[u8]) -> Vec<u8> {

@@ -34,7 +34,7 @@ impl LeftOut {
         self.rules.as_ref().map_or_else(DirRules::default, |rules| rules.enter(above, directory, path))
     }
 
-    /// Returns true if an entry that is not known is left out. A directory has no size.
+    /// Returns true if a new entry is left out. A directory has no size.
     pub(super) fn skips(&self, rules: &DirRules, path: &[u8], size: Option<u64>) -> bool {
         self.hides(path) || self.rules.as_ref().is_some_and(|all| all.leaves_out(rules, path, size))
     }

@@ -66,7 +66,7 @@ pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-/// Returns the size of what is no directory.
+/// Returns the size of an entry. A directory has none.
 pub(super) fn file_size(stat: &Statx) -> Option<u64> {
     (kind_of(stat) != FileType::Directory).then_some(stat.stx_size)
 }

@@ -167,8 +167,8 @@ impl DirTree {
     }
 }
 
-/// Returns the bits of an entry to make. Where they are not known, a present entry of that kind keeps its own, but for
-/// those to execute a file, and a new one has what the umask allows.
+/// Returns the permission bits for an entry. If they are unknown, a present entry of that kind keeps its bits, except
+/// that a file's execute bits follow the mode. A new one gets the usual bits within the umask.
 pub(super) fn bits_for(mode: FileMode, kind: FileType, present: Option<&Statx>) -> u32 {
     match present.filter(|stat| kind_of(stat) == kind) {
         _ if !mode.is_unknown() => mode.bits(),
@@ -181,10 +181,10 @@ pub(super) fn bits_for(mode: FileMode, kind: FileType, present: Option<&Statx>) 
     }
 }
 
-/// Sets the permission bits of an entry that is no link, even of one that its owner may not open.
+/// Sets the permission bits of an entry other than a link, even if its owner may not open it.
 pub(super) fn set_mode(parent: impl AsFd, name: &[u8], bits: u32) -> Result<(), Errno> {
     let handle = open_in(parent, name, OFlags::PATH)?;
-    // By the handle, because a link that came meanwhile would lead elsewhere.
+    // By the handle: a link that was swapped in would lead elsewhere.
     chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), Mode::from_raw_mode(bits))
 }
 
@@ -192,7 +192,7 @@ pub(super) fn set_mode(parent: impl AsFd, name: &[u8], bits: u32) -> Result<(), 
 pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
-        // The system call would change the umask for a moment, and so the files that other threads make.
+        // The system call sets the umask, which would affect files that other threads create.
         let mut text = String::new();
         let status = open_in(CWD, "/proc/self/status", OFlags::RDONLY);
         let read = status.map_err(io::Error::from).and_then(|status| File::from(status).read_to_string(&mut text));

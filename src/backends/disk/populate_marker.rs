@@ -28,7 +28,7 @@ impl PopulateMarker {
         Self { backend, note, is_blank }
     }
 
-    /// Returns true for an empty disk that no process began to fill or to change.
+    /// Returns true for an empty disk that no process started to fill or change.
     pub(crate) fn is_new(&self) -> bool {
         self.is_blank() && !self.note.exists()
     }

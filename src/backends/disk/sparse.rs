@@ -1,4 +1,4 @@
-//! Files with holes, read without them.
+//! Reads sparse files without their holes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,29 +8,29 @@ use rustix::io::Errno;
 
 const BLOCK: u64 = 512;
 
-/// Data of a file with holes: the beginning and end of each piece, then its bytes.
+/// Data of a sparse file: the start and end of each piece, followed by its bytes.
 pub(super) struct SparseData {
     file: File,
     at: u64,
     end: u64,
-    /// Bytes of the places of a piece that are still to be read.
+    /// Unread bytes of a piece's start and end.
     places: Vec<u8>,
 }
 
 impl SparseData {
-    /// Returns the data of a file most of which is holes; none of another file.
+    /// Returns the data of a file that is mostly holes. `None` for other files.
     pub(super) fn of(file: File) -> io::Result<Option<Self>> {
         let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let has_few = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK) < size / 2;
-        // A file system that compresses has few blocks without a hole.
+        // Compression also leaves few blocks, without any hole.
         if !has_few || seek(&file, SeekFrom::Hole(0))? >= size {
             return Ok(None);
         }
         Ok(Some(Self { file, at: 0, end: 0, places: Vec::new() }))
     }
 
-    /// Moves to the next piece of data. Returns false if there is none.
+    /// Moves to the next piece of data. Returns false at the end.
     fn next(&mut self) -> io::Result<bool> {
         self.at = match seek(&self.file, SeekFrom::Data(self.end)) {
             Ok(at) => at,
@@ -56,7 +56,7 @@ impl Read for SparseData {
         }
         let left = self.end - self.at;
         let count = (&self.file).take(left).read(buffer)?;
-        // A file that was cut meanwhile has no more.
+        // The file was truncated since.
         self.at = if count == 0 { self.end } else { self.at + count as u64 };
         if count == 0 && !buffer.is_empty() { self.read(buffer) } else { Ok(count) }
     }

@@ -120,8 +120,7 @@ impl GitRepository {
         ["HEAD", "index", "logs/HEAD"].map(|name| self.git_directory.join(name))
     }
 
-    /// Lists the files that are tracked although a rule ignores them, below the directory: one of git's, or in one of
-    /// these files.
+    /// Lists the tracked files below the directory that a rule ignores: a rule of git's own files, or of these.
     pub(crate) fn tracked_though_ignored(&self, more: &[PathBuf]) -> io::Result<Vec<Vec<u8>>> {
         let more: Vec<String> = more.iter().map(|path| format!("--exclude-from={}", path.display())).collect();
         let arguments = ["ls-files", "-z", "-c", "-i", "--exclude-standard"];

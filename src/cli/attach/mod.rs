@@ -3,6 +3,7 @@ mod settings;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use foldspace::backends::{DoctorReport, Finding, HostPath};
 use foldspace::event::Node;
 use foldspace::hub::operations::AttachedDocument;
@@ -53,10 +54,10 @@ pub(super) struct AttachArgs {
     #[arg(long)]
     transcripts: bool,
     /// Records small files that git ignores, outside of directories that programs make [default: yes]
-    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no(), hide_possible_values = true)]
     keep_ignored: Option<bool>,
     /// Keeps the contents of files that look like secrets, on this machine only; else their digests [default: yes]
-    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no(), hide_possible_values = true)]
     keep_secrets: Option<bool>,
     /// Copies up to BYTES of contents that only git has into the store, in the background [default: 1G]
     #[arg(long, value_name = "BYTES|NO", value_parser = bytes_or_no)]
@@ -103,12 +104,12 @@ struct Attached<'a> {
     settings: &'a [SettingsChange],
 }
 
-/// An attached directory with what undo can't put back there.
+/// An attached directory, and the files that undo can't restore there.
 #[derive(Serialize)]
 struct DirectoryStatus {
     #[serde(flatten)]
     attached: AttachedDirectory,
-    /// The progress of the copies of what only git has; none if none were begun.
+    /// The progress of own copies, once they have started.
     own_copies: Option<CopyProgress>,
     /// Files that are recorded by their digests only.
     not_kept: Vec<EntryPath>,
@@ -135,7 +136,7 @@ impl AttachArgs {
             output::note("no agent is installed that foldspace knows, so none gets hooks; --agent names one");
         }
         if !cfg!(feature = "mcp") {
-            let what = "this program can't record agents: it was built without the feature `mcp`, which has the owner of the store";
+            let what = "this program can't record agents: it was built without the feature `mcp`";
             return Err(Failure::usage(what).with_hint("build it with the default features"));
         }
         let top = top_of(&directory);
@@ -287,36 +288,22 @@ pub(super) fn silent_hooks(data: &Path) -> Vec<Finding> {
     silent.map(finding).collect()
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
-    match text {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err("it is yes or no".to_owned()),
-    }
+fn yes_or_no() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["yes", "no"]).map(|text| text == "yes")
 }
 
 fn bytes_or_no(text: &str) -> Result<u64, String> {
     if text == "no" {
         return Ok(0);
     }
-    let (number, shift) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(number) => (
-            number,
-            if text.ends_with('K') {
-                10
-            } else if text.ends_with('M') {
-                20
-            } else {
-                30
-            },
-        ),
-        None => (text, 0),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "it is a number of bytes, such as 500M or 2G, or no".to_owned())
+    let units = [("K", 10), ("M", 20), ("G", 30), ("", 0)];
+    let found =
+        units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?.parse::<u64>().ok()?, shift)));
+    let bytes = found.and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "give a number of bytes, such as 500M or 2G, or no".to_owned())
 }
 
-/// Asks a question whose answer is yes by default.
+/// Asks a question. The default is yes.
 fn agrees(question: &str) -> bool {
     output::ask(question, "[Y/n]");
     let mut answer = String::new();
@@ -380,10 +367,8 @@ fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failu
             out.line(format!("copies the contents of {files} from git in the background, up to {limit}"))?;
         }
     }
-    not_kept_line(not_kept).map_or(Ok(()), |line| {
-        output::note(&line);
-        Ok(())
-    })
+    not_kept_line(not_kept).iter().for_each(|line| output::note(line));
+    Ok(())
 }
 
 fn not_kept_line(not_kept: &[EntryPath]) -> Option<String> {
@@ -411,7 +396,7 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
     let opened = if attached.is_empty() { None } else { Some(open::glance(&data)?) };
     let of = |attached: AttachedDirectory| {
         let own_copies = own_copies_of(&data, &attached.directory.0);
-        // A session that can't be read is told by other commands.
+        // Other commands report a session that can't be read.
         let state = opened.as_ref().and_then(|opened| opened.sessions.session(attached.session).ok()?.state().ok());
         let files = state.map(|state| VirtualFileSystem::of(&state)).unwrap_or_default();
         let is_lost = |entry: &Entry| matches!(entry.node, Node::File { incomplete: true, .. });
@@ -426,7 +411,7 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
             out.line(format!("{directory} is recorded as session {}", attached.session.short()))?;
             if let Some(CopyProgress { copied, bytes, left, not_copied }) = own_copies {
                 let (all, bytes) = (copied + left + not_copied, text::size(*bytes));
-                let end = if *left > 0 { format!("; {left} are still to come") } else { String::new() };
+                let end = if *left > 0 { format!("; {left} to go") } else { String::new() };
                 out.line(format!("  copied from git: {copied} of {all} contents, {bytes}{end}"))?;
             }
             if let Some(line) = not_kept_line(not_kept) {

@@ -158,12 +158,12 @@ impl Event for CallStarted {
     }
 }
 
-/// Tool of the call as which an undo is recorded.
+/// Tool name of calls that are undos.
 pub(crate) const UNDO_TOOL: &str = "undo";
-/// Tool of the call that gives paths their earlier entries.
+/// Tool name of calls that restore earlier entries of paths.
 pub(crate) const REVERT_TOOL: &str = "revert";
 
-/// Returns true if calls of a tool bring back earlier versions, whose lines keep their authors.
+/// Returns true if calls of a tool restore earlier versions, so that lines keep their authors.
 pub(crate) fn takes_back(tool: &str) -> bool {
     [UNDO_TOOL, REVERT_TOOL].contains(&tool)
 }

@@ -128,12 +128,12 @@ impl Node {
         }
     }
 
-    /// Returns true for a directory that an entry below it brings along, so that no event need show it.
+    /// Returns true for a directory that needs no event if there is an entry below it.
     pub fn is_implied(&self) -> bool {
         self.mode().is_some_and(|mode| self.is_directory() && mode.is_like(FileMode::DIRECTORY))
     }
 
-    /// Returns the entry with another mode; a link or special file has none.
+    /// Returns the entry with another mode. Links and special files stay as they are.
     pub(crate) fn with_mode(&self, wanted: FileMode) -> Self {
         let mut node = self.clone();
         if let Self::File { mode, .. } | Self::Directory { mode } = &mut node {
@@ -142,8 +142,7 @@ impl Node {
         node
     }
 
-    /// Returns true if nothing is known in which the entries differ: an unknown mode is like any that lets its owner
-    /// do the same.
+    /// Returns true if the entries have no known difference. An unknown mode matches any with the same execute bit.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self.mode(), other.mode()) {
             (Some(mode), Some(others)) if mode != others => {
@@ -181,7 +180,7 @@ impl Node {
         Self::File { content, size, mode: node_code::mode(code, bits), text, incomplete }
     }
 
-    /// Creates an entry that has nothing but its kind and mode; none for other or unknown codes.
+    /// Creates an entry that consists of its kind and mode. `None` for other codes.
     pub(crate) fn bare_of_code(code: u8, bits: u16) -> Option<Self> {
         if node_code::kind(code) == node_code::DIRECTORY {
             return Some(Self::Directory { mode: node_code::mode(code, bits) });
@@ -267,13 +266,13 @@ struct DeleteEntryV1 {
     path: Vec<u8>,
 }
 
-/// Codes of [`Node`] in journals and snapshots: a kind, and for files and directories how their mode is known.
+/// Codes of [`Node`] in journals and snapshots: a kind and, for files and directories, a flag for the mode.
 pub(crate) mod node_code {
     use super::FileMode;
 
-    /// The mode is the usual one of the kind. With neither this nor [`BITS`] it is unknown.
+    /// The kind's usual mode. Without this and [`BITS`] the mode is unknown.
     pub(crate) const USUAL: u8 = 0x10;
-    /// The bits of the mode follow.
+    /// A mode whose bits follow.
     pub(crate) const BITS: u8 = 0x20;
 
     pub(crate) const FILE: u8 = 0;

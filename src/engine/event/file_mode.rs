@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const BITS: u16 = 0o7777;
 const OWNER_EXECUTES: u16 = 0o100;
-/// Set beside bits that an old event does not have.
+/// Flag for bits that an old event did not record.
 const UNKNOWN: u16 = 1 << 15;
 
-/// The 12 permission bits of an entry. Old events have only the bit by which a file's owner may execute it.
+/// The 12 permission bits of an entry. Old events recorded the owner's execute bit only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u16);
 
@@ -21,7 +21,7 @@ impl FileMode {
     /// The usual bits of a directory, 0755.
     pub const DIRECTORY: Self = Self(0o755);
 
-    /// Creates a mode of these bits; bits of the entry's kind are dropped.
+    /// Creates a mode of these bits, without those of the file type.
     #[expect(clippy::cast_possible_truncation, reason = "the mask leaves 12 bits")]
     pub const fn of(bits: u32) -> Self {
         Self(bits as u16 & BITS)
@@ -32,17 +32,17 @@ impl FileMode {
         if executable { Self::EXECUTABLE } else { Self::FILE }
     }
 
-    /// Creates a mode of which only the bit to execute is known.
+    /// Creates a mode with a known execute bit only.
     pub const fn unknown(executable: bool) -> Self {
         Self(Self::usual(executable).0 | UNKNOWN)
     }
 
-    /// Returns true if the bits are not known.
+    /// Returns true if only the execute bit is known.
     pub const fn is_unknown(self) -> bool {
         self.0 & UNKNOWN != 0
     }
 
-    /// Returns the bits; the usual ones where they are not known.
+    /// Returns the bits, or the usual ones if they are unknown.
     pub const fn bits(self) -> u32 {
         (self.0 & BITS) as u32
     }
@@ -56,7 +56,7 @@ impl FileMode {
         self.0 & OWNER_EXECUTES != 0
     }
 
-    /// Returns the mode with the bits to execute set or cleared: set for whoever may read.
+    /// Returns the mode with the execute bits cleared, or set for all who may read.
     pub fn with_executable(self, executable: bool) -> Self {
         let bits = self.0 & !UNKNOWN;
         let wanted = match (executable, self.is_executable()) {
@@ -67,8 +67,7 @@ impl FileMode {
         Self(wanted | self.0 & UNKNOWN)
     }
 
-    /// Merges what two sides have made of a mode: of each bit there are two values only, and who changed it has the
-    /// other one.
+    /// Merges two changes of a mode, bit by bit. A bit that either side changed is changed.
     pub(crate) fn merged(base: Self, ours: Self, theirs: Self) -> Self {
         if base.is_unknown() || ours.is_unknown() || theirs.is_unknown() {
             let by_ours = ours.is_executable() != base.is_executable();
@@ -78,7 +77,7 @@ impl FileMode {
         Self(base.0 ^ ((base.0 ^ ours.0) | (base.0 ^ theirs.0)))
     }
 
-    /// Returns true if nothing is known in which the modes differ.
+    /// Returns true if the modes have no known difference.
     pub(crate) const fn is_like(self, other: Self) -> bool {
         match self.is_unknown() || other.is_unknown() {
             true => self.is_executable() == other.is_executable(),
@@ -93,7 +92,7 @@ impl Display for FileMode {
     }
 }
 
-/// The mode in JSON: four octal digits.
+/// JSON form of a mode: four octal digits.
 pub(super) mod octal {
     use super::{Deserialize, Deserializer, FileMode, Serializer};
 
@@ -114,7 +113,7 @@ pub(super) mod octal {
     }
 }
 
-/// The mode of a file in JSON, where `executable` is older. `mode` is that of the write which has the file.
+/// JSON fields of a file's mode. `executable` is older; the name `mode` is taken by the write.
 #[derive(Serialize, Deserialize)]
 struct ModeFields {
     executable: bool,

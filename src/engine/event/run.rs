@@ -63,10 +63,10 @@ pub struct CallObserved {
     /// Paths that the call says it changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<EntryPath>,
-    /// Process of its agent, which ends no earlier than the call; empty if unknown.
+    /// Process of its agent, which outlives the call; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub process: String,
-    /// Time of its end, for a call that was reported only after it.
+    /// Time of its end, if the call was reported after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -90,15 +90,15 @@ impl ObservedAccess {
     }
 }
 
-/// Event of what became known of an observed call beside its beginning and its end.
+/// Event of facts about an observed call, beside those of its beginning and end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallNoted {
     /// Id of the run.
     pub run: String,
     /// Id that the agent gives the call.
     pub id: String,
-    /// Facts by name, such as `exit_code`; `doubt` says why it is uncertain that an open call runs, and `since` from when
-    /// on it did.
+    /// Facts by name, such as `exit_code`. `doubt` is the reason why an open call may not run, `since` the time from which
+    /// it certainly ran.
     pub facts: Map<String, Value>,
 }
 

@@ -140,9 +140,9 @@ pub struct ChildStarted {
     pub limits: ChildLimits,
 }
 
-/// Event of acknowledged events that were lost, and that a user continued without. Either the journal's end was gone:
-/// then later events have their positions, this one the first of them. Or they were in damaged bytes: then an event like
-/// this one stands at each of their positions.
+/// Event of acknowledged events that were lost, and that a user continued without. If the journal's end was lost, later
+/// events reuse the positions, beginning with this one. If bytes were damaged, an event like this one takes each lost
+/// position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventsLost {
     /// Position of the first lost event.
@@ -151,13 +151,13 @@ pub struct EventsLost {
     pub last: Seq,
     /// Segment in which the journal ended, or that was damaged.
     pub segment: u32,
-    /// Damaged bytes, if the events were in such.
+    /// Damaged bytes that held the events; absent if the journal's end was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<LostBytes>,
 }
 
 impl EventsLost {
-    /// Returns true for an event that stands for a lost one at its position.
+    /// Returns true for an event that takes the position of a lost one.
     pub(crate) fn is_gap(event: &EventRef<'_>) -> bool {
         event.typed::<Self>().is_some_and(|lost| lost.is_ok_and(|lost| lost.event.gap.is_some()))
     }

@@ -25,7 +25,7 @@ pub struct DriftFound {
     /// before earlier calls, which did not find them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub late: u64,
-    /// Observed calls that may have made the changes instead: it is uncertain that they ran then.
+    /// Observed calls that may have made the changes, but may not have run then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub perhaps: Vec<Seq>,
 }

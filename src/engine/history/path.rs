@@ -119,8 +119,7 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> SessionRe
     }
 }
 
-/// Returns the position at which the file was as a change of it, by a rewind or an undo, makes it again. The changes are
-/// those of one path.
+/// Returns the position of the version that a rewind or an undo restores. The changes are those of one path.
 fn returns_to(changes: &[PathChange], at: usize) -> Option<Seq> {
     let (earlier, change) = (&changes[..at], &changes[at]);
     match &change.cause {

@@ -197,7 +197,7 @@ impl SearchRun<'_> {
         }
     }
 
-    /// Returns the matches in a content; none if it is not kept, since events may refer to anything.
+    /// Returns the matches in a content. A content that is not kept has no matches: events may refer to anything.
     fn matches(&mut self, content: &Digest) -> SessionResult<Matches> {
         if self.without.contains(content) {
             return Ok(Matches::new());

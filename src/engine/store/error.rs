@@ -135,7 +135,7 @@ pub enum StoreError {
 fn no_content(digest: &Digest) -> String {
     match digest.git_blob() {
         None => {
-            format!("no content has the digest {digest}, or it is that of a secret, which only undo and rewind read")
+            format!("no content has the digest {digest}, unless it is a secret: only undo and rewind read those")
         }
         Some(_) => {
             let id = &digest.to_string()[..40];

@@ -107,13 +107,13 @@ pub trait EventStore: Send + Sync + 'static {
     /// Checks that the content is kept.
     fn has_content(&self, digest: &Digest) -> Result<bool>;
 
-    /// Checks that the content can be read: it is kept, or a repository that contents are borrowed from has it.
+    /// Checks that the content can be read: it is kept, or in a repository that contents are borrowed from.
     fn can_read(&self, digest: &Digest) -> Result<bool> {
         Ok(self.has_content(digest)? || digest.git_blob().is_some() && self.content(digest).is_ok())
     }
 
-    /// Keeps a content apart from the others, on this machine only: [`content`](EventStore::content) does not return it,
-    /// and no copy or export has it. Returns false if the store can't do that.
+    /// Stores a content separately, on this machine only. [`content`](EventStore::content) does not return it, and no copy or
+    /// export has it. Returns false if the store can't do that.
     fn withhold(&self, digest: &Digest, bytes: &[u8]) -> Result<bool> {
         let _ = (digest, bytes);
         Ok(false)

@@ -9,34 +9,8 @@ use crate::engine::event::Node;
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::hub::HubError;
-use crate::hub::attached::{AttachSettings, AttachedDirectory, HookMessage, ReportOutcome, all_attached};
+use crate::hub::attached::{AttachDirectory, AttachedDirectory, HookMessage, ReportOutcome, all_attached};
 use crate::reducers::VirtualFileSystem;
-
-/// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
-/// blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AttachDirectory {
-    /// The directory; that of its whole worktree, where it is in a git repository.
-    #[schemars(with = "String")]
-    pub directory: HostPath,
-    /// Paths below it that are recorded although git ignores them, with everything below them.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub include: Vec<EntryPath>,
-    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
-    #[serde(default)]
-    pub transcripts: bool,
-    /// Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
-    #[serde(default)]
-    pub keep_ignored: Option<bool>,
-    /// Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
-    #[serde(default)]
-    pub keep_secrets: Option<bool>,
-    /// Bytes of contents that only git has, of which the store gets copies; 0 for none; as before, or 1 GiB, by default.
-    #[serde(default)]
-    pub own_copy: Option<u64>,
-}
 
 /// A directory that is attached, with what is recorded of it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -60,7 +34,7 @@ pub struct AttachedDocument {
     pub keep_ignored: bool,
     /// Set if the contents of files that look like secrets are kept, on this machine only.
     pub keep_secrets: bool,
-    /// Bytes of contents that only git has, of which the store gets copies; 0 for none.
+    /// Limit for copies of contents that only git has, in bytes; 0 for no copies.
     pub own_copy: u64,
 }
 
@@ -71,14 +45,7 @@ impl Operation for AttachDirectory {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<AttachedDocument, OperationError> {
         context.caller.may_name_roots()?;
-        let settings = AttachSettings {
-            include: self.include,
-            transcripts: self.transcripts,
-            keep_ignored: self.keep_ignored,
-            keep_secrets: self.keep_secrets,
-            own_copy: self.own_copy,
-        };
-        let attached = context.hub.attach(self.directory.0, settings).await?;
+        let attached = context.hub.attach(self).await?;
         let sessions = context.hub.sessions().clone();
         reading(move || {
             let session = sessions.session(attached.session)?;
@@ -110,7 +77,7 @@ impl Operation for AttachDirectory {
     }
 }
 
-/// Ends that agents in a directory report to its session, which stays unless it is purged. Only for clients on the unix socket.
+/// Detaches a directory. Its session stays unless it is purged. Only for clients on the unix socket.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetachDirectory {

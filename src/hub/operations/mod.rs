@@ -59,12 +59,14 @@ use crate::engine::session::error::SessionError;
 use crate::tools::{AllowedRoots, Bisection, ShellRules};
 use crate::view::Position;
 
+#[cfg(feature = "attach")]
+pub use super::attached::AttachDirectory;
 pub use align::{Align, AlignedCall, AlignedRow, Alignment};
 pub use annotate::{Annotate, ListAnnotations, ListTags, RecordedSeq, RemoveTag, TagPosition};
 pub use answer_call::{AnswerCall, CallAnswer};
 pub use apply::{Apply, ApplyDocument};
 #[cfg(feature = "attach")]
-pub use attach::{AttachDirectory, AttachedDocument, DetachDirectory, ListAttached, ReportDocument};
+pub use attach::{AttachedDocument, DetachDirectory, ListAttached, ReportDocument};
 pub use bisect::{
     BadChange, Bisect, BisectDocument, BisectEnds, ProbeCommand, ProbeDocument, SliceLook, bisected, bisected_by_slice,
 };

@@ -34,7 +34,7 @@ pub struct Undo {
     /// Takes back the latest undo.
     #[serde(default)]
     pub redo: bool,
-    /// Paths that get the entries which they had at `to`, and with a directory all below it. What is there only now stays.
+    /// Paths to restore as of `to`, directories with everything below them. Newer entries stay.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub paths: Vec<EntryPath>,
@@ -74,6 +74,9 @@ impl Undo {
             }
             None => None,
         };
+        if !self.paths.is_empty() && to.is_none() {
+            return Err(OperationError::invalid("paths need `to`, the position as of which they are restored"));
+        }
         let external = match self.external {
             None | Some(ExternalChange::Latest(false)) => None,
             Some(ExternalChange::Latest(true)) => Some(UndoSubject::External(None)),
@@ -89,13 +92,8 @@ impl Undo {
         ];
         let mut chosen = chosen.into_iter().flatten();
         match (chosen.next(), chosen.next()) {
-            (Some(subject), None) => match subject {
-                UndoSubject::Paths { .. } => Ok(subject),
-                _ if self.paths.is_empty() => Ok(subject),
-                _ => Err(OperationError::invalid("paths go with `to`, the position whose entries they get")),
-            },
-            (None, _) if self.paths.is_empty() => Ok(UndoSubject::Last),
-            (None, _) => Err(OperationError::invalid("paths need `to`, the position whose entries they get")),
+            (Some(subject), None) => Ok(subject),
+            (None, _) => Ok(UndoSubject::Last),
             (Some(_), Some(_)) => Err(OperationError::invalid("give one of call, run, to, external and redo")),
         }
     }
@@ -150,9 +148,9 @@ pub struct UndoDocument {
     pub dry_run: bool,
     /// The calls whose changes it takes back, in order.
     pub calls: Vec<Seq>,
-    /// The latest of these calls; of an undo the call that it had taken back. Null where there are none.
+    /// The latest of these calls; for an undo, the call that it took back. Null if there is none.
     pub latest: Option<UndoneCall>,
-    /// True where `latest` is done again: what is taken back is an undo of it.
+    /// True if an undo of `latest` is taken back, so that it is done again.
     pub redoes: bool,
     /// Undos that took back only these calls, and undos of these: they go with them.
     pub undos: Vec<Seq>,

@@ -166,7 +166,7 @@ fn record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Entry)> {
     Some((path, Entry { node, version, created_at, updated_at }))
 }
 
-/// Reads the bits of a mode, which the records of some codes end with.
+/// Reads the mode's bits at the end of a record, if its code has them.
 fn bits(code: u8, rest: &mut &[u8]) -> Option<u16> {
     if node_code::has_bits(code) { rest.try_get_u16_le().ok() } else { Some(0) }
 }

@@ -1,18 +1,15 @@
-//! Recording of what must be known before the disk is looked at: the calls that run, that have ended, or that may never
-//! have run.
+//! Records what must be known before a look at the disk: which calls run, which ended, and which may never have run.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, open};
+use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, open, record_of};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::backends::agent_process::process_ended;
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::CallLink;
 use crate::engine::event::{CallNoted, CallStatus, ObservedAccess};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
@@ -26,20 +23,19 @@ use crate::tools::transcript::step::content_text;
 const SLACK_MILLIS: i64 = 1_000;
 /// Bytes at the end of a transcript that are searched for refusals.
 const TAIL: u64 = 1 << 20;
-/// Beginnings and parts of the outputs of calls that Codex has refused itself, so that they changed nothing.
+/// Parts of the outputs of calls that Codex refused itself. These changed nothing.
 const REFUSALS: [&str; 4] =
     ["exec_command failed", "apply_patch verification failed", "reject command", "rejected by user"];
 
-/// Records what must be known before the disk is looked at, so that what changed gets the right author: the beginnings in
-/// reports that come late, and whether the calls that are open still run.
+/// Records what decides who changed the files that a look at the disk will find: calls whose beginning is reported late,
+/// and open calls that may not run any more.
 ///
 /// # Errors
 /// Nothing can be recorded.
 pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<Arrival>) -> Result<(), ToolError> {
     let turn = session.turn().await;
     let prepared = tokio::task::spawn_blocking(move || {
-        let gone = |call: &ObservedCall| !call.doubt && process_ended(&call.process);
-        doubt(&session, "its agent's process has ended", gone)?;
+        doubt(&session, "its agent's process has ended", |call| process_ended(&call.process))?;
         close_refused(&session)?;
         for arrival in arrivals {
             Observer::new(&session, root.clone(), arrival).prepare_look()?;
@@ -50,7 +46,7 @@ pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<
     Ok(prepared.await.map_err(|_| ToolError::new("the recording of a report was stopped"))??)
 }
 
-/// Returns true if a report is recorded before the disk is looked at when it comes late: nothing ends by it.
+/// Returns true if nothing ends by a report. Such a report is recorded before a look at the disk if it comes late.
 pub(crate) fn only_begins(kind: &HookKind) -> bool {
     matches!(
         kind,
@@ -63,7 +59,7 @@ pub(crate) fn only_begins(kind: &HookKind) -> bool {
     )
 }
 
-/// Returns true if a report says that the call that another one began is over.
+/// Returns true if the call that another report began is over by this report.
 pub(crate) fn ends(report: &HookReport, begun: &HookReport) -> bool {
     let HookKind::CallBegan(call) = &begun.kind else { return false };
     let is_it = |other: &ReportedCall| id_of(other) == id_of(call);
@@ -79,11 +75,12 @@ pub(crate) fn ends(report: &HookReport, begun: &HookReport) -> bool {
         }
 }
 
-/// Records that it is uncertain whether these open calls run, and why.
+/// Records that it is uncertain whether these open calls run, and why. Only calls that may write matter.
 fn doubt(session: &Session, why: &str, is_it: impl Fn(&ObservedCall) -> bool) -> Result<(), SessionError> {
-    let runs = session.state()?.slice::<AgentRuns>().cloned().unwrap_or_default();
-    let doubted = runs.open.iter().filter(|(_, call)| is_it(call));
-    doubted.map(|(seq, call)| note_open(session, *seq, call, ("doubt", json!(why)))).try_for_each(|noted| noted)
+    let state = session.state()?;
+    let open = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.open);
+    let mut doubted = open.filter(|(_, call)| !call.doubt && call.access != ObservedAccess::None && is_it(call));
+    doubted.try_for_each(|(seq, call)| note_open(session, *seq, call, ("doubt", json!(why))))
 }
 
 fn note_open(
@@ -92,29 +89,25 @@ fn note_open(
     call: &ObservedCall,
     (name, fact): (&str, Value),
 ) -> Result<(), SessionError> {
-    let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(seq));
     let facts = Map::from_iter([(name.to_owned(), fact)]);
-    commit.push(&CallNoted { run: call.run.clone(), id: call.id.clone(), facts })?;
-    session.submit(commit)?.wait()?;
-    Ok(())
+    let noted = CallNoted { run: call.run.clone(), id: call.id.clone(), facts };
+    record_of(session, seq, call, |commit| commit.push(&noted))
 }
 
-/// Closes the calls that an agent has refused itself, of which its hooks never report an end and its transcript does.
+/// Closes the calls that an agent refused itself. Its hooks never report their ends, but its transcript has them.
 fn close_refused(session: &Session) -> Result<(), SessionError> {
     let runs = session.state()?.slice::<AgentRuns>().cloned().unwrap_or_default();
     for (seq, call) in &runs.open {
         let known = runs.runs.get(&call.run).filter(|known| known.agent == CODELESS);
         let path = known.and_then(|known| known.facts.get("transcript_path")?.as_str());
         let Some(message) = path.and_then(|path| refusal(Path::new(path), &call.id)) else { continue };
-        let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(*seq));
         let end = ObservedEnd { status: CallStatus::Error, result: Value::Null, message, micros: 0 };
-        push_end(&mut commit, end)?;
-        session.submit(commit)?.wait()?;
+        record_of(session, *seq, call, |commit| push_end(commit, end))?;
     }
     Ok(())
 }
 
-/// Finds the output of a refused call at the end of a transcript. One that can't be read tells nothing.
+/// Finds the output of a refused call at the end of a transcript, if that can be read.
 #[expect(clippy::disallowed_methods, reason = "the agent writes the transcript")]
 fn refusal(transcript: &Path, id: &str) -> Option<String> {
     let mut file = File::open(transcript).ok()?;
@@ -132,43 +125,46 @@ fn refusal(transcript: &Path, id: &str) -> Option<String> {
 }
 
 impl Observer {
-    fn prepare_look(mut self) -> Result<(), SessionError> {
-        let (session, run, name) = (self.session.clone(), self.run_id(), Arc::clone(&self.name));
-        let is_own = |call: &ObservedCall| !call.doubt && call.run == run && call.agent == name;
-        let writes = |call: &ObservedCall| call.access != ObservedAccess::None;
-        let unended = "no hook reported its end";
-        match self.arrival.report.kind.clone() {
-            HookKind::Asked => doubt(&session, "it asked for a permission", |call| is_own(call) && writes(call)),
-            HookKind::CallEnded(call, end) => self.date(&call, &end),
-            kind if self.arrival.waited > 0 => {
-                if only_begins(&kind) {
-                    self.record_kind(false)
-                } else {
-                    Ok(())
-                }
+    fn is_own(&self, call: &ObservedCall) -> bool {
+        call.run == self.run_id() && call.agent == self.name
+    }
+
+    /// Returns true for an open call that is over by this report.
+    pub(super) fn is_over(&self, call: &ObservedCall) -> bool {
+        match self.arrival.report.kind {
+            HookKind::RunBegan if self.is_sequential() => {
+                call.is_of_earlier_run(&self.run_id(), Some(&*self.arrival.process).filter(|known| !known.is_empty()))
             }
-            HookKind::CallBegan(call) if self.is_sequential() && self.access(&call).0 != ObservedAccess::None => {
-                let id = id_of(&call);
-                doubt(&session, unended, |call| is_own(call) && writes(call) && call.id != id)
-            }
-            HookKind::Prompted { .. } | HookKind::Paused { .. } => {
-                doubt(&session, unended, |call| is_own(call) && writes(call))
-            }
-            HookKind::SubagentEnded => doubt(&session, unended, |call| !call.doubt && call.agent == name),
-            HookKind::RunEnded { .. } => doubt(&session, unended, |call| !call.doubt && call.run == run),
-            HookKind::Batch(calls) => {
-                let is_in = |known: &ObservedCall| calls.iter().any(|(call, _)| id_of(call) == known.id);
-                doubt(&session, unended, |call| is_own(call) && is_in(call))
-            }
-            HookKind::RunBegan => {
-                let process = self.conversing();
-                doubt(&session, unended, |call| !call.doubt && call.is_of_earlier_run(&run, process.as_deref()))
-            }
-            HookKind::CallBegan(_) | HookKind::SubagentBegan | HookKind::Other { .. } => Ok(()),
+            HookKind::RunEnded { .. } => call.run == self.run_id(),
+            HookKind::Prompted { .. } | HookKind::Paused { .. } => self.is_own(call),
+            HookKind::SubagentEnded => call.agent == self.name,
+            _ => false,
         }
     }
 
-    /// Records from when on a call ran that has asked for a permission, if its agent says how long it took.
+    /// Returns true for an open call that is over because its agent begins another one.
+    pub(super) fn precedes(&self, call: &ObservedCall, begun: &ReportedCall) -> bool {
+        let both_write = call.access != ObservedAccess::None && self.access(begun).0 != ObservedAccess::None;
+        self.is_sequential() && both_write && self.is_own(call) && call.id != id_of(begun)
+    }
+
+    fn prepare_look(mut self) -> Result<(), SessionError> {
+        let (session, unended) = (self.session.clone(), "no hook reported its end");
+        match self.arrival.report.kind.clone() {
+            HookKind::Asked => doubt(&session, "it asked for a permission", |call| self.is_own(call)),
+            HookKind::CallEnded(call, end) => self.date(&call, &end),
+            kind if self.arrival.waited > 0 && only_begins(&kind) => self.record_kind(false),
+            _ if self.arrival.waited > 0 => Ok(()),
+            HookKind::CallBegan(begun) => doubt(&session, unended, |call| self.precedes(call, &begun)),
+            HookKind::Batch(calls) => {
+                let is_in = |known: &ObservedCall| calls.iter().any(|(call, _)| id_of(call) == known.id);
+                doubt(&session, unended, |call| self.is_own(call) && is_in(call))
+            }
+            _ => doubt(&session, unended, |call| self.is_over(call)),
+        }
+    }
+
+    /// Records when a call that asked for a permission began to run, if its agent reports how long it took.
     fn date(&mut self, call: &ReportedCall, end: &ReportedEnd) -> Result<(), SessionError> {
         let (id, runs) = (id_of(call), self.runs()?);
         let Some(((seq, open), micros)) = open(&runs, &id).zip(end.micros) else { return Ok(()) };

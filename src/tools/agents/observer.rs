@@ -10,7 +10,7 @@ use super::brief::{brief, first_line};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::backends::agent_process::process_ended;
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{CallLink, Commit};
+use crate::engine::commit::{CallLink, Commit, CommitError};
 use crate::engine::event::{
     CallNoted, CallObserved, CallStatus, GitMoved, ObservedAccess, ReportLate, RunBegan, RunEnded, RunNoted,
     RunPrompted, TaskObserved,
@@ -30,15 +30,15 @@ use crate::tools::transcript::tool_access::ToolAccess;
 use crate::tools::workspace::borrowed::keep_unlisted;
 use crate::tools::workspace::managed::Extent;
 
-/// Time after which a call of which no end is told is closed.
+/// Time after which a call without a reported end is closed.
 const OPEN_MAX_MILLIS: i64 = 3_600_000;
-/// The agent whose hooks never tell exit codes; its transcript does.
+/// The agent whose hooks never report exit codes. Its transcript has them.
 pub(super) const CODELESS: &str = "codex";
 /// The agent that makes calls that write one after the other.
 const SEQUENTIAL: &str = "claude";
 /// The fact of a run with the process of its agent.
 const PROCESS: &str = "process";
-/// Time after which a report counts as late: its hook has not waited for it.
+/// Time after which a report counts as late: its hook did not wait for it.
 const LATE_MICROS: u64 = 2_000_000;
 /// Characters of a subagent's id in its agent's name.
 const SUBAGENT_CHARS: usize = 8;
@@ -157,7 +157,7 @@ impl ToolRunner {
     }
 }
 
-/// Returns the name of the one who acts: the agent, and the subagent below it.
+/// Returns the name of the actor: the agent, and the subagent below it.
 pub(super) fn agent_name(report: &HookReport) -> Arc<str> {
     let agent: String = report.agent.chars().take(AGENT_MAX).collect();
     let subagent = report.subagent.as_ref().map(|subagent| subagent.id.as_str());
@@ -192,7 +192,7 @@ pub(super) struct Observer {
     pub(super) arrival: Arrival,
     /// The last of what was submitted.
     last: Option<Pending>,
-    /// True if the agent's process is the one of an earlier report of the run: it outlives its hooks.
+    /// True if an earlier report of the run named the same process, which therefore outlives its hooks.
     lasts: bool,
 }
 
@@ -202,12 +202,7 @@ impl Observer {
         Self { session: session.as_agent(Arc::clone(&name)), name, root, arrival, last: None, lasts: false }
     }
 
-    /// Returns the process of an agent that has one conversation at a time.
-    pub(super) fn conversing(&self) -> Option<String> {
-        Some(self.arrival.process.clone()).filter(|process| self.is_sequential() && !process.is_empty())
-    }
-
-    /// Returns true if the agent makes calls that write one after the other.
+    /// Returns true if the agent makes calls that write one after the other, and has one conversation at a time.
     pub(super) fn is_sequential(&self) -> bool {
         self.arrival.report.agent == SEQUENTIAL
     }
@@ -217,35 +212,25 @@ impl Observer {
         self.record_kind(true)
     }
 
-    /// Records a report. One that does not `close` leaves other calls open.
+    /// Records a report. Unless it `closes` others, calls that are over by it stay open.
     pub(super) fn record_kind(&mut self, closes: bool) -> Result<(), SessionError> {
         self.run()?;
+        if closes {
+            self.settle()?;
+            close_where(&self.session, |call| self.is_over(call))?;
+        }
         match self.arrival.report.kind.clone() {
-            HookKind::RunBegan if closes => {
-                let (run, process) = (self.run_id(), self.conversing());
-                close_where(&self.session, |call| call.is_of_earlier_run(&run, process.as_deref()))?;
-            }
-            HookKind::RunBegan | HookKind::SubagentBegan | HookKind::Asked => {}
+            HookKind::RunBegan | HookKind::SubagentBegan | HookKind::SubagentEnded | HookKind::Asked => {}
             HookKind::RunEnded { reason } => {
-                self.close(|call, run, _| call.run == run)?;
                 self.end_tasks(&[])?;
                 let (run, reason) = (self.run_id(), reason.unwrap_or_default());
                 self.push(|commit| commit.push(&RunEnded { run, reason }))?;
             }
-            HookKind::Prompted { prompt, id } => {
-                if closes {
-                    self.close(|call, run, name| call.run == run && *call.agent == *name)?;
-                }
-                self.prompted(&prompt, id)?;
-            }
+            HookKind::Prompted { prompt, id } => self.prompted(&prompt, id)?,
             HookKind::CallBegan(call) => drop(self.begin(&call, closes)?),
             HookKind::CallEnded(call, end) => self.end(&call, end)?,
             HookKind::Batch(calls) => calls.into_iter().try_for_each(|(call, end)| self.end(&call, end))?,
-            HookKind::SubagentEnded => self.close(|call, _, name| *call.agent == *name)?,
-            HookKind::Paused { background } => {
-                self.close(|call, run, name| call.run == run && *call.agent == *name)?;
-                background.map_or(Ok(()), |background| self.end_tasks(&background))?;
-            }
+            HookKind::Paused { background } => background.map_or(Ok(()), |background| self.end_tasks(&background))?,
             HookKind::Other { .. } => self.other()?,
         }
         self.settle()
@@ -333,10 +318,8 @@ impl Observer {
             return Ok(None);
         }
         let (access, paths) = self.access(call);
-        if closes && access != ObservedAccess::None && self.is_sequential() {
-            self.close(|call, run, name| {
-                call.run == run && *call.agent == *name && call.access != ObservedAccess::None
-            })?;
+        if closes {
+            close_where(&self.session, |open| self.precedes(open, call))?;
         }
         let process = if self.lasts { self.arrival.process.clone() } else { String::new() };
         let (run, until) = (self.run_id(), self.arrival.until);
@@ -353,7 +336,7 @@ impl Observer {
         let (seq, began) = match found {
             Some(found) => found,
             None if has_ended(&runs, &id) => return self.note(&runs, &id, end),
-            // No hook told of its beginning: an edit that was refused, for one.
+            // No hook reported its beginning, as for an edit that was refused.
             None => match self.begin(call, true)? {
                 Some(seq) => (seq, self.session.now()),
                 None => return Ok(()),
@@ -379,7 +362,7 @@ impl Observer {
         self.submit(commit).map(drop)
     }
 
-    /// Records the end of a call that was closed before. A call that has ended is reported twice, which is no news.
+    /// Records the end of a call that was closed before. The second report of a call that has ended adds nothing.
     fn note(&mut self, runs: &AgentRuns, id: &str, end: ReportedEnd) -> Result<(), SessionError> {
         let is_it = |ended: &&EndedObservation| ended.observed.id == id && ended.status == CallStatus::Interrupted;
         let Some(ended) = runs.ended.iter().rev().find(is_it) else { return Ok(()) };
@@ -410,13 +393,6 @@ impl Observer {
         Ok(commit.push(&late)?)
     }
 
-    /// Closes the calls of which no end will be told any more.
-    fn close(&mut self, is_over: impl Fn(&ObservedCall, &str, &str) -> bool) -> Result<(), SessionError> {
-        let (run, name) = (self.run_id(), Arc::clone(&self.name));
-        self.settle()?;
-        close_where(&self.session, |call| is_over(call, &run, &name))
-    }
-
     fn end_tasks(&mut self, running: &[String]) -> Result<(), SessionError> {
         let run = self.run_id();
         let tasks = self.runs()?.tasks;
@@ -442,7 +418,7 @@ impl Observer {
         (access, paths)
     }
 
-    /// Returns the path below the directory that an agent means; none where it is elsewhere.
+    /// Returns the path that an agent means, if it is below the directory.
     fn path(&self, given: &str) -> Option<EntryPath> {
         let below = self.arrival.report.directory.as_ref().map_or(self.root.as_path(), Path::new);
         let mut path = PathBuf::new();
@@ -471,23 +447,34 @@ fn close_where(session: &Session, is_over: impl Fn(&ObservedCall) -> bool) -> Re
         if !is_over(call) {
             continue;
         }
-        let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(*seq));
         let micros = u64::try_from(now.saturating_sub(call.began.0)).unwrap_or(0).saturating_mul(1000);
         let message = "its agent told of no end".to_owned();
         let end = ObservedEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
-        push_end(&mut commit, end)?;
-        session.submit(commit)?.wait()?;
+        record_of(session, *seq, call, |commit| push_end(commit, end))?;
     }
     Ok(())
 }
 
-/// Returns a call's id; one made of what it does where its agent gives none.
+/// Records something of an open call, as its agent.
+pub(super) fn record_of(
+    session: &Session,
+    seq: Seq,
+    call: &ObservedCall,
+    push: impl FnOnce(&mut Commit) -> Result<(), CommitError>,
+) -> Result<(), SessionError> {
+    let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(seq));
+    push(&mut commit)?;
+    session.submit(commit)?.wait()?;
+    Ok(())
+}
+
+/// Returns a call's id. It is made of what the call does if its agent has none.
 pub(super) fn id_of(call: &ReportedCall) -> String {
     let made = || format!("{}-{}", call.tool, Digest::of(call.params.to_string().as_bytes()).short());
     call.id.clone().unwrap_or_else(made)
 }
 
-/// Finds an open call by its id; the oldest where several have a made one.
+/// Finds an open call by its id, the oldest if several have a made one.
 pub(super) fn open<'r>(runs: &'r AgentRuns, id: &str) -> Option<(Seq, &'r ObservedCall)> {
     runs.open.iter().find(|(_, call)| call.id == id).map(|(seq, call)| (*seq, call))
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shell_execute::{BESIDE, CommandSurroundings, ShellRun, run, yes};
+use super::shell_execute::{CommandSurroundings, ShellRun, run, yes};
 use crate::backends::EnvMode;
 use crate::engine::event::CommandLine;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::{BESIDE, Effect, Tool};
 use crate::tools::policy::MAX_SCRIPT_CHARS;
 
 /// The tool `execute_script`.

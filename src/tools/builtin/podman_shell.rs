@@ -6,11 +6,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shell_execute::{BESIDE, ShellRun};
+use super::shell_execute::ShellRun;
 use crate::backends::ShellCommand;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::{BESIDE, Effect, Tool};
 
 /// The tool `podman_shell`. It is not among the standard tools.
 #[derive(Debug, Clone, Copy, Default)]

@@ -13,12 +13,10 @@ use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::{BESIDE, Effect, Tool};
 
 /// Exit code of a command that timed out.
 pub(crate) const TIMED_OUT: i32 = 124;
-/// Time of a call beside that of its command: an approval, the start of a container, and the scan.
-pub(crate) const BESIDE: Duration = Duration::from_secs(180);
 
 /// The tool `shell_execute`.
 #[derive(Debug, Clone, Copy, Default)]

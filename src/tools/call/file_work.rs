@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::filesystem::Filesystem;
-use super::tool::{Answering, Effect, ErasedTool, Tool, ToolAnswer, ToolDescription};
+use super::tool::{Answering, ErasedTool, Tool, ToolAnswer, ToolDescription};
 use super::tool_call::{ToolCall, ToolOutcome};
 use super::tool_runner::ToolRunner;
 use crate::engine::event::{Node, WriteMode};
@@ -308,10 +308,6 @@ struct OneChange(&'static str, Mutex<Option<FileWork>>);
 impl ErasedTool for OneChange {
     fn describe(&self) -> ToolDescription {
         ToolDescription { name: self.0.into(), ..ErasedTool::describe(&RemoveTool) }
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Destructive
     }
 
     fn limit(&self) -> Option<Duration> {

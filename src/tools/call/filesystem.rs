@@ -28,7 +28,7 @@ pub struct Filesystem {
     /// Number of staged changes that are on the disk for good.
     landed: usize,
     fresh: NewContents,
-    /// Bits that new entries do not have.
+    /// Umask of new entries.
     umask: u32,
 }
 
@@ -235,7 +235,7 @@ impl Filesystem {
     fn stage(&mut self, event: WriteFile) {
         let mode = FileMode::of(0o777 & !self.umask);
         if mode != FileMode::DIRECTORY {
-            // Only directories with the usual mode come with what is in them.
+            // Only directories with the usual mode are implied by their entries.
             let missing = directories_above(&event.path).take_while(|above| self.tree.get(above).is_none());
             for path in missing.collect::<Vec<_>>().into_iter().rev() {
                 let directory = WriteFile { path, mode: WriteMode::Create, node: Node::Directory { mode } };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -14,7 +13,7 @@ use super::command_hooks::CommandHooks;
 use super::context::{RunningCommand, ToolContext};
 use super::error::ToolError;
 use super::record_command::RecordAs;
-use super::tool::{Answering, Effect, ErasedTool, ToolAnswer, ToolDescription};
+use super::tool::{Answering, ErasedTool, ToolAnswer, ToolDescription};
 use super::tool_call::{ToolCall, ToolOutcome};
 use super::tool_runner::{END_PROCESS, ToolRunner};
 use crate::backends::{CommandInput, EnvMode, OutputWatch, ShellError, ShellResult, WindowSize};
@@ -22,7 +21,7 @@ use crate::engine::event::CommandLine;
 use crate::engine::id::Seq;
 use crate::engine::lock::lock;
 use crate::engine::session::error::SessionError;
-use crate::tools::builtin::shell_execute::{BESIDE, CommandSurroundings, ShellRun, ShellTool, no_shell, prepared};
+use crate::tools::builtin::shell_execute::{CommandSurroundings, ShellRun, ShellTool, no_shell, prepared};
 use crate::tools::policy::MAX_SCRIPT_CHARS;
 
 /// Processes of a session that run at once: the runner has connections for these and some calls.
@@ -129,14 +128,6 @@ impl ErasedTool for StartTool {
         ToolDescription { name: START.into(), ..ErasedTool::describe(&ShellTool) }
     }
 
-    fn effect(&self) -> Effect {
-        Effect::Destructive
-    }
-
-    fn limit(&self) -> Option<Duration> {
-        Some(BESIDE)
-    }
-
     fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {
         Box::pin(async move {
             let again = || ToolError::new("the process was started already");
@@ -179,14 +170,6 @@ struct EndTool(Mutex<Option<Result<ShellResult, ShellError>>>);
 impl ErasedTool for EndTool {
     fn describe(&self) -> ToolDescription {
         ToolDescription { name: END_PROCESS.into(), ..ErasedTool::describe(&ShellTool) }
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Destructive
-    }
-
-    fn limit(&self) -> Option<Duration> {
-        Some(BESIDE)
     }
 
     fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {

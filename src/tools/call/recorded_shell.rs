@@ -1,7 +1,6 @@
 //! The shell of a session: each command is a call of its own, decided on and recorded.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -9,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::command_hooks::CommandHooks;
 use super::context::ToolContext;
 use super::error::ToolError;
-use super::tool::{Answering, Effect, ErasedTool, ToolAnswer, ToolDescription};
+use super::tool::{Answering, ErasedTool, ToolAnswer, ToolDescription};
 use super::tool_call::ToolCall;
 use super::tool_runner::ToolRunner;
 use crate::backends::{
@@ -18,7 +17,7 @@ use crate::backends::{
 use crate::engine::event::CommandLine;
 use crate::engine::lock::lock;
 use crate::tools::builtin::execute_script::ScriptTool;
-use crate::tools::builtin::shell_execute::{BESIDE, ShellRun, ShellTool};
+use crate::tools::builtin::shell_execute::{ShellRun, ShellTool};
 use crate::tools::call::tool::Tool;
 
 /// Shell whose commands are calls.
@@ -120,14 +119,6 @@ struct OneCommand {
 impl ErasedTool for OneCommand {
     fn describe(&self) -> ToolDescription {
         ToolDescription { name: self.name.into(), ..ErasedTool::describe(&ShellTool) }
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Destructive
-    }
-
-    fn limit(&self) -> Option<Duration> {
-        Some(BESIDE)
     }
 
     fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {

@@ -119,10 +119,21 @@ pub(crate) struct ToolAnswer {
 
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, ToolError>> + Send + 'a>>;
 
+/// Time of a call beside that of its command: an approval, the start of a container, and the scan.
+pub(crate) const BESIDE: Duration = Duration::from_secs(180);
+
+/// A tool of any type. The defaults are those of a tool that runs one command.
 pub(crate) trait ErasedTool: Send + Sync {
     fn describe(&self) -> ToolDescription;
-    fn effect(&self) -> Effect;
-    fn limit(&self) -> Option<Duration>;
+
+    fn effect(&self) -> Effect {
+        Effect::Destructive
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(BESIDE)
+    }
+
     fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a>;
 }
 

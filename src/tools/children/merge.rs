@@ -256,7 +256,7 @@ fn changes(
     Ok(plan.steps.iter().map(change).collect())
 }
 
-/// Takes the bits from a file by which it would run with the rights of its owner here, who did not make it.
+/// Clears the set-id bits of a file: it would run with the rights of an owner who did not create it.
 fn without_set_id(node: Node) -> Node {
     const SET_ID: u32 = 0o6000;
     match node {

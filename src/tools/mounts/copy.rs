@@ -22,7 +22,7 @@ use crate::engine::path::EntryPath;
 
 /// Directories in directories; each holds a handle open.
 const DEPTH_MAX: usize = 128;
-/// Bits of a mode that a copy has, too: it is no program that runs with the rights of its owner.
+/// Mode bits that a copy keeps. Set-id bits are not among them.
 const RIGHTS: u32 = 0o777;
 
 pub(super) struct CopiedTree {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::edits::{search_replace, stated_files};
-use super::step::{BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_of};
 use super::{SourceRun, Transcript};
 
 const START: &str = "# aider chat started at ";
 
-/// Returns the run that begins with a line; none where none does.
+/// Returns the run that begins with a line.
 pub(super) fn run_of(line: &str) -> Option<SourceRun> {
     let began = line.strip_prefix(START)?.trim_end();
     let at = time_of(&began.into())?;
@@ -23,7 +23,7 @@ pub(super) struct Aider {
     /// The author of the lines in `text`.
     by: &'static str,
     text: String,
-    /// Blocks of SEARCH and REPLACE that wait for being applied, by their files.
+    /// SEARCH/REPLACE blocks that are not applied yet, with their files.
     edits: Vec<(String, Value)>,
     created: BTreeSet<String>,
     last_told: String,
@@ -32,7 +32,7 @@ pub(super) struct Aider {
 
 impl Transcript for Aider {
     /// Takes a line of text.
-    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let line = line.as_str().unwrap_or_default();
         let (by, said) = match (line.strip_prefix("#### "), line.strip_prefix("> ")) {
             (Some(said), _) => ("user", said),
@@ -41,7 +41,7 @@ impl Transcript for Aider {
         };
         // Each line of the program is a step.
         if by != self.by || by == "aider" || line.starts_with(START) {
-            self.flush(give);
+            self.flush(steps);
         }
         if !line.starts_with(START) {
             self.by = by;
@@ -51,34 +51,33 @@ impl Transcript for Aider {
         }
     }
 
-    fn end(&mut self, give: &mut dyn FnMut(TranscriptStep)) {
-        // An answer that nothing stands behind may not be whole yet.
+    fn end(&mut self, steps: &mut StepReceiver<'_>) {
+        // The last answer may still grow.
         if self.by != "assistant" {
-            self.flush(give);
+            self.flush(steps);
         }
     }
 }
 
 impl Aider {
-    fn flush(&mut self, give: &mut dyn FnMut(TranscriptStep)) {
+    fn flush(&mut self, steps: &mut StepReceiver<'_>) {
         let said = std::mem::take(&mut self.text);
         if self.by == "assistant" && !said.trim().is_empty() {
-            // Those before it have been applied, or they failed.
+            // Earlier ones were applied or failed.
             self.edits = edits_in(&said);
         }
         let said = said.trim_matches('\n').to_owned();
         if !said.is_empty() {
-            give(TranscriptStep::new(None, StepKind::Record(json!({ "role": self.by, "content": said }))));
+            steps.record(None, json!({ "role": self.by, "content": said }));
         }
         if self.by == "aider" {
-            self.told(said, give);
+            self.told(said, steps);
         }
     }
 
-    fn told(&mut self, said: String, give: &mut dyn FnMut(TranscriptStep)) {
+    fn told(&mut self, said: String, steps: &mut StepReceiver<'_>) {
         if let Some(model) = said.strip_prefix("Model: ").or_else(|| said.strip_prefix("Main model: ")) {
-            let model = model.split(' ').next().unwrap_or_default();
-            give(TranscriptStep::new(None, StepKind::Facts(Map::from_iter([("model".to_owned(), model.into())]))));
+            steps.facts(None, [("model", &model.split(' ').next().into())]);
         } else if said.starts_with("Create new file?") {
             self.created.insert(std::mem::take(&mut self.last_told));
         } else if let Some(path) = said.strip_prefix("Applied edit to ") {
@@ -90,24 +89,23 @@ impl Aider {
                 true => vec![StatedFile { path: path.to_owned(), change: StatedChange::Whole(contents) }],
                 false => stated_files("edit", &params),
             };
-            self.call("edit", params, files, give);
+            self.call("edit", params, files, steps);
         } else if let Some(command) = said.strip_prefix("Running ") {
-            self.call("shell", json!({ "command": command }), Vec::new(), give);
+            self.call("shell", json!({ "command": command }), Vec::new(), steps);
         }
         self.last_told = said;
     }
 
-    /// Gives a call that was made. What a command printed, and its exit code, is not in the history.
-    fn call(&mut self, tool: &str, params: Value, files: Vec<StatedFile>, give: &mut dyn FnMut(TranscriptStep)) {
+    /// Gives a whole call. The history has neither the output of a command nor its exit code.
+    fn call(&mut self, tool: &str, params: Value, files: Vec<StatedFile>, steps: &mut StepReceiver<'_>) {
         self.begun += 1;
         let id = format!("call-{}", self.begun);
-        let ended = EndedCall { files, ..EndedCall::ok(&*id, Value::Null) };
-        give(TranscriptStep::new(None, StepKind::Begun(BegunCall { id, tool: tool.to_owned(), params })));
-        give(TranscriptStep::new(None, StepKind::Ended(ended)));
+        steps.begin(None, (&*id, tool), params);
+        steps.end(None, EndedCall { files, ..EndedCall::ok(id, Value::Null) });
     }
 }
 
-/// Returns the edits in an answer, each with the file whose name stands before its fence.
+/// Returns the edits in an answer, each with the file that is named above its fence.
 fn edits_in(said: &str) -> Vec<(String, Value)> {
     let (mut found, mut before, mut path) = (Vec::new(), ["", ""], String::new());
     let mut block: Option<String> = None;

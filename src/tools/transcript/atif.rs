@@ -1,14 +1,14 @@
 //! Trajectories in ATIF, the Agent Trajectory Interchange Format, versions 1.4 to 1.9: one JSON document.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, content_text, params_of, text, time_of};
+use super::step::{EndedCall, StepKind, StepReceiver, content_text, params_of, taken, text, time_of};
 use super::{SourceRun, Transcript};
 
 #[derive(Default)]
 pub(super) struct Atif;
 
-/// Returns the run of a document; none where it is none in this format.
+/// Returns the run of a document in this format.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     if !text(document, "schema_version").starts_with("ATIF-v1.") {
         return None;
@@ -33,47 +33,35 @@ pub(super) fn children_of(document: &mut Value) -> Vec<Value> {
 }
 
 impl Transcript for Atif {
-    fn line(&mut self, mut document: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        let steps = match document["steps"].take() {
-            Value::Array(steps) => steps,
-            _ => Vec::new(),
-        };
-        let mut facts = Map::new();
-        facts.extend(document["agent"].as_object().cloned().unwrap_or_default());
+    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
+        let all = taken(&mut document, "steps");
+        let mut facts = document["agent"].as_object().cloned().unwrap_or_default();
         if let Some(model) = facts.remove("model_name") {
             facts.insert("model".to_owned(), model);
         }
-        let at = steps.first().and_then(|step| time_of(&step["timestamp"]));
-        give(TranscriptStep::new(at, StepKind::Facts(facts)));
-        for step in steps {
-            self.step(step, give);
-        }
-        give(TranscriptStep::new(None, StepKind::Record(document)));
+        let at = all.first().and_then(|step| time_of(&step["timestamp"]));
+        steps.give(at, StepKind::Facts(facts));
+        all.into_iter().for_each(|step| give_step(step, steps));
+        steps.record(None, document);
     }
 }
 
-impl Atif {
-    fn step(&mut self, mut step: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        let at = time_of(&step["timestamp"]);
-        let calls = step.get_mut("tool_calls").map(Value::take).unwrap_or_default();
-        let observation = step.get_mut("observation").map(Value::take).unwrap_or_default();
-        // What the agent said stands before what it did.
-        give(TranscriptStep::new(at, StepKind::Record(step)));
-        let calls = calls.as_array().cloned().unwrap_or_default();
-        for call in &calls {
-            let (id, tool) = (text(call, "tool_call_id").to_owned(), text(call, "function_name").to_owned());
-            give(TranscriptStep::new(
-                at,
-                StepKind::Begun(BegunCall { id, tool, params: params_of(&call["arguments"]) }),
-            ));
-        }
-        for result in observation["results"].as_array().into_iter().flatten() {
-            // Some name no call: then it is that of the only one.
-            let id = result["source_call_id"].as_str();
-            match id.or_else(|| calls.first().filter(|_| calls.len() == 1).map(|call| text(call, "tool_call_id"))) {
-                Some(id) => give(TranscriptStep::new(at, StepKind::Ended(ended(id, result)))),
-                None => give(TranscriptStep::new(at, StepKind::Record(json!({ "observation": result })))),
-            }
+fn give_step(mut step: Value, steps: &mut StepReceiver<'_>) {
+    let at = time_of(&step["timestamp"]);
+    let calls = taken(&mut step, "tool_calls");
+    let observation = step.get_mut("observation").map(Value::take).unwrap_or_default();
+    // What the agent said stands before what it did.
+    steps.record(at, step);
+    for call in &calls {
+        let of = (text(call, "tool_call_id"), text(call, "function_name"));
+        steps.begin(at, of, params_of(&call["arguments"]));
+    }
+    for result in observation["results"].as_array().into_iter().flatten() {
+        // A result without an id is that of the only call.
+        let id = result["source_call_id"].as_str();
+        match id.or_else(|| calls.first().filter(|_| calls.len() == 1).map(|call| text(call, "tool_call_id"))) {
+            Some(id) => steps.end(at, ended(id, result)),
+            None => steps.record(at, json!({ "observation": result })),
         }
     }
 }

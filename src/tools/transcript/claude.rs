@@ -1,27 +1,25 @@
 //! Transcripts of Claude Code: JSON lines, a call in one line and its result in a later one.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::step::{
-    BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, content_text, text, time_of,
-};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
 use super::{SourceRun, Transcript};
+use crate::engine::clock::Timestamp;
 use crate::engine::event::CallStatus;
 
 /// Fields of a line that describe the run.
 const FACTS: [&str; 4] = ["cwd", "gitBranch", "version", "entrypoint"];
 
-/// The beginning of what the model is shown of a call that was refused.
+/// First characters of what the model is shown for a refused call.
 pub(crate) const TOOL_ERROR: &str = "<tool_use_error>";
 
 #[derive(Default)]
 pub(super) struct ClaudeCode {
-    facts: Map<String, Value>,
     /// Calls that edit files, by their ids, until their results come.
     edits: std::collections::BTreeMap<String, (String, Value)>,
 }
 
-/// Returns the run of a line; none where it is no line of such a transcript.
+/// Returns the run of a line of such a transcript.
 pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     let session = line["sessionId"].as_str()?;
     line["type"].as_str()?;
@@ -35,7 +33,7 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     })
 }
 
-/// Tells if a line has the whole shape of a message. Lines of other programs that were converted lack parts of it.
+/// Returns true if a line has all parts of a message. Lines that were converted from other formats lack some.
 pub(super) fn is_message(line: &Value) -> bool {
     let has = |name: &str| line[name].is_string();
     matches!(text(line, "type"), "user" | "assistant")
@@ -47,60 +45,38 @@ pub(super) fn is_message(line: &Value) -> bool {
 }
 
 impl Transcript for ClaudeCode {
-    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&line["timestamp"]);
-        self.facts(&line, at, give);
-        let parts = match &line["message"]["content"] {
-            Value::Array(parts) => parts.as_slice(),
-            _ => &[],
-        };
-        let mut is_call = false;
+        let stated = FACTS.iter().map(|name| (*name, &line[*name]));
+        steps.facts(at, stated.chain([("model", &line["message"]["model"])]));
+        let parts = line["message"]["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let (mut is_call, mut has_more) = (false, false);
         for part in parts {
             match text(part, "type") {
                 "tool_use" => {
                     is_call = true;
-                    give(TranscriptStep::new(at, StepKind::Begun(self.begun(part))));
+                    self.begin(at, part, steps);
                 }
                 "tool_result" => {
                     is_call = true;
-                    give(TranscriptStep::new(at, StepKind::Ended(self.ended(part, &line["toolUseResult"]))));
+                    steps.end(at, self.ended(part, &line["toolUseResult"]));
                 }
-                _ => {}
+                _ => has_more = true,
             }
         }
-        let has_more = parts.iter().any(|part| !matches!(text(part, "type"), "tool_use" | "tool_result"));
         if !is_call || has_more {
-            give(TranscriptStep::new(at, StepKind::Record(line)));
+            steps.record(at, line);
         }
     }
 }
 
 impl ClaudeCode {
-    fn facts(
-        &mut self,
-        line: &Value,
-        at: Option<crate::engine::clock::Timestamp>,
-        give: &mut dyn FnMut(TranscriptStep),
-    ) {
-        let stated = FACTS.iter().map(|name| (*name, &line[*name])).chain([("model", &line["message"]["model"])]);
-        let mut fresh = Map::new();
-        for (name, value) in stated.filter(|(_, value)| value.is_string()) {
-            if self.facts.get(name) != Some(value) {
-                self.facts.insert(name.to_owned(), value.clone());
-                fresh.insert(name.to_owned(), value.clone());
-            }
+    fn begin(&mut self, at: Option<Timestamp>, part: &Value, steps: &mut StepReceiver<'_>) {
+        let (id, tool) = (text(part, "id"), text(part, "name"));
+        if matches!(tool, "Write" | "Edit" | "MultiEdit") {
+            self.edits.insert(id.to_owned(), (tool.to_owned(), part["input"].clone()));
         }
-        if !fresh.is_empty() {
-            give(TranscriptStep::new(at, StepKind::Facts(fresh)));
-        }
-    }
-
-    fn begun(&mut self, part: &Value) -> BegunCall {
-        let (id, tool) = (text(part, "id").to_owned(), text(part, "name").to_owned());
-        if matches!(&*tool, "Write" | "Edit" | "MultiEdit") {
-            self.edits.insert(id.clone(), (tool.clone(), part["input"].clone()));
-        }
-        BegunCall { id, tool, params: part["input"].clone() }
+        steps.begin(at, (id, tool), part["input"].clone());
     }
 
     fn ended(&mut self, part: &Value, stated: &Value) -> EndedCall {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::step::{BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, params_of, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
 const FACTS: [&str; 6] = ["cwd", "cli_version", "model", "originator", "source", "git"];
@@ -13,8 +13,7 @@ const EXIT_CODE: &str = "Exit code: ";
 
 #[derive(Default)]
 pub(super) struct Codex {
-    facts: Map<String, Value>,
-    /// Ends that events have told before the output of the call comes.
+    /// Ends of calls that events state before the output.
     ends: BTreeMap<String, CodexEnd>,
 }
 
@@ -25,7 +24,7 @@ struct CodexEnd {
     micros: Option<u64>,
 }
 
-/// Returns the run of the first line; none where it is no such transcript.
+/// Returns the run that the first line of such a transcript states.
 pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     if line["type"] != "session_meta" {
         return None;
@@ -43,63 +42,38 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for Codex {
-    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&line["timestamp"]);
         let payload = &line["payload"];
-        let step = match (text(&line, "type"), text(payload, "type")) {
-            ("session_meta" | "turn_context", _) => {
-                self.facts(payload, at, give);
-                StepKind::Record(line)
+        let mut begin = |params| {
+            let id = payload["call_id"].as_str().unwrap_or_else(|| text(payload, "id"));
+            steps.begin(at, (id, payload["name"].as_str().unwrap_or("local_shell")), params_of(params));
+        };
+        match (text(&line, "type"), text(payload, "type")) {
+            ("response_item", "function_call") => return begin(&payload["arguments"]),
+            ("response_item", "custom_tool_call") => return begin(&payload["input"]),
+            ("response_item", "local_shell_call") => return begin(&payload["action"]),
+            ("response_item", "function_call_output" | "custom_tool_call_output") => {
+                return steps.end(at, self.ended(payload));
             }
-            ("response_item", "function_call") => begun(payload, &payload["arguments"]),
-            ("response_item", "custom_tool_call") => begun(payload, &payload["input"]),
-            ("response_item", "local_shell_call") => begun(payload, &payload["action"]),
-            ("response_item", "function_call_output" | "custom_tool_call_output") => self.ended(payload),
+            ("session_meta" | "turn_context", _) => steps.facts(at, FACTS.iter().map(|name| (*name, &payload[*name]))),
             ("event_msg", "item_completed") => {
                 self.completed(&payload["item"], &payload["started_at_ms"], &payload["completed_at_ms"]);
-                StepKind::Record(line)
             }
             ("event_msg", "patch_apply_end") => {
                 self.end_of(text(payload, "call_id")).files = patched(&payload["changes"]);
-                StepKind::Record(line)
             }
             ("event_msg", "exec_command_end") => {
                 let end = self.end_of(text(payload, "call_id"));
                 end.exit_code = Some(payload["exit_code"].clone()).filter(Value::is_i64);
-                StepKind::Record(line)
             }
-            _ => StepKind::Record(line),
-        };
-        give(TranscriptStep::new(at, step));
+            _ => {}
+        }
+        steps.record(at, line);
     }
-}
-
-fn begun(payload: &Value, params: &Value) -> StepKind {
-    let id = payload["call_id"].as_str().unwrap_or_else(|| text(payload, "id")).to_owned();
-    let tool = payload["name"].as_str().unwrap_or("local_shell").to_owned();
-    StepKind::Begun(BegunCall { id, tool, params: params_of(params) })
 }
 
 impl Codex {
-    fn facts(
-        &mut self,
-        payload: &Value,
-        at: Option<crate::engine::clock::Timestamp>,
-        give: &mut dyn FnMut(TranscriptStep),
-    ) {
-        let mut fresh = Map::new();
-        for name in FACTS {
-            let value = &payload[name];
-            if !value.is_null() && self.facts.get(name) != Some(value) {
-                self.facts.insert(name.to_owned(), value.clone());
-                fresh.insert(name.to_owned(), value.clone());
-            }
-        }
-        if !fresh.is_empty() {
-            give(TranscriptStep::new(at, StepKind::Facts(fresh)));
-        }
-    }
-
     fn end_of(&mut self, call: &str) -> &mut CodexEnd {
         self.ends.entry(call.to_owned()).or_default()
     }
@@ -118,7 +92,7 @@ impl Codex {
         }
     }
 
-    fn ended(&mut self, payload: &Value) -> StepKind {
+    fn ended(&mut self, payload: &Value) -> EndedCall {
         let id = text(payload, "call_id");
         let CodexEnd { files, exit_code, micros } = self.ends.remove(id).unwrap_or_default();
         // Older ones have JSON in a text, with the exit code in it.
@@ -135,16 +109,14 @@ impl Codex {
         let has_failed = ["exec_command failed:", "apply_patch verification failed:", "failed in sandbox:"];
         let child =
             serde_json::from_str::<Value>(shown).ok().and_then(|value| Some(value["agent_id"].as_str()?.to_owned()));
-        StepKind::Ended(match has_failed.iter().any(|start| shown.starts_with(start)) {
-            true => EndedCall { micros, ..EndedCall::failed(id, shown) },
-            false => {
-                let mut result = json!({ "output": output });
-                if let Some(code) = exit_code {
-                    result["exit_code"] = code;
-                }
-                EndedCall { files, micros, child, ..EndedCall::ok(id, result) }
-            }
-        })
+        if has_failed.iter().any(|start| shown.starts_with(start)) {
+            return EndedCall { micros, ..EndedCall::failed(id, shown) };
+        }
+        let mut result = json!({ "output": output });
+        if let Some(code) = exit_code {
+            result["exit_code"] = code;
+        }
+        EndedCall { files, micros, child, ..EndedCall::ok(id, result) }
     }
 }
 

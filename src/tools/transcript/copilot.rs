@@ -2,27 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::edits::stated_files;
-use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, params_of, text, time_of};
+use super::step::{EndedCall, StepReceiver, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
-/// The words before the exit code in an output, for events that do not state it.
+/// Text before the exit code in an output, for events without the field.
 const EXITED: &str = " exit code ";
 
 #[derive(Default)]
 pub(super) struct Copilot {
-    /// The subagent whose events these are; none for the session's own.
+    /// The subagent whose events these are, unless they are the session's own.
     subagent: Option<String>,
-    model: Option<Value>,
-    /// Calls without an outcome that edit files.
-    edits: BTreeMap<String, (String, Value)>,
     /// Subagents, by the calls that began them.
     children: BTreeMap<String, String>,
 }
 
-/// Returns the run of the first line; none where it is no such transcript.
+/// Returns the run that the first line of such a transcript states.
 pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     let data = &line["data"];
     if line["type"] != "session.start" {
@@ -37,7 +33,7 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     })
 }
 
-/// Returns the subagent that a line tells of, with the call that began it. `callers` has the subagents by their calls.
+/// Returns the subagent that a line starts, with the call that began it. `callers` has the subagents by their calls.
 pub(super) fn subagent_of(
     line: &Value,
     session: &SourceRun,
@@ -63,7 +59,6 @@ impl Copilot {
 
     fn ended(&mut self, data: &Value) -> EndedCall {
         let id = text(data, "toolCallId");
-        let edit = self.edits.remove(id);
         let child = self.children.remove(id);
         if data["success"] == false {
             let error = data["error"]["message"].as_str().or_else(|| data["error"].as_str());
@@ -82,13 +77,12 @@ impl Copilot {
         if data["result"]["detailedContent"].is_string() {
             result["detailed"] = data["result"]["detailedContent"].clone();
         }
-        let files = edit.map(|(tool, params)| stated_files(&tool, &params)).unwrap_or_default();
-        EndedCall { files, child, ..EndedCall::ok(id, result) }
+        EndedCall { child, ..EndedCall::ok(id, result) }
     }
 }
 
 impl Transcript for Copilot {
-    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let (at, data) = (time_of(&line["timestamp"]), &line["data"]);
         let kind = text(&line, "type");
         if kind == "subagent.started" {
@@ -98,26 +92,15 @@ impl Transcript for Copilot {
             return;
         }
         let model = [&data["model"], &data["selectedModel"], &data["newModel"]].into_iter().find(|m| m.is_string());
-        let mut facts = Map::new();
-        if model.is_some_and(|model| self.model.as_ref() != Some(model)) {
-            self.model = model.cloned();
-            facts.extend(model.map(|model| ("model".to_owned(), model.clone())));
-        }
-        let stated = [("cwd", &data["context"]["cwd"]), ("version", &data["copilotVersion"])];
-        facts.extend(stated.into_iter().filter(|(_, v)| v.is_string()).map(|(name, v)| (name.to_owned(), v.clone())));
-        give(TranscriptStep::new(at, StepKind::Facts(facts)));
-        let step = match kind {
+        let (cwd, version) = (&data["context"]["cwd"], &data["copilotVersion"]);
+        steps.facts(at, [("model", model.unwrap_or_default()), ("cwd", cwd), ("version", version)]);
+        match kind {
             "tool.execution_start" => {
                 let (id, tool) = (text(data, "toolCallId").to_owned(), text(data, "toolName").to_owned());
-                let params = params_of(&data["arguments"]);
-                if !stated_files(&tool, &params).is_empty() {
-                    self.edits.insert(id.clone(), (tool.clone(), params.clone()));
-                }
-                StepKind::Begun(BegunCall { id, tool, params })
+                steps.begin_edit(at, id, tool, params_of(&data["arguments"]));
             }
-            "tool.execution_complete" => StepKind::Ended(self.ended(data)),
-            _ => StepKind::Record(line),
-        };
-        give(TranscriptStep::new(at, step));
+            "tool.execution_complete" => steps.end(at, self.ended(data)),
+            _ => steps.record(at, line),
+        }
     }
 }

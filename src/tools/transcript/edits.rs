@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::claude::edited;
-use super::step::{StatedChange, StatedFile, text};
+use super::step::{BegunCall, StatedChange, StatedFile, StepKind, StepReceiver, text};
+use crate::engine::clock::Timestamp;
 use crate::tools::rerun::foreign::ForeignTool;
 
 /// Spellings of an edit's parameters, the common one first.
@@ -39,7 +40,15 @@ pub(crate) fn edits_of(common: &Value, answer: &Value) -> Vec<StatedFile> {
     }
 }
 
-/// Returns the files that a successful call changed by its parameters; none where they do not say it.
+impl StepReceiver<'_> {
+    /// Gives the beginning of a call in a format that states files by the parameters of its edits.
+    pub(super) fn begin_edit(&mut self, at: Option<Timestamp>, id: String, tool: String, params: Value) {
+        let files = stated_files(&tool, &params);
+        self.give(at, StepKind::Begun(BegunCall { id, tool, params, files }));
+    }
+}
+
+/// Returns the files that a successful call changed, if its parameters state them.
 pub(super) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
     let kind = ForeignTool::named(tool);
     if !matches!(kind, Some(ForeignTool::Writes | ForeignTool::Edits | ForeignTool::Deletes)) {

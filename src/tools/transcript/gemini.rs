@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::step::{BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, text, time_of};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_of};
 use super::{SourceRun, Transcript};
+use crate::engine::clock::Timestamp;
 
 /// Lines at the end of a command's output in which its exit code may stand.
 const TAIL: usize = 8;
 
 #[derive(Default)]
 pub(super) struct GeminiCli {
-    model: Option<Value>,
     begun: BTreeSet<String>,
     ended: BTreeSet<String>,
 }
@@ -32,48 +32,30 @@ pub(super) fn run_of(head: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for GeminiCli {
-    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        if line["directories"][0].is_string() {
-            let facts = Map::from_iter([("cwd".to_owned(), line["directories"][0].clone())]);
-            give(TranscriptStep::new(time_of(&line["startTime"]), StepKind::Facts(facts)));
-        }
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
+        steps.facts(time_of(&line["startTime"]), [("cwd", &line["directories"][0])]);
         match line.get("messages").and_then(Value::as_array).cloned() {
             // The document of older versions.
-            Some(messages) => messages.into_iter().for_each(|message| self.message(message, give)),
-            None => self.message(line, give),
+            Some(messages) => messages.into_iter().for_each(|message| self.message(message, steps)),
+            None => self.message(line, steps),
         }
     }
 }
 
 impl GeminiCli {
-    fn message(&mut self, message: Value, give: &mut dyn FnMut(TranscriptStep)) {
+    fn message(&mut self, message: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&message["timestamp"]);
-        let model = &message["model"];
-        if model.is_string() && self.model.as_ref() != Some(model) {
-            self.model = Some(model.clone());
-            let mut facts = Map::new();
-            facts.insert("model".to_owned(), model.clone());
-            give(TranscriptStep::new(at, StepKind::Facts(facts)));
-        }
-        let calls = message["toolCalls"].as_array().cloned().unwrap_or_default();
-        for call in &calls {
-            self.call(call, at, give);
-        }
-        if calls.is_empty() {
-            give(TranscriptStep::new(at, StepKind::Record(message)));
+        steps.facts(at, [("model", &message["model"])]);
+        match message["toolCalls"].as_array().filter(|calls| !calls.is_empty()) {
+            Some(calls) => calls.iter().for_each(|call| self.call(call, at, steps)),
+            None => steps.record(at, message),
         }
     }
 
-    fn call(
-        &mut self,
-        call: &Value,
-        at: Option<crate::engine::clock::Timestamp>,
-        give: &mut dyn FnMut(TranscriptStep),
-    ) {
-        let (id, tool) = (text(call, "id").to_owned(), text(call, "name").to_owned());
+    fn call(&mut self, call: &Value, at: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
+        let id = text(call, "id").to_owned();
         if self.begun.insert(id.clone()) {
-            let params = call["args"].clone();
-            give(TranscriptStep::new(at, StepKind::Begun(BegunCall { id: id.clone(), tool: tool.clone(), params })));
+            steps.begin(at, (&*id, text(call, "name")), call["args"].clone());
         }
         let status = text(call, "status");
         if !matches!(status, "success" | "error" | "cancelled") || !self.ended.insert(id.clone()) {
@@ -99,7 +81,7 @@ impl GeminiCli {
             }
         };
         // The time of a call is that of its end.
-        give(TranscriptStep::new(time_of(&call["timestamp"]).or(at), StepKind::Ended(ended)));
+        steps.end(time_of(&call["timestamp"]).or(at), ended);
     }
 }
 

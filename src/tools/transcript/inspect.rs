@@ -1,15 +1,16 @@
 //! Samples of Inspect's logs: the tool events of one sample are a run, or the calls in its messages.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::messages::MessageReader;
-use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, params_of, text, time_of};
+use super::step::{EndedCall, StepReceiver, params_of, taken, text, time_of};
 use super::{SourceRun, Transcript};
+use crate::engine::clock::Timestamp;
 
 #[derive(Default)]
 pub(super) struct Inspect;
 
-/// Returns the run of a sample; none where it is none.
+/// Returns the run of a sample.
 pub(super) fn run_of(sample: &Value) -> Option<SourceRun> {
     let steps = ["events", "messages"].iter().find_map(|name| sample[*name].as_array().filter(|list| !list.is_empty()));
     let steps = steps.or(sample["events"].as_array())?;
@@ -44,44 +45,37 @@ pub(super) fn state_model(samples: &mut [Value], model: &Value) {
 }
 
 impl Transcript for Inspect {
-    fn line(&mut self, mut sample: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        let events = sample.get_mut("events").map(Value::take).unwrap_or_default();
-        let mut facts = Map::new();
-        let stated = ["model", "id", "epoch"].into_iter().filter(|name| !sample[*name].is_null());
-        facts.extend(stated.map(|name| (name.to_owned(), sample[name].clone())));
-        let mut ended = Vec::new();
-        let at = events[0].get("timestamp").or(sample.get("started_at")).and_then(time_of);
-        give(TranscriptStep::new(at, StepKind::Facts(facts)));
-        if events.get(0).is_none() {
+    fn line(&mut self, mut sample: Value, steps: &mut StepReceiver<'_>) {
+        let events = taken(&mut sample, "events");
+        let first = events.first().and_then(|event| event.get("timestamp"));
+        let at = first.or(sample.get("started_at")).and_then(time_of);
+        steps.facts(at, ["model", "id", "epoch"].map(|name| (name, &sample[name])));
+        if events.is_empty() {
             // A log may have been written without them.
-            let messages = sample.get_mut("messages").map(Value::take).unwrap_or_default();
             let mut reader = MessageReader::default();
-            let messages = if let Value::Array(messages) = messages { messages } else { Vec::new() };
-            messages.into_iter().for_each(|message| reader.message(message, give));
+            taken(&mut sample, "messages").into_iter().for_each(|message| reader.message(message, steps));
         }
-        for event in events.as_array().into_iter().flatten() {
+        let mut ended = Vec::new();
+        for event in &events {
             let at = time_of(&event["timestamp"]);
-            // An outcome stands in the event of the call, and comes when it came.
-            give_ended(&mut ended, at, give);
+            // The event of a call has its outcome, which came later.
+            give_ended(&mut ended, at, steps);
             if event["event"] != "tool" {
-                give(TranscriptStep::new(at, StepKind::Record(event.clone())));
+                steps.record(at, event.clone());
                 continue;
             }
-            let (id, tool) = (text(event, "id").to_owned(), text(event, "function").to_owned());
-            give(TranscriptStep::new(
-                at,
-                StepKind::Begun(BegunCall { id: id.clone(), tool, params: params_of(&event["arguments"]) }),
-            ));
+            let id = text(event, "id");
+            steps.begin(at, (id, text(event, "function")), params_of(&event["arguments"]));
             if event["pending"] != true {
                 ended.push((time_of(&event["completed"]).or(at), outcome(id, event)));
             }
         }
-        give_ended(&mut ended, Some(crate::engine::clock::Timestamp(i64::MAX)), give);
-        give(TranscriptStep::new(None, StepKind::Record(sample)));
+        give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
+        steps.record(None, sample);
     }
 }
 
-fn outcome(id: String, event: &Value) -> EndedCall {
+fn outcome(id: &str, event: &Value) -> EndedCall {
     let micros = event["working_time"].as_f64().map(|seconds| (seconds.max(0.0) * 1e6) as u64);
     match event["error"]["message"].as_str() {
         Some(message) => EndedCall { micros, ..EndedCall::failed(id, message) },
@@ -89,14 +83,12 @@ fn outcome(id: String, event: &Value) -> EndedCall {
     }
 }
 
-pub(super) type Outcomes = Vec<(Option<crate::engine::clock::Timestamp>, EndedCall)>;
+/// Ends of calls that a transcript states with their beginnings, and the times at which they came.
+pub(super) type Outcomes = Vec<(Option<Timestamp>, EndedCall)>;
 
-pub(super) fn give_ended(
-    ended: &mut Outcomes,
-    until: Option<crate::engine::clock::Timestamp>,
-    give: &mut dyn FnMut(TranscriptStep),
-) {
+/// Gives the ends that came by a time, in the order of their times.
+pub(super) fn give_ended(ended: &mut Outcomes, until: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
     let mut due: Outcomes = ended.extract_if(.., |(at, _)| *at <= until).collect();
     due.sort_by_key(|(at, _)| *at);
-    due.into_iter().for_each(|(at, outcome)| give(TranscriptStep::new(at, StepKind::Ended(outcome))));
+    due.into_iter().for_each(|(at, outcome)| steps.end(at, outcome));
 }

@@ -2,21 +2,19 @@
 
 use std::collections::VecDeque;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::codex::stated_code;
-use super::edits::stated_files;
-use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, content_text, params_of, text, time_of};
+use super::step::{EndedCall, StepKind, StepReceiver, content_text, params_of, text, time_of};
 use super::{SourceRun, Transcript, TranscriptFormat};
-use crate::engine::clock::Timestamp;
 use crate::engine::id::Digest;
 use crate::tools::rerun::foreign::ForeignTool;
 
-/// The facts that a document states beside its messages; a line that is a message states none.
+/// Facts that a document states beside its messages. A line that is a message states none.
 struct MessageForm<'h> {
     format: TranscriptFormat,
     agent: &'static str,
-    /// Pointer to the messages; empty where the document is that list.
+    /// Pointer to the messages; empty if the document is the list of them.
     messages: &'static str,
     id: &'h Value,
     began: &'h Value,
@@ -76,7 +74,7 @@ pub(super) fn run_of_line(line: &Value, place: Option<&str>) -> Option<(Transcri
     run_of(line, place).filter(|(format, _)| *format == TranscriptFormat::Cursor)
 }
 
-/// Returns the run of a document, or of a line. `place` is an id in the path of its file, for those without one.
+/// Returns the run of a document or a line. `place` is the id in the path of its file, for formats without one.
 pub(super) fn run_of(head: &Value, place: Option<&str>) -> Option<(TranscriptFormat, SourceRun)> {
     let form = form_of(head)?;
     let id = match form.id.as_str().or(place) {
@@ -92,42 +90,40 @@ pub(super) fn run_of(head: &Value, place: Option<&str>) -> Option<(TranscriptFor
 /// A call without an outcome.
 struct WaitingCall {
     id: String,
-    /// The transcript has no id of it, so the next outcome without one is its own.
+    /// True if the transcript has no id for it. Then the next outcome without an id belongs to it.
     is_numbered: bool,
-    tool: String,
-    /// Its parameters, where it edits a file.
-    params: Value,
+    is_shell: bool,
 }
 
 #[derive(Default)]
 pub(super) struct MessageReader {
-    model: Option<Value>,
     begun: u64,
     open: VecDeque<WaitingCall>,
 }
 
 impl Transcript for MessageReader {
-    fn line(&mut self, mut head: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        let Some(form) = form_of(&head) else { return self.message(head, give) };
-        // Its title, totals and times of changes are others when the run has grown.
+    fn line(&mut self, mut head: Value, steps: &mut StepReceiver<'_>) {
+        let Some(form) = form_of(&head) else { return self.message(head, steps) };
+        // The title, totals and times of changes differ once the run has grown.
         let stated = [("cwd", form.directory), ("version", form.version.as_str())];
         let facts = stated.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
-        give(TranscriptStep::new(time_of(form.began), StepKind::Facts(facts.collect())));
+        steps.give(time_of(form.began), StepKind::Facts(facts.collect()));
         let messages = form.messages;
         match head.pointer_mut(messages).map(Value::take) {
-            Some(Value::Array(messages)) => messages.into_iter().for_each(|message| self.message(message, give)),
-            Some(message) => self.message(message, give),
+            Some(Value::Array(messages)) => messages.into_iter().for_each(|message| self.message(message, steps)),
+            Some(message) => self.message(message, steps),
             None => {}
         }
     }
 }
 
 impl MessageReader {
-    pub(super) fn message(&mut self, message: Value, give: &mut dyn FnMut(TranscriptStep)) {
+    pub(super) fn message(&mut self, message: Value, steps: &mut StepReceiver<'_>) {
         let at = ["ts", "created", "timestamp"].iter().find_map(|name| time_of(&message[*name]));
-        self.note_model(&message, at, give);
+        let models = [&message["modelInfo"]["id"], &message["modelInfo"]["modelId"], &message["model"]];
+        steps.facts(at, models.into_iter().find(|model| model.is_string()).map(|model| ("model", model)));
         if message["role"] == "assistant" {
-            // An outcome stands in the message after the call.
+            // An outcome is in the message after the call.
             self.open.retain(|call| !call.is_numbered);
         }
         let content = if message["message"].is_object() { &message["message"]["content"] } else { &message["content"] };
@@ -137,7 +133,7 @@ impl MessageReader {
                 begun.push(call);
             } else if let Some(ended) = self.ended_in(part) {
                 is_call = true;
-                give(TranscriptStep::new(at, StepKind::Ended(ended)));
+                steps.end(at, ended);
             } else {
                 has_more = true;
             }
@@ -146,28 +142,17 @@ impl MessageReader {
         if message["role"] == "tool"
             && let Some(ended) = self.end(message["tool_call_id"].as_str(), content, &message["error"]["message"])
         {
-            return give(TranscriptStep::new(at, StepKind::Ended(ended)));
+            return steps.end(at, ended);
         }
         if has_more || begun.is_empty() && !is_call {
-            give(TranscriptStep::new(at, StepKind::Record(message)));
+            steps.record(at, message);
         }
         for (id, tool, params) in begun {
             self.begun += 1;
-            let is_numbered = id.is_none();
+            let (is_numbered, is_shell) = (id.is_none(), ForeignTool::named(&tool) == Some(ForeignTool::Shell));
             let id = id.unwrap_or_else(|| format!("call-{}", self.begun));
-            let edits = if stated_files(&tool, &params).is_empty() { Value::Null } else { params.clone() };
-            self.open.push_back(WaitingCall { id: id.clone(), is_numbered, tool: tool.clone(), params: edits });
-            give(TranscriptStep::new(at, StepKind::Begun(BegunCall { id, tool, params })));
-        }
-    }
-
-    fn note_model(&mut self, message: &Value, at: Option<Timestamp>, give: &mut dyn FnMut(TranscriptStep)) {
-        let stated = [&message["modelInfo"]["id"], &message["modelInfo"]["modelId"], &message["model"]]
-            .into_iter()
-            .find(|model| model.is_string());
-        if let Some(model) = stated.filter(|model| self.model.as_ref() != Some(model)) {
-            self.model = Some(model.clone());
-            give(TranscriptStep::new(at, StepKind::Facts(Map::from_iter([("model".to_owned(), model.clone())]))));
+            self.open.push_back(WaitingCall { id: id.clone(), is_numbered, is_shell });
+            steps.begin_edit(at, id, tool, params);
         }
     }
 
@@ -189,12 +174,12 @@ impl MessageReader {
         }
     }
 
-    /// Returns the end of a call. A failure is an error, or true where the answer has that.
+    /// Returns the end of a call. A failure is a message, or true if the answer has the message.
     fn end(&mut self, id: Option<&str>, answer: &Value, failure: &Value) -> Option<EndedCall> {
         let at = self.open.iter().position(|call| id.map_or(call.is_numbered, |id| call.id == id));
         let call = at.and_then(|at| self.open.remove(at));
         let id = id.or(call.as_ref().map(|call| &*call.id))?;
-        // Cline packs what it answers.
+        // Cline's answers are JSON in a text.
         let packed = answer.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let items = packed.as_ref().unwrap_or(answer);
         let items = items.as_array().map_or_else(|| vec![items], |items| items.iter().collect());
@@ -202,7 +187,7 @@ impl MessageReader {
         let content = if answer.is_object() { &answer["content"] } else { answer };
         let results = items.iter().map(|item| text(item, "result")).collect::<String>();
         let shown = if results.is_empty() { content_text(content) } else { results };
-        let is_shell = call.as_ref().is_some_and(|call| ForeignTool::named(&call.tool) == Some(ForeignTool::Shell));
+        let is_shell = call.as_ref().is_some_and(|call| call.is_shell);
         let code = answer["structuredContent"]["exit_code"].as_i64();
         let code = code.or_else(|| if is_shell { told_code(&shown) } else { None });
         if code.is_none() && (!failure.is_null() || failed.is_some()) {
@@ -216,8 +201,7 @@ impl MessageReader {
         if let Some(code) = code {
             result["exit_code"] = code.into();
         }
-        let files = call.as_ref().map(|call| stated_files(&call.tool, &call.params)).unwrap_or_default();
-        Some(EndedCall { files, ..EndedCall::ok(id, result) })
+        Some(EndedCall::ok(id, result))
     }
 }
 

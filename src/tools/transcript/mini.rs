@@ -1,8 +1,8 @@
 //! Trajectories of mini-swe-agent, versions 1 and 2: a document with messages, or a bare list of them.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, content_text, params_of, text, time_of};
+use super::step::{EndedCall, StepReceiver, content_text, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::id::Digest;
 
@@ -13,7 +13,7 @@ pub(super) struct MiniSweAgent {
     open: std::collections::VecDeque<String>,
 }
 
-/// Returns the run of a document; none where it is none of this program.
+/// Returns the run of a document of this program.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     let messages = messages_of(document)?;
     let is_stated = text(document, "trajectory_format").starts_with("mini-swe-agent")
@@ -40,8 +40,7 @@ fn messages_of(document: &Value) -> Option<&Vec<Value>> {
 }
 
 impl Transcript for MiniSweAgent {
-    fn line(&mut self, document: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        let mut facts = Map::new();
+    fn line(&mut self, document: Value, steps: &mut StepReceiver<'_>) {
         let info = &document["info"];
         let stated = [
             ("model", &info["config"]["model"]["model_name"]),
@@ -49,62 +48,31 @@ impl Transcript for MiniSweAgent {
             ("cwd", &info["config"]["environment"]["cwd"]),
         ];
         let is_stated = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
-        facts.extend(stated.into_iter().filter(|(_, value)| is_stated(value)).map(|(n, v)| (n.to_owned(), v.clone())));
-        give(TranscriptStep::new(None, StepKind::Facts(facts)));
+        steps.facts(None, stated.into_iter().filter(|(_, value)| is_stated(value)));
         for message in messages_of(&document).into_iter().flatten() {
-            self.message(message, give);
+            self.message(message, steps);
         }
         if info.is_object() {
-            give(TranscriptStep::new(None, StepKind::Record(json!({ "info": info }))));
+            steps.record(None, json!({ "info": info }));
         }
     }
 }
 
 impl MiniSweAgent {
-    fn message(&mut self, message: &Value, give: &mut dyn FnMut(TranscriptStep)) {
+    fn message(&mut self, message: &Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&message["extra"]["timestamp"]);
         let is_turn = message["role"] == "assistant" || message["object"] == "response";
         if let Some(ended) = self.ended(message) {
-            return give(TranscriptStep::new(at, StepKind::Ended(ended)));
+            return steps.end(at, ended);
         }
-        give(TranscriptStep::new(at, StepKind::Record(message.clone())));
+        steps.record(at, message.clone());
         if is_turn {
-            for call in self.calls(message) {
-                self.open.push_back(call.id.clone());
-                give(TranscriptStep::new(at, StepKind::Begun(call)));
+            for (id, tool, params) in calls_in(message) {
+                self.begun += 1;
+                let id = id.unwrap_or_else(|| format!("action-{}", self.begun));
+                self.open.push_back(id.clone());
+                steps.begin(at, (id, tool), params);
             }
-        }
-    }
-
-    fn calls(&mut self, message: &Value) -> Vec<BegunCall> {
-        let mut next = |id: &Value| {
-            self.begun += 1;
-            id.as_str().map_or_else(|| format!("action-{}", self.begun), str::to_owned)
-        };
-        if let Some(calls) = message["tool_calls"].as_array() {
-            let call = |call: &Value| {
-                let function = &call["function"];
-                let tool = text(function, "name").to_owned();
-                BegunCall { id: next(&call["id"]), tool, params: params_of(&function["arguments"]) }
-            };
-            return calls.iter().map(call).collect();
-        }
-        if let Some(actions) = message["extra"]["actions"].as_array() {
-            let call = |action: &Value| {
-                let params = json!({ "command": action["command"] });
-                BegunCall { id: next(&action["tool_call_id"]), tool: "bash".to_owned(), params }
-            };
-            return actions.iter().map(call).collect();
-        }
-        let shown = content_text(&message["content"]);
-        let blocks = shown.split("```bash\n").skip(1).filter_map(|rest| rest.split("\n```").next());
-        // It runs an answer with one block only.
-        match blocks.collect::<Vec<_>>()[..] {
-            [command] => {
-                let params = json!({ "command": command });
-                vec![BegunCall { id: next(&Value::Null), tool: "bash".to_owned(), params }]
-            }
-            _ => Vec::new(),
         }
     }
 
@@ -135,5 +103,28 @@ impl MiniSweAgent {
             result["exit_code"] = code.into();
         }
         Some(EndedCall::ok(id, result))
+    }
+}
+
+/// Returns the id, if it is stated, the tool and the parameters of each call in a message.
+fn calls_in(message: &Value) -> Vec<(Option<String>, String, Value)> {
+    let stated = |id: &Value| id.as_str().map(str::to_owned);
+    let bash = |id, command: Value| (id, "bash".to_owned(), json!({ "command": command }));
+    if let Some(calls) = message["tool_calls"].as_array() {
+        let call = |call: &Value| {
+            let function = &call["function"];
+            (stated(&call["id"]), text(function, "name").to_owned(), params_of(&function["arguments"]))
+        };
+        return calls.iter().map(call).collect();
+    }
+    if let Some(actions) = message["extra"]["actions"].as_array() {
+        return actions.iter().map(|action| bash(stated(&action["tool_call_id"]), action["command"].clone())).collect();
+    }
+    let shown = content_text(&message["content"]);
+    let blocks = shown.split("```bash\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    // It runs an answer with one block only.
+    match blocks.collect::<Vec<_>>()[..] {
+        [command] => vec![bash(None, command.into())],
+        _ => Vec::new(),
     }
 }

@@ -34,7 +34,7 @@ use serde_json::Value;
 pub use error::TranscriptError;
 use recorder::RunRecorder;
 use source::RunSource;
-use step::TranscriptStep;
+use step::StepReceiver;
 pub use traces::traces_of;
 pub use trajectory::trajectory_of;
 
@@ -124,12 +124,12 @@ impl TranscriptFormat {
 
 /// A reader of one format.
 trait Transcript {
-    /// Gives the steps of the next line, or of the whole document where it is one. Steps that were given stay, whatever
-    /// comes later: a transcript that has grown is imported again.
-    fn line(&mut self, line: Value, give: &mut dyn FnMut(TranscriptStep));
+    /// Gives the steps of the next line, or of a whole document. Given steps are final, whatever comes later, because a
+    /// transcript that has grown is imported again.
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>);
 
-    /// Gives the steps that were kept back until the end.
-    fn end(&mut self, _give: &mut dyn FnMut(TranscriptStep)) {}
+    /// Gives the steps that were held back until the end.
+    fn end(&mut self, _steps: &mut StepReceiver<'_>) {}
 }
 
 /// A run, as the beginning of its transcript tells of it.

@@ -2,15 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::step::{
-    BegunCall, EndedCall, StatedChange, StatedFile, StepKind, TranscriptStep, content_text, text, time_of,
-};
+use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
 use super::{SourceRun, Transcript};
 
 #[derive(Default)]
 pub(super) struct OpenHands;
 
-/// Returns the run of its first event; none where it is none of this program. `id` is the conversation's, if known.
+/// Returns the run of its first event. `id` is the conversation's, if known.
 pub(super) fn run_of(event: &Value, id: Option<&str>) -> Option<SourceRun> {
     let kind = text(event, "kind");
     if !kind.ends_with("Event") && !kind.ends_with("Observation") || !event["source"].is_string() {
@@ -26,33 +24,28 @@ pub(super) fn run_of(event: &Value, id: Option<&str>) -> Option<SourceRun> {
 }
 
 impl Transcript for OpenHands {
-    fn line(&mut self, event: Value, give: &mut dyn FnMut(TranscriptStep)) {
+    fn line(&mut self, event: Value, steps: &mut StepReceiver<'_>) {
         let at = time_of(&event["timestamp"]);
         let id = event["tool_call_id"].as_str();
-        let step = match (text(&event, "kind"), id) {
+        match (text(&event, "kind"), id) {
             ("ActionEvent", Some(id)) => {
                 let mut params = event["action"].as_object().cloned().unwrap_or_default();
                 params.remove("kind");
-                let tool = text(&event, "tool_name").to_owned();
-                give(TranscriptStep::new(
-                    at,
-                    StepKind::Begun(BegunCall { id: id.to_owned(), tool, params: params.into() }),
-                ));
+                steps.begin(at, (id, text(&event, "tool_name")), params.into());
                 let said: Map<_, _> = ["thought", "reasoning_content", "security_risk", "llm_response_id", "id"]
                     .into_iter()
                     .filter(|name| !event[*name].is_null())
                     .map(|name| (name.to_owned(), event[name].clone()))
                     .collect();
-                StepKind::Record(said.into())
+                steps.record(at, said.into());
             }
-            ("ObservationEvent", Some(id)) => StepKind::Ended(observed(id, &event["observation"])),
-            ("AgentErrorEvent", Some(id)) => StepKind::Ended(EndedCall::failed(id, text(&event, "error"))),
+            ("ObservationEvent", Some(id)) => steps.end(at, observed(id, &event["observation"])),
+            ("AgentErrorEvent", Some(id)) => steps.end(at, EndedCall::failed(id, text(&event, "error"))),
             ("UserRejectObservation", Some(id)) => {
-                StepKind::Ended(EndedCall::failed(id, text(&event, "rejection_reason")))
+                steps.end(at, EndedCall::failed(id, text(&event, "rejection_reason")));
             }
-            _ => StepKind::Record(event),
-        };
-        give(TranscriptStep::new(at, step));
+            _ => steps.record(at, event),
+        }
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 use super::call_events::{MESSAGE_MAX, ObservedEnd, push_begin, push_end, push_record};
 use super::error::TranscriptError;
 use super::files::{KnownChange, StatedFiles};
 use super::source::RunSource;
-use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep};
+use super::step::{BegunCall, EndedCall, StatedFile, StepKind, TranscriptStep};
 use super::tool_access::ToolAccess;
 use super::{ImportedRun, SourceRun};
 use crate::engine::clock::{StepClock, Timestamp};
@@ -93,6 +93,7 @@ impl RunRecorder {
             open: BTreeMap::new(),
             recorded: RecordedRun::default(),
             files: StatedFiles::below(run.directory.clone()),
+            facts: Map::new(),
             pending: None,
             run: run.id.clone(),
         };
@@ -144,6 +145,7 @@ struct OpenRecord {
     seq: Seq,
     began: Timestamp,
     access: ToolAccess,
+    files: Vec<StatedFile>,
 }
 
 struct RunRecording {
@@ -153,6 +155,7 @@ struct RunRecording {
     open: BTreeMap<String, OpenRecord>,
     recorded: RecordedRun,
     files: StatedFiles,
+    facts: Map<String, Value>,
     pending: Option<Pending>,
     run: String,
 }
@@ -161,8 +164,12 @@ impl RunRecording {
     fn step(&mut self, step: TranscriptStep) -> Result<(), TranscriptError> {
         self.last = self.last.max(step.at.unwrap_or(self.last));
         match step.kind {
-            StepKind::Facts(facts) if facts.is_empty() => Ok(()),
-            StepKind::Facts(facts) => {
+            StepKind::Facts(mut facts) => {
+                facts.retain(|name, value| self.facts.get(name) != Some(value));
+                if facts.is_empty() {
+                    return Ok(());
+                }
+                self.facts.extend(facts.clone());
                 let mut commit = self.commit();
                 commit.push(&RunNoted { run: self.run.clone(), facts })?;
                 self.submit(commit)
@@ -182,7 +189,7 @@ impl RunRecording {
         Ok(())
     }
 
-    fn begin(&mut self, BegunCall { id, tool, params }: BegunCall) -> Result<(), TranscriptError> {
+    fn begin(&mut self, BegunCall { id, tool, params, files }: BegunCall) -> Result<(), TranscriptError> {
         // The same call again, as logs have it that were copied into each other.
         if self.recorded.calls.contains_key(&id) {
             return self.record(serde_json::json!({ "again": { "id": id, "tool": tool, "params": params } }));
@@ -196,11 +203,11 @@ impl RunRecording {
         self.pending = Some(pending);
         self.recorded.calls.insert(id.clone(), seq);
         self.recorded.begun.push((began, seq));
-        self.open.insert(id, OpenRecord { seq, began, access });
+        self.open.insert(id, OpenRecord { seq, began, access, files });
         Ok(())
     }
 
-    fn end(&mut self, call: EndedCall) -> Result<(), TranscriptError> {
+    fn end(&mut self, mut call: EndedCall) -> Result<(), TranscriptError> {
         let Some(open) = self.open.remove(&call.id) else {
             // Its beginning was not in the transcript, or it has ended already.
             let result = serde_json::json!({ "id": call.id, "result": call.result, "message": call.message });
@@ -211,6 +218,9 @@ impl RunRecording {
             self.record(serde_json::json!({ "message": { "id": call.id, "text": call.message } }))?;
         }
         let has_failed = call.status != CallStatus::Ok;
+        if !has_failed && call.files.is_empty() {
+            call.files = open.files;
+        }
         // What a subagent changed is in its own run.
         let mut may_change = match open.access {
             ToolAccess::Reads => false,

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::error::TranscriptError;
-use super::step::{TranscriptStep, text};
+use super::step::{StepReceiver, TranscriptStep};
 use super::{
     KNOWN, SourceRun, TranscriptFormat, aider, atif, claude, codex, copilot, gemini, inspect, messages, mini, opencode,
     openhands, swe_agent,
 };
 
-/// Lines at the beginning that are looked at for the format.
+/// Lines at the beginning that are searched for the format.
 const HEAD_LINES: usize = 256;
 /// Bytes of a document that is read as a whole, and of a line.
 const DOCUMENT_MAX: u64 = 1 << 30;
-/// Bytes at the beginning of a file that tell what it is.
+/// Bytes at the beginning of a file by which its kind is told apart.
 const SNIFFED: u64 = 4096;
 /// Subagents of subagents that are put in order.
 const DEPTH_MAX: usize = 64;
@@ -28,7 +28,7 @@ const DEPTH_MAX: usize = 64;
 pub(super) struct RunSource {
     pub(super) format: TranscriptFormat,
     pub(super) run: SourceRun,
-    /// The call of the parent that began it, where a file beside it says so.
+    /// The call of the parent that began it, if a file beside it names it.
     pub(super) link: Option<String>,
     body: SourceBody,
 }
@@ -72,20 +72,17 @@ impl RunSource {
             let source = Self { format, run, link: None, body: SourceBody::Lines(path.to_owned()) };
             return Ok(std::iter::once(source).chain(children).collect());
         }
-        let first = JsonLines::open(path)?.next()?.flatten();
-        let refused = |told: Option<&'static str>, what| {
-            let known = || format!("{what} of no known format; known are {KNOWN}");
-            unknown(path, &told.map_or_else(known, str::to_owned))
-        };
-        match (document(path), first) {
-            (Ok(mut whole), _) => {
+        let found = match document(path) {
+            Ok(mut whole) => {
                 state_directory(path, &mut whole)?;
-                let told = recognised(&whole);
-                let found = of_document(whole, place(path).as_deref());
-                if found.is_empty() { Err(refused(told, "JSON")) } else { Ok(found) }
+                of_document(whole, place(path).as_deref())
             }
-            (Err(TranscriptError::Unknown { .. }), Some(line)) => Err(refused(recognised(&line), "JSON lines")),
-            (Err(error), _) => Err(error),
+            Err(TranscriptError::Unknown { .. }) if JsonLines::open(path)?.next()?.flatten().is_some() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        match found.is_empty() {
+            true => Err(unknown(path, &format!("its format is unknown; known are {KNOWN}"))),
+            false => Ok(found),
         }
     }
 
@@ -95,7 +92,7 @@ impl RunSource {
         let is_event = |name: &str| name.starts_with("event-") && name.ends_with(".json");
         let files = entries(&directory, is_event)?;
         let Some(first) = files.first() else {
-            return Err(unknown(path, "it is a directory without events of OpenHands; give a file"));
+            return Err(unknown(path, "the directory has no events of OpenHands; give a file"));
         };
         let id = path.file_name().map(|name| name.to_string_lossy().into_owned());
         match openhands::run_of(&document(first)?, id.as_deref()) {
@@ -106,7 +103,7 @@ impl RunSource {
         }
     }
 
-    /// Reads the steps, and returns the number of lines that are no JSON.
+    /// Reads the steps, and returns the number of lines that are not JSON.
     pub(super) fn read(
         self,
         take: &mut dyn FnMut(TranscriptStep) -> Result<(), TranscriptError>,
@@ -119,8 +116,8 @@ impl RunSource {
                 }
             };
             match value {
-                Some(value) => reader.line(value, &mut give),
-                None => reader.end(&mut give),
+                Some(value) => reader.line(value, &mut StepReceiver(&mut give)),
+                None => reader.end(&mut StepReceiver(&mut give)),
             }
             std::mem::replace(&mut failed, Ok(()))
         };
@@ -145,7 +142,7 @@ impl RunSource {
     }
 }
 
-/// Puts runs behind those that they are subagents of.
+/// Sorts runs so that subagents follow their parents.
 pub(super) fn parents_first(sources: &mut Vec<RunSource>) {
     let mut known = BTreeSet::new();
     // The same file given twice.
@@ -163,7 +160,7 @@ pub(super) fn parents_first(sources: &mut Vec<RunSource>) {
     sources.sort_by_cached_key(depth);
 }
 
-/// Tells the format of JSON lines; none where it is none of these. The directory may stand in a later line.
+/// Finds the format and the run of JSON lines. A later line may state the directory.
 fn of_lines(path: &Path) -> Result<Option<(TranscriptFormat, SourceRun)>, TranscriptError> {
     let mut lines = JsonLines::open(path)?;
     let mut known: Option<(TranscriptFormat, SourceRun)> = None;
@@ -198,7 +195,7 @@ fn of_lines(path: &Path) -> Result<Option<(TranscriptFormat, SourceRun)>, Transc
     Ok(known.filter(|(format, _)| is_claude || *format != TranscriptFormat::ClaudeCode))
 }
 
-/// Tells the format of a document, and gives the runs in it.
+/// Finds the runs in a document, in whatever format it is.
 fn of_document(mut document: Value, place: Option<&str>) -> Vec<RunSource> {
     let one = |format, run, body| RunSource { format, run, link: None, body: SourceBody::Document(body) };
     if let Some(run) = atif::run_of(&document) {
@@ -231,7 +228,7 @@ fn of_document(mut document: Value, place: Option<&str>) -> Vec<RunSource> {
     }
 }
 
-/// Returns the id in the name of a file or of its directory: at least eight digits, with what may stand among them.
+/// Returns the id in the name of a file or of its directory: hexadecimal digits and hyphens, eight decimal digits at least.
 fn place(path: &Path) -> Option<String> {
     let names = [path.file_stem(), path.parent().and_then(Path::file_name)];
     let is_id = |name: &&str| {
@@ -241,7 +238,7 @@ fn place(path: &Path) -> Option<String> {
     names.into_iter().flatten().filter_map(|name| name.to_str()).find(is_id).map(str::to_owned)
 }
 
-/// Notes the directory of a session of Cline in its messages. It is in the file beside them.
+/// Copies the directory of a Cline session into its messages, from the file beside them.
 fn state_directory(path: &Path, messages: &mut Value) -> Result<(), TranscriptError> {
     let beside = path.to_str().and_then(|path| path.strip_suffix(".messages.json")).map(|stem| format!("{stem}.json"));
     let beside = beside.map(PathBuf::from).filter(|beside| beside.is_file());
@@ -249,25 +246,6 @@ fn state_directory(path: &Path, messages: &mut Value) -> Result<(), TranscriptEr
         session.insert("cwd".to_owned(), document(&beside)?["cwd"].clone());
     }
     Ok(())
-}
-
-/// Names a format that is recognised and not read, or what else it is.
-fn recognised(head: &Value) -> Option<&'static str> {
-    let is_text = |name: &str| head[name].is_string();
-    let is_amp = [&head["id"], &head["session_id"]].iter().any(|id| id.as_str().is_some_and(|id| id.starts_with("T-")));
-    Some(match () {
-        () if is_text("tool") && head["params"].is_object() => "it has calls of foldspace, which `foldspace run` makes",
-        () if is_amp => "it is a thread of Amp, which is not read",
-        () if head["message"]["parts"].is_array() => "it is a chat of Qwen Code, which is not read",
-        () if head["type"] == "session" && is_text("cwd") => "it is a session of Pi, which is not read",
-        () if head[0]["ts"].is_number() && matches!(text(&head[0], "type"), "say" | "ask") => {
-            "it is what Cline shows; give the api_conversation_history.json beside it"
-        }
-        () if is_text("sessionId") && is_text("type") => {
-            "its lines look like those of Claude Code, and lack parts that Claude Code always writes"
-        }
-        () => return None,
-    })
 }
 
 /// Finds the chats in a history of Aider.
@@ -292,7 +270,7 @@ fn chats(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
     if found.is_empty() { Err(unknown(path, "it has no chat of Aider")) } else { Ok(found) }
 }
 
-/// Finds the subagents whose events are among those of their session.
+/// Finds the subagents whose events are in the file of their session.
 fn own_subagents(path: &Path, session: &SourceRun) -> Result<Vec<RunSource>, TranscriptError> {
     let (mut lines, mut callers, mut found) = (JsonLines::open(path)?, BTreeMap::new(), Vec::new());
     while let Some(line) = lines.next()? {
@@ -304,7 +282,7 @@ fn own_subagents(path: &Path, session: &SourceRun) -> Result<Vec<RunSource>, Tra
     Ok(found)
 }
 
-/// Gives the samples of an Inspect log that is an archive.
+/// Reads the samples of an Inspect log that is an archive.
 fn archive(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
     let damaged = |error: zip::result::ZipError| unknown(path, &format!("the archive can't be read: {error}"));
     let mut archive = zip::ZipArchive::new(open(path)?).map_err(damaged)?;
@@ -327,7 +305,7 @@ fn archive(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
     if found.is_empty() { Err(unknown(path, "it has no samples of Inspect")) } else { Ok(found) }
 }
 
-/// Gives the transcripts of subagents that are beside that of their parent.
+/// Finds the transcripts of subagents beside that of their parent.
 fn subagents(path: &Path, parent: &SourceRun) -> Result<Vec<RunSource>, TranscriptError> {
     let directory = path.with_extension("").join("subagents");
     if parent.parent.is_some() || !directory.is_dir() {
@@ -424,8 +402,8 @@ impl JsonLines {
         Ok(Self { path: path.to_owned(), file: BufReader::with_capacity(1 << 20, open(path)?), line: Vec::new() })
     }
 
-    /// Returns the next line that is not blank; an inner none where it is no JSON object. The last line of a file that
-    /// is being written may not be whole: it is left for the next import.
+    /// Returns the next line that is not blank; an inner `None` if it is not a JSON object. A partial last line is left
+    /// for the next import.
     fn next(&mut self) -> Result<Option<Option<Value>>, TranscriptError> {
         loop {
             self.line.clear();

@@ -8,7 +8,7 @@ use crate::engine::event::CallStatus;
 /// A step of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TranscriptStep {
-    /// Its time; none where the transcript gives none.
+    /// Its time, if the transcript states it.
     pub(super) at: Option<Timestamp>,
     pub(super) kind: StepKind,
 }
@@ -30,6 +30,8 @@ pub(super) struct BegunCall {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) params: Value,
+    /// The files that its parameters say it changes. They count if it succeeds and its end states none.
+    pub(super) files: Vec<StatedFile>,
 }
 
 /// A call that ended.
@@ -94,9 +96,36 @@ pub(crate) enum StatedChange {
     Removed,
 }
 
-impl TranscriptStep {
-    pub(super) fn new(at: Option<Timestamp>, kind: StepKind) -> Self {
-        Self { at, kind }
+/// Receiver of the steps of a run. A step without a time happened at that of the step before.
+pub(super) struct StepReceiver<'s>(pub(super) &'s mut dyn FnMut(TranscriptStep));
+
+impl StepReceiver<'_> {
+    pub(super) fn give(&mut self, at: Option<Timestamp>, kind: StepKind) {
+        (self.0)(TranscriptStep { at, kind });
+    }
+
+    /// Gives facts about the run. A null states none.
+    pub(super) fn facts<'v>(&mut self, at: Option<Timestamp>, stated: impl IntoIterator<Item = (&'v str, &'v Value)>) {
+        let stated = stated.into_iter().filter(|(_, value)| !value.is_null());
+        self.give(at, StepKind::Facts(stated.map(|(name, value)| (name.to_owned(), value.clone())).collect()));
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        at: Option<Timestamp>,
+        (id, tool): (impl Into<String>, impl Into<String>),
+        params: Value,
+    ) {
+        let (id, tool) = (id.into(), tool.into());
+        self.give(at, StepKind::Begun(BegunCall { id, tool, params, files: Vec::new() }));
+    }
+
+    pub(super) fn end(&mut self, at: Option<Timestamp>, call: EndedCall) {
+        self.give(at, StepKind::Ended(call));
+    }
+
+    pub(super) fn record(&mut self, at: Option<Timestamp>, record: Value) {
+        self.give(at, StepKind::Record(record));
     }
 }
 
@@ -115,9 +144,17 @@ pub(super) fn time_of(value: &Value) -> Option<Timestamp> {
     }
 }
 
-/// Returns a text field; empty where it is missing or no text.
+/// Returns a text field; empty if it is missing or no text.
 pub(crate) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
+}
+
+/// Takes the elements of an array out of a field, which is null afterwards.
+pub(super) fn taken(value: &mut Value, name: &str) -> Vec<Value> {
+    match value.get_mut(name).map(Value::take) {
+        Some(Value::Array(elements)) => elements,
+        _ => Vec::new(),
+    }
 }
 
 /// Returns the parameters in a field that may hold them as JSON in a text.

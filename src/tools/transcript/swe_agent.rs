@@ -1,8 +1,8 @@
 //! Trajectories of SWE-agent: a document with actions and what came of them.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::step::{BegunCall, EndedCall, StepKind, TranscriptStep, text};
+use super::step::{EndedCall, StepReceiver, taken, text};
 use super::{SourceRun, Transcript};
 use crate::engine::id::Digest;
 
@@ -11,7 +11,7 @@ const MICROS: f64 = 1e6;
 #[derive(Default)]
 pub(super) struct SweAgent;
 
-/// Returns the run of a document; none where it is none of this program.
+/// Returns the run of a document of this program.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     let steps = document["trajectory"].as_array()?;
     if !steps.is_empty() && !steps[0]["action"].is_string() {
@@ -25,30 +25,21 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for SweAgent {
-    fn line(&mut self, mut document: Value, give: &mut dyn FnMut(TranscriptStep)) {
-        let mut facts = Map::new();
-        if document["environment"].is_string() {
-            facts.insert("environment".to_owned(), document["environment"].clone());
-        }
-        give(TranscriptStep::new(None, StepKind::Facts(facts)));
-        let steps = document["trajectory"].take();
-        for (number, step) in steps.as_array().into_iter().flatten().enumerate() {
+    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
+        steps.facts(None, [("environment", &document["environment"])]);
+        for (number, step) in taken(&mut document, "trajectory").iter().enumerate() {
             let id = format!("step-{}", number + 1);
             let said = json!({ "thought": step["thought"], "response": step["response"], "state": step["state"] });
-            give(TranscriptStep::new(None, StepKind::Record(said)));
+            steps.record(None, said);
             let action = text(step, "action");
             if action.trim().is_empty() {
                 continue;
             }
-            let params = json!({ "command": action });
-            give(TranscriptStep::new(
-                None,
-                StepKind::Begun(BegunCall { id: id.clone(), tool: "bash".to_owned(), params }),
-            ));
+            steps.begin(None, (&*id, "bash"), json!({ "command": action }));
             let micros = step["execution_time"].as_f64().map(|seconds| (seconds.max(0.0) * MICROS) as u64);
             let result = json!({ "output": step["observation"] });
-            give(TranscriptStep::new(None, StepKind::Ended(EndedCall { micros, ..EndedCall::ok(id, result) })));
+            steps.end(None, EndedCall { micros, ..EndedCall::ok(id, result) });
         }
-        give(TranscriptStep::new(None, StepKind::Record(document)));
+        steps.record(None, document);
     }
 }

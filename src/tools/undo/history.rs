@@ -1,4 +1,4 @@
-//! The changes of files that a history holds, whose they are, and which calls were undone.
+//! The changes of files in a history, their authors, and the calls that were undone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ pub(super) struct FileChanges {
 pub(super) enum Author {
     /// The calls that may have made them, in order.
     Calls(Vec<Seq>),
-    /// These calls, or a person while they did not run for certain.
+    /// These calls, or a person: the calls may not have run then.
     Perhaps(Vec<Seq>),
     /// A person or a program outside of any call.
     Outside,
@@ -36,7 +36,7 @@ pub(super) enum Author {
 #[derive(Debug, Default)]
 pub(super) struct ChangeHistory {
     pub(super) changes: Vec<FileChanges>,
-    /// The calls of the run that was asked for.
+    /// Calls of the requested run.
     pub(super) of_run: BTreeSet<Seq>,
     undos: Undos,
 }
@@ -99,7 +99,7 @@ impl ChangeHistory {
                 let perhaps = event.typed::<DriftFound>().and_then(Result::ok).map(|drift| drift.event.perhaps);
                 let author = match perhaps {
                     Some(calls) if !calls.is_empty() => Author::Perhaps(calls),
-                    // The first one, before any call, takes up what the directory held.
+                    // The first one, before any call, records the initial files.
                     _ if !reading.has_begun => Author::Session,
                     _ => Author::Outside,
                 };
@@ -151,7 +151,7 @@ impl ChangeHistory {
     fn take_change(&mut self, event: &EventRef<'_>, reading: &HistoryReading) {
         let author = match (event.call, &reading.marker) {
             (Some(call), _) => Author::Calls(vec![call]),
-            // The event that says whose changes these are stands right before them.
+            // The event that names their author is right before them.
             (None, Some((seq, author))) if is_next(*seq, event.seq, &self.changes) => author.clone(),
             (None, _) => Author::Session,
         };
@@ -185,7 +185,7 @@ impl ChangeHistory {
         calls.into_iter().rev().filter(is_open)
     }
 
-    /// Returns the latest undo that nothing has undone. A redo is an undo of an undo, and is none.
+    /// Returns the latest undo that is not undone itself. A redo does not count as an undo.
     pub(super) fn redoable(&self) -> Option<Seq> {
         let takes_back_calls = |subjects: &Vec<Seq>| subjects.iter().any(|subject| !self.is_undo(*subject));
         let mut undos = self.undos.taken_back.iter().rev();
@@ -207,11 +207,11 @@ impl ChangeHistory {
 
 #[derive(Default)]
 struct HistoryReading {
-    /// The last event that states whose the changes after it are.
+    /// The last event that names the author of the changes after it.
     marker: Option<(Seq, Author)>,
     /// Undos without an outcome.
     undos: BTreeSet<Seq>,
-    /// Set once a call, a run or the first drift is behind.
+    /// True after a call, a run or the first drift.
     has_begun: bool,
 }
 
@@ -224,7 +224,7 @@ impl FileChanges {
         }
     }
 
-    /// Returns true if no call made the changes for certain.
+    /// Returns true if no call certainly made the changes.
     pub(super) fn is_outside(&self) -> bool {
         matches!(self.author, Author::Outside | Author::Perhaps(_))
     }

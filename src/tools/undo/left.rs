@@ -34,9 +34,9 @@ impl UndoLeftReason {
     /// Returns the reason in words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::ChangedSince => "changed at the same place since; --overwrite undoes it all the same",
-            Self::Shared => "other calls may have changed it; --overwrite undoes it all the same",
-            Self::Doubtful => "a person may have changed it meanwhile; --overwrite undoes it all the same",
+            Self::ChangedSince => "changed at the same place since; --overwrite undoes it anyway",
+            Self::Shared => "other calls may have changed it; --overwrite undoes it anyway",
+            Self::Doubtful => "a person may have changed it meanwhile; --overwrite undoes it anyway",
             Self::NotKept => "its contents before were not kept",
             Self::NotRecoverable => "its present contents were not kept; --force removes them for good",
         }

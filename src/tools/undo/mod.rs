@@ -149,7 +149,7 @@ impl UndoWork<'_> {
         Ok(report)
     }
 
-    /// Selects what is meant and plans to take it back.
+    /// Selects the changes of a subject and plans to take them back.
     fn planned(
         &self,
         subject: &UndoSubject,
@@ -159,7 +159,7 @@ impl UndoWork<'_> {
         let plan = |subject: &UndoSubject| self.plan(selected(history, subject, self.options.overwrite)?, now);
         match subject {
             UndoSubject::Last => {
-                // A call whose changes are gone already is passed over.
+                // Skips a call whose changes are gone.
                 for call in history.undoable() {
                     let (selection, plan) = plan(&UndoSubject::Call(call))?;
                     if !plan.is_empty() {
@@ -193,7 +193,7 @@ impl UndoWork<'_> {
         Ok((selection, plan))
     }
 
-    /// Returns the worktree's place, if it was another one before the first of the changes.
+    /// Returns the worktree's place if it changed since the first of the changes.
     fn moved(&self, selection: &UndoSelection) -> Result<Option<GitWorktree>, WorkspaceError> {
         let Some(first) = selection.first() else { return Ok(None) };
         let place = |state: &crate::engine::state::State| state.slice::<GitWorktree>().cloned().unwrap_or_default();

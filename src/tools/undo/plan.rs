@@ -1,4 +1,4 @@
-//! The plan of an undo: the files as they are to be, and what has to stay.
+//! The plan of an undo: the resulting files, and the changes that stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::reducers::{
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
 
-/// The steps of an undo, with the contents that come of merged lines.
+/// The steps of an undo, with the contents of merged files.
 #[derive(Debug, Default)]
 pub(super) struct UndoPlan {
     pub(super) steps: Vec<PlannedChange>,
@@ -26,7 +26,7 @@ pub(super) struct UndoPlan {
 }
 
 impl UndoPlan {
-    /// Returns true if there is nothing to do and nothing that should have been done.
+    /// Returns true if nothing is to be done, and no change is left.
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.left.is_empty()
     }
@@ -40,7 +40,7 @@ pub(super) struct Undoing<'a> {
     fresh: NewContents,
     /// Entries before the first change that is taken back, by path.
     before: BTreeMap<EntryPath, Option<Node>>,
-    /// Paths where another change stands in the way.
+    /// Paths where another change conflicts.
     conflicts: Vec<EntryPath>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Undoing<'a> {
         };
         let MergePlan { steps, conflicts, left_out, .. } =
             plan_merge(after, &self.files, &wanted, &MergeChoices::default(), read)?;
-        // What others made in a directory of the calls' stays, and with it the directory.
+        // Entries that others created in a directory of the calls stay, and so does the directory.
         let is_in_the_way = |conflict: &MergeConflict| conflict.kind != ConflictKind::DirectoryDeletedByTheirs;
         self.conflicts.extend(conflicts.into_iter().filter(is_in_the_way).map(|conflict| conflict.path));
         self.conflicts.extend(left_out);
@@ -101,7 +101,7 @@ impl<'a> Undoing<'a> {
         Ok(())
     }
 
-    /// Gives paths their entries before, whatever others changed there since.
+    /// Restores the earlier entries of conflicting paths, whatever others changed there since.
     pub(super) fn overwrite(&mut self) {
         let conflicts = std::mem::take(&mut self.conflicts);
         let is_meant = |path: &EntryPath| conflicts.iter().any(|place| place == path || path.is_below(place));
@@ -109,7 +109,7 @@ impl<'a> Undoing<'a> {
         set(&mut self.files, meant.map(|(path, node)| (path.clone(), node.clone())), self.session.now());
     }
 
-    /// Plans the change from the present files to these, and asks each rule once, of the result.
+    /// Plans the change from the present files to these. Each rule is applied once, to the result.
     pub(super) fn plan(
         self,
         uncertain: Vec<(EntryPath, UndoLeftReason)>,
@@ -117,7 +117,7 @@ impl<'a> Undoing<'a> {
     ) -> Result<UndoPlan, WorkspaceError> {
         let Self { session, now, files, fresh, before, conflicts } = self;
         let wanted = |path: &EntryPath| before.get(path).and_then(Option::as_ref);
-        // A step further back may have led to the entry before all the same.
+        // Taking back an earlier step may have restored the entry after all.
         let conflicts: BTreeSet<EntryPath> =
             conflicts.into_iter().filter(|path| node(&files, path) != wanted(path)).collect();
         let mut plan = UndoPlan::between(session, now, &files, (fresh, is_forced))?;
@@ -134,7 +134,7 @@ impl<'a> Undoing<'a> {
 }
 
 impl UndoPlan {
-    /// Plans the change between two states. With `is_forced` also what nothing could bring back goes.
+    /// Plans the change between two states. With `is_forced`, also removes contents that nothing could restore.
     fn between(
         session: &Session,
         now: &VirtualFileSystem,
@@ -156,7 +156,7 @@ impl UndoPlan {
         Ok(plan)
     }
 
-    /// Plans to give paths, and what is below them, the entries of earlier files. What is there only now stays.
+    /// Plans to restore earlier entries at paths and below them. Newer entries stay.
     ///
     /// # Errors
     /// [`WorkspaceError::NotThere`]: the earlier files have nothing at a path.
@@ -180,9 +180,9 @@ impl UndoPlan {
     }
 }
 
-/// Gives paths other entries, which come in the order of the paths. A directory with entries that stay remains.
+/// Sets the entries of paths, given in order. A directory with remaining entries stays.
 fn set(files: &mut VirtualFileSystem, wanted: impl Iterator<Item = (EntryPath, Option<Node>)>, time: Timestamp) {
-    // The deepest first: a directory is empty by the time that it goes.
+    // Deepest first, so that a directory is empty when it is removed.
     let wanted: Vec<_> = wanted.collect();
     for (path, node) in wanted.into_iter().rev() {
         match node {

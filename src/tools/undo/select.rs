@@ -15,7 +15,7 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{AgentRuns, Change, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 
-/// Selected changes, and what is known of those who made them.
+/// Selected changes and their possible authors.
 #[derive(Debug, Default)]
 pub(super) struct UndoSelection {
     /// Calls to take back, in order.
@@ -31,7 +31,7 @@ pub(super) struct UndoSelection {
     doubtful: Vec<FileChanges>,
 }
 
-/// A piece of the history whose selected changes are taken back at once: nobody else changed the same paths meanwhile.
+/// A piece of the history whose selected changes are taken back at once: no other change touches their paths in it.
 pub(super) struct ChangedPiece {
     /// Files after it.
     pub(super) after: VirtualFileSystem,
@@ -39,7 +39,7 @@ pub(super) struct ChangedPiece {
     pub(super) changes: Vec<Change>,
 }
 
-/// Selects what is meant.
+/// Selects the changes of a subject.
 ///
 /// # Errors
 /// [`WorkspaceError::NothingToUndo`]: there are no such changes.
@@ -50,11 +50,11 @@ pub(super) fn selected(
 ) -> Result<UndoSelection, WorkspaceError> {
     let mut selection = UndoSelection::default();
     let (from, chosen) = chosen(history, subject);
-    // An undo of selected calls only goes with them: what it gave back is theirs.
+    // An undo that took back selected calls only is selected, too: its changes are theirs.
     let undos = history.undos_of(&chosen);
     let calls: BTreeSet<Seq> = chosen.iter().copied().chain(undos).collect();
     let is_wanted = |call: &Seq| calls.contains(call);
-    // A call that is named may take what it shares with calls that never changed anything else.
+    // A named call takes changes that it shares with calls that changed nothing else.
     let is_taken = |calls: &[Seq]| match subject {
         UndoSubject::Call(call) => calls.iter().all(|other| history.touches_only_with(*other, *call)),
         _ => false,
@@ -90,7 +90,7 @@ pub(super) fn selected(
     }
     let mut found: BTreeSet<Seq> = selection.calls.drain(..).collect();
     if found.is_empty() && selection.external.is_empty() {
-        // Nothing is certain to be theirs, and that is said of them.
+        // None of the changes is certainly theirs, so they are reported as uncertain.
         let uncertain = selection.shared.iter().chain(&selection.doubtful).flat_map(FileChanges::calls);
         found.extend(uncertain.filter(|call| is_wanted(call)));
     }
@@ -101,11 +101,11 @@ pub(super) fn selected(
     Ok(selection)
 }
 
-/// Returns the calls that are meant, and the position after which.
+/// Returns the calls of a subject, and the position after which they count.
 fn chosen(history: &ChangeHistory, subject: &UndoSubject) -> (Seq, BTreeSet<Seq>) {
     let from = if let UndoSubject::After(seq) = subject { *seq } else { 0 };
     let after = history.changes.iter().filter(|changes| changes.first > from);
-    // An undo is its person's change: it stays, unless all that it took back is selected.
+    // An undo is a person's change. It stays unless everything that it took back is selected.
     let all = after.flat_map(FileChanges::calls).copied().filter(|call| !history.is_undo(*call));
     let calls = match subject {
         UndoSubject::Call(wanted) => BTreeSet::from([*wanted]),
@@ -164,7 +164,7 @@ impl UndoSelection {
         Ok(pieces)
     }
 
-    /// Lists paths that the selected calls may have changed, and others, too, if they are not as they were before.
+    /// Lists paths that the selected calls or others may have changed, and that differ from before.
     pub(super) fn uncertain(
         &self,
         session: &Session,
@@ -196,7 +196,7 @@ impl TouchedPaths {
         Self(paths.cloned().collect())
     }
 
-    /// Returns true if one of the paths is this one, above it or below it.
+    /// Returns true if one of the paths is equal to, above or below this one.
     fn are_related_to(&self, path: &EntryPath) -> bool {
         self.0.contains(path)
             || directories_above(path).any(|above| self.0.contains(&above))

@@ -2,7 +2,7 @@
 //!
 //! The disk is compared at the beginning and at the end of each call that is observed. So between two looks the same
 //! calls were open, and what changed is theirs: that of the one that may have made it, or of several, which are all named.
-//! If it is uncertain that any of them ran, the change stays external, and they are named as those that may have made it.
+//! If none of them certainly ran, the change stays external, and names them as possible authors.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::reducers::AgentRuns;
 
-/// Time after an edit in which another change of its file counts as that of a tool behind it, such as a formatter.
+/// Time after an edit in which a change of the same file belongs to the edit, as that of a formatter does.
 const MOMENT_MILLIS: i64 = 3_000;
 
 /// Observed calls that may have made a change; none for an external one.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Writers {
-    /// True if it is uncertain that any of them ran.
+    /// True if none of them certainly ran.
     pub(super) in_doubt: bool,
     pub(super) calls: Vec<Seq>,
 }
@@ -37,7 +37,7 @@ pub(super) fn sorted(
     by_writers
 }
 
-/// Returns the calls that name a path; else those, and the tasks, that may change any; else the edit of just before.
+/// Returns the calls that name a path; else the calls and tasks that may change any path; else the edit just before.
 fn writers(change: &PlannedChange, runs: &AgentRuns, changed_at: &impl Fn(&EntryPath) -> Option<Timestamp>) -> Writers {
     let path = change.path();
     let is_it = |named: &EntryPath| named == path || named.is_below(path) || path.is_below(named);

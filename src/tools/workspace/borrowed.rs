@@ -16,7 +16,7 @@ use crate::reducers::{Entry, VirtualFileSystem};
 const FILE_BYTES: u64 = 64 << 20;
 /// Bytes of contents that are in memory together.
 const PIECE_BYTES: usize = 16 << 20;
-/// Bytes that are copied at once while others may wait for git or the store.
+/// Bytes that are copied at once. Others may wait for git or the store that long.
 const COPY_BYTES: usize = 2 << 20;
 
 /// Tells whether the files of a session's directory may be recorded by the ids of git blobs.
@@ -60,26 +60,26 @@ pub(crate) fn keep_unlisted(session: &Session, listed: &[[u8; 20]]) -> Result<()
 /// Own copies of contents that only git has, made piece by piece.
 pub(crate) struct OwnCopies {
     session: Session,
-    /// Sizes and digests of those to copy, the smallest last.
+    /// Sizes and digests of the contents to copy, smallest last.
     left: Vec<(u64, Digest)>,
     pub(crate) progress: CopyProgress,
 }
 
-/// The progress of own copies: numbers of contents, each of one file or more.
+/// Progress of own copies, in contents, each of one file or more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyProgress {
     /// Contents that are copied.
     pub copied: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// Contents that are still to be copied.
+    /// Contents to be copied.
     pub left: u64,
-    /// Contents that are not copied: files over 64 MiB, what exceeds the limit, and what git has lost.
+    /// Contents that are not copied: over 64 MiB, beyond the limit, or lost by git.
     pub not_copied: u64,
 }
 
 impl OwnCopies {
-    /// Lists what to copy, up to `limit` bytes with what is copied already.
+    /// Lists the contents to copy, up to `limit` bytes including earlier copies.
     pub(crate) fn of(session: &Session, limit: u64) -> Result<Self, SessionError> {
         let files = VirtualFileSystem::of(&session.state()?);
         let borrowed = files.iter().filter_map(|(_, entry)| match entry.node {
@@ -105,7 +105,7 @@ impl OwnCopies {
         Ok(Self { session: session.clone(), left, progress })
     }
 
-    /// Copies some of them. Returns false if none is left.
+    /// Copies some contents. Returns false once all are copied.
     pub(crate) fn copy_some(&mut self) -> Result<bool, SessionError> {
         let (mut commit, mut bytes) = (self.session.commit(), 0);
         while bytes < COPY_BYTES
@@ -119,7 +119,7 @@ impl OwnCopies {
                     self.progress.bytes += size;
                 }
                 Err(error) => {
-                    tracing::info!(%error, "a content that only git has is not copied");
+                    tracing::info!(%error, "can't copy a content that only git has");
                     self.progress.not_copied += 1;
                 }
             }

@@ -48,7 +48,7 @@ pub(crate) struct Captured {
 }
 
 impl Captured {
-    /// Keeps the contents that stay on this machine. Where the store can't, their files are recorded by digest only.
+    /// Stores the contents that stay on this machine. If the store can't, their files are recorded by digest only.
     pub(crate) fn withhold(&mut self, session: &Session) -> Result<(), SessionError> {
         for (digest, bytes) in std::mem::take(&mut self.withheld) {
             if session.withhold(&digest, &bytes)? {
@@ -256,7 +256,7 @@ impl CaptureComparison<'_> {
         Ok(Some(node))
     }
 
-    /// Reads a file of holes. Its digest is that of the data and its places: to read the holes would take seconds.
+    /// Reads a sparse file. Its digest covers the data and their positions: reading the holes would take seconds.
     fn sparse(
         &mut self,
         path: &EntryPath,
@@ -293,7 +293,7 @@ impl CaptureComparison<'_> {
     }
 }
 
-/// Returns true if a found entry is no news. Old events do not have all bits of a mode: the usual ones need no event.
+/// Returns true if a found entry is recorded already. Usual bits need no event where old events lack them.
 fn is_known(known: &Node, found: &Node) -> bool {
     let is_usual = |mode: FileMode| mode == FileMode::usual(mode.is_executable() || found.is_directory());
     known == found || known.is_like(found) && found.mode().is_none_or(is_usual)

@@ -71,7 +71,7 @@ fn is_same(one: &Node, other: &Node) -> bool {
             // An unreadable file equals no other.
             content == found && mode.is_like(*has) && *found != Digest::from_bytes([0; 32])
         }
-        // A directory may have another mode while its entries are written.
+        // A directory may be opened up while its entries are written.
         (Node::Directory { .. }, Node::Directory { .. }) => true,
         _ => one == other,
     }

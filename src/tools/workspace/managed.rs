@@ -106,7 +106,7 @@ impl ManagedWorkspace {
     /// external; opening the workspace repairs it.
     pub(crate) async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
         let Some(disk) = self.workspace.capture() else { return Ok(()) };
-        // A store that has stopped says so also where there is nothing to record.
+        // A store that has stopped is reported even if there is nothing to record.
         session.check_own()?;
         if self.workspace.is_blank() {
             let what = "the workspace's files are not those of the session, since going back to others failed half-way";

@@ -82,7 +82,7 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
             Node::File { content, mode, .. } => {
                 let bytes = match session.content(content) {
                     Err(SessionError::Store(StoreError::NoContent(_))) => {
-                        tracing::warn!(%path, "left out of an archive: nothing has its contents any more");
+                        tracing::warn!(%path, "left out of an archive: its contents are lost");
                         continue;
                     }
                     read => read.map_err(io::Error::other)?,

@@ -21,7 +21,7 @@ const PIECE: (u64, usize) = (8 << 20, 512);
 const PIECES_WAITING: usize = 2;
 const FEW: usize = 32;
 
-/// Writes all files to a workspace. Returns those that are left out since nothing has their contents any more.
+/// Writes all files to a workspace. Returns the files that are left out because their contents are lost.
 pub(crate) fn fill(
     session: &Session,
     tree: &VirtualFileSystem,
@@ -30,8 +30,8 @@ pub(crate) fn fill(
     write_all(session, tree.iter().collect(), |piece| workspace.populate(piece))
 }
 
-/// Passes entries to `put`, parents first, while reading later ones. Files that were never kept are left out. Returns
-/// those that are left out since nothing has their contents any more.
+/// Passes entries to `put`, parents first, while reading later ones. Leaves out files that were never kept, and returns
+/// those whose contents are lost.
 pub(crate) fn write_all(
     session: &Session,
     entries: Vec<(&EntryPath, &Entry)>,

@@ -99,7 +99,7 @@ impl Landing<'_> {
         let reached = after(self.steps, self.now, landed, self.session.now());
         let back = ChangePlan::between(&reached, self.now);
         project(self.session, self.workspace, &back.steps, self.fresh, &mut 0)?;
-        // A special file has no contents to lose; its going is recorded with the next call.
+        // A special file has no contents to lose. The next call records its removal.
         let is_special =
             |path: &&EntryPath| self.now.get(path).is_some_and(|entry| matches!(entry.node, Node::Special { .. }));
         match back.left.iter().find(|path| !is_special(path)) {

@@ -211,6 +211,20 @@ fn many_kept_reports_all_arrive_though_their_hook_hangs_up() {
 }
 
 #[test]
+fn kept_reports_of_a_detached_directory_are_dropped() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    keep(&repository, &[bash("PreToolUse", "t0")]);
+    assert!(repository.program.run(&["detach", repository.root().to_str().unwrap()]).ends_with("[exit 0]"));
+    assert_eq!(kept(&repository), Vec::<String>::new());
+    // A hook that ran at the same time may leave one.
+    keep(&repository, &[bash("PreToolUse", "t1")]);
+    repository.program.run(&["stop"]);
+    repository.program.printed(&["log", "repo"]);
+    let owner = std::os::unix::net::UnixStream::connect(repository.program.data().join("http.sock"));
+    assert!(owner.is_err(), "no owner is started for it");
+}
+
+#[test]
 fn kept_reports_are_recorded_once_though_their_files_stay() {
     let repository = Repository::with(&[("a.txt", "one\n")]);
     let reports = [bash("PreToolUse", "t0"), bash("PostToolUse", "t0")];

@@ -51,7 +51,7 @@ fn lost_events_are_reported_and_can_be_accepted() {
         verified.contains(" events lost before, and gone on without\n") && verified.ends_with("[exit 0]"),
         "{verified}"
     );
-    assert!(program.printed(&["log", "story"]).contains(" to 15 of before"));
+    assert!(program.printed(&["log", "story"]).contains(" to 15 before it"));
     assert!(program.run(&["run", &other]).ends_with("[exit 0]"));
 }
 

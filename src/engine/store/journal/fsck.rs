@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::disk::JournalDisk;
 use super::flipped;
 use super::frame::{self, FrameBody, FrameKind};
-use super::gaps::{AddedFrame, Damage, Gap, IndexedSession, Place, SeenSessions};
+use super::gaps::{AddedFrame, Damage, Gap, Place, SeenSessions};
 use super::last::{Last, last};
 use super::scan::{self, Frame, ScanEnd};
 use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
+use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::{Loss, Result, StoreError, content};
 use crate::engine::{Digest, SessionId};
 
@@ -40,8 +41,8 @@ pub struct FsckReport {
     /// Events that damage took out of sessions. A repair puts an [`EventsLost`](crate::event::EventsLost) at each of
     /// their positions.
     pub gaps: Vec<Gap>,
-    /// Sessions with whole events that contradict others, and their names. A repair drops those events only of sessions
-    /// that it is told.
+    /// Sessions with intact events that contradict others, and their names. A repair drops such events only for sessions
+    /// that the caller names.
     pub contradictions: Vec<(SessionId, String)>,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct CheckedJournal {
     /// Files with the name of a segment that follow none and have no head.
     strays: Vec<u32>,
     sessions: SeenSessions,
-    /// Group of the last frame, and the contents since the last frame that is none.
+    /// Group of the last frame, and the contents since the last frame of another kind.
     group: u64,
     contents: Vec<Digest>,
     /// Number of the last segment, and whether its end was never acknowledged.
@@ -91,8 +92,8 @@ pub(crate) struct CheckedJournal {
 /// Missing segments in a row that a repair replaces by empty ones.
 const MISSING_MAX: u32 = 4096;
 
-/// Checks a journal. `known` is what an index that fits it knows of its sessions.
-pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, IndexedSession>) -> Result<CheckedJournal> {
+/// Checks a journal. `known` has its sessions, as an index that fits it lists them.
+pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, CatalogueRow>) -> Result<CheckedJournal> {
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();
@@ -129,8 +130,7 @@ pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, IndexedSessi
 }
 
 impl CheckedJournal {
-    /// Reports what damage took from sessions. Events that only the index knows are among it unless the journal has lost
-    /// its end.
+    /// Reports the events that damage took. They include those that only the index knows, unless the journal lost its end.
     pub(crate) fn conclude(&mut self, has_lost_end: bool) {
         if !has_lost_end {
             self.sessions.complete();
@@ -148,9 +148,9 @@ impl CheckedJournal {
         self.report.contradictions = self.contradictions.keys().map(named).collect();
     }
 
-    /// Moves damage into files under `directory`, and puts events that say so where events are lost. Whole events are
-    /// only dropped if they contradict others and are of the sessions in `drop`. Repairs nothing while a whole segment is
-    /// in the wrong place: a user has to decide what it is.
+    /// Moves damage into files under `directory`, and fills gaps with events that name the loss. Drops intact events only if
+    /// they contradict others and their session is in `drop`. Repairs nothing while a whole segment is in the wrong place: a
+    /// user has to decide what it is.
     pub(crate) fn repair(&mut self, segments: &Segments, directory: &Path, drop: &[SessionId]) -> Result<()> {
         if self.is_strange {
             return Ok(());
@@ -205,7 +205,7 @@ pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]>
 
 pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
-    /// A frame that was whole but for one bit, as it was, with its bytes as they are.
+    /// A frame with one flipped bit: as it was, and its present bytes.
     Flipped(Frame<'a>, &'a [u8]),
     /// Bytes that are no frames: from, to, reason.
     Hole(u64, u64, &'static str),
@@ -287,7 +287,7 @@ impl CheckedJournal {
         self.sessions.damaged(Damage { at, bytes, group: self.group, contents });
     }
 
-    /// Sees if bytes that are no frame are a torn end, as an opening would find.
+    /// Notes whether bytes that are not a frame are a torn end, by the rules of opening a store.
     fn tear(&mut self, segment: &Segment, from: u64) -> Result<()> {
         self.bad.insert(segment.head.number);
         let may_grow = segment.head.number == self.last && !segment.is_packed();

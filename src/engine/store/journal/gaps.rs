@@ -1,4 +1,4 @@
-//! Events that damage took from sessions, and the frames that a repair puts in their places.
+//! Events that damage took from sessions, and the frames that replace them in a repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, FrameKind};
 use crate::engine::event::{ChildStarted, EventsLost, Isolation, LostBytes, SessionStarted};
 use crate::engine::store::Result;
+use crate::engine::store::index::CatalogueRow;
 use crate::engine::{Commit, CommitView, Digest, ForkPoint, Recorded, Seq, SessionId, Timestamp};
 
 /// Acknowledged events of a session that were in damaged or missing bytes.
@@ -15,7 +16,7 @@ use crate::engine::{Commit, CommitView, Digest, ForkPoint, Recorded, Seq, Sessio
 pub struct Gap {
     /// The session.
     pub session: SessionId,
-    /// Its name, where that is known.
+    /// Its name; empty if unknown.
     pub name: String,
     /// Position of the first lost event.
     pub first: Seq,
@@ -27,17 +28,10 @@ pub struct Gap {
     pub offset: u64,
     /// Count of damaged bytes; 0 if they are missing.
     pub bytes: u64,
-    /// Whole events of the session behind the gap.
+    /// Intact events of the session behind the gap.
     pub behind: u64,
     /// Children whose past has the gap.
     pub forks: u64,
-}
-
-/// Session as an index has it.
-pub(crate) struct IndexedSession {
-    pub(crate) origin: Recorded,
-    pub(crate) base: Option<ForkPoint>,
-    pub(crate) head: Seq,
 }
 
 /// Segment and byte in it.
@@ -56,7 +50,7 @@ pub(super) struct Damage {
 
 struct Filling {
     gap: Gap,
-    /// Position of its first event, which is whole if the origin is known.
+    /// Position of its first event. If the origin is known, that event is not lost.
     first: Seq,
     fork: Option<ForkPoint>,
     origin: Option<Recorded>,
@@ -79,7 +73,7 @@ struct Seen {
     at: Place,
     name: String,
     is_removed: bool,
-    /// Set once it begins again: a later frame may belong to either history.
+    /// True once it begins again: a later frame may belong to either history.
     is_contradicted: bool,
     gaps: Vec<usize>,
     /// Number of damages before its last frame, and its head at the last of them.
@@ -87,24 +81,25 @@ struct Seen {
     head_at_damage: Seq,
 }
 
-/// Sessions of a journal, as far as it was read.
+/// Sessions of a journal, up to the place that was read.
 #[derive(Default)]
 pub(super) struct SeenSessions {
     sessions: BTreeMap<SessionId, Seen>,
     damages: Vec<Damage>,
     fillings: Vec<Filling>,
-    /// Fork points of children, as their parents' histories have them.
+    /// Fork points of children, from their parents' histories.
     children: BTreeMap<SessionId, ForkPoint>,
-    known: BTreeMap<SessionId, IndexedSession>,
+    /// Rows of sessions in an index.
+    known: BTreeMap<SessionId, CatalogueRow>,
     lost: u64,
 }
 
-/// Most events that a repair stands in for: a journal that lacks more is not the one that its frames were in.
+/// Most events that a repair replaces. A journal that lacks more is not the one that its frames are from.
 const LOST_MAX: u64 = 1 << 24;
 const EVENTS_A_COMMIT: u64 = 1 << 16;
 
 impl SeenSessions {
-    pub(super) fn new(known: BTreeMap<SessionId, IndexedSession>) -> Self {
+    pub(super) fn new(known: BTreeMap<SessionId, CatalogueRow>) -> Self {
         Self { known, ..Self::default() }
     }
 
@@ -128,7 +123,7 @@ impl SeenSessions {
         self.sessions.get(&session).filter(|seen| !seen.is_removed).map(|seen| seen.head)
     }
 
-    /// Adds a session whose past up to `head` is elsewhere, or comes with its next commit.
+    /// Adds a session whose past up to `head` is elsewhere, or is in its next commit.
     pub(super) fn begin(&mut self, session: SessionId, head: Seq, at: Place) -> Result<(), String> {
         if self.head(session).is_some() {
             self.sessions.entry(session).and_modify(|seen| seen.is_contradicted = true);
@@ -198,7 +193,7 @@ impl SeenSessions {
         }
     }
 
-    /// Sees to it that a session reaches the position of a fork: the fork proves that it did.
+    /// Extends a session to the position of a fork, which proves that the session had reached it.
     fn require(&mut self, point: ForkPoint, time: Timestamp, here: &Damage) -> Result<(), String> {
         match self.sessions.get(&point.session).map(|seen| (seen.head, seen.is_removed)) {
             None => self.begin_lost(point.session, point.seq, time, here),
@@ -208,11 +203,11 @@ impl SeenSessions {
         }
     }
 
-    /// Begins a session of which everything up to a position is lost.
+    /// Begins a session that lost everything up to a position.
     fn begin_lost(&mut self, session: SessionId, last: Seq, time: Timestamp, here: &Damage) -> Result<(), String> {
-        // Before its parents are looked at, which must not come back to it.
+        // Before its parents: a circle must not lead back here.
         self.removed(session);
-        let known = self.known.remove(&session).map(|known| (known.base, known.origin));
+        let known = self.known.remove(&session).map(|known| (known.base, known.entry.origin));
         let (base, origin) = known.map_or((None, None), |(base, origin)| (base, Some(origin)));
         let base = base.or_else(|| self.children.get(&session).copied());
         let base = base.filter(|base| base.seq < last && base.session != session);
@@ -281,15 +276,15 @@ impl SeenSessions {
         Ok(())
     }
 
-    /// Adds what an index knows of the ends of sessions, at the damage behind their last whole frames.
+    /// Adds lost events at the ends of sessions that only an index knows, at the damage behind their last intact frames.
     pub(super) fn complete(&mut self) {
         for (session, known) in std::mem::take(&mut self.known) {
             let Some(damage) = self.damages.last().cloned() else { return };
             match self.sessions.get(&session) {
-                Some(seen) if seen.is_removed || seen.head >= known.head || seen.at > damage.at => {}
-                Some(_) => drop(self.lose(session, known.head, &damage)),
+                Some(seen) if seen.is_removed || seen.head >= known.entry.head || seen.at > damage.at => {}
+                Some(_) => drop(self.lose(session, known.entry.head, &damage)),
                 None => {
-                    let (head, time) = (known.head, known.origin.time);
+                    let (head, time) = (known.entry.head, known.entry.origin.time);
                     self.known.insert(session, known);
                     drop(self.begin_lost(session, head, time, &damage));
                 }
@@ -302,7 +297,7 @@ impl SeenSessions {
         gaps.map(|gap| Gap { name: self.name(gap.session).to_owned(), ..gap.clone() }).collect()
     }
 
-    /// Returns the frames that stand for lost events, in order at each place.
+    /// Creates the frames that replace lost events, in order at each place.
     pub(super) fn frames(&self) -> Result<BTreeMap<Place, Vec<AddedFrame>>> {
         let mut frames = BTreeMap::<Place, Vec<AddedFrame>>::new();
         for filling in &self.fillings {
@@ -349,7 +344,7 @@ impl Filling {
 }
 
 impl Gap {
-    /// Says what is lost and what is whole.
+    /// Describes what is lost and what is intact.
     pub(super) fn line(&self) -> String {
         let Self { session, name, first, last, behind, forks, .. } = self;
         let shown = if name.is_empty() { session.to_string() } else { format!("{name:?} ({session})") };

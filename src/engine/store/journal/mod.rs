@@ -19,7 +19,6 @@ pub(crate) use flipped::mended;
 pub(crate) use fsck::{CheckedJournal, Item, check, identity, rewrite, walk};
 pub use fsck::{FsckReport, JournalProblem};
 pub use gaps::Gap;
-pub(crate) use gaps::IndexedSession;
 pub(crate) use grouped::{NO_SESSION, session_group};
 pub(crate) use last::{Last, last};
 pub(crate) use pack::pack;

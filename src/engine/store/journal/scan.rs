@@ -54,8 +54,8 @@ pub(crate) fn frames_until(segment: &Segment, from: u64, until: u64, visit: &mut
     SegmentWindow::new(segment, 64 << 10).frames(from, until, visit).map(|(at, _)| at)
 }
 
-/// Returns where whole frames go on behind damage at `at`, which another process may be writing if the segment may grow:
-/// then a later group than `group` proves that it is none. Zeros for long count as the end.
+/// Returns where intact frames continue behind damage at `at`. In a segment that may grow, the bytes may be a write in
+/// flight, unless a group later than `group` follows. A long run of zeros is the end.
 pub(crate) fn behind_damage(segment: &Segment, at: u64, may_grow: bool, group: u64) -> Result<Option<u64>> {
     let is_end = segment.read_up_to(at, 64 << 10)?.iter().all(|byte| *byte == 0);
     if may_grow && (is_end || group == 0 || durable_after(segment, at, group)?.is_none()) {

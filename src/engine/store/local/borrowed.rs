@@ -18,9 +18,9 @@ use crate::engine::lock::lock;
 
 /// The file of a store that lists git directories, one a line.
 const LIST: &str = "git-repositories";
-/// Asks git for blobs with their contents.
+/// Option of `git cat-file` for the contents of blobs.
 const CONTENTS: &str = "--batch";
-/// Asks git for the sizes of blobs.
+/// Option of `git cat-file` for the sizes of blobs.
 const SIZES: &str = "--batch-check";
 /// Bytes of the largest blob that is read.
 const BLOB_MAX: u64 = 1 << 30;
@@ -29,7 +29,7 @@ const BLOB_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub(in crate::engine::store) struct BorrowedContents {
     list: PathBuf,
-    /// A process for each repository that was asked, and for what.
+    /// A process for each repository and option.
     readers: Mutex<BTreeMap<(PathBuf, &'static str), BlobReader>>,
 }
 
@@ -63,7 +63,7 @@ impl BorrowedContents {
         self.ask(digest, CONTENTS, |bytes| digest.is_of(&bytes).then(|| Bytes::from(bytes)))
     }
 
-    /// Returns true if one of the repositories has a content. It is not read.
+    /// Returns true if one of the repositories has a content, without reading it.
     pub(super) fn has(&self, digest: &Digest) -> bool {
         self.ask(digest, SIZES, |_| Some(())).is_some()
     }
@@ -71,7 +71,7 @@ impl BorrowedContents {
     fn ask<T>(&self, digest: &Digest, what: &'static str, take: impl Fn(Vec<u8>) -> Option<T>) -> Option<T> {
         digest.git_blob()?;
         let mut readers = lock(&self.readers);
-        // A process may still read what was removed under it, and another one could not.
+        // A running process may still read a removed repository. A later one could not.
         for repository in self.repositories().into_iter().filter(|place| place.join("objects").exists()) {
             let place = (repository, what);
             let mut read = || {
@@ -133,7 +133,7 @@ impl BlobReader {
         Ok(Self { process, has_contents: what == CONTENTS, ask, answers })
     }
 
-    /// Reads a blob, or only that it is there; none where the repository has none of that id. After an error the process is of no more use.
+    /// Reads a blob, or only checks that it exists. `None` if the repository lacks it. After an error the process is useless.
     fn read(mut self, digest: &Digest) -> io::Result<(Self, Option<Vec<u8>>)> {
         let odd = || io::Error::new(io::ErrorKind::InvalidData, "git answered otherwise than expected");
         let ask = self.ask.as_mut().ok_or_else(odd)?;

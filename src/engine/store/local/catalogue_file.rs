@@ -197,7 +197,7 @@ impl LocalInner {
             }
         }
         let mut positions: Vec<_> = found.after(seq).iter().take(limit).copied().collect();
-        // It was there: nothing that is whole follows it.
+        // The event was in the damage: no intact commit of the session follows.
         positions.extend(found.hole.filter(|_| found.last < seq).map(|hole| (found.last + 1, hole)));
         *scanned = Some(found);
         Ok(positions)

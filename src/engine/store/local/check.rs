@@ -13,7 +13,7 @@ use crate::engine::event::EventsLost;
 use crate::engine::store::hosts::COPY_FILE;
 use crate::engine::store::index::{self, CatalogueRow, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
-use crate::engine::store::journal::{self, CheckedJournal, FsckReport, IndexedSession, JournalProblem, Segments};
+use crate::engine::store::journal::{self, CheckedJournal, FsckReport, JournalProblem, Segments};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, Loss, LostEvents, Result, StoreError};
 use crate::engine::{Clock, Commit, CommitId, Expected, SessionId, SystemClock};
@@ -118,23 +118,20 @@ fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option
 }
 
 /// Returns what the index knows of the sessions, or else the catalogue, if that fits the journal.
-fn known(directory: &Path, segments: &Segments, index: Option<&SledIndex>) -> BTreeMap<SessionId, IndexedSession> {
+fn known(directory: &Path, segments: &Segments, index: Option<&SledIndex>) -> BTreeMap<SessionId, CatalogueRow> {
     let indexed = index.and_then(|index| Some((index.stamp()?, index.rows().ok()?)));
     let indexed = indexed.filter(|(stamp, _)| catalogue_file::fits(stamp, segments).is_ok());
     let catalogue = || CatalogueFile::read(segments.disk(), directory)?.rows(segments);
     let rows = indexed.map(|(_, rows)| rows).or_else(catalogue).unwrap_or_default();
-    // Those begin with a frame that has no events.
+    // A session with a late past begins with a frame without events.
     let rows = rows.into_iter().filter(|row| row.base.is_none_or(|base| base.session != past_of(row.entry.id)));
-    let known = rows.map(|CatalogueRow { entry, base, .. }| {
-        (entry.id, IndexedSession { origin: entry.origin, base, head: entry.head })
-    });
-    known.collect()
+    rows.map(|row| (row.entry.id, row)).collect()
 }
 
-/// Fails in a directory that is a copy of a cluster's sessions: events that are lost here are there.
+/// Fails in a copy of a cluster's sessions: the cluster still has the lost events.
 fn refuse_copy(directory: &Path) -> Result<()> {
     let path = directory.join(COPY_FILE);
-    let what = "says that this is a copy of a cluster, which has the lost events: remove the directory".to_owned();
+    let what = "marks a copy of a cluster, which still has the lost events: remove the directory".to_owned();
     if path.exists() { Err(StoreError::Format { path, what }) } else { Ok(()) }
 }
 

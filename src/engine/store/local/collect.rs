@@ -47,8 +47,8 @@ impl LocalStore {
         Self::collect_with(directory.as_ref(), Opening::new(options, Arc::default()), rehearse)
     }
 
-    /// Removes what recoveries and repairs cut off the journal in `directory`; returns the number of files, and removes
-    /// none if `rehearse` is set. Fails with [`StoreError::Locked`] if another process owns the store.
+    /// Removes the bytes that recoveries and repairs cut off the journal in `directory`. Returns the number of files, and
+    /// removes none if `rehearse` is set. Fails with [`StoreError::Locked`] if another process owns the store.
     #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub fn discard_torn(directory: impl AsRef<Path>, rehearse: bool) -> Result<u64> {
         let _lock = StoreLock::take(directory.as_ref())?;

@@ -110,7 +110,7 @@ impl LocalInner {
         }
         for ((first, place), at) in near.iter().zip(starts) {
             let buffer = batch.buffer();
-            // What is before the damage is read; what comes next fails.
+            // Commits before the damage are returned. The next read fails.
             let Some((header, commit_at)) = known_commit(buffer, at) else {
                 if commits.is_empty() {
                     return Err(damage(&segment, session, (*first, *place))("no commit begins there"));
@@ -269,7 +269,7 @@ fn together(positions: &[(Seq, FramePosition)], bytes: usize) -> &[(Seq, FramePo
     &positions[..near.count()]
 }
 
-/// Takes commits that were read apart, at the positions that they are said to have.
+/// Adds commits to the batch, and checks that each is at the position that the index states.
 fn take_commits(
     segment: &Segment,
     session: SessionId,
@@ -293,7 +293,7 @@ fn take_commits(
     Ok(())
 }
 
-/// Returns the header of a frame with a commit that begins in a buffer, and the offset of the commit in its payload.
+/// Returns the header of a frame with a commit, and the offset of the commit in its payload.
 fn known_commit(buffer: &[u8], at: usize) -> Option<(Header, usize)> {
     let header = buffer.get(at..)?.first_chunk().and_then(Header::parse_known)?;
     Some((header, header.kind.commit_at()?))

@@ -18,7 +18,7 @@ pub(super) struct RecoveryScan<'a> {
     pub(super) segments: &'a Segments,
     pub(super) contents: &'a Contents,
     pub(super) slots: &'a Slots,
-    /// Damage that was passed over, if the store only reads. It may have held commits of any session.
+    /// Damage that a read-only store passed over. It may have held commits of any session.
     pub(super) hole: Cell<Option<FramePosition>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Recovered {
     torn: Option<Arc<Segment>>,
     /// Segments with frames that may never have been synced, from where to where.
     unsynced: Vec<(Arc<Segment>, u64, u64)>,
-    /// Damage that is known to be of one commit or content, a line each.
+    /// Damage of one known commit or content, a line each.
     damaged: Vec<String>,
 }
 
@@ -126,8 +126,8 @@ impl RecoveryScan<'_> {
         Ok(())
     }
 
-    /// Takes a frame with one flipped bit as what it was: reading it fails, and everything else goes on. Returns where it
-    /// ends; none if what is there may have been of any session.
+    /// Indexes a frame with one flipped bit as what it was, so that only reading it fails. Returns its end. `None` if the
+    /// damage may have held commits of any session.
     pub(super) fn pass(&self, segment: &Segment, at: u64, group: &mut u64) -> Result<Option<u64>> {
         let until = scan::resume_after(segment, at)?.map_or_else(|| segment.len(), Ok)?;
         let bytes = segment.read_up_to(at, usize::try_from(until - at).unwrap_or(0))?;

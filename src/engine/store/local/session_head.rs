@@ -180,7 +180,7 @@ impl SessionHead {
         true
     }
 
-    /// Adds events that were in damaged bytes, as something behind them proves. Reading them fails.
+    /// Adds events that were in damaged bytes, which later events prove. Reading them fails.
     pub(super) fn lose(&self, last: Seq, hole: FramePosition) {
         let mut inner = self.lock();
         let head = if inner.head == 0 { self.own_from() - 1 } else { inner.head };

@@ -1,4 +1,4 @@
-//! Contents that stay on this machine: each is a file, outside of the journal, from which exports and copies are made.
+//! Contents that stay on this machine. Each is a file outside of the journal, so that no export or copy has it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -11,20 +11,23 @@ use bytes::Bytes;
 use super::super::{Result, StoreError};
 use crate::engine::Digest;
 
-/// The directory of a store with the files.
+/// Directory of the files in a store.
 const DIRECTORY: &str = "withheld";
 
-/// Writes a content that its owner only may read.
+/// Writes a content, readable for its owner only.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(super) fn put(store: &Path, digest: &Digest, bytes: &[u8]) -> Result<()> {
     let directory = store.join(DIRECTORY);
     let path = directory.join(digest.to_string());
-    if path.exists() {
+    if get(store, digest)?.is_some() {
         return Ok(());
     }
     let begun = path.with_extension("new");
     let write = || {
-        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        if !directory.exists() {
+            DirBuilder::new().mode(0o700).create(&directory)?;
+            fs::File::open(store)?.sync_all()?;
+        }
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&begun)?;
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -34,7 +37,7 @@ pub(super) fn put(store: &Path, digest: &Digest, bytes: &[u8]) -> Result<()> {
     write().map_err(StoreError::io("write", &path))
 }
 
-/// Reads a content; none if it was not put here, or its bytes are others by now.
+/// Reads a content. `None` if it is missing or damaged.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(in crate::engine::store) fn get(store: &Path, digest: &Digest) -> Result<Option<Bytes>> {
     let path = store.join(DIRECTORY).join(digest.to_string());
@@ -45,7 +48,7 @@ pub(in crate::engine::store) fn get(store: &Path, digest: &Digest) -> Result<Opt
     }
 }
 
-/// Lists the digests of all.
+/// Lists the digests of all contents.
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(super) fn all(store: &Path) -> Result<BTreeSet<Digest>> {
     let directory = store.join(DIRECTORY);
@@ -63,4 +66,21 @@ pub(super) fn all(store: &Path) -> Result<BTreeSet<Digest>> {
 pub(super) fn remove(store: &Path, digest: &Digest) -> Result<()> {
     let path = store.join(DIRECTORY).join(digest.to_string());
     fs::remove_file(&path).map_err(StoreError::io("remove", &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test damages a file")]
+    fn withheld_content_that_was_damaged_is_written_again() {
+        let store = tempfile::tempdir().unwrap();
+        let (bytes, digest) = (b"TOKEN=1\n", Digest::of(b"TOKEN=1\n"));
+        put(store.path(), &digest, bytes).unwrap();
+        fs::write(store.path().join(DIRECTORY).join(digest.to_string()), b"").unwrap();
+        assert_eq!(get(store.path(), &digest).unwrap(), None);
+        put(store.path(), &digest, bytes).unwrap();
+        assert_eq!(get(store.path(), &digest).unwrap().as_deref(), Some(&bytes[..]));
+    }
 }

@@ -69,7 +69,7 @@ struct ListedEntry {
     updated_at: Timestamp,
     /// Set for a file that may be executed.
     executable: bool,
-    /// Permission bits as octal digits; none of a link, and where old events do not have them.
+    /// Permission bits as octal digits. Absent for a link, and if old events did not record them.
     #[serde(skip_serializing_if = "Option::is_none")]
     permissions: Option<String>,
     /// Target of a link.
