@@ -5,6 +5,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+
+use crate::backends::HostPath;
 use crate::backends::disk::{entries_in, make_private};
 
 /// The directory of the data with an entry for each attached directory.
@@ -15,7 +18,8 @@ const SPOOL: &str = "spool";
 const KEPT: &str = "json";
 pub(super) const UNFIT: &str = "unfit";
 
-/// Keeps a message until an owner records it.
+/// Keeps a message until an owner records it. What is left of one that can't be written is put aside, so that its loss
+/// shows.
 ///
 /// # Errors
 /// It can't be written.
@@ -27,15 +31,37 @@ pub fn keep_report(home: &Path, message: &[u8]) -> io::Result<()> {
     let file = directory.join(format!("{:020}-{}", since.as_nanos(), std::process::id()));
     let begun = file.with_extension("new");
     let mut opened = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&begun)?;
-    opened.write_all(message)?;
-    std::fs::rename(begun, file.with_extension(KEPT))
+    let written = opened.write_all(message);
+    std::fs::rename(begun, file.with_extension(if written.is_ok() { KEPT } else { UNFIT }))?;
+    written
 }
 
 /// Lists the reports that wait, in the order in which they were kept.
 pub(super) fn files(home: &Path) -> Vec<PathBuf> {
+    files_of(home, KEPT)
+}
+
+fn files_of(home: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = entries_in(&home.join(ATTACHED).join(SPOOL)).unwrap_or_default();
     let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == KEPT));
+    files.retain(|file| file.extension().is_some_and(|found| found == extension));
     files.sort();
     files
+}
+
+/// Hook reports that are not in the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnrecordedReports {
+    /// The number of those that wait for an owner that can record them.
+    pub waiting: usize,
+    /// Files of those that no owner can record: they have no meaning, or the disk was full when they came.
+    pub refused: Vec<HostPath>,
+}
+
+impl UnrecordedReports {
+    /// Counts the reports in a data directory.
+    pub fn of(home: &Path) -> Self {
+        let refused = files_of(home, UNFIT).into_iter().map(HostPath).collect();
+        Self { waiting: files(home).len(), refused }
+    }
 }
