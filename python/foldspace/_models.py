@@ -264,6 +264,7 @@ class Child(TypedDict):
     agent: str
     backend: str
     limits: Any
+    left: list[str]
 
 
 class ChildRequest(TypedDict):
@@ -460,6 +461,8 @@ class ListedCall(TypedDict):
     events: list[int]
     paths: list[str]
     shared: list[SharedPaths]
+    not_kept: list[str]
+    lost: list[str]
     summary: str
 
 
@@ -623,6 +626,17 @@ class PageAddress(TypedDict):
 
     address: str
     code: str
+
+
+class PassedCall(TypedDict):
+    """A call that can't be undone now."""
+
+    call: int
+    tool: str
+    subject: str
+    agent: str
+    started_at: str
+    left: list[dict[str, Any]]
 
 
 class PositionRange(TypedDict):
@@ -963,6 +977,7 @@ class Undone(TypedDict):
     call: int | None
     changes: list[dict[str, Any]]
     left: list[dict[str, Any]]
+    passed: list[PassedCall]
     git: dict[str, Any] | None
 
 
@@ -1011,6 +1026,8 @@ class WholeCall(TypedDict):
     events: list[int]
     paths: list[str]
     shared: list[SharedPaths]
+    not_kept: list[str]
+    lost: list[str]
     result: Any
     recorded: dict[str, Event]
 

@@ -32,7 +32,9 @@ pub(super) fn changes(call: &Call, subject: &str) -> String {
         format!("~{}{}{with}", shared.paths.len(), if shared.in_doubt { " perhaps" } else { "" })
     });
     let own = Some(own_changes(call, subject)).filter(|own| !own.is_empty());
-    own.into_iter().chain(shared).collect::<Vec<_>>().join("  ")
+    let marks = [(call.not_kept().len(), "not kept"), (call.lost().len(), "gone for good")];
+    let marks = marks.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    own.into_iter().chain(shared).chain(marks).collect::<Vec<_>>().join("  ")
 }
 
 fn own_changes(call: &Call, subject: &str) -> String {

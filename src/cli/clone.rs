@@ -7,6 +7,7 @@ use foldspace::hub::operations::ChildDocument;
 use foldspace::tools::{MountSpec, mounts_of};
 use serde_json::json;
 
+use super::not_back::tell_not_back;
 use super::run::mounts::allowed_roots;
 use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, output, position, text, workspace};
 
@@ -103,11 +104,11 @@ impl Clone {
         if self.isolation == Isolation::Shared && self.name.is_some() {
             return Err(usage("a shared clone has the session's name: leave out --name"));
         }
-        let document = super::block_on(self.begin(globals, limits))??;
+        let document = super::block_on(self.begin(globals, limits, out))??;
         out.show(&document, |out| show(&document, out))
     }
 
-    async fn begin(&self, globals: &Globals, limits: ChildLimits) -> Result<ChildDocument, Failure> {
+    async fn begin(&self, globals: &Globals, limits: ChildLimits, out: &mut Out) -> Result<ChildDocument, Failure> {
         let owner = OwnerClient::of_existing(globals).await?;
         let parent = owner.sessions()?.find(&self.session)?.session;
         let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
@@ -122,7 +123,7 @@ impl Clone {
             "name": self.name,
             "agent": self.agent,
             "limits": limits,
-            "allow_roots": self.roots_for(&mounts)?.into_iter().map(HostPath).collect::<Vec<_>>(),
+            "allow_roots": self.roots_for(&mounts, out)?.into_iter().map(HostPath).collect::<Vec<_>>(),
         });
         let child = owner.begin_child(parent.id(), &asked).await;
         owner.end().await;
@@ -131,7 +132,7 @@ impl Clone {
 
     /// Returns the directories that may be copied again. The history names them and may be a stranger's, so the
     /// person is asked.
-    fn roots_for(&self, mounts: &[MountSpec]) -> Result<Vec<PathBuf>, Failure> {
+    fn roots_for(&self, mounts: &[MountSpec], out: &mut Out) -> Result<Vec<PathBuf>, Failure> {
         let directories: Vec<PathBuf> = mounts.iter().map(|mount| mount.host_path.clone()).collect();
         if let Some(roots) = allowed_roots(&self.roots)? {
             return Ok(roots);
@@ -143,7 +144,7 @@ impl Clone {
         let named = text::one_line(&named.join(", "), 1000);
         let unasked = Failure::usage(format!("the clone would get a copy of {named}"))
             .with_hint("--yes copies it; --allow-root DIR allows what is below DIR");
-        output::confirm(&format!("copy {named} into the clone?"), "nothing was cloned", unasked)?;
+        output::confirm(out, &format!("copy {named} into the clone?"), "nothing was cloned", unasked)?;
         Ok(directories)
     }
 }
@@ -159,7 +160,7 @@ fn show(clone: &ChildDocument, out: &mut Out) -> Result<(), Failure> {
         Isolation::Fork => {
             out.line(format!("session {name} ({id}) is {parent} as of event {}", clone.at.unwrap_or_default()))?;
             clone.moved().iter().for_each(|moved| output::note(moved));
-            Ok(())
+            tell_not_back(&clone.left, &[], out)
         }
         Isolation::Full => out.line(format!("session {name} ({id}) begins afresh with the mounts of {parent}")),
     }

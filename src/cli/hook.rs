@@ -44,6 +44,12 @@ struct Glance {
     directory: Option<PathBuf>,
 }
 
+/// A refusal of the owner, as far as it is read here.
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+}
+
 /// Passes on what standard input has. Its words are those after `hook`.
 pub(super) fn run(words: impl Iterator<Item = String>) {
     std::panic::set_hook(Box::new(|_| {}));
@@ -109,8 +115,10 @@ pub(super) fn record_kept(data: &Path) {
         // Without a payload it is only a request to look at the disk.
         let message = json!({ "agent": "claude", "directory": directory, "payload": null }).to_string();
         if let Err(error) = reach(data, &message) {
-            let (count, reason) = (kept_reports(data).len() as u64, text::one_line(&error.to_string(), 300));
-            return output::note(&format!("{} not recorded yet: {reason}", text::count(count, "report of a hook")));
+            return output::note(&format!(
+                "the history lacks hook reports: {}",
+                text::one_line(&error.to_string(), 300)
+            ));
         }
     }
 }
@@ -135,7 +143,10 @@ fn reach(data: &Path, message: &str) -> io::Result<()> {
         io::ErrorKind::InvalidData | io::ErrorKind::Other => Err(error),
         _ => {
             start(data)?;
-            send(data, message)
+            send(data, message).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData | io::ErrorKind::Other => error,
+                _ => io::Error::other(format!("no owner answers yet: {error}")),
+            })
         }
     })
 }
@@ -155,7 +166,10 @@ fn send(data: &Path, message: &str) -> io::Result<()> {
         other => other?,
     };
     let answer = String::from_utf8_lossy(&answer);
-    let said = || answer.lines().last().unwrap_or_default().to_owned();
+    let said = || {
+        let line = answer.lines().last().unwrap_or_default();
+        serde_json::from_str(line).map_or_else(|_| line.to_owned(), |Problem { detail }| detail)
+    };
     match answer.split(' ').nth(1) {
         Some("200") => Ok(()),
         // It ends at this moment.

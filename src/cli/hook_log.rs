@@ -27,6 +27,11 @@ pub(super) fn note(data: &Path, agent: &str, words: &str) {
     drop(options.open(log).and_then(|mut log| log.write_all(line.as_bytes())));
 }
 
+/// Returns the last line of the log.
+pub(super) fn last(data: &Path) -> Option<String> {
+    tail(&data.join(LOG))?.lines().rfind(|line| !line.is_empty()).map(str::to_owned)
+}
+
 /// Returns what the log says, if it says anything.
 pub(super) fn finding(data: &Path) -> Option<Finding> {
     let tail = tail(&data.join(LOG))?;

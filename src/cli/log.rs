@@ -73,7 +73,7 @@ impl LogArgs {
         let mut span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
         loop {
             let from = until.saturating_sub(span).max(1);
-            let mut lines = LogLines::new(self, (glob.as_ref(), run.as_ref()), &view, out.is_json());
+            let mut lines = LogLines::new(self, (glob.as_ref(), run.as_ref()), &view, (from, out.is_json()))?;
             lines.is_within = from > 1;
             let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
             events::each(&found.session, from, until, |event| lines.take(event, out, &mut held))?;
@@ -156,11 +156,12 @@ impl<'a> LogLines<'a> {
         log: &'a LogArgs,
         (glob, run): (Option<&'a PathGlob>, Option<&'a RunSpan>),
         view: &'a LogView<'a>,
-        is_json: bool,
-    ) -> Self {
+        (from, is_json): (Seq, bool),
+    ) -> Result<Self, Failure> {
         let folds = !is_json && log.kind.is_empty() && glob.is_none();
         let folded = folds.then(Folded::default);
-        Self { log, glob, run, view, calls: CallViews::default(), folded, is_within: false, is_any: false }
+        let calls = CallViews::from(view.session, if log.calls { from } else { 1 })?;
+        Ok(Self { log, glob, run, view, calls, folded, is_within: false, is_any: false })
     }
 
     fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use foldspace::{EntryPath, Session, State};
 use serde_json::json;
 
 use super::export::to_stdout;
+use super::not_back::{not_back, tell_not_back};
 use super::{AtArg, Exit, Failure, Globals, Out, files, open, output, position, text};
 
 /// Writes the files of a session into a directory or a tar archive
@@ -34,9 +35,6 @@ impl Materialise {
             return archive(&found.session, &state, file, out);
         };
         let written = materialise(&found.session, &state, directory)?;
-        for path in &written.left_out {
-            output::note(&format!("{} is not there: its contents were never kept, or it is no file", path.rooted()));
-        }
         let shown = text::one_line(&directory.display().to_string(), 300);
         let document = json!({
             "session": found.session.id(),
@@ -44,12 +42,16 @@ impl Materialise {
             "directory": directory,
             "entries": written.entries,
             "bytes": written.bytes,
-            "left_out": written.left_out,
+            "left": written.left,
+            "left_out": written.left,
         });
         let (entries, bytes) = (text::count(written.entries, "entry"), text::size(written.bytes));
         let told = format!("wrote {entries}, {bytes}, as of position {}, to {shown}", state.seq());
-        out.show(&document, |out| out.line(told))?;
-        Ok(if written.left_out.is_empty() { Exit::Ok } else { Exit::Failed })
+        out.show(&document, |out| {
+            out.line(told)?;
+            tell_not_back(&written.left, &[], out)
+        })?;
+        Ok(exit(&written.left))
     }
 }
 
@@ -57,12 +59,24 @@ fn archive(session: &Session, state: &State, file: &Path, out: &mut Out) -> Resu
     let failed = |error: std::io::Error| Failure::io("write", file.display(), &error);
     let root = EntryPath::root();
     if files::is_standard(file) {
-        to_stdout(out, "an archive", |pipe: &mut dyn Write| write_tar(session, state, &root, pipe).map_err(failed))?;
-        return Ok(Exit::Ok);
+        let left = to_stdout(out, "an archive", |pipe: &mut dyn Write| {
+            write_tar(session, state, &root, pipe).map_err(failed)
+        })?;
+        not_back(&left, &[]).iter().for_each(|line| output::note(line));
+        return Ok(exit(&left));
     }
-    files::write(file, |written| write_tar(session, state, &root, std::io::BufWriter::new(written)).map_err(failed))?;
+    let left = files::write(file, |written| {
+        write_tar(session, state, &root, std::io::BufWriter::new(written)).map_err(failed)
+    })?;
     let shown = text::one_line(&file.display().to_string(), 300);
-    let document = json!({ "session": session.id(), "seq": state.seq(), "file": file });
-    out.show(&document, |out| out.line(format!("wrote an archive as of position {} to {shown}", state.seq())))?;
-    Ok(Exit::Ok)
+    let document = json!({ "session": session.id(), "seq": state.seq(), "file": file, "left": left });
+    out.show(&document, |out| {
+        out.line(format!("wrote an archive as of position {} to {shown}", state.seq()))?;
+        tell_not_back(&left, &[], out)
+    })?;
+    Ok(exit(&left))
+}
+
+fn exit(left: &[EntryPath]) -> Exit {
+    if left.is_empty() { Exit::Ok } else { Exit::Failed }
 }

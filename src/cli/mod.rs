@@ -44,6 +44,7 @@ mod materialise;
 mod mcp;
 mod merge;
 mod move_session;
+mod not_back;
 mod open;
 mod output;
 mod owner;
@@ -233,7 +234,7 @@ commands! {
         Serve(Box<serve::Serve>),
         #[cfg(feature = "mcp")]
         Mcp(Box<mcp::Mcp>),
-        Status(status::Status),
+        Status(status::StatusArgs),
         Cancel(cancel::CancelArgs),
         Move(move_session::MoveArgs),
         Stop(stop::Stop),

@@ -185,11 +185,13 @@ fn aside(label: &str, style: Style, words: &str) {
     drop(writeln!(anstream::stderr(), "{style}{label}{style:#}: {}", text::visible(words)));
 }
 
-/// Asks the person; fails when the answer is no, and with `unasked` where no terminal can ask.
-pub(super) fn confirm(question: &str, refused: &str, unasked: Failure) -> Result<(), Failure> {
+/// Asks the person; fails when the answer is no, and with `unasked` where no terminal can ask. What was printed is shown
+/// before the question, not after it in a pager.
+pub(super) fn confirm(out: &mut Out, question: &str, refused: &str, unasked: Failure) -> Result<(), Failure> {
     if !can_ask() {
         return Err(unasked);
     }
+    out.go_live()?;
     ask(question, "[y/N]");
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);

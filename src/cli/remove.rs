@@ -42,7 +42,7 @@ impl Remove {
         if !self.yes {
             let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
             let unasked = unasked.with_hint("--yes removes it without asking");
-            output::confirm(&question, "nothing was removed", unasked)?;
+            output::confirm(out, &question, "nothing was removed", unasked)?;
         }
         super::block_on(async {
             let owner = OwnerClient::of_existing(globals).await?;

@@ -5,7 +5,8 @@ use foldspace::tools::{Rewound, check_position};
 use foldspace::view::Position;
 use serde_json::json;
 
-use super::undo::{SHOWN, SubjectArgs, UndoArgs, UndoHow, show_changes};
+use super::not_back::{SHOWN, tell_not_back};
+use super::undo::{SubjectArgs, UndoArgs, UndoHow, show_changes};
 use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, output, text};
 
 /// Takes a session back to an earlier position, as new events
@@ -110,21 +111,7 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.drift.iter().take(SHOWN) {
         out.line(format!("outside  {path}"))?;
     }
-    for path in rewound.left.iter().take(SHOWN) {
-        out.line(format!("left     {path}"))?;
-    }
-    for path in rewound.lost.iter().take(SHOWN) {
-        out.line(format!("lost     {path}"))?;
-    }
-    if !rewound.left.is_empty() {
-        let entries = text::count(rewound.left.len() as u64, "entry");
-        out.line(format!("not as it was: {entries}, whose contents then were never kept"))?;
-    }
-    if !rewound.lost.is_empty() {
-        let entries = text::count(rewound.lost.len() as u64, "entry");
-        out.line(format!("gone for good: {entries}, whose contents were never kept"))?;
-    }
-    Ok(())
+    tell_not_back(&rewound.left, &rewound.lost, out)
 }
 
 fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {

@@ -1,28 +1,53 @@
 use foldspace::http::{HostStatus, ReplicationStatus, ServerStatus};
+use foldspace::hub::UnrecordedReports;
 use foldspace::store::StoreOwner;
+use serde::Serialize;
 
-use super::{BAD, Cell, DIM, Failure, Globals, Out, TextTable, open, owner, text};
+use super::{BAD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, hook_log, open, owner, text};
 
-/// Shows the owner of the data: its clients, calls in flight and open workspaces
+/// Shows the owner of the data: its clients, calls in flight, open workspaces, and hook reports that are not recorded
 ///
 /// The owner is `foldspace serve`, or the same in the background: the first command that acts starts it, and it ends
 /// when nobody uses it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Status {}
+pub(super) struct StatusArgs {}
 
-impl Status {
+impl StatusArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let directory = open::existing(globals)?;
         let running = super::block_on(owner::running(&directory))??;
-        let status = running.map(|(_, status)| status);
-        out.show(&status, |out| match &status {
-            Some(status) => show(status, out),
-            None => match StoreOwner::of(&directory)? {
-                Some(other) => out.line(format!("{other} has the store, and serves nobody")),
-                None => out.line("no owner is running; the next command that acts starts one"),
-            },
+        let status = Status { owner: running.map(|(_, status)| status), reports: UnrecordedReports::of(&directory) };
+        out.show(&status, |out| {
+            match &status.owner {
+                Some(owner) => show(owner, out)?,
+                None => match StoreOwner::of(&directory)? {
+                    Some(other) => out.line(format!("{other} has the store, and serves nobody"))?,
+                    None => out.line("no owner is running; the next command that acts starts one")?,
+                },
+            }
+            show_reports(&status.reports, hook_log::last(&directory), out)
         })
     }
+}
+
+/// The owner, if one runs, and the hook reports that are not recorded.
+#[derive(Serialize)]
+struct Status {
+    #[serde(flatten)]
+    owner: Option<ServerStatus>,
+    reports: UnrecordedReports,
+}
+
+fn show_reports(reports: &UnrecordedReports, fault: Option<String>, out: &mut Out) -> Result<(), Failure> {
+    if reports.waiting > 0 {
+        let waiting = text::count(reports.waiting as u64, "hook report");
+        out.line(out.paint(ODD, format!("{waiting} not recorded yet; the next command that opens the session tries")))?;
+        fault.map_or(Ok(()), |fault| out.line(format!("  {}", text::one_line(&fault, 300))))?;
+    }
+    let Some(first) = reports.refused.first() else { return Ok(()) };
+    let refused = text::count(reports.refused.len() as u64, "hook report");
+    let first = text::one_line(&first.0.to_string_lossy(), 300);
+    out.line(out.paint(BAD, format!("{refused} can't be recorded, such as {first}: unreadable, or the disk was full")))
 }
 
 fn seconds(seconds: u64) -> String {

@@ -1,14 +1,15 @@
-use foldspace::hub::operations::{UndoDocument, UndoneCall};
+use foldspace::hub::operations::{PassedCall, UndoDocument, UndoneCall};
 use foldspace::reducers::Change;
 use foldspace::tools::UndoLeft;
 use foldspace::view::Position;
 use foldspace::{Seq, Timestamp};
 use serde_json::{Value, json};
 
+use super::not_back::SHOWN;
 use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
-/// The most paths of one kind that are listed.
-pub(super) const SHOWN: usize = 50;
+/// The most paths that are listed of a call that an undo passes over.
+const PASSED_SHOWN: usize = 5;
 
 /// Takes back what calls changed in the files, and keeps what others changed
 ///
@@ -155,9 +156,7 @@ impl UndoHow {
             left => format!("undo {count}, and leave {left}?"),
         };
         let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
-        // The list must be visible before the question, not after it in a pager.
-        out.go_live()?;
-        output::confirm(&question, "nothing was done", unasked.with_hint("--yes undoes without asking"))?;
+        output::confirm(out, &question, "nothing was done", unasked.with_hint("--yes undoes without asking"))?;
         Ok(true)
     }
 }
@@ -172,7 +171,7 @@ fn tell(
 ) -> Result<Exit, Failure> {
     let is_done = done.is_some();
     let told = done.unwrap_or(planned);
-    let exit = if told.left.is_empty() { Exit::Ok } else { Exit::Failed };
+    let exit = if told.left.is_empty() && told.passed.is_empty() { Exit::Ok } else { Exit::Failed };
     if out.is_json() {
         out.document(&told)?;
         return Ok(exit);
@@ -209,16 +208,18 @@ pub(super) fn show_changes(changes: &[Change], out: &mut Out) -> Result<(), Fail
 }
 
 fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Failure> {
+    for PassedCall { call, left } in planned.passed.iter().take(SHOWN) {
+        out.line(format!("passes over {}; --call {} comes back to it", call_words(call, now), call.call))?;
+        show_left(left, PASSED_SHOWN, out)?;
+    }
+    if planned.passed.len() > SHOWN {
+        out.line(format!("and over {}", text::count((planned.passed.len() - SHOWN) as u64, "earlier call")))?;
+    }
     if let Some(line) = subject_line(planned, now) {
         out.line(line)?;
     }
     show_changes(&planned.changes, out)?;
-    for UndoLeft { path, reason } in planned.left.iter().take(SHOWN) {
-        out.line(format!("{}  {path}  {}", out.paint(ODD, "left   "), reason.words()))?;
-    }
-    if planned.left.len() > SHOWN {
-        out.line(format!("and {} more left", planned.left.len() - SHOWN))?;
-    }
+    show_left(&planned.left, SHOWN, out)?;
     if let Some(git) = &planned.git {
         let branch = if git.branch.is_empty() { "no branch" } else { &git.branch };
         let head = git.head.get(..12).unwrap_or("no commit");
@@ -230,22 +231,37 @@ fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Fai
     Ok(())
 }
 
+fn show_left(left: &[UndoLeft], shown: usize, out: &mut Out) -> Result<(), Failure> {
+    for UndoLeft { path, reason } in left.iter().take(shown) {
+        out.line(format!("{}  {path}  {}", out.paint(ODD, "left   "), reason.words()))?;
+    }
+    match left.len().saturating_sub(shown) {
+        0 => Ok(()),
+        more => out.line(format!("and {more} more left")),
+    }
+}
+
 /// Names what is taken back: the call with its command, agent and time, or the event of an external change.
 fn subject_line(planned: &UndoDocument, now: Timestamp) -> Option<String> {
     let verb = if planned.redoes { "redoes" } else { "undoes" };
-    if let Some(UndoneCall { call, tool, subject, agent, started_at }) = &planned.latest {
-        let tool = text::one_line(tool, 100);
-        let by = if agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(agent, 40)) };
-        let ago = text::ago(*started_at, now);
-        let call = match tool.as_ref() {
-            "undo" => format!("what #{call} undid"),
-            _ => format!("#{call} {tool} {subject}").trim_end().to_owned(),
-        };
+    if let Some(latest) = &planned.latest {
+        let call = call_words(latest, now);
         return Some(match planned.calls.len() {
-            0 | 1 => format!("{verb} {call}{by}, {ago}"),
-            count => format!("{verb} {count} calls, the latest {call}{by}, {ago}"),
+            0 | 1 => format!("{verb} {call}"),
+            count => format!("{verb} {count} calls, the latest {call}"),
         });
     }
     let outside = planned.external.first()?;
     Some(format!("undoes what changed outside of any call, event {outside}"))
+}
+
+/// Names a call with its command, agent and time.
+fn call_words(UndoneCall { call, tool, subject, agent, started_at }: &UndoneCall, now: Timestamp) -> String {
+    let tool = text::one_line(tool, 100);
+    let by = if agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(agent, 40)) };
+    let call = match tool.as_ref() {
+        "undo" => format!("what #{call} undid"),
+        _ => format!("#{call} {tool} {subject}").trim_end().to_owned(),
+    };
+    format!("{call}{by}, {}", text::ago(*started_at, now))
 }

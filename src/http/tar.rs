@@ -69,8 +69,10 @@ fn archive(session: Session, state: State, below: EntryPath) -> Body {
     tokio::task::spawn_blocking(move || {
         let mut pieces = Pieces(sender, runtime);
         let written = write_tar(&session, &state, &below, io::BufWriter::with_capacity(PIECE, &mut pieces));
-        if let Err(error) = written.and_then(|()| pieces.send(Bytes::new())) {
-            tracing::debug!(%error, "a tar stream broke off");
+        match written.and_then(|left| pieces.send(Bytes::new()).map(|()| left.len())) {
+            Ok(0) => {}
+            Ok(left) => tracing::warn!(left, "entries that can't be made again are not in a tar stream"),
+            Err(error) => tracing::debug!(%error, "a tar stream broke off"),
         }
     });
     Body::from_stream(stream::unfold(Some(receiver), async |receiver| {

@@ -27,7 +27,7 @@ pub enum HubError {
         what: &'static str,
     },
     /// Reports of agents' hooks can't be recorded now. They stay in the spool.
-    #[error("{count} reports of hooks are not recorded yet: {source}")]
+    #[error("{count} hook report{} not recorded yet: {source}", if *count == 1 { "" } else { "s" })]
     Unrecorded {
         /// The number of reports.
         count: usize,

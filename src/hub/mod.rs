@@ -66,7 +66,7 @@ use processes::ProcessTable;
 #[cfg(feature = "attach")]
 pub use spool::kept_reports;
 #[cfg(feature = "attach")]
-pub use spool_files::{ATTACHED, keep_report};
+pub use spool_files::{ATTACHED, UnrecordedReports, keep_report};
 
 /// The options of a [`Hub`].
 #[derive(Clone)]

@@ -6,6 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+
+use crate::backends::HostPath;
 use crate::backends::disk::{entries_in, make_private};
 
 /// The directory of the data with an entry for each attached directory.
@@ -16,7 +19,8 @@ const SPOOL: &str = "spool";
 const KEPT: &str = "json";
 pub(super) const UNFIT: &str = "unfit";
 
-/// Writes a message to the spool, where it stays until an owner records it.
+/// Writes a message to the spool, where it stays until an owner records it. A message that can't be written leaves a file
+/// that shows its loss.
 ///
 /// # Errors
 /// It can't be written.
@@ -24,7 +28,8 @@ pub(super) const UNFIT: &str = "unfit";
 pub fn keep_report(home: &Path, message: &[u8]) -> io::Result<()> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("{:020}-{}.{KEPT}", since.as_nanos(), std::process::id());
-    put(&home.join(ATTACHED).join(SPOOL).join(name), message)
+    let file = home.join(ATTACHED).join(SPOOL).join(name);
+    put(&file, message).inspect_err(|_| drop(fs::rename(file.with_extension("new"), file.with_extension(UNFIT))))
 }
 
 /// Writes a private file, of which no reader sees a part.
@@ -40,9 +45,30 @@ pub(super) fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Lists the reports, oldest first.
 pub(super) fn files(home: &Path) -> Vec<PathBuf> {
+    files_of(home, KEPT)
+}
+
+fn files_of(home: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = entries_in(&home.join(ATTACHED).join(SPOOL)).unwrap_or_default();
     let mut files: Vec<PathBuf> = entries.iter().map(DirEntry::path).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == KEPT));
+    files.retain(|file| file.extension().is_some_and(|found| found == extension));
     files.sort();
     files
+}
+
+/// Hook reports that are not in the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnrecordedReports {
+    /// The number of those that wait for an owner that can record them.
+    pub waiting: usize,
+    /// Files of those that no owner can record: they have no meaning, or the disk was full when they came.
+    pub refused: Vec<HostPath>,
+}
+
+impl UnrecordedReports {
+    /// Counts the reports in a data directory.
+    pub fn of(home: &Path) -> Self {
+        let refused = files_of(home, UNFIT).into_iter().map(HostPath).collect();
+        Self { waiting: files(home).len(), refused }
+    }
 }

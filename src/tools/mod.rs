@@ -59,6 +59,7 @@ pub use call::toolset::Tools;
 pub(crate) use call::toolset::check_name;
 pub use call::trace::TraceContext;
 pub use call::work_budget::{BeatWatch, ToolBeat, WorkBudget};
+pub(crate) use children::forker::left_of_fork;
 pub use children::forker::{Forker, mounts_of};
 pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
@@ -84,7 +85,7 @@ pub use rewind::{RewindOptions, Rewound, rewind};
 #[cfg(feature = "transcripts")]
 pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, traces_of, trajectory_of};
 pub(crate) use undo::known_run;
-pub use undo::{UndoLeft, UndoLeftReason, UndoOptions, UndoReport, UndoSubject};
+pub use undo::{UndoLeft, UndoLeftReason, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 #[doc(hidden)]
 pub use words::regex_error;
 pub use workspace::borrowed::CopyProgress;

@@ -20,6 +20,8 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::lower;
 
+use super::unkept::{EntryEvent, Unkept, UnkeptOfCall, follow, unkept_before};
+
 /// A call with what is known of it so far.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -43,6 +45,7 @@ pub struct Call {
     pub changes: BTreeMap<EntryPath, CallPathChange>,
     /// Changes during the call that it may have made.
     pub shared: Vec<SharedPaths>,
+    unkept: UnkeptOfCall,
 }
 
 /// Changes of files that a call or others may have made.
@@ -111,6 +114,11 @@ pub struct CallDocument {
     pub paths: Vec<String>,
     /// Changes that this call, another open call or, in doubt, a person may have made.
     pub shared: Vec<SharedPaths>,
+    /// Of all these paths those whose entries no way back can make again: their contents were not kept, or they are sockets
+    /// or devices.
+    pub not_kept: Vec<String>,
+    /// Such entries of others that it removed or replaced. What is not recorded at all is not among them.
+    pub lost: Vec<String>,
 }
 
 impl Call {
@@ -128,14 +136,24 @@ impl Call {
         self.outcome.as_ref().map_or("", |outcome| &outcome.end.message)
     }
 
-    fn changed(&mut self, event: &EventRef<'_>) {
-        let write = event.typed::<WriteFile>().and_then(Result::ok);
-        let delete = event.typed::<DeleteEntry>().and_then(Result::ok);
-        let (path, now) = match (write, delete) {
-            (Some(write), _) if write.event.mode == WriteMode::Create => (write.event.path, CallPathChange::Added),
-            (Some(write), _) => (write.event.path, CallPathChange::Changed),
-            (None, Some(delete)) => (delete.event.path, CallPathChange::Removed),
-            (None, None) => return,
+    /// Iterates over the paths that it left with entries that no way back can make again.
+    pub fn not_kept(&self) -> impl ExactSizeIterator<Item = &EntryPath> {
+        self.unkept.made.keys()
+    }
+
+    /// Iterates over the paths of such entries of others that it removed or replaced.
+    pub fn lost(&self) -> impl ExactSizeIterator<Item = &EntryPath> {
+        self.unkept.lost.keys()
+    }
+
+    fn changed(&mut self, event: &EntryEvent, gone: &Unkept) {
+        self.unkept.take(event, gone);
+        let path = event.path().clone();
+        self.paths.push(path.clone());
+        let now = match event {
+            EntryEvent::Write(write) if write.mode == WriteMode::Create => CallPathChange::Added,
+            EntryEvent::Write(_) => CallPathChange::Changed,
+            EntryEvent::Delete(_) => CallPathChange::Removed,
         };
         let all_in_all = match (self.changes.remove(&path), now) {
             // Added and removed is no change.
@@ -165,6 +183,8 @@ impl Call {
             events: self.events.clone(),
             paths: self.paths.iter().map(ToString::to_string).collect(),
             shared: self.shared.clone(),
+            not_kept: self.not_kept().map(ToString::to_string).collect(),
+            lost: self.lost().map(ToString::to_string).collect(),
         }
     }
 }
@@ -175,15 +195,21 @@ pub fn whole(session: &Session, value: &Value) -> Value {
 }
 
 /// Puts calls together from events in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CallViews {
     open: VecDeque<Call>,
+    unkept: Unkept,
     /// The calls that may have made the changes that follow, and the position of the last of these.
     sharing: Option<(Seq, Vec<Seq>)>,
 }
 
 impl CallViews {
-    /// Takes an event into account. Only what it says of calls matters.
+    /// Prepares for the events of a session from a position on.
+    pub fn from(session: &Session, from: Seq) -> Result<Self, SessionError> {
+        Ok(Self { open: VecDeque::new(), unkept: unkept_before(session, from)?, sharing: None })
+    }
+
+    /// Takes an event into account. Only changes of files, and what it says of calls, matter.
     pub fn take(&mut self, event: &EventRef<'_>) {
         if let Some(Ok(started)) = event.typed::<CallStarted>() {
             self.open.push_back(Call {
@@ -197,25 +223,29 @@ impl CallViews {
                 paths: Vec::new(),
                 changes: BTreeMap::new(),
                 shared: Vec::new(),
+                unkept: UnkeptOfCall::default(),
             });
             return;
         }
+        let change = entry_event(event);
+        let gone = change.as_ref().map(|change| follow(&mut self.unkept, change)).unwrap_or_default();
         if event.call.is_none() {
-            return self.take_shared(event);
+            return self.take_shared(event, change.as_ref(), &gone);
         }
         let at = event.call.and_then(|call| self.open.binary_search_by_key(&call, |known| known.call).ok());
         let call = at.and_then(|at| self.open.get_mut(at)).filter(|call| call.outcome.is_none());
         let Some(call) = call else { return };
         call.events.push(event.seq);
-        call.paths.extend(path_of(event));
-        call.changed(event);
+        if let Some(change) = &change {
+            call.changed(change, &gone);
+        }
         if event.kind == CallFinished::KIND {
             let end = event.typed::<CallFinished>().and_then(Result::ok);
             call.outcome = end.map(|end| CallOutcome { finished: event.seq, end: end.event });
         }
     }
 
-    fn take_shared(&mut self, event: &EventRef<'_>) {
+    fn take_shared(&mut self, event: &EventRef<'_>, change: Option<&EntryEvent>, gone: &Unkept) {
         let shared = event.typed::<ChangesShared>().and_then(Result::ok).map(|shared| (shared.event.calls, false));
         let drift = || event.typed::<DriftFound>().and_then(Result::ok).map(|drift| (drift.event.perhaps, true));
         if let Some((calls, in_doubt)) = shared.or_else(drift) {
@@ -226,11 +256,14 @@ impl CallViews {
             self.sharing = Some((event.seq, calls));
             return;
         }
-        let Some(path) = path_of(event) else { return };
+        let Some(change) = change else { return };
         let Some((last, calls)) = self.sharing.as_mut().filter(|(last, _)| *last + 1 == event.seq) else { return };
         *last = event.seq;
         let its = self.open.iter_mut().filter(|call| calls.contains(&call.call));
-        its.filter_map(|call| call.shared.last_mut()).for_each(|shared| shared.paths.push(path.clone()));
+        for call in its {
+            call.unkept.take(change, gone);
+            call.shared.last_mut().into_iter().for_each(|shared| shared.paths.push(change.path().clone()));
+        }
     }
 
     /// The next call in the order in which they began, once it has ended.
@@ -247,14 +280,14 @@ impl CallViews {
 
 /// The call that began at a position, with its events; none where none began.
 pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, SessionError> {
-    let mut calls = CallViews::default();
+    let mut calls = CallViews::from(session, call)?;
     let mut events = Vec::new();
     let mut ended = None;
     session.visit(call, &mut |event| {
         if event.call == Some(call) {
-            calls.take(event);
             events.push(event.to_recorded());
-        } else if event.call.is_none() {
+        }
+        if event.call == Some(call) || event.kind != CallStarted::KIND {
             calls.take(event);
         }
         ended = calls.next_ended();
@@ -275,9 +308,13 @@ pub fn has_failed(event: &EventRef<'_>) -> bool {
 
 /// The path that an event is about.
 pub fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
+    entry_event(event).map(|change| change.path().clone())
+}
+
+fn entry_event(event: &EventRef<'_>) -> Option<EntryEvent> {
     match event.kind {
-        WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| write.event.path),
-        DeleteEntry::KIND => event.typed::<DeleteEntry>()?.ok().map(|delete| delete.event.path),
+        WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| EntryEvent::Write(write.event)),
+        DeleteEntry::KIND => event.typed::<DeleteEntry>()?.ok().map(|delete| EntryEvent::Delete(delete.event)),
         _ => None,
     }
 }

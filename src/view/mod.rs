@@ -15,6 +15,7 @@ mod rerun;
 mod slice;
 mod subject;
 mod text;
+mod unkept;
 mod until;
 
 pub use authorship::{AttributedFile, Authorship, AuthorshipError};

@@ -924,7 +924,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call before. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back. */
+        /** Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call before. It passes over calls that it can't undo, and names them. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back. */
         post: operations["undo"];
         delete?: never;
         options?: never;
@@ -1142,7 +1142,7 @@ export interface components {
             conflicts: {
                 [key: string]: unknown;
             }[];
-            /** @description Special files of the child, which are not merged; and entries that could not be made for it, which stay. */
+            /** @description Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay. */
             left_out: string[];
             /** @description Paths with a chosen side but without a conflict. */
             unused: string[];
@@ -1637,6 +1637,11 @@ export interface components {
             backend: string;
             /** @description Its limits, where it has any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`. */
             limits: unknown;
+            /**
+             * @description Paths of a fork's past that its files lack: their contents were never kept, or they are sockets or devices.
+             * @default []
+             */
+            left: string[];
         };
         /**
          * @description Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings
@@ -2074,6 +2079,13 @@ export interface components {
             paths: string[];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
+            /**
+             * @description Of all these paths those whose entries no way back can make again: their contents were not kept, or they are sockets
+             *     or devices.
+             */
+            not_kept: string[];
+            /** @description Such entries of others that it removed or replaced. What is not recorded at all is not among them. */
+            lost: string[];
             /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
             summary: string;
         };
@@ -2143,7 +2155,7 @@ export interface components {
             conflicts: {
                 [key: string]: unknown;
             }[];
-            /** @description Special files of the child, which are not merged; and entries that could not be made for it, which stay. */
+            /** @description Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay. */
             left_out: string[];
             /** @description Paths with a chosen side but without a conflict. */
             unused: string[];
@@ -2413,6 +2425,26 @@ export interface components {
             address: string;
             /** @description The code, which stands behind `#code=` in the address that a browser opens. */
             code: string;
+        };
+        /** @description A call that can't be undone now. */
+        PassedCall: {
+            /**
+             * Format: int64
+             * @description The position of its intent.
+             */
+            call: number;
+            /** @description The tool. */
+            tool: string;
+            /** @description Its command, path or pattern, in one line. */
+            subject: string;
+            /** @description The agent that made it; empty where none was named. */
+            agent: string;
+            /** @description When it began, in UTC. */
+            started_at: string;
+            /** @description Its changes, by path, each with its `reason` as in the undo's `left`. */
+            left: {
+                [key: string]: unknown;
+            }[];
         };
         /** @description A position: an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before the first event; a moment without an offset is in the machine's time zone. */
         Position: number | string;
@@ -3065,8 +3097,8 @@ export interface components {
         /**
          * @description Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of
          *     any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call
-         *     before. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The
-         *     history grows: an undo is a call, and `redo` takes it back.
+         *     before. It passes over calls that it can't undo, and names them. What others changed since stays, also in the same file;
+         *     what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back.
          */
         UndoRequest: {
             /**
@@ -3151,6 +3183,11 @@ export interface components {
             left: {
                 [key: string]: unknown;
             }[];
+            /**
+             * @description Later calls that an undo of the latest one passed over, the latest first: it could undo nothing of them.
+             * @default []
+             */
+            passed: components["schemas"]["PassedCall"][];
             /** @description The place of the git worktree, where it is another one than before the calls; else null. */
             git: {
                 [key: string]: unknown;
@@ -3244,6 +3281,13 @@ export interface components {
             paths: string[];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
+            /**
+             * @description Of all these paths those whose entries no way back can make again: their contents were not kept, or they are sockets
+             *     or devices.
+             */
+            not_kept: string[];
+            /** @description Such entries of others that it removed or replaced. What is not recorded at all is not among them. */
+            lost: string[];
             /** @description The result of a success, else null. */
             result: unknown;
             /** @description The events themselves, by their positions. */

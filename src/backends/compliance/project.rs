@@ -18,6 +18,7 @@ pub(super) async fn check(suite: &mut Suite<FileRig>) {
     suite.check("executable", "the bit that lets a file be executed is set and cleared", executable).await;
     suite.check("modes", "the permission bits are those of the node, of files and of directories", modes).await;
     suite.check("deletes", "an entry is removed, a directory with all below it", deletes).await;
+    suite.check("pipes", "a named pipe is made", pipes).await;
     suite.check("links", "a link is stored as it is, wherever it points", links).await;
     suite.check("replaces-kinds", "what is put at a path takes the place of whatever was there", replaces).await;
     suite.check("any-name", "names may hold any bytes", any_name).await;
@@ -153,6 +154,22 @@ async fn in_order(rig: FileRig) -> CheckFinding {
     rig.ensure_file("order/c/d", b"5", false).await
 }
 
+fn special(path: &str, special: Special) -> CheckFinding<FileChange> {
+    Ok(FileChange::Write { path: at(path)?, node: Node::Special { special }, bytes: Bytes::new(), modified: None })
+}
+
+async fn pipes(rig: FileRig) -> CheckFinding {
+    rig.visible()?;
+    rig.project(vec![file("pipes/a", "a", false)?]).await?;
+    rig.project(vec![special("pipes/a", Special::Fifo)?, special("pipes/b", Special::Fifo)?]).await?;
+    for path in ["pipes/a", "pipes/b"] {
+        rig.ensure_observed(path, Some(Observed::Special(Special::Fifo))).await?;
+    }
+    rig.project(vec![file("pipes/a", "a", false)?, delete("pipes/b")?]).await?;
+    rig.ensure_observed("pipes/b", None).await?;
+    rig.ensure_file("pipes/a", b"a", false).await
+}
+
 async fn all_or_none(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let before = [file("none/kept", "old", true), file("none/gone/deep/a", "a", false), link("none/link", b"kept")];
@@ -168,13 +185,8 @@ async fn all_or_none(rig: FileRig) -> CheckFinding {
         ];
         changes.into_iter().collect()
     };
-    let fifo = FileChange::Write {
-        path: at("none/fifo")?,
-        node: Node::Special { special: Special::Fifo },
-        bytes: Bytes::new(),
-        modified: None,
-    };
-    let bad = [("an entry below a file", file("none/kept/below", "x", false)?), ("a special file", fifo)];
+    let socket = special("none/socket", Special::Socket)?;
+    let bad = [("an entry below a file", file("none/kept/below", "x", false)?), ("a socket", socket)];
     for (what, bad) in bad {
         let mut changes = good()?;
         changes.push(bad);

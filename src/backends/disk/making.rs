@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, chmod, chownat, fchmod, fchown, futimens,
-    openat, symlinkat, utimensat,
+    mknodat, openat, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -19,7 +19,7 @@ use super::file_stat::MadeStat;
 use super::tree::DirTree;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{FileMode, Node};
+use crate::engine::event::{FileMode, Node, Special};
 use crate::engine::path::EntryPath;
 
 const DIRECTORY_MODE: u32 = FileMode::DIRECTORY.bits();
@@ -140,10 +140,7 @@ impl DirTree {
             }
             Node::Symlink { target } => {
                 symlinkat(target.as_slice(), directory, name)?;
-                if let Some((user, group)) = self.owner {
-                    let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
-                    chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
-                }
+                self.own_at(directory, name)?;
                 utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
                 Ok(leaf(target))
             }
@@ -154,9 +151,21 @@ impl DirTree {
                 fchmod(&handle, Mode::from_raw_mode(bits_for(*mode, FileType::Directory, present)))?;
                 Ok(MadeStat::Directory)
             }
-            // What a command left is noted; it is not made again.
-            Node::Special { .. } => Err(Errno::OPNOTSUPP),
+            Node::Special { special: Special::Fifo } => {
+                // Its bits are not recorded, so no one but its owner gets in.
+                mknodat(directory, name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+                self.own_at(directory, name)?;
+                utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+                Ok(leaf(&[]))
+            }
+            Node::Special { special: Special::Socket | Special::Device } => Err(Errno::OPNOTSUPP),
         }
+    }
+
+    fn own_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+        let Some((user, group)) = self.owner else { return Ok(()) };
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     fn own(&self, handle: impl AsFd) -> Result<(), Errno> {

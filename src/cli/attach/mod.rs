@@ -183,7 +183,7 @@ impl DetachArgs {
         let user = UserSettings::of_environment();
         let (agents, ended) = if self.agent.is_empty() {
             let of = if self.all { None } else { Some(&*directory) };
-            (&AgentKind::ALL[..], self.end_recording(globals, of)?)
+            (&AgentKind::ALL[..], self.end_recording(globals, of, out)?)
         } else {
             let ended = vec![top_of(&directory).to_owned()];
             (&self.agent[..], EndedRecording { ended, left: Vec::new() })
@@ -204,7 +204,7 @@ impl DetachArgs {
     }
 
     /// Ends the recording of the directory that a path is in; of all of them where none is given.
-    fn end_recording(&self, globals: &Globals, of: Option<&Path>) -> Result<EndedRecording, Failure> {
+    fn end_recording(&self, globals: &Globals, of: Option<&Path>, out: &mut Out) -> Result<EndedRecording, Failure> {
         let data = open::directory(globals)?;
         let all = attached(&data)?;
         let mut ending = match of {
@@ -214,7 +214,7 @@ impl DetachArgs {
         // With a repository its other worktrees end.
         ending.retain(|one: &AttachedDirectory| one.worktree_of.is_none() || of.is_some());
         if self.purge && !self.yes && !ending.is_empty() {
-            confirm_purge(&ending)?;
+            confirm_purge(&ending, out)?;
         }
         if !ending.is_empty() {
             super::block_on(async {
@@ -239,11 +239,11 @@ impl DetachArgs {
     }
 }
 
-fn confirm_purge(ending: &[AttachedDirectory]) -> Result<(), Failure> {
+fn confirm_purge(ending: &[AttachedDirectory], out: &mut Out) -> Result<(), Failure> {
     let named: Vec<String> = ending.iter().map(|one| text::one_line(&one.directory.0.to_string_lossy(), 80)).collect();
     let question = format!("remove what was recorded of {} for good?", named.join(", "));
     let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
-    output::confirm(&question, "nothing was detached", unasked.with_hint("--yes removes it without asking"))
+    output::confirm(out, &question, "nothing was detached", unasked.with_hint("--yes removes it without asking"))
 }
 
 /// Frees what removed sessions had, so that nothing of it is left; later where the store is in use.

@@ -12,8 +12,11 @@ use super::{check_agent, reading};
 use crate::backends::HostPath;
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::{Seq, SessionId};
+use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
+use crate::engine::session::error::SessionError;
+use crate::tools::left_of_fork;
 use crate::view::Position;
 
 /// Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings
@@ -84,19 +87,19 @@ impl Operation for CloneSession {
         let (looked, at, isolation) = (parent.clone(), self.at.take(), self.isolation);
         let at = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
         let new = self.options(at);
-        let child = match hub.start_child(parent.id(), new.clone()).await {
-            Ok(open) => open.session().clone(),
+        let (child, is_open) = match hub.start_child(parent.id(), new.clone()).await {
+            Ok(open) => (open.session().clone(), true),
             Err(error) if isolation == Isolation::Fork && error.is_of_backend() => {
                 let what = format!(
                     "the session's workspace can't be opened ({error}); the fork's files come from its history"
                 );
                 // Nobody may listen.
                 context.progress.iter().for_each(|progress| drop(progress.send(what.clone())));
-                hub.begin_child(&parent, new).await?
+                (hub.begin_child(&parent, new).await?, false)
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(self::child(&parent, &child, isolation, at))
+        reading(move || Ok(self::child((&parent, &child), isolation, at, is_open)?)).await
     }
 
     fn text(clone: &ChildDocument) -> String {
@@ -104,7 +107,11 @@ impl Operation for CloneSession {
         let moved = clone.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
         match clone.isolation {
             Isolation::Fork => {
-                format!("session {name} is {parent} as of event {}{moved}", clone.at.unwrap_or_default())
+                let left = match clone.left.len() {
+                    0 => String::new(),
+                    left => format!("; {left} entries of then can't be made again and are missing, see `left`"),
+                };
+                format!("session {name} is {parent} as of event {}{moved}{left}", clone.at.unwrap_or_default())
             }
             Isolation::Full => format!("session {name} begins afresh with the mounts of {parent}"),
             Isolation::Shared => format!("agent {} shares session {name}", clone.agent),
@@ -171,6 +178,10 @@ pub struct ChildDocument {
     /// Its limits, where it has any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
     #[schemars(with = "Value")]
     pub limits: ChildLimits,
+    /// Paths of a fork's past that its files lack: their contents were never kept, or they are sockets or devices.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub left: Vec<EntryPath>,
 }
 
 impl ChildDocument {
@@ -183,10 +194,15 @@ impl ChildDocument {
     }
 }
 
-/// A child as a document. A shared one has the position that was asked for.
-pub fn child(parent: &Session, child: &Session, isolation: Isolation, asked: Option<Seq>) -> ChildDocument {
+/// Returns a child as a document. A shared one has the position that was asked for.
+pub(super) fn child(
+    (parent, child): (&Session, &Session),
+    isolation: Isolation,
+    asked: Option<Seq>,
+    is_open: bool,
+) -> Result<ChildDocument, SessionError> {
     let at = child.origin().filter(|_| isolation != Isolation::Shared).map_or(asked, |origin| Some(origin.at));
-    ChildDocument {
+    Ok(ChildDocument {
         session: child.id(),
         name: child.name().to_owned(),
         isolation,
@@ -197,5 +213,6 @@ pub fn child(parent: &Session, child: &Session, isolation: Isolation, asked: Opt
         agent: Arc::clone(child.agent()),
         backend: child.backend().to_owned(),
         limits: child.limits().clone(),
-    }
+        left: if isolation == Isolation::Fork { left_of_fork(child, is_open)? } else { Vec::new() },
+    })
 }

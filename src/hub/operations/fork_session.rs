@@ -89,7 +89,10 @@ impl Operation for ForkSession {
                 }
             }
         }
-        let children = begun.iter().map(|(child, _)| self::child(&parent, child, Isolation::Fork, asked)).collect();
-        Ok(Forks { children })
+        reading(move || {
+            let child = |child: &Session| self::child((&parent, child), Isolation::Fork, asked, true);
+            Ok(Forks { children: begun.iter().map(|(begun, _)| child(begun)).collect::<Result<_, _>>()? })
+        })
+        .await
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::log::LogPage;
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::event::{CallStarted, Event};
 use crate::engine::id::Seq;
 use crate::view::{CallDocument, CallFilter, CallRows, CallViews, Position, subject};
 
@@ -80,10 +81,11 @@ impl Operation for ListCalls {
                 if wanted.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
             // Only of these calls documents are made.
-            let (mut page, mut calls) = (LogPage::new((limit, BYTES), false), CallViews::default());
+            let mut page = LogPage::new((limit, BYTES), false);
+            let mut calls = CallViews::from(&session, wanted.first().copied().unwrap_or(1))?;
             if let Some(&first) = wanted.first() {
                 session.visit(first, &mut |event| {
-                    if event.call.is_some_and(|call| wanted.binary_search(&call).is_ok()) {
+                    if event.kind != CallStarted::KIND || wanted.binary_search(&event.seq).is_ok() {
                         calls.take(event);
                     }
                     if event.seq < last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

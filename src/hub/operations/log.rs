@@ -150,7 +150,7 @@ fn last_calls(session: &Session, head: Seq, count: usize) -> Result<VecDeque<Cal
 
 /// Visits calls in the order in which they began, for as long as `take` is true.
 fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool) -> Result<(), SessionError> {
-    let (mut calls, mut goes_on) = (CallViews::default(), true);
+    let (mut calls, mut goes_on) = (CallViews::from(session, from)?, true);
     session.visit(from, &mut |event| {
         calls.take(event);
         while goes_on && let Some(call) = calls.next_ended() {

@@ -72,7 +72,7 @@ pub use bisect::{
 };
 pub use blame_file::BlameFile;
 pub use cancel_call::{CancelCall, CancelledCalls};
-pub use clone_session::{ChildDocument, CloneSession, child};
+pub use clone_session::{ChildDocument, CloneSession};
 pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
 pub use diff::{Diff, DiffDocument, file_changes};
@@ -102,7 +102,7 @@ pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state}
 pub(crate) use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
-pub use undo::{ExternalChange, Undo, UndoDocument, UndoneCall};
+pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
 
 /// A verb: its fields are the parameters, its documentation is what the faces say of it.

@@ -12,13 +12,13 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Change, GitWorktree};
-use crate::tools::{UndoLeft, UndoOptions, UndoReport, UndoSubject};
+use crate::tools::{UndoLeft, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 use crate::view::{Call, Position, call_at, subject};
 
 /// Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of
 /// any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call
-/// before. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The
-/// history grows: an undo is a call, and `redo` takes it back.
+/// before. It passes over calls that it can't undo, and names them. What others changed since stays, also in the same file;
+/// what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoRequest")]
 #[serde(deny_unknown_fields)]
@@ -133,7 +133,13 @@ impl Operation for Undo {
             None if undone.dry_run => format!("{count} entries would change"),
             None => "nothing was undone".to_owned(),
         };
-        if left == 0 { done } else { format!("{done}; {left} entries stay, each with its reason in `left`") }
+        let done =
+            if left == 0 { done } else { format!("{done}; {left} entries stay, each with its reason in `left`") };
+        let passed: Vec<String> = undone.passed.iter().map(|passed| passed.call.call.to_string()).collect();
+        match passed.len() {
+            0 => done,
+            _ => format!("{done}; later calls can't be undone: {}", passed.join(", ")),
+        }
     }
 }
 
@@ -167,6 +173,9 @@ pub struct UndoDocument {
     /// `not_kept` or `not_recoverable`.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub left: Vec<UndoLeft>,
+    /// Later calls that an undo of the latest one passed over, the latest first: it could undo nothing of them.
+    #[serde(default)]
+    pub passed: Vec<PassedCall>,
     /// The place of the git worktree, where it is another one than before the calls; else null.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub git: Option<GitWorktree>,
@@ -186,6 +195,17 @@ pub struct UndoneCall {
     /// When it began, in UTC.
     #[schemars(with = "String")]
     pub started_at: Timestamp,
+}
+
+/// A call that can't be undone now.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PassedCall {
+    /// The call.
+    #[serde(flatten)]
+    pub call: UndoneCall,
+    /// Its changes, by path, each with its `reason` as in the undo's `left`.
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub left: Vec<UndoLeft>,
 }
 
 /// Characters of a call's subject.
@@ -216,10 +236,14 @@ impl UndoneCall {
 
 impl UndoDocument {
     fn of(session: &Session, report: UndoReport, dry_run: bool) -> Result<Self, OperationError> {
-        let UndoReport { calls, undos, external, seen, call, changes, left, git } = report;
+        let UndoReport { calls, undos, external, seen, call, changes, left, passed, git } = report;
         let latest = calls.last().map(|call| UndoneCall::read(session, *call)).transpose()?.flatten();
         let redoes = latest.as_ref().is_some_and(|(_, undos)| undos % 2 == 1);
+        let passed = passed.into_iter().map(|UndoPassed { call, left }| {
+            Ok(UndoneCall::read(session, call)?.map(|(call, _)| PassedCall { call, left }))
+        });
+        let passed = passed.filter_map(Result::transpose).collect::<Result<_, OperationError>>()?;
         let (session, latest) = (session.id(), latest.map(|(latest, _)| latest));
-        Ok(Self { session, dry_run, calls, latest, redoes, undos, external, seen, call, changes, left, git })
+        Ok(Self { session, dry_run, calls, latest, redoes, undos, external, seen, call, changes, left, passed, git })
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::sides::{Nodes, Sides, is_leaf};
 use super::text::{self, MergedLines};
-use crate::engine::event::{ConflictKind, FileMode, MergeSide, Node};
+use crate::engine::event::{ConflictKind, FileMode, MergeSide, Node, Special};
 use crate::engine::{Digest, EntryPath};
 
 pub(super) enum EntryDecision {
@@ -55,9 +55,14 @@ impl<'a> MergeFile<'a> {
     }
 }
 
-/// Returns true if an entry's contents are kept, so that it can be made.
+/// Returns true if an entry's contents are kept, so that it can be made. A pipe has none; a socket or device needs the
+/// program or the number behind it.
 pub(crate) fn can_be_made(node: &Node) -> bool {
-    !matches!(node, Node::File { incomplete: true, .. } | Node::Special { .. })
+    match node {
+        Node::File { incomplete, .. } => !incomplete,
+        Node::Special { special } => *special == Special::Fifo,
+        Node::Symlink { .. } | Node::Directory { .. } => true,
+    }
 }
 
 /// Decides on a path that the child has changed and where nothing [clashes](Sides::clashes).
@@ -121,10 +126,11 @@ fn taken(sides: &Sides<'_>, path: &EntryPath, nodes: Nodes<'_>) -> EntryDecision
         };
     }
     match theirs {
-        Some(Node::File { incomplete: true, .. }) => EntryDecision::Conflict(ConflictKind::Incomplete),
-        Some(Node::Special { .. }) if matches!(base, None | Some(Node::Special { .. })) => EntryDecision::LeaveOut,
-        Some(Node::Special { .. }) => EntryDecision::Conflict(ConflictKind::Kind),
-        _ => EntryDecision::Take,
+        None => EntryDecision::Take,
+        Some(node) if can_be_made(node) => EntryDecision::Take,
+        Some(Node::File { .. }) => EntryDecision::Conflict(ConflictKind::Incomplete),
+        Some(_) if matches!(base, None | Some(Node::Special { .. })) => EntryDecision::LeaveOut,
+        Some(_) => EntryDecision::Conflict(ConflictKind::Kind),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct MergePlan {
     pub steps: Vec<MergeStep>,
     /// Changes of both sides, by path; with the chosen side where there is one.
     pub conflicts: Vec<MergeConflict>,
-    /// Special files of the child's, which can't be made and stay away; and entries of the parent's that the child could
+    /// Sockets and devices of the child's, which can't be made and stay away; and entries of the parent's that the child could
     /// not have, which stay.
     pub left_out: Vec<EntryPath>,
     /// Set when the child has changed anything.

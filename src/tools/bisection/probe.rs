@@ -117,7 +117,7 @@ impl Probe {
         self.seq
     }
 
-    /// Returns the entries that the probe lacks: files whose contents were never kept, and special files.
+    /// Returns the entries that the probe lacks: files whose contents were never kept, sockets and devices.
     pub fn left_out(&self) -> Vec<EntryPath> {
         not_kept(&self.tree).cloned().collect()
     }

@@ -27,7 +27,7 @@ pub struct ProbeRecord {
     pub stdout: Output,
     /// Standard error, likewise.
     pub stderr: Output,
-    /// Entries that the probe lacked: files whose contents were never kept, and special files.
+    /// Entries that the probe lacked: files whose contents were never kept, sockets and devices.
     pub left_out: Vec<EntryPath>,
 }
 

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use crate::backends::{BackendError, Workspace, WorkspaceSpec};
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::{Seq, SessionId};
+use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
-use crate::reducers::{Mounts, VirtualFileSystem};
+use crate::reducers::{Change, Mounts, VirtualFileSystem};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
+use crate::tools::rewind::taken_up;
 use crate::tools::workspace::limits;
 use crate::tools::workspace::managed::Extent;
 use crate::tools::workspace::plan::{ChangePlan, NewContents};
+use crate::tools::workspace::populate::not_kept;
 use crate::tools::workspace::project::project;
 
 /// Creator of child sessions.
@@ -141,6 +144,23 @@ impl Forker {
             }
         })
     }
+}
+
+/// Lists the entries of a fork's past that its files lack: nothing could make them again. Files of a fork whose workspace
+/// was not opened are made later.
+pub(crate) fn left_of_fork(child: &Session, is_open: bool) -> Result<Vec<EntryPath>, SessionError> {
+    let Some(at) = child.origin().filter(|origin| origin.isolation == Isolation::Fork).map(|origin| origin.at) else {
+        return Ok(Vec::new());
+    };
+    let then = VirtualFileSystem::of(&child.state_at(at)?);
+    if !is_open {
+        return Ok(not_kept(&then).cloned().collect());
+    }
+    // Its workspace was made before its first call, and what was missing there is recorded.
+    let Some(made) = taken_up(child)? else { return Ok(Vec::new()) };
+    let now = VirtualFileSystem::of(&child.state_at(made)?);
+    let gone = then.diff(&now).into_iter().filter(|change| matches!(change, Change::Removed { .. }));
+    Ok(gone.map(|change| change.path().clone()).collect())
 }
 
 /// Returns a session's mounts, to copy them again.

@@ -49,7 +49,7 @@ pub struct MergeReport {
     /// Entries that both sides changed: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub conflicts: Vec<MergeConflict>,
-    /// Special files of the child, which are not merged; and entries that could not be made for it, which stay.
+    /// Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay.
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<EntryPath>,
     /// Paths with a chosen side but without a conflict.

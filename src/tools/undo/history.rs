@@ -38,6 +38,8 @@ pub(super) struct ChangeHistory {
     pub(super) changes: Vec<FileChanges>,
     /// Calls of the requested run.
     pub(super) of_run: BTreeSet<Seq>,
+    /// Calls that an undo of the latest one has passed over.
+    passed: BTreeSet<Seq>,
     undos: Undos,
 }
 
@@ -131,10 +133,12 @@ impl ChangeHistory {
                 if let (Some(call), Some(Ok(finished))) = (event.call, event.typed::<CallFinished>())
                     && finished.event.status == CallStatus::Ok
                 {
-                    let subjects =
-                        ["calls", "undos", "external"].map(|name| finished.event.result[name].as_array().cloned());
-                    let subjects = subjects.into_iter().flatten().flatten().filter_map(|seq| seq.as_u64());
-                    self.undos.took_back(call, event.seq, subjects.collect());
+                    let listed = |name: &str| {
+                        let positions = finished.event.result[name].as_array().into_iter().flatten();
+                        positions.filter_map(serde_json::Value::as_u64).collect::<Vec<Seq>>()
+                    };
+                    self.undos.took_back(call, event.seq, ["calls", "undos", "external"].map(listed).concat());
+                    self.passed.extend(listed("passed"));
                 }
             }
             CallObserved::KIND => {
@@ -176,6 +180,11 @@ impl ChangeHistory {
     /// Returns true if a call is an undo, or a redo.
     pub(super) fn is_undo(&self, call: Seq) -> bool {
         self.undos.taken_back.contains_key(&call)
+    }
+
+    /// Returns true if an undo has passed over a call and named it.
+    pub(super) fn was_passed(&self, call: Seq) -> bool {
+        self.passed.contains(&call)
     }
 
     /// Iterates over the calls that changed files and are not undone, the latest first. Undos are not among them.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 
 /// A change that an undo leaves in place. Where later changes of the same path are undone, the entry goes back as far as
@@ -12,6 +13,15 @@ pub struct UndoLeft {
     pub path: EntryPath,
     /// Reason why it stays.
     pub reason: UndoLeftReason,
+}
+
+/// A call that an undo of the latest one passes over: it can undo nothing of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoPassed {
+    /// The call.
+    pub call: Seq,
+    /// Its changes, which all stay.
+    pub left: Vec<UndoLeft>,
 }
 
 /// Reason why an undo leaves a change in place.

@@ -23,7 +23,7 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, GitWorktree, VirtualFileSystem};
 
 use history::ChangeHistory;
-pub use left::{UndoLeft, UndoLeftReason};
+pub use left::{UndoLeft, UndoLeftReason, UndoPassed};
 use plan::{UndoPlan, Undoing};
 pub(crate) use select::known_run;
 use select::{UndoSelection, nothing, selected};
@@ -84,6 +84,8 @@ pub struct UndoReport {
     pub changes: Vec<Change>,
     /// Changes that stay, by path.
     pub left: Vec<UndoLeft>,
+    /// Later calls that an undo of the latest one passes over, the latest first. A later undo does not name them again.
+    pub passed: Vec<UndoPassed>,
     /// The git worktree was at another commit or branch before: now it is at this one.
     pub git: Option<GitWorktree>,
 }
@@ -129,10 +131,10 @@ impl UndoWork<'_> {
             return Err(WorkspaceError::Moved { seen, at: last_change });
         }
         let now = files_of(self.session)?;
-        let (selection, plan) = self.planned(subject, &history, &now)?;
+        let (selection, plan, passed) = self.planned(subject, &history, &now)?;
         let mut then = now.clone();
         plan.steps.iter().for_each(|step| step.apply_to(&mut then, self.session.now()));
-        let left = plan.left.iter().map(|(path, reason)| UndoLeft { path: path.clone(), reason: *reason }).collect();
+        let left = plan.left();
         let mut report = UndoReport {
             calls: selection.calls.clone(),
             undos: selection.undos.clone(),
@@ -141,6 +143,7 @@ impl UndoWork<'_> {
             call: None,
             changes: now.diff(&then),
             left,
+            passed,
             git: self.moved(&selection)?,
         };
         if !self.options.dry_run && !plan.steps.is_empty() {
@@ -155,26 +158,42 @@ impl UndoWork<'_> {
         subject: &UndoSubject,
         history: &ChangeHistory,
         now: &VirtualFileSystem,
-    ) -> Result<(UndoSelection, UndoPlan), WorkspaceError> {
+    ) -> Result<(UndoSelection, UndoPlan, Vec<UndoPassed>), WorkspaceError> {
         let plan = |subject: &UndoSubject| self.plan(selected(history, subject, self.options.overwrite)?, now);
-        match subject {
-            UndoSubject::Last => {
-                // Skips a call whose changes are gone.
-                for call in history.undoable() {
-                    let (selection, plan) = plan(&UndoSubject::Call(call))?;
-                    if !plan.is_empty() {
-                        return Ok((selection, plan));
-                    }
-                }
-                Err(nothing(history))
-            }
-            UndoSubject::Redo => plan(&UndoSubject::Call(history.redoable().ok_or(WorkspaceError::NothingToRedo)?)),
+        let (selection, plan) = match subject {
+            UndoSubject::Last => return self.planned_latest(history, plan),
+            UndoSubject::Redo => plan(&UndoSubject::Call(history.redoable().ok_or(WorkspaceError::NothingToRedo)?))?,
             UndoSubject::Paths { paths, at } => {
                 let plan = UndoPlan::revert(self.session, now, (paths, *at), self.options.force)?;
-                Ok((UndoSelection::default(), plan))
+                (UndoSelection::default(), plan)
             }
-            other => plan(other),
+            other => plan(other)?,
+        };
+        Ok((selection, plan, Vec::new()))
+    }
+
+    /// Plans to take back the latest call of which anything can be undone. If there is none, it is the latest one whose
+    /// changes are not gone already.
+    fn planned_latest(
+        &self,
+        history: &ChangeHistory,
+        plan: impl Fn(&UndoSubject) -> Result<(UndoSelection, UndoPlan), WorkspaceError>,
+    ) -> Result<(UndoSelection, UndoPlan, Vec<UndoPassed>), WorkspaceError> {
+        let (mut latest, mut passed) = (None, Vec::new());
+        for call in history.undoable() {
+            let (selection, plan) = plan(&UndoSubject::Call(call))?;
+            if !plan.steps.is_empty() {
+                passed.retain(|passed: &UndoPassed| !history.was_passed(passed.call));
+                return Ok((selection, plan, passed));
+            }
+            if !plan.left.is_empty() {
+                passed.push(UndoPassed { call, left: plan.left() });
+                latest.get_or_insert((selection, plan));
+            }
         }
+        let (selection, plan) = latest.ok_or_else(|| nothing(history))?;
+        passed.remove(0);
+        Ok((selection, plan, passed))
     }
 
     fn plan(
@@ -231,6 +250,10 @@ impl UndoWork<'_> {
             if !others.is_empty() {
                 result.insert(name.to_owned(), positions(others));
             }
+        }
+        if !report.passed.is_empty() {
+            let calls: Vec<Seq> = report.passed.iter().map(|passed| passed.call).collect();
+            result.insert("passed".to_owned(), positions(&calls));
         }
         let result = Value::Object(result);
         // Its end is recorded with the changes, so before they are on the disk.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::left::UndoLeftReason;
+use super::left::{UndoLeft, UndoLeftReason};
 use super::select::ChangedPiece;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{ConflictKind, DeleteEntry, MergeConflict, Node, WriteFile, WriteMode};
@@ -26,9 +26,9 @@ pub(super) struct UndoPlan {
 }
 
 impl UndoPlan {
-    /// Returns true if nothing is to be done, and no change is left.
-    pub(super) fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.left.is_empty()
+    /// Lists what stays, by path.
+    pub(super) fn left(&self) -> Vec<UndoLeft> {
+        self.left.iter().map(|(path, reason)| UndoLeft { path: path.clone(), reason: *reason }).collect()
     }
 }
 

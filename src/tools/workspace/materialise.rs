@@ -23,6 +23,8 @@ use crate::tools::error::WorkspaceError;
 
 /// Bytes of a link in the header of tar; a longer one has a header of its own.
 const LINK_MAX: usize = 100;
+/// Permission bits of a pipe; its own are not recorded.
+const PIPE_MODE: u32 = 0o600;
 
 /// Summary of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,8 +33,8 @@ pub struct Materialised {
     pub entries: u64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Entries that could not be written: files whose contents are not kept, and special files.
-    pub left_out: Vec<EntryPath>,
+    /// Entries that could not be written: files whose contents are not kept, sockets and devices.
+    pub left: Vec<EntryPath>,
 }
 
 /// Writes the files of a state into a directory that is empty or does not exist.
@@ -46,12 +48,12 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
         return Err(WorkspaceError::NotEmpty(directory.to_owned()));
     }
     let tree = VirtualFileSystem::of(state);
-    let mut left_out = fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
-    left_out.extend(not_kept(&tree).cloned());
-    left_out.sort();
-    let written = tree.iter().filter(|(path, _)| left_out.binary_search(path).is_err());
+    let mut left = fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
+    left.extend(not_kept(&tree).cloned());
+    left.sort();
+    let written = tree.iter().filter(|(path, _)| left.binary_search(path).is_err());
     let bytes = written.map(|(_, entry)| entry.size()).sum();
-    Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
+    Ok(Materialised { entries: (tree.len() - left.len()) as u64, bytes, left })
 }
 
 /// Removes the written entries; external ones stay.
@@ -65,15 +67,19 @@ fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
     }
 }
 
-/// Writes the files of a state as a tar archive: the same state gives the same bytes. What was never kept, and special
-/// files, are left out. Of the contents one file's is in memory at a time.
+/// Writes the files of a state as a tar archive: the same state gives the same bytes. What was never kept, sockets
+/// and devices are left out, and returned. Of the contents one file's is in memory at a time.
 ///
 /// # Errors
 /// Failures of the session and of `out`.
-pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl Write) -> io::Result<()> {
+pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl Write) -> io::Result<Vec<EntryPath>> {
     let tree = VirtualFileSystem::of(state);
-    let mut archive = tar::Builder::new(out);
-    for (path, entry) in tree.below(below).filter(|(_, entry)| can_be_written(entry)) {
+    let (mut archive, mut left) = (tar::Builder::new(out), Vec::new());
+    for (path, entry) in tree.below(below) {
+        if !can_be_written(entry) {
+            left.push(path.clone());
+            continue;
+        }
         let place = Path::new(OsStr::from_bytes(path.relative_to(below).unwrap_or_default()));
         let mut header = tar::Header::new_gnu();
         header.set_mtime(u64::try_from(entry.updated_at.0 / 1000).unwrap_or(0));
@@ -82,7 +88,7 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
             Node::File { content, mode, .. } => {
                 let bytes = match session.content(content) {
                     Err(SessionError::Store(StoreError::NoContent(_))) => {
-                        tracing::warn!(%path, "left out of an archive: its contents are lost");
+                        left.push(path.clone());
                         continue;
                     }
                     read => read.map_err(io::Error::other)?,
@@ -96,12 +102,13 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
                 }
                 (EntryType::Symlink, 0o777, Bytes::new())
             }
-            Node::Special { .. } => continue,
+            Node::Special { .. } => (EntryType::Fifo, PIPE_MODE, Bytes::new()),
         };
         header.set_entry_type(kind);
         header.set_mode(mode);
         header.set_size(bytes.len() as u64);
         archive.append_data(&mut header, place, &bytes[..])?;
     }
-    archive.into_inner()?.flush()
+    archive.into_inner()?.flush()?;
+    Ok(left)
 }

@@ -21,7 +21,7 @@ const OWNERS: u32 = 0o700;
 pub(in crate::tools) struct ChangePlan {
     pub(crate) steps: Vec<PlannedChange>,
     pub(crate) changes: Vec<Change>,
-    /// Entries that stay as they are: those whose contents then were never kept, special files that are gone, and
+    /// Entries that stay as they are: those whose contents then were never kept, sockets and devices that are gone, and
     /// those that stay without force: whose present contents were never kept.
     pub(crate) left: Vec<EntryPath>,
     /// Entries that go for good, or are replaced: their present contents were never kept.
@@ -257,7 +257,7 @@ mod tests {
             Just(Some(Node::DIRECTORY)),
             Just(Some(Node::Symlink { target: b"x".to_vec() })),
             Just(lost(incomplete)),
-            Just(lost(Node::Special { special: Special::Fifo })),
+            Just(lost(Node::Special { special: Special::Socket })),
             Just(None),
         ];
         prop::collection::vec((name, node), 0..12).prop_map(|steps| {
@@ -312,12 +312,12 @@ mod tests {
             tree.write(&WriteFile { path: path(name), mode: WriteMode::Create, node }, Timestamp(1));
         };
         let (mut now, mut then) = (VirtualFileSystem::default(), VirtualFileSystem::default());
-        write(&mut then, "only/pipe", Node::Special { special: Special::Fifo });
+        write(&mut then, "only/socket", Node::Special { special: Special::Socket });
         write(&mut now, "big", Node::file(b"small", false));
         let Node::File { content, .. } = Node::file(b"large", false) else { panic!("a file") };
         write(&mut then, "big", Node::File { content, size: 5, mode: FileMode::FILE, text: true, incomplete: true });
         let plan = ChangePlan::between(&now, &then);
-        assert_eq!(plan.left, [path("big"), path("only/pipe")]);
+        assert_eq!(plan.left, [path("big"), path("only/socket")]);
         let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
         assert_eq!(reached.get(&path("big")).unwrap().node, Node::file(b"small", false));
         assert!(reached.is_directory(&path("only")) && reached.len() == 2);
@@ -326,7 +326,7 @@ mod tests {
         let back = ChangePlan::between(&then, &now);
         assert_eq!(back.left, [path("big")]);
         let reached = after(&back.steps, &then, back.steps.len(), Timestamp(2));
-        assert_eq!(reached.len(), 1, "a pipe has nothing that could be lost");
+        assert_eq!(reached.len(), 1, "a socket has nothing that could be lost");
         let forced = ChangePlan::of(then.diff(&now), true);
         assert_eq!((forced.left.len(), &forced.lost[..]), (0, &[path("big")][..]));
         assert_eq!(after(&forced.steps, &then, forced.steps.len(), Timestamp(2)).diff(&now), []);

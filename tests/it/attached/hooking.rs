@@ -273,7 +273,7 @@ fn undo_says_that_reports_are_not_recorded() {
     fs::rename(repository.root(), repository.program.path("elsewhere")).unwrap();
     repository.program.file("repo", "in the way");
     let refused = repository.program.run(&["undo", "repo", "--yes"]);
-    assert!(refused.contains("2 reports of hooks are not recorded yet"), "{refused}");
+    assert!(refused.contains("2 hook reports not recorded yet"), "{refused}");
     fs::remove_file(repository.root()).unwrap();
     fs::rename(repository.program.path("elsewhere"), repository.root()).unwrap();
     repository.program.run(&["undo", "repo", "--dry-run"]);

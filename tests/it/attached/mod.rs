@@ -5,6 +5,7 @@ mod hooking;
 mod keeping;
 mod naming;
 mod samples;
+mod telling;
 
 use std::collections::BTreeMap;
 use std::fs;

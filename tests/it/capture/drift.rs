@@ -82,7 +82,7 @@ fn session_reopened_finds_no_drift(mut rig: Rig) {
 
 fn populate_restores_lost_files(mut rig: Rig) {
     prepared(&rig);
-    rig.ok("chmod +x kept && ln -s kept link && mkdir empty && printf '\\0\\377' > bytes");
+    rig.ok("chmod +x kept && ln -s kept link && mkdir empty && mkfifo pipe && printf '\\0\\377' > bytes");
     let (known, root, head) = (rig.known(), rig.root(), rig.session().head().unwrap());
     let at = if rig.kind() == Kind::Host { root } else { rig.cache() };
     rig.close();
@@ -97,7 +97,8 @@ fn populate_restores_lost_files(mut rig: Rig) {
 
 /// What can't be made again is missed after a loss, and that is recorded as drift once.
 fn populate_drops_files_never_kept(mut rig: Rig) {
-    rig.ok("mkfifo pipe && echo kept > kept");
+    rig.ok("echo kept > kept");
+    rig.python("import socket\nsocket.socket(socket.AF_UNIX).bind('socket')\n");
     let (root, head) = (rig.root(), rig.session().head().unwrap());
     let at = if rig.kind() == Kind::Host { root } else { rig.cache() };
     rig.close();
@@ -105,7 +106,7 @@ fn populate_drops_files_never_kept(mut rig: Rig) {
     rig.reopen();
     let found = rig.session().events(head + 1, 100).unwrap();
     let kinds: Vec<_> = found.iter().map(crate::rig::kind).collect();
-    assert_eq!((kinds, paths(&found).1), (vec!["DriftFound", "DeleteEntry"], vec!["pipe".to_owned()]), "{found:?}");
+    assert_eq!((kinds, paths(&found).1), (vec!["DriftFound", "DeleteEntry"], vec!["socket".to_owned()]), "{found:?}");
     assert_eq!(found[0].typed::<DriftFound>().unwrap().unwrap().event.entries, 1);
     assert!(found.iter().all(|event| event.call.is_none() && event.agent.is_empty()), "{found:?}");
     let head = rig.session().head().unwrap();

@@ -13,7 +13,7 @@ fn materialise_gives_every_moment(rig: Rig) {
         let copy = copies.path().join(seq.to_string());
         let state = rig.session().state_at(*seq).unwrap();
         let written = materialise(rig.session(), &state, &copy).unwrap();
-        assert_eq!(written.left_out, []);
+        assert_eq!(written.left, []);
         assert_eq!(differences(then, &walk(&copy)), Vec::<String>::new(), "at {seq}");
         assert_eq!(rig.slice_at(*seq).len(), then.len());
     }

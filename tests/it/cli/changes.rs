@@ -5,6 +5,7 @@ use foldspace::session::SnapshotPolicy;
 use foldspace::store::{Content, LocalStoreOptions};
 use foldspace::{EntryPath, LocalStore, NewSession, Registry, Session, Sessions};
 use insta::assert_snapshot;
+use serde_json::{Value, json};
 
 use crate::rig::Program;
 
@@ -159,4 +160,29 @@ fn path_printed_has_no_escape_sequence() {
     ] {
         assert!(!program.printed(arguments).contains('\u{1b}'), "{arguments:?}");
     }
+}
+
+#[test]
+fn ways_back_name_what_is_not_as_it_was() {
+    let program = Program::new();
+    let call = |command: &str| json!({ "tool": "shell_execute", "params": { "command": command } }).to_string();
+    let calls = [call("yes | head -c 3000 > big; echo a > a; mkfifo pipe"), call("rm big a pipe; echo b > b")];
+    let script = program.file("work.jsonl", calls.join("\n"));
+    let budget = ["--keep-file-bytes", "1000", "--backend", "host"];
+    program.printed(&[&["run", &script, "--yes", "--session", "work"], &budget[..]].concat());
+    let at = program.json_lines(&["log", "work", "--calls"])[0]["finished"].to_string();
+    let lines = "left     big\nnot as it was: 1 entry, which can't be made again\n";
+    let copied = program.run(&["materialise", "work", "--at", &at, "copy"]);
+    assert!(copied.contains(&format!(" to copy\n{lines}")) && copied.ends_with("[exit 1]"), "{copied}");
+    let copied = program.output(&["--json", "materialise", "work", "--at", &at, "other"]).stdout;
+    let copied: Value = serde_json::from_slice(&copied).unwrap();
+    assert_eq!((&copied["left"], &copied["entries"]), (&json!(["big"]), &json!(2)), "a and the pipe");
+    let cloned = program.run(&["clone", "work", "--at", &at]);
+    assert!(cloned.contains(lines) && cloned.ends_with("[exit 0]"), "{cloned}");
+    let clone = ["clone", "work", "--at", &at, "--name", "back"];
+    assert_eq!(program.json(&clone)["left"], json!(["big"]));
+    assert_eq!(program.printed(&["ls", "back"]).lines().count(), 2);
+    assert_eq!(program.json(&["clone", "work", "--name", "now"])["left"], json!([]));
+    let rewound = program.run(&["rewind", "work", "--to", &at, "--force"]);
+    assert!(rewound.contains(lines), "{rewound}");
 }

@@ -12,7 +12,7 @@ fn fields(value: &Value) -> Vec<&str> {
 const EVENT: [&str; 8] = ["session", "seq", "time", "call", "agent", "kind", "version", "event"];
 const FILE: [&str; 10] =
     ["path", "node", "content", "size", "executable", "permissions", "text", "version", "created_at", "updated_at"];
-const CALL: [&str; 14] = [
+const CALL: [&str; 16] = [
     "call",
     "tool",
     "agent",
@@ -27,6 +27,8 @@ const CALL: [&str; 14] = [
     "events",
     "paths",
     "shared",
+    "not_kept",
+    "lost",
 ];
 
 #[test]

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 
-everywhere!(rewind_restores_modes, rewind_removes_what_has_no_contents);
+everywhere!(rewind_restores_modes, rewind_removes_what_has_no_contents, rewind_makes_pipes_again);
 
 fn rewind_restores_modes(rig: Rig) {
     let begun = rig.ok("echo begun > begun").outcome.finished;
@@ -31,6 +31,18 @@ fn rewind_removes_what_has_no_contents(rig: Rig) {
     let rewound = rig.rewind(first, RewindOptions::default()).unwrap();
     assert_eq!((rewound.left.len(), rewound.lost.len()), (0, 0));
     assert_eq!(rig.ok("cat d/a; ls . d").stdout(), "a\n.:\nd\n\nd:\na");
+    rig.verify();
+}
+
+fn rewind_makes_pipes_again(rig: Rig) {
+    let first = rig.ok("mkdir d && mkfifo -m 666 d/pipe").outcome.finished;
+    let second = rig.ok("rm -r d && echo file > d").outcome.finished;
+    for (to, made) in [(first, "prw-------"), (second, "-rw-r--r--"), (first, "prw-------")] {
+        let rewound = rig.rewind(to, RewindOptions::default()).unwrap();
+        assert_eq!((rewound.left.len(), rewound.lost.len()), (0, 0));
+        assert!(rig.ok("ls -ld d/pipe 2> /dev/null || ls -ld d").stdout().starts_with(made), "for its owner only");
+    }
+    assert_eq!(rig.ok("(echo through > d/pipe &) && cat d/pipe").stdout(), "through");
     rig.verify();
 }
 

@@ -1,0 +1,24 @@
+use foldspace::EntryPath;
+
+use super::{Failure, Out, text};
+
+/// The most paths of one kind that are listed.
+pub(super) const SHOWN: usize = 50;
+
+/// Says after a way back what is not as it was, and what is gone.
+pub(super) fn tell_not_back(left: &[EntryPath], lost: &[EntryPath], out: &mut Out) -> Result<(), Failure> {
+    for (word, paths) in [("left    ", left), ("lost    ", lost)] {
+        paths.iter().take(SHOWN).try_for_each(|path| out.line(format!("{word} {path}")))?;
+    }
+    not_back(left, lost).iter().try_for_each(|line| out.line(line))
+}
+
+/// Returns one line for what is not as it was, and one for what is gone.
+pub(super) fn not_back(left: &[EntryPath], lost: &[EntryPath]) -> Vec<String> {
+    let kinds = [
+        (left, "not as it was", "which can't be made again"),
+        (lost, "gone for good", "whose contents were never kept"),
+    ];
+    let kinds = kinds.into_iter().filter(|(paths, ..)| !paths.is_empty());
+    kinds.map(|(paths, what, why)| format!("{what}: {}, {why}", text::count(paths.len() as u64, "entry"))).collect()
+}

@@ -1,0 +1,92 @@
+//! Entries that no way back can make again, while a history is read.
+
+use std::collections::BTreeMap;
+
+use crate::engine::event::{DeleteEntry, Node, WriteFile};
+use crate::engine::id::{Digest, Seq};
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::reducers::{VirtualFileSystem, can_be_made};
+
+/// Entries that can't be made again, by path, with their digests where those are known.
+pub(super) type Unkept = BTreeMap<EntryPath, Option<Digest>>;
+
+/// Change of a file that an event states.
+pub(super) enum EntryEvent {
+    Write(WriteFile),
+    Delete(DeleteEntry),
+}
+
+impl EntryEvent {
+    pub(super) fn path(&self) -> &EntryPath {
+        match self {
+            Self::Write(write) => &write.path,
+            Self::Delete(delete) => &delete.path,
+        }
+    }
+
+    /// Returns what the event leaves at its path that can't be made again.
+    fn unkept(&self) -> Option<(&EntryPath, Option<Digest>)> {
+        match self {
+            Self::Write(write) if !can_be_made(&write.node) => Some((&write.path, digest(&write.node))),
+            Self::Write(_) | Self::Delete(_) => None,
+        }
+    }
+
+    /// Returns true if only the permissions of this entry are others now.
+    fn keeps(&self, path: &EntryPath, known: Option<Digest>) -> bool {
+        match self {
+            Self::Write(write) if write.path != *path => write.node.is_directory(),
+            Self::Write(write) => known.is_some() && digest(&write.node) == known,
+            Self::Delete(_) => false,
+        }
+    }
+}
+
+fn digest(node: &Node) -> Option<Digest> {
+    node.content().copied().filter(|digest| *digest != Digest::from_bytes([0; 32]))
+}
+
+/// Returns the entries before a position that can't be made again.
+pub(super) fn unkept_before(session: &Session, from: Seq) -> Result<Unkept, SessionError> {
+    if from <= 1 {
+        return Ok(Unkept::new());
+    }
+    let files = VirtualFileSystem::of(&session.state_at(from - 1)?);
+    let unkept = files.iter().filter(|(_, entry)| !can_be_made(&entry.node));
+    Ok(unkept.map(|(path, entry)| (path.clone(), digest(&entry.node))).collect())
+}
+
+/// Takes a change into account. Returns the entries that it removes or replaces, though nothing can make them again.
+pub(super) fn follow(unkept: &mut Unkept, event: &EntryEvent) -> Unkept {
+    let at = event.path();
+    let related = unkept.range(at.clone()..).take_while(|(path, _)| path.as_bytes().starts_with(at.as_bytes()));
+    let is_gone = |path: &EntryPath, known| (path == at || path.is_below(at)) && !event.keeps(path, known);
+    let gone: Vec<EntryPath> =
+        related.filter(|(path, known)| is_gone(path, **known)).map(|(path, _)| path.clone()).collect();
+    let gone = gone.into_iter().filter_map(|path| unkept.remove_entry(&path)).collect();
+    unkept.extend(event.unkept().map(|(path, digest)| (path.clone(), digest)));
+    gone
+}
+
+/// Entries that can't be made again and that one call made or removed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UnkeptOfCall {
+    /// Entries that it made or changed.
+    pub(super) made: Unkept,
+    /// Entries of others that it removed or replaced.
+    pub(super) lost: Unkept,
+}
+
+impl UnkeptOfCall {
+    pub(super) fn take(&mut self, event: &EntryEvent, gone: &Unkept) {
+        let of_others = gone.iter().filter(|(path, _)| !self.made.contains_key(*path));
+        self.lost.extend(of_others.map(|(path, digest)| (path.clone(), *digest)));
+        follow(&mut self.made, event);
+        if let Some((_, moved @ Some(_))) = event.unkept() {
+            // It has another name, and is not lost.
+            self.lost.retain(|_, digest| *digest != moved);
+        }
+    }
+}
