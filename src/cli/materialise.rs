@@ -37,6 +37,10 @@ impl Materialise {
         for path in &written.left_out {
             output::note(&format!("{} is not there: its contents were never kept, or it is no file", path.rooted()));
         }
+        if !written.apart.is_empty() {
+            let first = written.apart[0].rooted();
+            output::note(&format!("hard links that are separate files now: {} ({first})", written.apart.len()));
+        }
         let shown = text::one_line(&directory.display().to_string(), 300);
         let document = json!({
             "session": found.session.id(),
@@ -45,6 +49,7 @@ impl Materialise {
             "entries": written.entries,
             "bytes": written.bytes,
             "left_out": written.left_out,
+            "apart": written.apart,
         });
         let (entries, bytes) = (text::count(written.entries, "entry"), text::size(written.bytes));
         let told = format!("wrote {entries}, {bytes}, as of position {}, to {shown}", state.seq());

@@ -5,7 +5,7 @@ use foldspace::tools::{Rewound, check_position};
 use foldspace::view::Position;
 use serde_json::json;
 
-use super::undo::{SHOWN, SubjectArgs, UndoArgs, UndoHow, show_changes};
+use super::undo::{SHOWN, SubjectArgs, UndoArgs, UndoHow, show_changes, tell_apart};
 use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, output, text};
 
 /// Takes a session back to an earlier position, as new events
@@ -82,7 +82,7 @@ impl RewindArgs {
             return out.document(&operations::rewound(&found.session, rewound.clone(), self.dry_run));
         }
         let name = text::one_line(&found.name, 80);
-        if rewound.changes.is_empty() && rewound.slices.is_empty() {
+        if rewound.changes.is_empty() && rewound.slices.is_empty() && rewound.recorded.is_none() {
             out.line(format!("session {name} is as it was at {}; there is nothing to do", rewound.to))?;
             return tell_rest(rewound, out);
         }
@@ -124,7 +124,7 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
         let entries = text::count(rewound.lost.len() as u64, "entry");
         out.line(format!("gone for good: {entries}, whose contents were never kept"))?;
     }
-    Ok(())
+    tell_apart(&rewound.apart, out)
 }
 
 fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {

@@ -2,7 +2,7 @@ use foldspace::hub::operations::{UndoDocument, UndoneCall};
 use foldspace::reducers::Change;
 use foldspace::tools::UndoLeft;
 use foldspace::view::Position;
-use foldspace::{Seq, Timestamp};
+use foldspace::{EntryPath, Seq, Timestamp};
 use serde_json::{Value, json};
 
 use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
@@ -177,6 +177,7 @@ fn tell(
         out.document(&told)?;
         return Ok(exit);
     }
+    tell_apart(&told.apart, out)?;
     let left = text::count(told.left.len() as u64, "change");
     match told.call {
         Some(call) => {
@@ -190,6 +191,15 @@ fn tell(
         None => out.line(format!("nothing could be undone: {left} left"))?,
     }
     Ok(exit)
+}
+
+/// Tells of hard links that could not be made again.
+pub(super) fn tell_apart(apart: &[EntryPath], out: &mut Out) -> Result<(), Failure> {
+    if apart.is_empty() {
+        return Ok(());
+    }
+    let first: Vec<String> = apart.iter().take(SHOWN).map(ToString::to_string).collect();
+    out.line(format!("not as it was: hard links that are separate files now: {} ({})", apart.len(), first.join(", ")))
 }
 
 /// Writes one line for each of the first changes, and how many more there are.

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
-    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LostBytes, MountHydrated, Node, PolicyDecision,
-    PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
-    SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched,
-    WriteFile, WriteMode,
+    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated, Node,
+    PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
+    SessionRewound, SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord,
+    WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -41,7 +41,7 @@ pub(crate) fn each(
 
 pub(crate) fn tone_of(kind: &str) -> Tone {
     match kind {
-        WriteFile::KIND => Tone::Good,
+        WriteFile::KIND | LinkFile::KIND => Tone::Good,
         DeleteEntry::KIND | EventsLost::KIND => Tone::Bad,
         CallStarted::KIND | CommandResult::KIND | EvalResult::KIND => Tone::Noted,
         TerminalRecorded::KIND | CallFinished::KIND | WorkspaceTouched::KIND | CommandDecided::KIND => Tone::Dim,
@@ -73,6 +73,9 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         CallFinished::KIND => typed(event).map(|e| finished(&e)),
         WriteFile::KIND => typed(event).map(|e| written(&e)),
         DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
+        LinkFile::KIND => {
+            typed(event).map(|e: LinkFile| format!("{} is one file with {}", e.path.rooted(), e.to.rooted()))
+        }
         CommandResult::KIND => typed(event).map(|e| ran(&e)),
         EvalResult::KIND => typed(event).map(|e| evaluated(&e)),
         TerminalRecorded::KIND => typed(event).map(|e| shown(&e)),

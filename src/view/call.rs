@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallStarted, CallStatus, ChangesShared, CommandResult, DeleteEntry, DriftFound, EvalResult, Event,
-    WriteFile, WriteMode,
+    LinkFile, WriteFile, WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -278,6 +278,7 @@ pub fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
     match event.kind {
         WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| write.event.path),
         DeleteEntry::KIND => event.typed::<DeleteEntry>()?.ok().map(|delete| delete.event.path),
+        LinkFile::KIND => event.typed::<LinkFile>()?.ok().map(|link| link.event.path),
         _ => None,
     }
 }

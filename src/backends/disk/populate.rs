@@ -2,10 +2,10 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, renameat};
 use rustix::io::Errno;
 
-use super::entries::kind_of;
+use super::entries::{kind_of, vanished};
 use super::file_stat::MadeStat;
 use super::listing::look;
 use super::making::{MakingError, ParentDir, bits_for, set_mode, times};
@@ -16,16 +16,17 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
 impl DirTree {
-    /// Makes the changes in order, each in its place; hard links come apart. Tells also whether something was removed.
+    /// Makes the changes in order, each in its place. Tells also whether something was removed.
     pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<(EntryPath, MadeStat)>, bool), BackendError> {
         let (mut parent, mut removed) = (ParentDir::default(), false);
-        let made = changes.iter().map(|change| {
-            let made = self.populate_one(change, &mut parent, &mut removed)?;
-            Ok((change.path().clone(), made))
-        });
-        let made = made.collect::<Result<_, MakingError>>();
-        made.map(|made| (made, removed))
-            .map_err(|failure| BackendError { backend: self.backend, reason: failure.words() })
+        let mut made = Vec::with_capacity(changes.len());
+        for change in changes {
+            let failed = |failure: MakingError| BackendError { backend: self.backend, reason: failure.words() };
+            let done = self.populate_one(change, &mut parent, &mut removed).map_err(failed)?;
+            made.push((change.path().clone(), done));
+            made.extend(change.linked().map(|to| (to.clone(), done)));
+        }
+        Ok((made, removed))
     }
 
     fn populate_one(
@@ -65,6 +66,20 @@ impl DirTree {
                     Ok(MadeStat::as_it_is(&stat))
                 };
                 put().map_err(MakingError::at("change the mode of", path))
+            }
+            FileChange::Link { path, to } => {
+                parent.lead_to(self, path, |_| ())?;
+                let mut put = || {
+                    let present = vanished(look(parent.handle()?, path.name()))?;
+                    let aside = self.next_aside();
+                    if self.link(to, present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))? {
+                        *removed = true;
+                        renameat(&self.aside, aside.as_str(), parent.handle()?, path.name())?;
+                    }
+                    let stat = vanished(look(parent.handle()?, path.name()))?;
+                    Ok(stat.map_or(MadeStat::Nothing, |stat| MadeStat::as_it_is(&stat)))
+                };
+                put().map_err(MakingError::at("link", path))
             }
             FileChange::Delete { path } => {
                 *removed = true;

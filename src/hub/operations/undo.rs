@@ -135,7 +135,15 @@ impl Operation for Undo {
             None if undone.dry_run => format!("{count} entries would change"),
             None => "nothing was undone".to_owned(),
         };
-        if left == 0 { done } else { format!("{done}; {left} entries stay, each with its reason in `left`") }
+        let stay = match left {
+            0 => String::new(),
+            _ => format!("; {left} entries stay, each with its reason in `left`"),
+        };
+        let apart = match undone.apart.len() {
+            0 => String::new(),
+            count => format!("; {count} hard links are separate files now, see `apart`"),
+        };
+        format!("{done}{stay}{apart}")
     }
 }
 
@@ -169,6 +177,10 @@ pub struct UndoDocument {
     /// `not_kept` or `not_recoverable`.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub left: Vec<UndoLeft>,
+    /// Paths of hard links that are files of their own now, as the file system can't have them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub apart: Vec<EntryPath>,
     /// The place of the git worktree, where it is another one than before the calls; else null.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub git: Option<GitWorktree>,
@@ -218,10 +230,10 @@ impl UndoneCall {
 
 impl UndoDocument {
     fn of(session: &Session, report: UndoReport, dry_run: bool) -> Result<Self, OperationError> {
-        let UndoReport { calls, undos, external, seen, call, changes, left, git } = report;
+        let UndoReport { calls, undos, external, seen, call, changes, left, apart, git } = report;
         let latest = calls.last().map(|call| UndoneCall::read(session, *call)).transpose()?.flatten();
         let redoes = latest.as_ref().is_some_and(|(_, undos)| undos % 2 == 1);
         let (session, latest) = (session.id(), latest.map(|(latest, _)| latest));
-        Ok(Self { session, dry_run, calls, latest, redoes, undos, external, seen, call, changes, left, git })
+        Ok(Self { session, dry_run, calls, latest, redoes, undos, external, seen, call, changes, left, apart, git })
     }
 }

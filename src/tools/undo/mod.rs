@@ -84,6 +84,8 @@ pub struct UndoReport {
     pub changes: Vec<Change>,
     /// Changes that stay, by path.
     pub left: Vec<UndoLeft>,
+    /// Hard links that are files of their own now: the file system can't have them.
+    pub apart: Vec<EntryPath>,
     /// The git worktree was at another commit or branch before: now it is at this one.
     pub git: Option<GitWorktree>,
 }
@@ -141,10 +143,12 @@ impl UndoWork<'_> {
             call: None,
             changes: now.diff(&then),
             left,
+            apart: Vec::new(),
             git: self.moved(&selection)?,
         };
         if !self.options.dry_run && !plan.steps.is_empty() {
-            report.call = Some(self.land(subject, &report, &plan, &now)?);
+            let (call, apart) = self.land(subject, &report, &plan, &now)?;
+            (report.call, report.apart) = (Some(call), apart);
         }
         Ok(report)
     }
@@ -209,7 +213,7 @@ impl UndoWork<'_> {
         report: &UndoReport,
         plan: &UndoPlan,
         now: &VirtualFileSystem,
-    ) -> Result<Seq, WorkspaceError> {
+    ) -> Result<(Seq, Vec<EntryPath>), WorkspaceError> {
         let since = self.session.steady_micros();
         let mut commit = self.session.commit().of_call(CallLink::Opens);
         let tool = if matches!(subject, UndoSubject::Paths { .. }) { REVERT_TOOL } else { UNDO_TOOL };
@@ -240,7 +244,7 @@ impl UndoWork<'_> {
         let workspace = self.runner.workspace().as_ref();
         let landing = Landing { session: self.session, workspace, now, steps: &plan.steps, fresh: &plan.fresh };
         match landing.land(commit) {
-            Ok(_) => Ok(call),
+            Ok((_, apart)) => Ok((call, apart)),
             Err(failure) => {
                 let mut commit = self.session.commit().of_call(CallLink::Of(call));
                 let (status, reason) = (CallStatus::Error, CallReason::Failed);

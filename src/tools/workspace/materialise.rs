@@ -1,6 +1,6 @@
 //! Copies of a session's files at any position on a disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tar::EntryType;
 
+use super::hard_links::{apart, pairs};
 use super::plan::can_be_written;
 use super::populate::{fill, not_kept};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
@@ -33,6 +34,8 @@ pub struct Materialised {
     pub bytes: u64,
     /// Entries that could not be written: files whose contents are not kept, and special files.
     pub left_out: Vec<EntryPath>,
+    /// Hard links that are files of their own: the file system can't have them.
+    pub apart: Vec<EntryPath>,
 }
 
 /// Writes the files of a state into a directory that is empty or does not exist.
@@ -49,9 +52,11 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
     let mut left_out = fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
     left_out.extend(not_kept(&tree).cloned());
     left_out.sort();
+    let links = pairs(&tree).into_iter().filter(|link| left_out.binary_search(&link.path).is_err());
+    let apart = apart(&workspace, links.collect::<Vec<_>>().iter())?;
     let written = tree.iter().filter(|(path, _)| left_out.binary_search(path).is_err());
     let bytes = written.map(|(_, entry)| entry.size()).sum();
-    Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
+    Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out, apart })
 }
 
 /// Removes the written entries; external ones stay.
@@ -73,11 +78,20 @@ fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
 pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl Write) -> io::Result<()> {
     let tree = VirtualFileSystem::of(state);
     let mut archive = tar::Builder::new(out);
+    let mut linked: BTreeMap<&EntryPath, &EntryPath> = BTreeMap::new();
     for (path, entry) in tree.below(below).filter(|(_, entry)| can_be_written(entry)) {
         let place = Path::new(OsStr::from_bytes(path.relative_to(below).unwrap_or_default()));
         let mut header = tar::Header::new_gnu();
         header.set_mtime(u64::try_from(entry.updated_at.0 / 1000).unwrap_or(0));
         let (kind, mode, bytes) = match &entry.node {
+            Node::File { mode, .. } if let Some(to) = tree.first_name(path).and_then(|first| linked.get(first)) => {
+                header.set_entry_type(EntryType::Link);
+                header.set_mode(mode.bits());
+                header.set_size(0);
+                let to = OsStr::from_bytes(to.relative_to(below).unwrap_or_default());
+                archive.append_link(&mut header, place, to)?;
+                continue;
+            }
             Node::Directory { mode } => (EntryType::Directory, mode.bits(), Bytes::new()),
             Node::File { content, mode, .. } => {
                 let bytes = match session.content(content) {
@@ -87,6 +101,7 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
                     }
                     read => read.map_err(io::Error::other)?,
                 };
+                linked.extend(tree.first_name(path).map(|first| (first, path)));
                 (EntryType::Regular, mode.bits(), bytes)
             }
             Node::Symlink { target } => {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::hard_links::link_steps;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, FileMode, LinkFile, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -34,6 +35,7 @@ pub(crate) type NewContents = BTreeMap<Digest, Bytes>;
 pub(crate) enum PlannedChange {
     Write(WriteFile),
     Delete(DeleteEntry),
+    Link(LinkFile),
 }
 
 impl PlannedChange {
@@ -41,13 +43,19 @@ impl PlannedChange {
         match self {
             Self::Write(event) => &event.path,
             Self::Delete(event) => &event.path,
+            Self::Link(event) => &event.path,
         }
+    }
+
+    pub(crate) fn link(&self) -> Option<&LinkFile> {
+        if let Self::Link(event) = self { Some(event) } else { None }
     }
 
     pub(crate) fn apply_to(&self, tree: &mut VirtualFileSystem, time: Timestamp) {
         match self {
             Self::Write(event) => tree.write(event, time),
             Self::Delete(event) => tree.delete(event),
+            Self::Link(event) => tree.link(event),
         }
     }
 
@@ -55,6 +63,7 @@ impl PlannedChange {
         match self {
             Self::Write(event) => commit.push(event),
             Self::Delete(event) => commit.push(event),
+            Self::Link(event) => commit.push(event),
         }
     }
 
@@ -62,6 +71,7 @@ impl PlannedChange {
     pub(crate) fn file_change<E>(&self, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<FileChange, E> {
         Ok(match self {
             Self::Delete(event) => FileChange::Delete { path: event.path.clone() },
+            Self::Link(event) => FileChange::Link { path: event.path.clone(), to: event.to.clone() },
             // Contents that were never kept are on the disk, and only the mode is another one.
             Self::Write(WriteFile { path, node: Node::File { mode, incomplete: true, .. }, .. }) => {
                 FileChange::Mode { path: path.clone(), mode: *mode }
@@ -108,7 +118,7 @@ pub(crate) fn can_be_written(entry: &Entry) -> bool {
 impl ChangePlan {
     /// Plans a change that could be undone, but for special files: those have no contents, and go.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
-        Self::of(now.diff(then), false)
+        Self::of(now.diff(then), false).linked(now, then)
     }
 
     /// Plans the same, and leaves entries whose contents neither `fresh` nor the store nor git has. With `is_forced` it
@@ -139,7 +149,13 @@ impl ChangePlan {
                 *incomplete = !has;
             }
         }
-        Ok(Self::of(changes, is_forced))
+        Ok(Self::of(changes, is_forced).linked(now, then))
+    }
+
+    /// Adds the steps after which names are those of one file as they were then.
+    fn linked(mut self, now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
+        self.steps.extend(link_steps(&self.steps, now, then));
+        self
     }
 
     fn of(changes: Vec<Change>, is_forced: bool) -> Self {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
+use super::hard_links::join_again;
 use super::intent::{Intended, Intent};
 use super::plan::PlannedChange;
 use super::populate::write_all;
@@ -44,8 +45,13 @@ pub(crate) fn put_back(
         }
     }
     // Each entry whole or not at all: killed here, the process leaves nothing that looks external.
-    write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.apply(piece))
-        .map(drop)
+    let entries = made.iter().map(|(path, entry)| (path, *entry)).collect();
+    write_all(session, (entries, Vec::new()), |piece| workspace.apply(piece))?;
+    let paths = intent.entries.iter().map(|entry| entry.path.clone());
+    if let Err(error) = join_again(tree, workspace, (disk, budget), paths) {
+        tracing::warn!(%error, "hard links are files of their own after a change that was interrupted");
+    }
+    Ok(())
 }
 
 /// Tells whether everything above a path is a directory, or will be.
@@ -86,7 +92,7 @@ impl<'a> RecoveryReport<'a> {
         let captured = compare(disk, touched, tree, budget)?;
         let written = captured.changes.iter().filter_map(|change| match change {
             PlannedChange::Write(write) => Some((&write.path, &write.node)),
-            PlannedChange::Delete(_) => None,
+            PlannedChange::Delete(_) | PlannedChange::Link(_) => None,
         });
         let differ = written.collect();
         let mut found = Self::default();
