@@ -73,9 +73,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         CallFinished::KIND => typed(event).map(|e| finished(&e)),
         WriteFile::KIND => typed(event).map(|e| written(&e)),
         DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
-        LinkFile::KIND => {
-            typed(event).map(|e: LinkFile| format!("{} is one file with {}", e.path.rooted(), e.to.rooted()))
-        }
+        LinkFile::KIND => typed(event).map(|e| linked(&e)),
         CommandResult::KIND => typed(event).map(|e| ran(&e)),
         EvalResult::KIND => typed(event).map(|e| evaluated(&e)),
         TerminalRecorded::KIND => typed(event).map(|e| shown(&e)),
@@ -108,10 +106,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
             true => format!("{} runs in the background", e.task),
             false => format!("{} is over", e.task),
         }),
-        ChangesShared::KIND => typed(event).map(|e: ChangesShared| {
-            let calls: Vec<String> = e.calls.iter().map(|call| format!("#{call}")).collect();
-            format!("by one of {}, or more of them", calls.join(", "))
-        }),
+        ChangesShared::KIND => typed(event).map(|e| shared(&e)),
         GitMoved::KIND => typed(event).map(|e: GitMoved| {
             let branch = if e.branch.is_empty() { "no branch" } else { &e.branch };
             format!("{branch} at {}", e.head.get(..12).unwrap_or("no commit"))
@@ -127,6 +122,15 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
+}
+
+fn linked(LinkFile { path, to }: &LinkFile) -> String {
+    format!("{} is one file with {}", path.rooted(), to.rooted())
+}
+
+fn shared(ChangesShared { calls }: &ChangesShared) -> String {
+    let calls: Vec<String> = calls.iter().map(|call| format!("#{call}")).collect();
+    format!("by one of {}, or more of them", calls.join(", "))
 }
 
 fn lost(EventsLost { first, last, segment, gap }: &EventsLost) -> String {

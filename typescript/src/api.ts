@@ -2748,6 +2748,11 @@ export interface components {
              * @default []
              */
             lost: string[];
+            /**
+             * @description Paths of hard links that are files of their own now, as the file system can't have them.
+             * @default []
+             */
+            apart: string[];
         };
         /** @description The reason and the entries for which a rewind is refused. */
         RewindRefusal: {
@@ -3151,6 +3156,11 @@ export interface components {
             left: {
                 [key: string]: unknown;
             }[];
+            /**
+             * @description Paths of hard links that are files of their own now, as the file system can't have them.
+             * @default []
+             */
+            apart: string[];
             /** @description The place of the git worktree, where it is another one than before the calls; else null. */
             git: {
                 [key: string]: unknown;

@@ -1,6 +1,6 @@
 //! Populates a directory that no one else uses meanwhile: in place, and not all or none.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, renameat};
 use rustix::io::Errno;
@@ -69,17 +69,10 @@ impl DirTree {
             }
             FileChange::Link { path, to } => {
                 parent.lead_to(self, path, |_| ())?;
-                let mut put = || {
-                    let present = vanished(look(parent.handle()?, path.name()))?;
-                    let aside = self.next_aside();
-                    if self.link(to, present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))? {
-                        *removed = true;
-                        renameat(&self.aside, aside.as_str(), parent.handle()?, path.name())?;
-                    }
-                    let stat = vanished(look(parent.handle()?, path.name()))?;
-                    Ok(stat.map_or(MadeStat::Nothing, |stat| MadeStat::as_it_is(&stat)))
-                };
-                put().map_err(MakingError::at("link", path))
+                let put = parent.handle().and_then(|above| self.populate_link(above, path, to));
+                let (made, has_replaced) = put.map_err(MakingError::at("link", path))?;
+                *removed |= has_replaced;
+                Ok(made)
             }
             FileChange::Delete { path } => {
                 *removed = true;
@@ -95,5 +88,22 @@ impl DirTree {
                 gone.map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
             }
         }
+    }
+
+    /// Makes a path a name of the file at another one. Returns also true if it replaced something.
+    fn populate_link(
+        &self,
+        above: BorrowedFd<'_>,
+        path: &EntryPath,
+        to: &EntryPath,
+    ) -> Result<(MadeStat, bool), Errno> {
+        let present = vanished(look(above, path.name()))?;
+        let aside = self.next_aside();
+        let is_made = self.link(to, present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))?;
+        if is_made {
+            renameat(&self.aside, aside.as_str(), above, path.name())?;
+        }
+        let stat = vanished(look(above, path.name()))?;
+        Ok((stat.map_or(MadeStat::Nothing, |stat| MadeStat::as_it_is(&stat)), is_made))
     }
 }

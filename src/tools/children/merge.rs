@@ -22,10 +22,10 @@ use crate::engine::state::State;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, directories_above, plan_merge};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
-use crate::tools::workspace::hard_links::{link_steps, relink};
+use crate::tools::workspace::hard_links::relink;
 use crate::tools::workspace::limits::began;
 use crate::tools::workspace::managed::Extent;
-use crate::tools::workspace::plan::{NewContents, PlannedChange, after};
+use crate::tools::workspace::plan::{NewContents, PlannedChange, after, link_steps};
 use crate::tools::workspace::project::Landing;
 
 /// Result of a merge.

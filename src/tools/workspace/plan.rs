@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::hard_links::link_steps;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitError};
@@ -203,6 +202,64 @@ pub(crate) fn after(
         step.apply_to(&mut tree, time);
     }
     tree
+}
+
+/// Plans that files be one, and others apart, as in `then`, once these steps are done. Files whose nodes differ from those
+/// then stay as they are.
+pub(in crate::tools) fn link_steps(
+    steps: &[PlannedChange],
+    now: &VirtualFileSystem,
+    then: &VirtualFileSystem,
+) -> Vec<PlannedChange> {
+    if !now.has_hard_links() && !then.has_hard_links() {
+        return Vec::new();
+    }
+    let mut files = after(steps, now, steps.len(), Timestamp(0));
+    let is_back = |path: &EntryPath| node(&files, path) == node(then, path);
+    let mut wanted: Vec<Vec<EntryPath>> =
+        then.hard_links().into_iter().map(|names| names.into_iter().filter(is_back).collect()).collect();
+    let alone =
+        files.hard_links().into_iter().flatten().filter(|path| is_back(path) && then.first_name(path).is_none());
+    wanted.extend(alone.map(|path| vec![path]));
+    // Nothing could bring back a file whose contents were never kept: it can't be written apart.
+    wanted.retain(|names| names.iter().all(|path| files.get(path).is_some_and(can_be_written)));
+    // A file that is not written keeps its times, so its other names join it.
+    let written: BTreeSet<&EntryPath> = steps.iter().map(PlannedChange::path).collect();
+    joined(&mut files, &wanted, |path| !written.contains(path))
+}
+
+/// Plans that each of these sets of paths, which are in order, be all names of one file: that of the first `preferred`.
+pub(super) fn joined(
+    files: &mut VirtualFileSystem,
+    wanted: &[Vec<EntryPath>],
+    preferred: impl Fn(&EntryPath) -> bool,
+) -> Vec<PlannedChange> {
+    let mut steps = Vec::new();
+    for names in wanted {
+        let Some(to) = names.iter().find(|path| preferred(path)).or_else(|| names.first()) else { continue };
+        let mut step = |files: &mut VirtualFileSystem, step: PlannedChange| {
+            step.apply_to(files, Timestamp(0));
+            steps.push(step);
+        };
+        let has_others = match names.len() {
+            1 => files.first_name(to).is_some(),
+            _ => files.names(to).iter().any(|name| names.binary_search(name).is_err()),
+        };
+        if let Some(entry) = files.get(to).filter(|_| has_others) {
+            let node = entry.node.clone();
+            step(files, PlannedChange::Write(WriteFile { path: to.clone(), mode: WriteMode::Overwrite, node }));
+        }
+        for path in names.iter().filter(|path| *path != to) {
+            if files.first_name(path).is_none() || files.first_name(path) != files.first_name(to) {
+                step(files, PlannedChange::Link(LinkFile { path: path.clone(), to: to.clone() }));
+            }
+        }
+    }
+    steps
+}
+
+pub(super) fn node<'a>(files: &'a VirtualFileSystem, path: &EntryPath) -> Option<&'a Node> {
+    files.get(path).map(|entry| &entry.node)
 }
 
 /// Returns true for a file whose contents were never kept.
