@@ -101,6 +101,8 @@ impl DirTree {
         let aside = self.next_aside();
         let is_made = self.link(to, present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))?;
         if is_made {
+            // Over a file that is there, ext4 would wait for the contents to be written.
+            remove_all(above, path.name())?;
             renameat(&self.aside, aside.as_str(), above, path.name())?;
         }
         let stat = vanished(look(above, path.name()))?;
