@@ -66,7 +66,7 @@
 /// assert_eq!((result.exit_code, result.stdout.text(80)), (0, ("hello".to_owned(), false)));
 /// let found = EntryPath::lookup("b.txt")?;
 /// assert!(disk.dirty()?.contains(&DirtyPath::Entry(found.clone())));
-/// assert_eq!(disk.observe(&found)?, Some(Observed::File { size: 5, mode: FileMode::FILE }));
+/// assert_eq!(disk.observe(&found)?, Some(Observed::File { size: 5, mode: FileMode::FILE, shared: None }));
 /// disk.mark_clean()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -280,11 +280,11 @@ pub mod event {
         Annotated, CallFinished, CallNoted, CallObserved, CallReason, CallStarted, CallStatus, ChangesShared,
         ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,
         ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
-        EventsLost, FileMode, GitMoved, Isolation, LostBytes, MergeConflict, MergeConflicted, MergeSide, MergedEntry,
-        MountHydrated, MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged, RecordedOutput,
-        ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted,
-        SessionTaken, SliceRestored, Special, TaskObserved, TerminalRecorded, TranscriptRecord, VariableValue,
-        WorkspaceTouched, WriteFile, WriteMode,
+        EventsLost, FileMode, GitMoved, Isolation, LinkFile, LostBytes, MergeConflict, MergeConflicted, MergeSide,
+        MergedEntry, MountHydrated, MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged,
+        RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
+        SessionStarted, SessionTaken, SliceRestored, Special, TaskObserved, TerminalRecorded, TranscriptRecord,
+        VariableValue, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

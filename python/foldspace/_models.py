@@ -782,7 +782,7 @@ class RerunRequest(TypedDict):
     auto_confirm: NotRequired[bool]
 
 
-Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]'})
+Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]', 'apart': 'list[str]'})
 """The changes of a rewind, done or not."""
 
 
@@ -978,6 +978,7 @@ class Undone(TypedDict):
     changes: list[dict[str, Any]]
     left: list[dict[str, Any]]
     passed: list[PassedCall]
+    apart: list[str]
     git: dict[str, Any] | None
 
 

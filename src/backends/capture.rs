@@ -172,6 +172,10 @@ pub struct Below {
     pub closed: Vec<EntryPath>,
 }
 
+/// Identity of a file on a disk: its device and its inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileId(pub u64, pub u64);
+
 /// The entry at a path on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observed {
@@ -181,6 +185,8 @@ pub enum Observed {
         size: u64,
         /// Permission bits.
         mode: FileMode,
+        /// Identity of a file with several names.
+        shared: Option<FileId>,
     },
     /// A symbolic link.
     Symlink {

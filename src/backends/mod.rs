@@ -38,7 +38,7 @@ pub use agent_process::agent_process;
 pub use asciicast::TerminalRecording;
 pub(crate) use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};
-pub use capture::{Below, ChangeDetector, DirtyPath, KeptAt, KnownFilesKeeper, Observed, Walked};
+pub use capture::{Below, ChangeDetector, DirtyPath, FileId, KeptAt, KnownFilesKeeper, Observed, Walked};
 pub(crate) use command_input::ClosesInput;
 pub use command_input::{CommandInput, WindowSize};
 pub use command_options::CommandOptions;

@@ -207,6 +207,14 @@ pub enum FileChange {
         /// Its new permission bits.
         mode: FileMode,
     },
+    /// A path becomes one more name of the file at another one, which has the same contents and mode. Where the file
+    /// system can't do that, it stays a file of its own.
+    Link {
+        /// Path of the name.
+        path: EntryPath,
+        /// Path of the file.
+        to: EntryPath,
+    },
     /// An entry and everything below it is removed.
     Delete {
         /// Which.
@@ -218,7 +226,14 @@ impl FileChange {
     /// The entry that is changed.
     pub fn path(&self) -> &EntryPath {
         match self {
-            Self::Write { path, .. } | Self::Mode { path, .. } | Self::Delete { path } => path,
+            Self::Write { path, .. } | Self::Mode { path, .. } | Self::Link { path, .. } | Self::Delete { path } => {
+                path
+            }
         }
+    }
+
+    /// The entry whose file gets one more name.
+    pub(crate) fn linked(&self) -> Option<&EntryPath> {
+        if let Self::Link { to, .. } = self { Some(to) } else { None }
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use foldspace::event::{DeleteEntry, DriftFound, EventRef, MountHydrated, WriteFile};
+use foldspace::event::{DeleteEntry, DriftFound, EventRef, LinkFile, MountHydrated, WriteFile};
 use foldspace::tools::PathGlob;
 use foldspace::view::{self, Call, CallViews, ObservedCalls, RunSpan};
 use foldspace::{Event, Filter, Seq, Session, Timestamp};
@@ -234,7 +234,7 @@ impl<'a> LogLines<'a> {
 
 /// Returns true for a change of a file outside of any call.
 fn is_entry(event: &EventRef<'_>) -> bool {
-    event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND)
+    event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND)
 }
 
 struct LogView<'a> {

@@ -6,7 +6,7 @@ use foldspace::{EntryPath, Session, State};
 use serde_json::json;
 
 use super::export::to_stdout;
-use super::not_back::{not_back, tell_not_back};
+use super::not_back::{not_back, tell_apart, tell_not_back};
 use super::{AtArg, Exit, Failure, Globals, Out, files, open, output, position, text};
 
 /// Writes the files of a session into a directory or a tar archive
@@ -44,12 +44,14 @@ impl Materialise {
             "bytes": written.bytes,
             "left": written.left,
             "left_out": written.left,
+            "apart": written.apart,
         });
         let (entries, bytes) = (text::count(written.entries, "entry"), text::size(written.bytes));
         let told = format!("wrote {entries}, {bytes}, as of position {}, to {shown}", state.seq());
         out.show(&document, |out| {
             out.line(told)?;
-            tell_not_back(&written.left, &[], out)
+            tell_not_back(&written.left, &[], out)?;
+            tell_apart(&written.apart, out)
         })?;
         Ok(exit(&written.left))
     }

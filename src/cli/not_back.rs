@@ -22,3 +22,12 @@ pub(super) fn not_back(left: &[EntryPath], lost: &[EntryPath]) -> Vec<String> {
     let kinds = kinds.into_iter().filter(|(paths, ..)| !paths.is_empty());
     kinds.map(|(paths, what, why)| format!("{what}: {}, {why}", text::count(paths.len() as u64, "entry"))).collect()
 }
+
+/// Tells of hard links that could not be made again.
+pub(super) fn tell_apart(apart: &[EntryPath], out: &mut Out) -> Result<(), Failure> {
+    if apart.is_empty() {
+        return Ok(());
+    }
+    let first: Vec<String> = apart.iter().take(SHOWN).map(ToString::to_string).collect();
+    out.line(format!("not as it was: hard links that are separate files now: {} ({})", apart.len(), first.join(", ")))
+}

@@ -5,7 +5,7 @@ use foldspace::tools::{Rewound, check_position};
 use foldspace::view::Position;
 use serde_json::json;
 
-use super::not_back::{SHOWN, tell_not_back};
+use super::not_back::{SHOWN, tell_apart, tell_not_back};
 use super::undo::{SubjectArgs, UndoArgs, UndoHow, show_changes};
 use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, output, text};
 
@@ -83,7 +83,7 @@ impl RewindArgs {
             return out.document(&operations::rewound(&found.session, rewound.clone(), self.dry_run));
         }
         let name = text::one_line(&found.name, 80);
-        if rewound.changes.is_empty() && rewound.slices.is_empty() {
+        if rewound.changes.is_empty() && rewound.slices.is_empty() && rewound.recorded.is_none() {
             out.line(format!("session {name} is as it was at {}; there is nothing to do", rewound.to))?;
             return tell_rest(rewound, out);
         }
@@ -111,7 +111,8 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.drift.iter().take(SHOWN) {
         out.line(format!("outside  {path}"))?;
     }
-    tell_not_back(&rewound.left, &rewound.lost, out)
+    tell_not_back(&rewound.left, &rewound.lost, out)?;
+    tell_apart(&rewound.apart, out)
 }
 
 fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {

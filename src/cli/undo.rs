@@ -5,7 +5,7 @@ use foldspace::view::Position;
 use foldspace::{Seq, Timestamp};
 use serde_json::{Value, json};
 
-use super::not_back::SHOWN;
+use super::not_back::{SHOWN, tell_apart};
 use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
 /// The most paths that are listed of a call that an undo passes over.
@@ -176,6 +176,7 @@ fn tell(
         out.document(&told)?;
         return Ok(exit);
     }
+    tell_apart(&told.apart, out)?;
     let left = text::count(told.left.len() as u64, "change");
     match told.call {
         Some(call) => {

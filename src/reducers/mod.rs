@@ -41,8 +41,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::engine::event::{
-    CallFinished, CallStarted, ChildStarted, DeleteEntry, EventsLost, MountHydrated, SessionRewound, SessionStarted,
-    SessionTaken, SliceRestored, WriteFile,
+    CallFinished, CallStarted, ChildStarted, DeleteEntry, EventsLost, LinkFile, MountHydrated, SessionRewound,
+    SessionStarted, SessionTaken, SliceRestored, WriteFile,
 };
 use crate::engine::{Registry, SliceError, ValueError};
 
@@ -81,6 +81,7 @@ fn standard() -> Result<Registry, ValueError> {
         .event::<CallFinished>()?
         .event::<WriteFile>()?
         .event::<DeleteEntry>()?
+        .event::<LinkFile>()?
         .event::<SessionRewound>()?
         .event::<SessionTaken>()?
         .event::<SliceRestored>()?

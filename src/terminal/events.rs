@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
-    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LostBytes, MountHydrated, Node, PolicyDecision,
-    PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
-    SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched,
-    WriteFile, WriteMode,
+    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated, Node,
+    PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
+    SessionRewound, SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord,
+    WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view;
 use foldspace::{Event, Recorded, Seq, Session};
@@ -41,7 +41,7 @@ pub(crate) fn each(
 
 pub(crate) fn tone_of(kind: &str) -> Tone {
     match kind {
-        WriteFile::KIND => Tone::Good,
+        WriteFile::KIND | LinkFile::KIND => Tone::Good,
         DeleteEntry::KIND | EventsLost::KIND => Tone::Bad,
         CallStarted::KIND | CommandResult::KIND | EvalResult::KIND => Tone::Noted,
         TerminalRecorded::KIND | CallFinished::KIND | WorkspaceTouched::KIND | CommandDecided::KIND => Tone::Dim,
@@ -73,6 +73,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         CallFinished::KIND => typed(event).map(|e| finished(&e)),
         WriteFile::KIND => typed(event).map(|e| written(&e)),
         DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
+        LinkFile::KIND => typed(event).map(|e| linked(&e)),
         CommandResult::KIND => typed(event).map(|e| ran(&e)),
         EvalResult::KIND => typed(event).map(|e| evaluated(&e)),
         TerminalRecorded::KIND => typed(event).map(|e| shown(&e)),
@@ -105,10 +106,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
             true => format!("{} runs in the background", e.task),
             false => format!("{} is over", e.task),
         }),
-        ChangesShared::KIND => typed(event).map(|e: ChangesShared| {
-            let calls: Vec<String> = e.calls.iter().map(|call| format!("#{call}")).collect();
-            format!("by one of {}, or more of them", calls.join(", "))
-        }),
+        ChangesShared::KIND => typed(event).map(|e| shared(&e)),
         GitMoved::KIND => typed(event).map(|e: GitMoved| {
             let branch = if e.branch.is_empty() { "no branch" } else { &e.branch };
             format!("{branch} at {}", e.head.get(..12).unwrap_or("no commit"))
@@ -124,6 +122,15 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
+}
+
+fn linked(LinkFile { path, to }: &LinkFile) -> String {
+    format!("{} is one file with {}", path.rooted(), to.rooted())
+}
+
+fn shared(ChangesShared { calls }: &ChangesShared) -> String {
+    let calls: Vec<String> = calls.iter().map(|call| format!("#{call}")).collect();
+    format!("by one of {}, or more of them", calls.join(", "))
 }
 
 fn lost(EventsLost { first, last, segment, gap }: &EventsLost) -> String {

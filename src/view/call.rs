@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallStarted, CallStatus, ChangesShared, CommandResult, DeleteEntry, DriftFound, EvalResult, Event,
-    WriteFile, WriteMode,
+    LinkFile, WriteFile, WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -308,7 +308,8 @@ pub fn has_failed(event: &EventRef<'_>) -> bool {
 
 /// The path that an event is about.
 pub fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
-    entry_event(event).map(|change| change.path().clone())
+    let link = || event.typed::<LinkFile>()?.ok().map(|link| link.event.path);
+    entry_event(event).map(|change| change.path().clone()).or_else(link)
 }
 
 fn entry_event(event: &EventRef<'_>) -> Option<EntryEvent> {

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::backends::WorkspaceSpec;
 use crate::engine::event::{
-    CallFinished, CallObserved, ChangesShared, DeleteEntry, Event, RunBegan, RunEnded, RunNoted, RunPrompted, WriteFile,
+    CallFinished, CallObserved, ChangesShared, DeleteEntry, Event, LinkFile, RunBegan, RunEnded, RunNoted, RunPrompted,
+    WriteFile,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -114,7 +115,7 @@ impl ObservedCalls {
                 let Some(Ok(shared)) = event.typed::<ChangesShared>() else { return };
                 self.shared.push(SharedChanges { first: event.seq, last: event.seq, calls: shared.event.calls });
             }
-            WriteFile::KIND | DeleteEntry::KIND | CallFinished::KIND => {
+            WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND | CallFinished::KIND => {
                 let mut is_its = false;
                 if let Some(call) = event.call.and_then(|call| self.calls.get_mut(&call)) {
                     call.last = event.seq;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use foldspace::event::{
     Annotated, CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
     CommandLine, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound,
-    EvalResult, EventsLost, FileMode, Isolation, LostBytes, MountHydrated, MountPreview, Node, Origin, PolicyDecision,
-    PositionTagged, RecordedOutput, SessionAllow, SessionStarted, SessionTaken, Special, TerminalRecorded,
-    VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+    EvalResult, EventsLost, FileMode, Isolation, LinkFile, LostBytes, MountHydrated, MountPreview, Node, Origin,
+    PolicyDecision, PositionTagged, RecordedOutput, SessionAllow, SessionStarted, SessionTaken, Special,
+    TerminalRecorded, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use foldspace::{EntryPath, Event, SessionId};
@@ -83,6 +83,7 @@ fn file_events_keep_their_bytes() {
     check("incomplete", &WriteFile { path: path("core"), mode: WriteMode::Overwrite, node });
     let node = Node::Special { special: Special::Fifo };
     check("fifo", &WriteFile { path: path("run/pipe"), mode: WriteMode::Create, node });
+    check("name", &LinkFile { path: path("a/name"), to: path("file") });
     check("entry", &DeleteEntry { path: path("src/old.rs") });
 }
 

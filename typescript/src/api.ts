@@ -2780,6 +2780,11 @@ export interface components {
              * @default []
              */
             lost: string[];
+            /**
+             * @description Paths of hard links that are files of their own now, as the file system can't have them.
+             * @default []
+             */
+            apart: string[];
         };
         /** @description The reason and the entries for which a rewind is refused. */
         RewindRefusal: {
@@ -3188,6 +3193,11 @@ export interface components {
              * @default []
              */
             passed: components["schemas"]["PassedCall"][];
+            /**
+             * @description Paths of hard links that are files of their own now, as the file system can't have them.
+             * @default []
+             */
+            apart: string[];
             /** @description The place of the git worktree, where it is another one than before the calls; else null. */
             git: {
                 [key: string]: unknown;

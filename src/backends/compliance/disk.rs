@@ -55,9 +55,9 @@ async fn observes(rig: FileRig) -> CheckFinding {
     rig.sh("mkdir -p o/d && printf abc > o/f && printf '' > o/x && chmod 755 o/x && ln -s ../nowhere o/l").await?;
     let expected = [
         ("o/d", Observed::Directory { mode: FileMode::DIRECTORY }),
-        ("o/f", Observed::File { size: 3, mode: FileMode::FILE }),
+        ("o/f", Observed::File { size: 3, mode: FileMode::FILE, shared: None }),
         ("o/l", Observed::Symlink { target: b"../nowhere".to_vec() }),
-        ("o/x", Observed::File { size: 0, mode: FileMode::EXECUTABLE }),
+        ("o/x", Observed::File { size: 0, mode: FileMode::EXECUTABLE, shared: None }),
     ];
     let mut below = Vec::new();
     for (name, observed) in expected {

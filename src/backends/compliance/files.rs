@@ -143,7 +143,7 @@ impl FileRig {
     }
 
     pub(super) async fn ensure_file(&self, name: &str, bytes: &[u8], executable: bool) -> CheckFinding {
-        let expected = Observed::File { size: bytes.len() as u64, mode: FileMode::usual(executable) };
+        let expected = Observed::File { size: bytes.len() as u64, mode: FileMode::usual(executable), shared: None };
         self.ensure_observed(name, Some(expected)).await?;
         match self.read(at(name)?).await? {
             Ok(read) => ensure(read == bytes, || {

@@ -77,7 +77,7 @@ async fn modes(rig: FileRig) -> CheckFinding {
         let f = put("modes/in/f", Node::file_with(b"x", mode), Bytes::from_static(b"x"))?;
         rig.project(changes.into_iter().chain([f]).collect()).await?;
         rig.ensure_observed("modes/in", Some(Observed::Directory { mode })).await?;
-        rig.ensure_observed("modes/in/f", Some(Observed::File { size: 1, mode })).await?;
+        rig.ensure_observed("modes/in/f", Some(Observed::File { size: 1, mode, shared: None })).await?;
     }
     Ok(())
 }

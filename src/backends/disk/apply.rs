@@ -15,8 +15,8 @@ use super::copying::copy_file;
 use super::entries::{kind_of, make_directory};
 use super::file_stat::MadeStat;
 use super::limits::PATH_BYTES_MAX;
-use super::listing::{Lister, look, look_at};
-use super::making::{MakingError, ParentDir, bits_for, set_mode, times};
+use super::listing::{Lister, is_linked, look, look_at};
+use super::making::{MakingError, ParentDir, bits_for, set_mode, times, times_of};
 use super::remove::remove_all;
 use super::tree::{DirTree, read_again};
 use crate::backends::{BackendError, FileChange, Observed};
@@ -37,6 +37,7 @@ impl DirTree {
             let failure = match batch.make(change) {
                 Ok(done) => {
                     made.push((change.path().clone(), done));
+                    made.extend(change.linked().map(|to| (to.clone(), done)));
                     continue;
                 }
                 Err(failure) => failure,
@@ -110,6 +111,11 @@ impl<'a> ApplyBatch<'a> {
                 parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
                 self.mode(path, *mode).map_err(MakingError::at("change the mode of", path))
             }
+            FileChange::Link { path, to } => {
+                let Self { tree, steps, parent, .. } = self;
+                parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
+                self.link(path, to).map_err(MakingError::at("link", path))
+            }
             FileChange::Delete { path } => {
                 self.parent.forget();
                 self.take(path).map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
@@ -124,13 +130,17 @@ impl<'a> ApplyBatch<'a> {
             self.set_mode(path, stat, bits_for(*mode, FileType::Directory, Some(stat)))?;
             return Ok(MadeStat::Directory);
         }
+        let mut times = times;
         if let (Node::File { mode, .. }, Some(stat)) = (node, &present)
             && !mode.is_unknown()
-            && mode.bits() != u32::from(stat.stx_mode) & 0o7777
+            && (mode.bits() != u32::from(stat.stx_mode) & 0o7777 || is_linked(stat))
             && self.holds(path, stat, bytes)?
         {
-            // The times of a file that is equal stay.
-            return self.mode(path, *mode);
+            // The times of a file that is equal stay. Another name of the file keeps its mode.
+            if !is_linked(stat) {
+                return self.mode(path, *mode);
+            }
+            times = times_of(stat);
         }
         if is_directory && self.tree.left_out.rules.is_some() {
             self.take_recorded(path)?;
@@ -146,6 +156,18 @@ impl<'a> ApplyBatch<'a> {
             self.place(path, aside, present.is_some())?;
         }
         Ok(made)
+    }
+
+    fn link(&mut self, path: &EntryPath, to: &EntryPath) -> Result<MadeStat, Errno> {
+        let present = self.present(path)?;
+        let aside = self.tree.next_aside();
+        if self.tree.link(to, present.as_ref(), (self.tree.aside.as_fd(), aside.as_bytes()))? {
+            self.leftovers.push(aside.clone());
+            if !self.cover(path, &aside)? {
+                self.place(path, aside, true)?;
+            }
+        }
+        Ok(self.present(path)?.map_or(MadeStat::Nothing, |stat| MadeStat::as_it_is(&stat)))
     }
 
     fn mode(&mut self, path: &EntryPath, mode: FileMode) -> Result<MadeStat, Errno> {

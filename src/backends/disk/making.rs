@@ -8,14 +8,15 @@ use std::sync::OnceLock;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, chmod, chownat, fchmod, fchown, futimens,
-    mknodat, openat, symlinkat, utimensat,
+    linkat, mknodat, openat, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::beneath::{open_directory, open_in};
-use super::entries::{kind_of, make_directory};
-use super::file_stat::MadeStat;
+use super::entries::{kind_of, make_directory, vanished};
+use super::file_stat::{FileStat, MadeStat};
+use super::listing::look;
 use super::tree::DirTree;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
@@ -107,6 +108,7 @@ impl FileChange {
         let (what, path) = match self {
             Self::Write { path, .. } => ("write", path),
             Self::Mode { path, .. } => ("change the mode of", path),
+            Self::Link { path, .. } => ("link", path),
             Self::Delete { path } => ("delete", path),
         };
         match () {
@@ -118,6 +120,29 @@ impl FileChange {
 }
 
 impl DirTree {
+    /// Makes `name` in `directory` a name of the file at `to`. Returns false if `present`, what it is to replace, is that
+    /// file already, or if that can't be done.
+    pub(super) fn link(
+        &self,
+        to: &EntryPath,
+        present: Option<&Statx>,
+        (directory, name): (BorrowedFd<'_>, &[u8]),
+    ) -> Result<bool, Errno> {
+        let parent = self.parent(to)?;
+        let file = vanished(look(&parent, to.name()))?;
+        let (Some(file), Some(present)) = (file, present) else { return Ok(false) };
+        let are_files = [&file, present].iter().all(|stat| kind_of(stat) == FileType::RegularFile);
+        if !are_files || FileStat::of(&file).is_same_entry(&FileStat::of(present)) {
+            return Ok(false);
+        }
+        match linkat(&parent, to.name(), directory, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            // Another mount, no links here, too many, or a file of someone else.
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes an entry where nothing is; `present` is what it takes the place of.
     pub(super) fn make(
         &self,
@@ -220,4 +245,10 @@ pub(super) fn times(modified: Option<Timestamp>) -> Timestamps {
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let last_modification = modified.map_or_else(|| clock_gettime(ClockId::Realtime), wanted);
     Timestamps { last_access: omit, last_modification }
+}
+
+/// Returns the modification time that an entry has.
+pub(super) fn times_of(stat: &Statx) -> Timestamps {
+    let last_modification = Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() };
+    Timestamps { last_modification, ..times(None) }
 }

@@ -1,11 +1,11 @@
 //! Populates a directory that no one else uses meanwhile: in place, and not all or none.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, renameat};
 use rustix::io::Errno;
 
-use super::entries::kind_of;
+use super::entries::{kind_of, vanished};
 use super::file_stat::MadeStat;
 use super::listing::look;
 use super::making::{MakingError, ParentDir, bits_for, set_mode, times};
@@ -16,16 +16,17 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
 impl DirTree {
-    /// Makes the changes in order, each in its place; hard links come apart. Tells also whether something was removed.
+    /// Makes the changes in order, each in its place. Tells also whether something was removed.
     pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<(EntryPath, MadeStat)>, bool), BackendError> {
         let (mut parent, mut removed) = (ParentDir::default(), false);
-        let made = changes.iter().map(|change| {
-            let made = self.populate_one(change, &mut parent, &mut removed)?;
-            Ok((change.path().clone(), made))
-        });
-        let made = made.collect::<Result<_, MakingError>>();
-        made.map(|made| (made, removed))
-            .map_err(|failure| BackendError { backend: self.backend, reason: failure.words() })
+        let mut made = Vec::with_capacity(changes.len());
+        for change in changes {
+            let failed = |failure: MakingError| BackendError { backend: self.backend, reason: failure.words() };
+            let done = self.populate_one(change, &mut parent, &mut removed).map_err(failed)?;
+            made.push((change.path().clone(), done));
+            made.extend(change.linked().map(|to| (to.clone(), done)));
+        }
+        Ok((made, removed))
     }
 
     fn populate_one(
@@ -66,6 +67,13 @@ impl DirTree {
                 };
                 put().map_err(MakingError::at("change the mode of", path))
             }
+            FileChange::Link { path, to } => {
+                parent.lead_to(self, path, |_| ())?;
+                let put = parent.handle().and_then(|above| self.populate_link(above, path, to));
+                let (made, has_replaced) = put.map_err(MakingError::at("link", path))?;
+                *removed |= has_replaced;
+                Ok(made)
+            }
             FileChange::Delete { path } => {
                 *removed = true;
                 let gone = match self.parent(path) {
@@ -80,5 +88,24 @@ impl DirTree {
                 gone.map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
             }
         }
+    }
+
+    /// Makes a path a name of the file at another one. Returns also true if it replaced something.
+    fn populate_link(
+        &self,
+        above: BorrowedFd<'_>,
+        path: &EntryPath,
+        to: &EntryPath,
+    ) -> Result<(MadeStat, bool), Errno> {
+        let present = vanished(look(above, path.name()))?;
+        let aside = self.next_aside();
+        let is_made = self.link(to, present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))?;
+        if is_made {
+            // Over a file that is there, ext4 would wait for the contents to be written.
+            remove_all(above, path.name())?;
+            renameat(&self.aside, aside.as_str(), above, path.name())?;
+        }
+        let stat = vanished(look(above, path.name()))?;
+        Ok((stat.map_or(MadeStat::Nothing, |stat| MadeStat::as_it_is(&stat)), is_made))
     }
 }

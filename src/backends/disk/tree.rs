@@ -16,10 +16,10 @@ use super::file_stat::FileStat;
 use super::ignore_rules::IgnoreRules;
 use super::left_out::LeftOut;
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
-use super::listing::{Lister, file_size, is_absent, look, look_at};
+use super::listing::{Lister, file_size, is_absent, is_linked, look, look_at};
 use super::root_check::Anchor;
 use super::staging_dir::{self, KEPT};
-use crate::backends::Observed;
+use crate::backends::{FileId, Observed};
 use crate::engine::event::{FileMode, Special};
 use crate::engine::path::EntryPath;
 
@@ -304,7 +304,11 @@ fn observed_directory(stat: &Statx) -> Observed {
 
 fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<TreeEntry, Errno> {
     let kind = match kind_of(stat) {
-        FileType::RegularFile => Observed::File { size: stat.stx_size, mode: FileMode::of(stat.stx_mode.into()) },
+        FileType::RegularFile => {
+            let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+            let shared = is_linked(stat).then_some(FileId(device, stat.stx_ino));
+            Observed::File { size: stat.stx_size, mode: FileMode::of(stat.stx_mode.into()), shared }
+        }
         FileType::Directory => observed_directory(stat),
         FileType::Symlink => match readlinkat(parent, name, Vec::new()) {
             Ok(target) => Observed::Symlink { target: target.into_bytes() },

@@ -247,6 +247,16 @@ pub struct DeleteEntry {
     pub path: EntryPath,
 }
 
+/// Event of a hard link: from here on a path is one more name of the file at another path. It holds until either is
+/// written or removed. What is written to such a file by a command is recorded for each of its names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkFile {
+    /// Path of the name.
+    pub path: EntryPath,
+    /// Path of the file, which has the same contents and mode.
+    pub to: EntryPath,
+}
+
 /// Frozen: stored in journals.
 #[derive(Archive, Archivable)]
 #[rkyv(derive(Debug))]

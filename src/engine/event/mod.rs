@@ -23,7 +23,7 @@ pub use command::{
     TerminalRecorded,
 };
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
-pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
+pub use file::{DeleteEntry, LinkFile, Node, Special, WriteFile, WriteMode};
 pub use file_mode::FileMode;
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub(crate) use references::{digests_in, references_of};
@@ -137,7 +137,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, GitMoved, MergeConflicted, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched
+    Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, GitMoved, LinkFile, MergeConflicted, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

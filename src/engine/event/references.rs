@@ -6,9 +6,10 @@ use super::call::{finished_result, started_params};
 use super::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, ChangesShared, ChangesUnknown, ChildMerged,
     ChildStarted, CodecError, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DeleteEntry,
-    DriftFound, EvalResult, Event, GitMoved, MergeConflict, MergeConflicted, MountHydrated, Node, PositionTagged,
-    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
-    TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile, write_view,
+    DriftFound, EvalResult, Event, GitMoved, LinkFile, MergeConflict, MergeConflicted, MountHydrated, Node,
+    PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
+    SessionStarted, SessionTaken, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile,
+    write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -34,6 +35,7 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
                 .map_err(|error| CodecError::new(TranscriptRecord::KIND, event.version, error)),
         ),
         DeleteEntry::KIND
+        | LinkFile::KIND
         | SessionStarted::KIND
         | ChildStarted::KIND
         | MountHydrated::KIND

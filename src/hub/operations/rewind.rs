@@ -122,6 +122,10 @@ pub struct RewoundDocument {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub lost: Vec<EntryPath>,
+    /// Paths of hard links that are files of their own now, as the file system can't have them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub apart: Vec<EntryPath>,
 }
 
 /// From one position to another, both included.
@@ -136,16 +140,30 @@ pub struct RewoundRange {
 
 /// Returns a rewind as a document.
 pub fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDocument {
-    let Rewound { to, from, recorded, changes, slices, drift, left, lost } = rewound;
+    let Rewound { to, from, recorded, changes, slices, drift, left, lost, apart } = rewound;
     let recorded = recorded.map(|(first, last)| RewoundRange { first, last });
     let (session, name) = (session.id(), session.name().to_owned());
-    RewoundDocument { session, name, to, from, dry_run, refused: None, recorded, changes, slices, drift, left, lost }
+    RewoundDocument {
+        session,
+        name,
+        to,
+        from,
+        dry_run,
+        refused: None,
+        recorded,
+        changes,
+        slices,
+        drift,
+        left,
+        lost,
+        apart,
+    }
 }
 
 impl From<RewoundDocument> for Rewound {
     fn from(document: RewoundDocument) -> Self {
-        let RewoundDocument { to, from, recorded, changes, slices, drift, left, lost, .. } = document;
+        let RewoundDocument { to, from, recorded, changes, slices, drift, left, lost, apart, .. } = document;
         let recorded = recorded.map(|range| (range.first, range.last));
-        Self { to, from, recorded, changes, slices, drift, left, lost }
+        Self { to, from, recorded, changes, slices, drift, left, lost, apart }
     }
 }

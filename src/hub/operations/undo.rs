@@ -133,13 +133,20 @@ impl Operation for Undo {
             None if undone.dry_run => format!("{count} entries would change"),
             None => "nothing was undone".to_owned(),
         };
-        let done =
-            if left == 0 { done } else { format!("{done}; {left} entries stay, each with its reason in `left`") };
+        let stay = match left {
+            0 => String::new(),
+            _ => format!("; {left} entries stay, each with its reason in `left`"),
+        };
+        let apart = match undone.apart.len() {
+            0 => String::new(),
+            count => format!("; {count} hard links are separate files now, see `apart`"),
+        };
         let passed: Vec<String> = undone.passed.iter().map(|passed| passed.call.call.to_string()).collect();
-        match passed.len() {
-            0 => done,
-            _ => format!("{done}; later calls can't be undone: {}", passed.join(", ")),
-        }
+        let passed = match passed.len() {
+            0 => String::new(),
+            _ => format!("; later calls can't be undone: {}", passed.join(", ")),
+        };
+        format!("{done}{stay}{apart}{passed}")
     }
 }
 
@@ -176,6 +183,10 @@ pub struct UndoDocument {
     /// Later calls that an undo of the latest one passed over, the latest first: it could undo nothing of them.
     #[serde(default)]
     pub passed: Vec<PassedCall>,
+    /// Paths of hard links that are files of their own now, as the file system can't have them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub apart: Vec<EntryPath>,
     /// The place of the git worktree, where it is another one than before the calls; else null.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub git: Option<GitWorktree>,
@@ -236,7 +247,7 @@ impl UndoneCall {
 
 impl UndoDocument {
     fn of(session: &Session, report: UndoReport, dry_run: bool) -> Result<Self, OperationError> {
-        let UndoReport { calls, undos, external, seen, call, changes, left, passed, git } = report;
+        let UndoReport { calls, undos, external, seen, call, changes, left, passed, apart, git } = report;
         let latest = calls.last().map(|call| UndoneCall::read(session, *call)).transpose()?.flatten();
         let redoes = latest.as_ref().is_some_and(|(_, undos)| undos % 2 == 1);
         let passed = passed.into_iter().map(|UndoPassed { call, left }| {
@@ -244,6 +255,21 @@ impl UndoDocument {
         });
         let passed = passed.filter_map(Result::transpose).collect::<Result<_, OperationError>>()?;
         let (session, latest) = (session.id(), latest.map(|(latest, _)| latest));
-        Ok(Self { session, dry_run, calls, latest, redoes, undos, external, seen, call, changes, left, passed, git })
+        Ok(Self {
+            session,
+            dry_run,
+            calls,
+            latest,
+            redoes,
+            undos,
+            external,
+            seen,
+            call,
+            changes,
+            left,
+            passed,
+            apart,
+            git,
+        })
     }
 }

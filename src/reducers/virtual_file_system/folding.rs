@@ -1,9 +1,10 @@
 //! Reducer of the files, in two shapes with one rule: a persistent map for few events, a hash table for many.
 
 use super::leaves::Leaves;
+use super::links::HardLinks;
 use super::table::EntryTable;
 use super::{Entry, EntryMap, VirtualFileSystem};
-use crate::engine::event::{CodecError, Common, FileMode, Node, delete_path};
+use crate::engine::event::{CodecError, Common, Event, FileMode, LinkFile, Node, delete_path};
 use crate::engine::path::parent_bytes;
 use crate::engine::reducer::Folding;
 use crate::engine::{EntryPath, EventRef, Timestamp};
@@ -68,14 +69,29 @@ pub(super) fn delete(tree: &mut impl EntryMap, raw: &[u8]) -> Result<bool, &'sta
     Ok(removed.is_directory())
 }
 
+/// Makes a path a name of the file at another one.
+pub(super) fn link(tree: &impl EntryMap, links: &mut HardLinks, event: &LinkFile) {
+    let is_file = |path: &EntryPath| tree.is_directory(path.as_bytes()) == Some(false);
+    if is_file(&event.path) && is_file(&event.to) {
+        links.join(&event.path, &event.to);
+    }
+}
+
 /// Applies an event to a tree; gives whether a whole tree had to be searched.
-fn apply(tree: &mut impl EntryMap, event: &EventRef<'_>) -> Result<bool, CodecError> {
+fn apply(tree: &mut impl EntryMap, links: &mut HardLinks, event: &EventRef<'_>) -> Result<bool, CodecError> {
     let outcome = if event.common == Common::WriteFile {
         let view = event.written()?;
         let unknown = || CodecError::new(event.kind, event.version, "unknown kind of entry");
-        write(tree, view.path(), view.node().ok_or_else(unknown)?, event.time)
+        let node = view.node().ok_or_else(unknown)?;
+        links.written(view.path(), node.is_directory());
+        write(tree, view.path(), node, event.time)
     } else if event.common == Common::DeleteEntry {
-        delete(tree, delete_path(event.version, event.payload)?)
+        let path = delete_path(event.version, event.payload)?;
+        links.removed(path);
+        delete(tree, path)
+    } else if event.kind == LinkFile::KIND {
+        link(tree, links, &LinkFile::decode(event.version, event.payload)?);
+        Ok(false)
     } else {
         Ok(false)
     };
@@ -83,22 +99,24 @@ fn apply(tree: &mut impl EntryMap, event: &EventRef<'_>) -> Result<bool, CodecEr
 }
 
 pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding<VirtualFileSystem>> {
-    if expected < MANY || expected < slice.len() * 3 / 2 {
-        return Box::new(TreeFold { tree: Shape::Ordered(slice.entries), searches: 0 });
+    let VirtualFileSystem { entries, links } = slice;
+    if expected < MANY || expected < entries.len() * 3 / 2 {
+        return Box::new(TreeFold { tree: Shape::Ordered(entries), links, searches: 0 });
     }
-    let mut table = EntryTable::with_capacity(slice.len());
-    let all_fit = slice.iter().all(|(path, entry)| {
+    let mut table = EntryTable::with_capacity(entries.len());
+    let all_fit = entries.iter().all(|(path, entry)| {
         table.add(path.clone(), entry.clone());
         table.has_room()
     });
     if !all_fit {
-        return Box::new(TreeFold { tree: Shape::Ordered(slice.entries), searches: 0 });
+        return Box::new(TreeFold { tree: Shape::Ordered(entries), links, searches: 0 });
     }
-    Box::new(TreeFold { tree: Shape::Hashed(table), searches: 0 })
+    Box::new(TreeFold { tree: Shape::Hashed(table), links, searches: 0 })
 }
 
 struct TreeFold {
     tree: Shape,
+    links: HardLinks,
     searches: usize,
 }
 
@@ -111,10 +129,10 @@ impl Folding<VirtualFileSystem> for TreeFold {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         match &mut self.tree {
             Shape::Ordered(tree) => {
-                apply(tree, event)?;
+                apply(tree, &mut self.links, event)?;
             }
             Shape::Hashed(tree) => {
-                self.searches += usize::from(apply(tree, event)?);
+                self.searches += usize::from(apply(tree, &mut self.links, event)?);
                 if self.searches > SEARCHES_MAX || !tree.has_room() {
                     self.tree = Shape::Ordered(Leaves::from_sorted(std::mem::take(tree).into_sorted()));
                 }
@@ -128,6 +146,6 @@ impl Folding<VirtualFileSystem> for TreeFold {
             Shape::Ordered(tree) => tree,
             Shape::Hashed(tree) => Leaves::from_sorted(tree.into_sorted()),
         };
-        VirtualFileSystem { entries }
+        VirtualFileSystem { entries, links: self.links }
     }
 }

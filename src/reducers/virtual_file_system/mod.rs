@@ -4,6 +4,7 @@ mod blocks;
 mod folding;
 mod leaf;
 mod leaves;
+mod links;
 mod table;
 
 use std::cmp::Ordering;
@@ -13,8 +14,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use leaves::Leaves;
+use links::HardLinks;
 
-use crate::engine::event::{DeleteEntry, Event, Node, WriteFile};
+use crate::engine::event::{DeleteEntry, Event, LinkFile, Node, WriteFile};
 use crate::engine::{EntryPath, Registry, Slice, SliceError, State, Timestamp, ValueError};
 
 /// Map of entries by path, as far as the rule needs it. No order of iteration shows through.
@@ -36,6 +38,8 @@ trait EntryMap {
 #[serde(transparent)]
 pub struct VirtualFileSystem {
     entries: Leaves,
+    #[serde(skip)]
+    links: HardLinks,
 }
 
 /// One entry of a workspace.
@@ -122,14 +126,41 @@ impl VirtualFileSystem {
 
     /// Applies a write, as the reducer would at that time.
     pub fn write(&mut self, event: &WriteFile, time: Timestamp) {
+        self.links.written(event.path.as_bytes(), event.node.is_directory());
         let written = folding::write(&mut self.entries, event.path.as_bytes(), event.node.clone(), time);
         debug_assert!(written.is_ok() || event.path.is_root(), "a normal path can be written");
     }
 
     /// Applies a removal, as the reducer would.
     pub fn delete(&mut self, event: &DeleteEntry) {
+        self.links.removed(event.path.as_bytes());
         let deleted = folding::delete(&mut self.entries, event.path.as_bytes());
         debug_assert!(deleted.is_ok(), "a normal path can be removed");
+    }
+
+    /// Applies a hard link, as the reducer would.
+    pub fn link(&mut self, event: &LinkFile) {
+        folding::link(&self.entries, &mut self.links, event);
+    }
+
+    /// Returns the names of the file at `path`, in order; none if it has no other one in the workspace.
+    pub fn names(&self, path: &EntryPath) -> Vec<EntryPath> {
+        self.links.names(path)
+    }
+
+    /// Returns the first name of the file at `path`, if it has several.
+    pub(crate) fn first_name(&self, path: &EntryPath) -> Option<&EntryPath> {
+        self.links.first(path)
+    }
+
+    /// Returns true if a file has several names.
+    pub(crate) fn has_hard_links(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// Returns the names of each file that has several.
+    pub fn hard_links(&self) -> Vec<Vec<EntryPath>> {
+        self.links.all()
     }
 
     /// Returns the entry at `path`; none for the root and where no entry is.
@@ -230,15 +261,20 @@ impl Slice for VirtualFileSystem {
     const NAME: &'static str = "VirtualFileSystem";
 
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
-        Ok(self.entries.to_blocks())
+        let mut blocks = self.entries.to_blocks();
+        blocks.extend(self.links.to_blocks());
+        Ok(blocks)
     }
 
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
-        let entries = Leaves::from_blocks(blocks).map_err(|what| SliceError::new(Self::NAME, what))?;
-        Ok(Self { entries })
+        let failed = |what| SliceError::new(Self::NAME, what);
+        let (entries, links) = blocks.split_at(blocks.partition_point(|block| !HardLinks::is_block(block)));
+        let (entries, links) = (Leaves::from_blocks(entries), HardLinks::from_blocks(links));
+        Ok(Self { entries: entries.map_err(failed)?, links: links.map_err(failed)? })
     }
 }
 
 pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
-    registry.folded_slice::<VirtualFileSystem>(Some(&[WriteFile::KIND, DeleteEntry::KIND]), folding::open)
+    registry
+        .folded_slice::<VirtualFileSystem>(Some(&[WriteFile::KIND, DeleteEntry::KIND, LinkFile::KIND]), folding::open)
 }

@@ -20,6 +20,7 @@ use crate::tools::error::WorkspaceError;
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, compare};
+use crate::tools::workspace::hard_links::links_at;
 use crate::tools::workspace::limits::{denied, limits_of};
 use crate::tools::workspace::plan::can_be_written;
 use crate::tools::workspace::populate::{fill, not_kept, write_all};
@@ -195,8 +196,9 @@ impl Probe {
         }
         let changes: Vec<FileChange> = gone.into_iter().map(|path| FileChange::Delete { path }).collect();
         workspace.populate(&changes)?;
+        let links = links_at(target, wrong.iter());
         let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
-        write_all(&self.session, entries.collect(), |piece| workspace.populate(piece))?;
+        write_all(&self.session, (entries.collect(), links), |piece| workspace.populate(piece))?;
         Ok(workspace.capture().map_or(Ok(()), ChangeDetector::adopt)?)
     }
 

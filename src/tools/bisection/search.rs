@@ -10,7 +10,7 @@ use super::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 use super::probe::{Probe, spec_of};
 use super::probe_record::ProbeRecord;
 use crate::backends::{ShellCommand, WorkspaceSpec, unwatched};
-use crate::engine::event::{DeleteEntry, Event, WriteFile};
+use crate::engine::event::{DeleteEntry, Event, LinkFile, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -108,7 +108,7 @@ fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>,
         if event.seq > bad {
             return ControlFlow::Break(());
         }
-        if !matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND) {
+        if !matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND) {
             // A commit may have other events between its changes, but no intent or outcome.
             if event.call.is_some() {
                 before = None;

@@ -18,12 +18,14 @@ use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::state::State;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, directories_above, plan_merge};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::hard_links::relink;
 use crate::tools::workspace::limits::began;
 use crate::tools::workspace::managed::Extent;
-use crate::tools::workspace::plan::{NewContents, PlannedChange};
+use crate::tools::workspace::plan::{NewContents, PlannedChange, after, link_steps};
 use crate::tools::workspace::project::Landing;
 
 /// Result of a merge.
@@ -138,7 +140,7 @@ fn merge_now(
     report.seq = match report.outcome {
         MergeOutcome::Nothing => None,
         MergeOutcome::Conflicted => note_conflicts(parent.session(), &report)?,
-        MergeOutcome::Merged => Some(apply(parent, &report, plan)?),
+        MergeOutcome::Merged => Some(apply(parent, &report, plan, &child.state_at(report.child_at)?)?),
     };
     Ok(report)
 }
@@ -308,7 +310,7 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
     Ok(Some(session.record(commit)?.last))
 }
 
-fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<Seq, WorkspaceError> {
+fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan, theirs: &State) -> Result<Seq, WorkspaceError> {
     let session = parent.session();
     let sizes = plan.steps.iter().map(|step| match step {
         MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
@@ -338,9 +340,14 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<S
             PlannedChange::Write(WriteFile { path, mode, node: without_set_id(node) })
         }
     });
-    let steps: Vec<PlannedChange> = planned.collect();
-    steps.iter().try_for_each(|step| step.push_to(&mut commit)).map_err(SessionError::from)?;
+    let mut steps: Vec<PlannedChange> = planned.collect();
     let now = VirtualFileSystem::of(&session.state()?);
+    let mut files = after(&steps, &now, steps.len(), session.now());
+    for before in [&VirtualFileSystem::of(theirs), &now] {
+        relink(&mut files, before, steps.iter().map(PlannedChange::path));
+    }
+    steps.extend(link_steps(&steps, &now, &files));
+    steps.iter().try_for_each(|step| step.push_to(&mut commit)).map_err(SessionError::from)?;
     let landing = Landing { session, workspace: parent.workspace().as_ref(), now: &now, steps: &steps, fresh: &fresh };
-    Ok(landing.land(commit)?.first)
+    Ok(landing.land(commit)?.0.first)
 }

@@ -11,8 +11,8 @@ use super::foreign::ForeignRun;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
-    DeleteEntry, DriftFound, Event, Isolation, MountHydrated, Node, RunBegan, RunNoted, SessionRewound, SessionStarted,
-    SliceRestored, WriteFile,
+    DeleteEntry, DriftFound, Event, Isolation, LinkFile, MountHydrated, Node, RunBegan, RunNoted, SessionRewound,
+    SessionStarted, SliceRestored, WriteFile,
 };
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -25,9 +25,10 @@ use crate::tools::bisection::search::first_position;
 use crate::tools::call::content_params::lower;
 
 /// Events of no call that belong to a session's files and state.
-const OUTSIDE: [&str; 6] = [
+const OUTSIDE: [&str; 7] = [
     WriteFile::KIND,
     DeleteEntry::KIND,
+    LinkFile::KIND,
     DriftFound::KIND,
     MountHydrated::KIND,
     SessionRewound::KIND,

@@ -12,8 +12,8 @@ use super::past::PastRun;
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
-    ChildLimits, DeleteEntry, Event, Isolation, Node, RunBegan, RunNoted, SessionRewound, SliceRestored, WriteFile,
-    WriteMode,
+    ChildLimits, DeleteEntry, Event, Isolation, LinkFile, Node, RunBegan, RunNoted, SessionRewound, SliceRestored,
+    WriteFile, WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -158,6 +158,9 @@ impl<'a> RerunSession<'a> {
     fn take(&mut self, piece: &mut FileBatch, event: &Recorded) -> Result<bool, WorkspaceError> {
         if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
             piece.changes.push(FileChange::Delete { path: delete.event.path });
+        } else if let Some(Ok(link)) = event.typed::<LinkFile>() {
+            let LinkFile { path, to } = link.event;
+            piece.changes.push(FileChange::Link { path, to });
         } else if let Some(Ok(write)) = event.typed::<WriteFile>() {
             let write = write.event;
             if !can_be_made(&write.node) {

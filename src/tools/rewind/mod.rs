@@ -14,7 +14,7 @@ use super::workspace::project::Landing;
 use crate::backends::{Walked, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{
-    CallStarted, DeleteEntry, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored, WriteFile,
+    CallStarted, DeleteEntry, DriftFound, Event, Isolation, LinkFile, Origin, SessionRewound, SliceRestored, WriteFile,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -57,6 +57,8 @@ pub struct Rewound {
     pub left: Vec<EntryPath>,
     /// Entries that were removed or replaced for good: their contents were never kept.
     pub lost: Vec<EntryPath>,
+    /// Hard links that are files of their own now: the file system can't have them.
+    pub apart: Vec<EntryPath>,
 }
 
 impl ToolRunner {
@@ -136,17 +138,19 @@ impl RewindWork {
         let (restored, present) = (self.restored(&then)?, state.restorable(VirtualFileSystem::NAME)?);
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
         let names = slices.iter().map(|slice| slice.name.to_string()).collect();
-        let mut recorded = None;
+        let (mut recorded, mut apart) = (None, Vec::new());
         let differs = !plan.steps.is_empty() || !slices.is_empty();
         if differs && !self.options.dry_run {
             let commit = self.commit(from, &plan, slices)?;
             let (session, workspace) = (&self.session, self.workspace.as_ref());
-            let committed = Landing { session, workspace, now: &now, steps: &plan.steps, fresh: &NewContents::new() }
-                .land(commit)?;
+            let (committed, names) =
+                Landing { session, workspace, now: &now, steps: &plan.steps, fresh: &NewContents::new() }
+                    .land(commit)?;
             recorded = Some((committed.first, committed.last));
+            apart = names;
         }
         let ChangePlan { changes, left, lost, .. } = plan;
-        Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost })
+        Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost, apart })
     }
 
     /// Between the events of a commit no files ever were: half a directory that was taken up is none to go back to.
@@ -241,7 +245,7 @@ pub(crate) fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
         match event.kind {
             CallStarted::KIND | SessionRewound::KIND => return ControlFlow::Break(()),
             DriftFound::KIND => is_taking = true,
-            WriteFile::KIND | DeleteEntry::KIND => {}
+            WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND => {}
             _ => is_taking = false,
         }
         if is_taking {

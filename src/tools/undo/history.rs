@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::engine::event::{
     CallFinished, CallObserved, CallStarted, CallStatus, ChangesShared, ChildMerged, DeleteEntry, DriftFound, Event,
-    MountHydrated, RunBegan, SessionRewound, UNDO_TOOL, WriteFile, started_tool,
+    LinkFile, MountHydrated, RunBegan, SessionRewound, UNDO_TOOL, WriteFile, started_tool,
 };
 use crate::engine::id::Seq;
 use crate::engine::recorded::EventRef;
@@ -96,7 +96,7 @@ impl ChangeHistory {
 
     fn take(&mut self, event: &EventRef<'_>, run: Option<&str>, reading: &mut HistoryReading) {
         match event.kind {
-            WriteFile::KIND | DeleteEntry::KIND => self.take_change(event, reading),
+            WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND => self.take_change(event, reading),
             DriftFound::KIND => {
                 let perhaps = event.typed::<DriftFound>().and_then(Result::ok).map(|drift| drift.event.perhaps);
                 let author = match perhaps {

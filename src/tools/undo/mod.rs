@@ -86,6 +86,8 @@ pub struct UndoReport {
     pub left: Vec<UndoLeft>,
     /// Later calls that an undo of the latest one passes over, the latest first. A later undo does not name them again.
     pub passed: Vec<UndoPassed>,
+    /// Hard links that are files of their own now: the file system can't have them.
+    pub apart: Vec<EntryPath>,
     /// The git worktree was at another commit or branch before: now it is at this one.
     pub git: Option<GitWorktree>,
 }
@@ -144,10 +146,12 @@ impl UndoWork<'_> {
             changes: now.diff(&then),
             left,
             passed,
+            apart: Vec::new(),
             git: self.moved(&selection)?,
         };
         if !self.options.dry_run && !plan.steps.is_empty() {
-            report.call = Some(self.land(subject, &report, &plan, &now)?);
+            let (call, apart) = self.land(subject, &report, &plan, &now)?;
+            (report.call, report.apart) = (Some(call), apart);
         }
         Ok(report)
     }
@@ -228,7 +232,7 @@ impl UndoWork<'_> {
         report: &UndoReport,
         plan: &UndoPlan,
         now: &VirtualFileSystem,
-    ) -> Result<Seq, WorkspaceError> {
+    ) -> Result<(Seq, Vec<EntryPath>), WorkspaceError> {
         let since = self.session.steady_micros();
         let mut commit = self.session.commit().of_call(CallLink::Opens);
         let tool = if matches!(subject, UndoSubject::Paths { .. }) { REVERT_TOOL } else { UNDO_TOOL };
@@ -263,7 +267,7 @@ impl UndoWork<'_> {
         let workspace = self.runner.workspace().as_ref();
         let landing = Landing { session: self.session, workspace, now, steps: &plan.steps, fresh: &plan.fresh };
         match landing.land(commit) {
-            Ok(_) => Ok(call),
+            Ok((_, apart)) => Ok((call, apart)),
             Err(failure) => {
                 let mut commit = self.session.commit().of_call(CallLink::Of(call));
                 let (status, reason) = (CallStatus::Error, CallReason::Failed);

@@ -15,6 +15,7 @@ use crate::reducers::{
     Change, MergeChoices, MergePlan, MergeStep, VirtualFileSystem, can_be_made, directories_above, plan_merge,
 };
 use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::hard_links::{relink, take_back_links};
 use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
 
 /// The steps of an undo, with the contents of merged files.
@@ -52,7 +53,7 @@ impl<'a> Undoing<'a> {
 
     /// Takes back one piece of the history. Pieces come in order, the latest first.
     pub(super) fn take_back(&mut self, piece: &ChangedPiece) -> Result<(), WorkspaceError> {
-        let ChangedPiece { after, changes } = piece;
+        let ChangedPiece { before, after, changes, touched: named } = piece;
         self.before.extend(changes.iter().map(|change| (change.path().clone(), node_before(change))));
         let is_as_left = |change: &&Change| node(&self.files, change.path()) == node(after, change.path());
         let (untouched, touched): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(is_as_left);
@@ -69,6 +70,7 @@ impl<'a> Undoing<'a> {
         self.conflicts.extend(blocked.into_iter().map(|change| change.path().clone()));
         let free = free.into_iter().map(|change| (change.path().clone(), node_before(change)));
         set(&mut self.files, free, self.session.now());
+        take_back_links(&mut self.files, (before, after), named.iter().chain(changes.iter().map(Change::path)));
         Ok(())
     }
 
@@ -173,8 +175,9 @@ impl UndoPlan {
             if entries.is_empty() {
                 return Err(WorkspaceError::NotThere { path: path.clone(), at });
             }
-            let differ = entries.into_iter().filter(|(path, entry)| node(now, path) != Some(&entry.node));
-            set(&mut files, differ.map(|(path, entry)| (path.clone(), Some(entry.node.clone()))), session.now());
+            let differ = entries.iter().filter(|(path, entry)| node(now, path) != Some(&entry.node));
+            set(&mut files, differ.map(|(path, entry)| ((*path).clone(), Some(entry.node.clone()))), session.now());
+            relink(&mut files, &then, entries.iter().map(|(path, _)| *path));
         }
         Self::between(session, now, &files, (NewContents::new(), is_forced))
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::UndoSubject;
 use super::history::{Author, ChangeHistory, FileChanges};
 use super::left::UndoLeftReason;
-use crate::engine::event::{DeleteEntry, Event, WriteFile};
+use crate::engine::event::{DeleteEntry, Event, LinkFile, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
@@ -33,10 +33,14 @@ pub(super) struct UndoSelection {
 
 /// A piece of the history whose selected changes are taken back at once: no other change touches their paths in it.
 pub(super) struct ChangedPiece {
+    /// Files before it.
+    pub(super) before: VirtualFileSystem,
     /// Files after it.
     pub(super) after: VirtualFileSystem,
     /// The selected changes in it, by path.
     pub(super) changes: Vec<Change>,
+    /// Paths that the selected events name.
+    pub(super) touched: BTreeSet<EntryPath>,
 }
 
 /// Selects the changes of a subject.
@@ -159,7 +163,7 @@ impl UndoSelection {
             let (before, after) = (files_at(session, first - 1)?, files_at(session, last)?);
             let mut changes = before.diff(&after);
             changes.retain(|change| touched.are_related_to(change.path()));
-            pieces.push(ChangedPiece { after, changes });
+            pieces.push(ChangedPiece { before, after, changes, touched: touched.0 });
         }
         Ok(pieces)
     }
@@ -212,6 +216,7 @@ fn changed_path(event: &EventRef<'_>) -> Option<EntryPath> {
     match event.kind {
         WriteFile::KIND => Some(event.typed::<WriteFile>()?.ok()?.event.path),
         DeleteEntry::KIND => Some(event.typed::<DeleteEntry>()?.ok()?.event.path),
+        LinkFile::KIND => Some(event.typed::<LinkFile>()?.ok()?.event.path),
         _ => None,
     }
 }

@@ -30,6 +30,7 @@ pub(super) fn replaced(session: &Session, tree: &VirtualFileSystem, change: &Pla
     let after = match change {
         PlannedChange::Write(event) => Some(&event.node),
         PlannedChange::Delete(_) => None,
+        PlannedChange::Link(_) => return Vec::new(),
     };
     let own = tree.get(path).into_iter();
     own.chain(tree.below(path).map(|(_, entry)| entry)).filter_map(|entry| lost(session, entry, after)).collect()

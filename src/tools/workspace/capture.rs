@@ -5,6 +5,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 
+use super::hard_links::add_found;
 use super::plan::{NewContents, PlannedChange};
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, Observed};
 use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
@@ -102,7 +103,11 @@ pub(crate) fn compare(
         |write: &WriteFile| write.node.is_implied() && write.mode == WriteMode::Create && above.contains(&write.path);
     let written = written.into_iter().filter(|write| !is_implied(write));
     let written = written.map(PlannedChange::Write);
-    let changes = deleted.into_iter().map(PlannedChange::Delete).chain(written).collect();
+    let mut changes: Vec<PlannedChange> = deleted.into_iter().map(PlannedChange::Delete).chain(written).collect();
+    let is_shared = |found: &Option<Observed>| matches!(found, Some(Observed::File { shared: Some(_), .. }));
+    if tree.has_hard_links() || found.values().any(is_shared) {
+        add_found(disk, &found, tree, &mut changes)?;
+    }
     Ok(Captured { changes, contents, withheld })
 }
 
@@ -174,7 +179,7 @@ impl CaptureComparison<'_> {
             Observed::Directory { mode } => Node::Directory { mode: *mode },
             Observed::Symlink { target } => Node::Symlink { target: target.clone() },
             Observed::Special(special) => Node::Special { special: *special },
-            Observed::File { size, mode } => match self.borrowed(path, (*size, *mode), known) {
+            Observed::File { size, mode, .. } => match self.borrowed(path, (*size, *mode), known) {
                 Some(node) => node,
                 None => match self.file(path, *size, *mode, known)? {
                     Some(node) => node,
@@ -373,7 +378,7 @@ mod tests {
         }
 
         fn observe(&self, _: &EntryPath) -> Result<Option<Observed>, BackendError> {
-            Ok(Some(Observed::File { size: 3, mode: FileMode::FILE }))
+            Ok(Some(Observed::File { size: 3, mode: FileMode::FILE, shared: None }))
         }
 
         fn below(&self, _: &EntryPath) -> Result<Below, BackendError> {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::backends::{ChangeDetector, KeptAt, KnownFilesKeeper, Workspace};
-use crate::engine::event::{DeleteEntry, Event, EventsLost, WriteFile};
+use crate::engine::event::{DeleteEntry, Event, EventsLost, LinkFile, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
@@ -47,6 +47,10 @@ fn note(event: &EventRef<'_>, changed: &mut Vec<EntryPath>) -> Option<()> {
     match event.kind {
         WriteFile::KIND => changed.push(event.typed::<WriteFile>()?.ok()?.event.path),
         DeleteEntry::KIND => changed.push(event.typed::<DeleteEntry>()?.ok()?.event.path),
+        LinkFile::KIND => {
+            let LinkFile { path, to } = event.typed::<LinkFile>()?.ok()?.event;
+            changed.extend([path, to]);
+        }
         EventsLost::KIND => return None,
         _ => {}
     }

@@ -265,15 +265,23 @@ pub(crate) fn record_found(
     let mut last = None;
     let root = workspace.root().map(PathBuf::from);
     let changed_at = |path: &EntryPath| changed_at(root.as_deref()?, path).map(Timestamp);
-    for (Writers { in_doubt, calls }, changes) in attribution::sorted(changes, &runs, changed_at) {
+    // Links come last: they are between files that are there.
+    let (links, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.link().is_some());
+    let mut sorted = attribution::sorted(changes, &runs, changed_at);
+    match sorted.last_entry() {
+        Some(mut last) => last.get_mut().extend(links),
+        None => sorted = attribution::sorted(links, &runs, changed_at),
+    }
+    for (Writers { in_doubt, calls }, changes) in sorted {
+        let entries: BTreeSet<_> = changes.iter().map(PlannedChange::path).collect();
         let mut recording = match calls[..] {
             [call] if !in_doubt => EventBuffer::of_observed(session, call, &runs.agent_of(call)),
             _ => EventBuffer::without_agent(session),
         };
         if in_doubt || calls.is_empty() {
-            let late = changes.iter().filter(is_late).count() as u64;
+            let late = changes.iter().filter(|change| change.link().is_none()).filter(is_late).count() as u64;
             let backend = workspace.backend_name().to_owned();
-            recording.push(&DriftFound { backend, entries: changes.len() as u64, late, perhaps: calls })?;
+            recording.push(&DriftFound { backend, entries: entries.len() as u64, late, perhaps: calls })?;
         } else if calls.len() > 1 {
             recording.push(&ChangesShared { calls })?;
         }

@@ -1,6 +1,6 @@
 //! Copies of a session's files at any position on a disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tar::EntryType;
 
+use super::hard_links::{apart, pairs};
 use super::plan::can_be_written;
 use super::populate::{fill, not_kept};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
@@ -35,6 +36,8 @@ pub struct Materialised {
     pub bytes: u64,
     /// Entries that could not be written: files whose contents are not kept, sockets and devices.
     pub left: Vec<EntryPath>,
+    /// Hard links that are files of their own: the file system can't have them.
+    pub apart: Vec<EntryPath>,
 }
 
 /// Writes the files of a state into a directory that is empty or does not exist.
@@ -51,9 +54,11 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
     let mut left = fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
     left.extend(not_kept(&tree).cloned());
     left.sort();
+    let links = pairs(&tree).into_iter().filter(|link| left.binary_search(&link.path).is_err());
+    let apart = apart(&workspace, links.collect::<Vec<_>>().iter())?;
     let written = tree.iter().filter(|(path, _)| left.binary_search(path).is_err());
     let bytes = written.map(|(_, entry)| entry.size()).sum();
-    Ok(Materialised { entries: (tree.len() - left.len()) as u64, bytes, left })
+    Ok(Materialised { entries: (tree.len() - left.len()) as u64, bytes, left, apart })
 }
 
 /// Removes the written entries; external ones stay.
@@ -75,6 +80,7 @@ fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
 pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl Write) -> io::Result<Vec<EntryPath>> {
     let tree = VirtualFileSystem::of(state);
     let (mut archive, mut left) = (tar::Builder::new(out), Vec::new());
+    let mut linked: BTreeMap<&EntryPath, &EntryPath> = BTreeMap::new();
     for (path, entry) in tree.below(below) {
         if !can_be_written(entry) {
             left.push(path.clone());
@@ -84,6 +90,14 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
         let mut header = tar::Header::new_gnu();
         header.set_mtime(u64::try_from(entry.updated_at.0 / 1000).unwrap_or(0));
         let (kind, mode, bytes) = match &entry.node {
+            Node::File { mode, .. } if let Some(to) = tree.first_name(path).and_then(|first| linked.get(first)) => {
+                header.set_entry_type(EntryType::Link);
+                header.set_mode(mode.bits());
+                header.set_size(0);
+                let to = OsStr::from_bytes(to.relative_to(below).unwrap_or_default());
+                archive.append_link(&mut header, place, to)?;
+                continue;
+            }
             Node::Directory { mode } => (EntryType::Directory, mode.bits(), Bytes::new()),
             Node::File { content, mode, .. } => {
                 let bytes = match session.content(content) {
@@ -93,6 +107,7 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
                     }
                     read => read.map_err(io::Error::other)?,
                 };
+                linked.extend(tree.first_name(path).map(|first| (first, path)));
                 (EntryType::Regular, mode.bits(), bytes)
             }
             Node::Symlink { target } => {

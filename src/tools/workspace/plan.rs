@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, FileMode, LinkFile, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -34,6 +34,7 @@ pub(crate) type NewContents = BTreeMap<Digest, Bytes>;
 pub(crate) enum PlannedChange {
     Write(WriteFile),
     Delete(DeleteEntry),
+    Link(LinkFile),
 }
 
 impl PlannedChange {
@@ -41,13 +42,19 @@ impl PlannedChange {
         match self {
             Self::Write(event) => &event.path,
             Self::Delete(event) => &event.path,
+            Self::Link(event) => &event.path,
         }
+    }
+
+    pub(crate) fn link(&self) -> Option<&LinkFile> {
+        if let Self::Link(event) = self { Some(event) } else { None }
     }
 
     pub(crate) fn apply_to(&self, tree: &mut VirtualFileSystem, time: Timestamp) {
         match self {
             Self::Write(event) => tree.write(event, time),
             Self::Delete(event) => tree.delete(event),
+            Self::Link(event) => tree.link(event),
         }
     }
 
@@ -55,6 +62,7 @@ impl PlannedChange {
         match self {
             Self::Write(event) => commit.push(event),
             Self::Delete(event) => commit.push(event),
+            Self::Link(event) => commit.push(event),
         }
     }
 
@@ -62,6 +70,7 @@ impl PlannedChange {
     pub(crate) fn file_change<E>(&self, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<FileChange, E> {
         Ok(match self {
             Self::Delete(event) => FileChange::Delete { path: event.path.clone() },
+            Self::Link(event) => FileChange::Link { path: event.path.clone(), to: event.to.clone() },
             // Contents that were never kept are on the disk, and only the mode is another one.
             Self::Write(WriteFile { path, node: Node::File { mode, incomplete: true, .. }, .. }) => {
                 FileChange::Mode { path: path.clone(), mode: *mode }
@@ -108,7 +117,7 @@ pub(crate) fn can_be_written(entry: &Entry) -> bool {
 impl ChangePlan {
     /// Plans a change that could be undone, but for special files: those have no contents, and go.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
-        Self::of(now.diff(then), false)
+        Self::of(now.diff(then), false).linked(now, then)
     }
 
     /// Plans the same, and leaves entries whose contents neither `fresh` nor the store nor git has. With `is_forced` it
@@ -139,7 +148,13 @@ impl ChangePlan {
                 *incomplete = !has;
             }
         }
-        Ok(Self::of(changes, is_forced))
+        Ok(Self::of(changes, is_forced).linked(now, then))
+    }
+
+    /// Adds the steps after which names are those of one file as they were then.
+    fn linked(mut self, now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
+        self.steps.extend(link_steps(&self.steps, now, then));
+        self
     }
 
     fn of(changes: Vec<Change>, is_forced: bool) -> Self {
@@ -187,6 +202,64 @@ pub(crate) fn after(
         step.apply_to(&mut tree, time);
     }
     tree
+}
+
+/// Plans that files be one, and others apart, as in `then`, once these steps are done. Files whose nodes differ from those
+/// then stay as they are.
+pub(in crate::tools) fn link_steps(
+    steps: &[PlannedChange],
+    now: &VirtualFileSystem,
+    then: &VirtualFileSystem,
+) -> Vec<PlannedChange> {
+    if !now.has_hard_links() && !then.has_hard_links() {
+        return Vec::new();
+    }
+    let mut files = after(steps, now, steps.len(), Timestamp(0));
+    let is_back = |path: &EntryPath| node(&files, path) == node(then, path);
+    let mut wanted: Vec<Vec<EntryPath>> =
+        then.hard_links().into_iter().map(|names| names.into_iter().filter(is_back).collect()).collect();
+    let alone =
+        files.hard_links().into_iter().flatten().filter(|path| is_back(path) && then.first_name(path).is_none());
+    wanted.extend(alone.map(|path| vec![path]));
+    // Nothing could bring back a file whose contents were never kept: it can't be written apart.
+    wanted.retain(|names| names.iter().all(|path| files.get(path).is_some_and(can_be_written)));
+    // A file that is not written keeps its times, so its other names join it.
+    let written: BTreeSet<&EntryPath> = steps.iter().map(PlannedChange::path).collect();
+    joined(&mut files, &wanted, |path| !written.contains(path))
+}
+
+/// Plans that each of these sets of paths, which are in order, be all names of one file: that of the first `preferred`.
+pub(super) fn joined(
+    files: &mut VirtualFileSystem,
+    wanted: &[Vec<EntryPath>],
+    preferred: impl Fn(&EntryPath) -> bool,
+) -> Vec<PlannedChange> {
+    let mut steps = Vec::new();
+    for names in wanted {
+        let Some(to) = names.iter().find(|path| preferred(path)).or_else(|| names.first()) else { continue };
+        let mut step = |files: &mut VirtualFileSystem, step: PlannedChange| {
+            step.apply_to(files, Timestamp(0));
+            steps.push(step);
+        };
+        let has_others = match names.len() {
+            1 => files.first_name(to).is_some(),
+            _ => files.names(to).iter().any(|name| names.binary_search(name).is_err()),
+        };
+        if let Some(entry) = files.get(to).filter(|_| has_others) {
+            let node = entry.node.clone();
+            step(files, PlannedChange::Write(WriteFile { path: to.clone(), mode: WriteMode::Overwrite, node }));
+        }
+        for path in names.iter().filter(|path| *path != to) {
+            if files.first_name(path).is_none() || files.first_name(path) != files.first_name(to) {
+                step(files, PlannedChange::Link(LinkFile { path: path.clone(), to: to.clone() }));
+            }
+        }
+    }
+    steps
+}
+
+pub(super) fn node<'a>(files: &'a VirtualFileSystem, path: &EntryPath) -> Option<&'a Node> {
+    files.get(path).map(|entry| &entry.node)
 }
 
 /// Returns true for a file whose contents were never kept.

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::hard_links::links_at;
 use super::plan::{can_be_written, content_of, open_first};
 use crate::backends::{BackendError, ChangeDetector, FileChange, Workspace};
 use crate::engine::event::DeleteEntry;
@@ -27,14 +28,15 @@ pub(crate) fn fill(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
 ) -> Result<Vec<EntryPath>, WorkspaceError> {
-    write_all(session, tree.iter().collect(), |piece| workspace.populate(piece))
+    let links = links_at(tree, tree.iter().map(|(path, _)| path));
+    write_all(session, (tree.iter().collect(), links), |piece| workspace.populate(piece))
 }
 
-/// Passes entries to `put`, parents first, while reading later ones. Leaves out files that were never kept, and returns
-/// those whose contents are lost.
+/// Passes entries to `put`, parents first, while reading later ones, then the hard links between them. Leaves out files
+/// that were never kept, and returns those whose contents are lost.
 pub(crate) fn write_all(
     session: &Session,
-    entries: Vec<(&EntryPath, &Entry)>,
+    (entries, links): (Vec<(&EntryPath, &Entry)>, Vec<FileChange>),
     put: impl Fn(&[FileChange]) -> Result<(), BackendError>,
 ) -> Result<Vec<EntryPath>, WorkspaceError> {
     let lost = Mutex::new(Vec::new());
@@ -67,6 +69,7 @@ pub(crate) fn write_all(
             take.into_iter().try_for_each(put_open)
         })?;
     }
+    links.chunks(PIECE.1).try_for_each(&put)?;
     if !shut.is_empty() {
         shut.reverse();
         put(&shut)?;

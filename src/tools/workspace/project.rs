@@ -3,12 +3,14 @@
 use bytes::Bytes;
 
 use super::borrowed::{borrows, replaced};
+use super::hard_links::apart;
 use super::intent::Intent;
+use super::managed::files_of;
 use super::plan::{ChangePlan, NewContents, PlannedChange, after, content_of, open_first};
 use super::populate::pieces;
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::Commit;
-use crate::engine::event::Node;
+use crate::engine::event::{Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -36,9 +38,11 @@ fn is_unsettled(failure: &WorkspaceError) -> bool {
 impl Landing<'_> {
     /// Writes the intent, changes the disk, then records the commit. When either fails, the disk is restored; when the
     /// process dies, the next one restores it from the intent.
-    pub(in crate::tools) fn land(&self, commit: Commit) -> Result<Committed, WorkspaceError> {
+    ///
+    /// Returns also the hard links that are files of their own, since the file system can't have them.
+    pub(in crate::tools) fn land(&self, commit: Commit) -> Result<(Committed, Vec<EntryPath>), WorkspaceError> {
         if self.steps.is_empty() {
-            return Ok(self.session.record(commit)?);
+            return Ok((self.session.record(commit)?, Vec::new()));
         }
         self.check()?;
         let mut commit = commit;
@@ -56,7 +60,11 @@ impl Landing<'_> {
                 if let Err(error) = self.workspace.filled() {
                     tracing::warn!(%error, "the disk is taken for unsettled when it is opened again");
                 }
-                return Ok(committed);
+                let apart = self.record_apart().unwrap_or_else(|error| {
+                    tracing::warn!(%error, "which hard links could not be made is not known");
+                    Vec::new()
+                });
+                return Ok((committed, apart));
             }
             Err(failure) if is_unsettled(&failure) => {
                 // The next opening uses the intent to match the disk with the record.
@@ -78,11 +86,29 @@ impl Landing<'_> {
         }
     }
 
+    /// Records names that could not become those of one file as files of their own.
+    fn record_apart(&self) -> Result<Vec<EntryPath>, WorkspaceError> {
+        let links = self.steps.iter().filter_map(PlannedChange::link);
+        let apart = apart(self.workspace, links)?;
+        let files = files_of(self.session)?;
+        let mut commit = self.session.commit();
+        for path in &apart {
+            if let Some(entry) = files.get(path) {
+                let (path, node) = (path.clone(), entry.node.clone());
+                commit.push(&WriteFile { path, mode: WriteMode::Overwrite, node }).map_err(SessionError::from)?;
+            }
+        }
+        if !apart.is_empty() {
+            self.session.record(commit)?;
+        }
+        Ok(apart)
+    }
+
     /// Checks that every content exists, before any change.
     fn check(&self) -> Result<(), WorkspaceError> {
         let contents = self.steps.iter().filter_map(|step| match step {
             PlannedChange::Write(event) if can_be_made(&event.node) => event.node.content(),
-            PlannedChange::Write(_) | PlannedChange::Delete(_) => None,
+            PlannedChange::Write(_) | PlannedChange::Delete(_) | PlannedChange::Link(_) => None,
         });
         self.session.read_ahead(contents.filter(|digest| !self.fresh.contains_key(*digest)));
         for step in self.steps {

@@ -68,6 +68,7 @@ impl EventBuffer {
                 lost.into_iter().flatten().for_each(|content| self.keep(content));
                 return Ok(());
             }
+            PlannedChange::Link(event) => return self.push(event),
             PlannedChange::Write(event) => event,
         };
         self.push(event)?;

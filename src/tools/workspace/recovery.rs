@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
 use super::intent::{Intended, Intent};
-use super::plan::PlannedChange;
+use super::plan::{PlannedChange, link_steps};
 use super::populate::write_all;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
-use crate::engine::event::Node;
+use crate::engine::event::{LinkFile, Node};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem, directories_above};
@@ -44,8 +44,32 @@ pub(crate) fn put_back(
         }
     }
     // Each entry whole or not at all: killed here, the process leaves nothing that looks external.
-    write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.apply(piece))
-        .map(drop)
+    let entries = made.iter().map(|(path, entry)| (path, *entry)).collect();
+    write_all(session, (entries, Vec::new()), |piece| workspace.apply(piece))?;
+    let paths = intent.entries.iter().map(|entry| entry.path.clone());
+    if let Err(error) = join_again(tree, workspace, (disk, budget), paths) {
+        tracing::warn!(%error, "hard links are files of their own after a change that was interrupted");
+    }
+    Ok(())
+}
+
+/// Joins the names again that an interrupted change of these paths may have left apart. Names that others changed stay.
+fn join_again(
+    tree: &VirtualFileSystem,
+    workspace: &dyn Workspace,
+    (disk, budget): (&dyn ChangeDetector, CaptureBudget),
+    paths: impl Iterator<Item = EntryPath>,
+) -> Result<(), BackendError> {
+    let firsts: BTreeSet<&EntryPath> = paths.filter_map(|path| tree.first_name(&path)).collect();
+    if firsts.is_empty() {
+        return Ok(());
+    }
+    let names = || firsts.iter().flat_map(|first| tree.names(first));
+    let captured = compare(disk, names().map(DirtyPath::Entry).collect(), tree, budget)?;
+    let steps = link_steps(&captured.changes, tree, tree);
+    let links = steps.iter().filter_map(PlannedChange::link);
+    let links = links.map(|LinkFile { path, to }| FileChange::Link { path: path.clone(), to: to.clone() });
+    workspace.apply(&links.collect::<Vec<_>>())
 }
 
 /// Tells whether everything above a path is a directory, or will be.
@@ -86,7 +110,7 @@ impl<'a> RecoveryReport<'a> {
         let captured = compare(disk, touched, tree, budget)?;
         let written = captured.changes.iter().filter_map(|change| match change {
             PlannedChange::Write(write) => Some((&write.path, &write.node)),
-            PlannedChange::Delete(_) => None,
+            PlannedChange::Delete(_) | PlannedChange::Link(_) => None,
         });
         let differ = written.collect();
         let mut found = Self::default();

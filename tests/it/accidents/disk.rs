@@ -123,9 +123,7 @@ impl Tree {
     /// Lists the paths at which two trees differ.
     pub(super) fn differing(&self, other: &Self) -> Vec<PathBuf> {
         let all = self.0.keys().chain(other.0.keys().filter(|path| !self.0.contains_key(*path)));
-        // Names of one file come back as files of their own, as docs/backends.md says.
-        let shown = |tree: &Self, path: &PathBuf| tree.0.get(path).map(|entry| (entry.mode, entry.kind.clone()));
-        all.filter(|path| shown(self, path) != shown(other, path)).cloned().collect()
+        all.filter(|path| self.0.get(*path) != other.0.get(*path)).cloned().collect()
     }
 
     /// Describes what stands at a path.

@@ -23,6 +23,7 @@ const FORCED: RewindOptions = RewindOptions { force: true, keep_earlier: false, 
 
 mod exact;
 mod failing;
+mod hard_links;
 
 mod everywhere {
     use super::*;

@@ -1,20 +1,20 @@
 //! Making one layer out of many.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags, linkat};
 
-use crate::backends::Observed;
 use crate::backends::disk::beneath::open_directory;
 use crate::backends::disk::copying::{copy_attributes, copy_directory, copy_file, copy_other, resemble};
 use crate::backends::disk::limits::PATH_BYTES_MAX;
 use crate::backends::disk::listing::{look, look_at};
 use crate::backends::disk::tree::DirTree;
+use crate::backends::{FileId, Observed};
 use crate::engine::path::EntryPath;
 
-/// Copies all that a tree shows into an empty directory: the journal lacks contents over the budget. Hard links come
-/// apart.
+/// Copies all that a tree shows into an empty directory: the journal lacks contents over the budget.
 pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
     let mut found = Vec::new();
     let closed = tree.walk(&EntryPath::root(), &mut |path, entry| found.push((path, entry.kind)))?;
@@ -23,6 +23,7 @@ pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
         let words = format!("{} can't be read, so the layers that it is in are needed", closed.rooted());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
     }
+    let mut linked: BTreeMap<FileId, EntryPath> = BTreeMap::new();
     let mut directories = vec![(EntryPath::root(), look_at(&tree.root)?)];
     for (path, kind) in found {
         let parent = path.parent().unwrap_or_else(EntryPath::root);
@@ -34,7 +35,17 @@ pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
                 copy_directory(&from, path.name(), &to)?;
                 directories.push((path, stat));
             }
-            Observed::File { .. } => copy_file(tree.open(&path)?, &stat, &to, path.name())?,
+            Observed::File { shared, .. } => match shared.and_then(|file| linked.get(&file)) {
+                Some(first) => {
+                    let above = first.parent().unwrap_or_else(EntryPath::root);
+                    let above = open_directory(into.as_fd(), above.as_bytes(), OFlags::PATH)?;
+                    linkat(above, first.name(), &to, path.name(), AtFlags::empty())?;
+                }
+                None => {
+                    copy_file(tree.open(&path)?, &stat, &to, path.name())?;
+                    linked.extend(shared.map(|file| (file, path)));
+                }
+            },
             Observed::Symlink { .. } | Observed::Special(_) => copy_other(&from, &stat, &to, path.name())?,
         }
     }
