@@ -321,6 +321,8 @@ impl WorkspaceDisk for PlainDisk {
         self.learn_laid_out();
         let made = self.tree.apply(changes)?;
         self.learn(&made);
+        // A process that another thread starts may hold such a file open for a moment: the kernel tells late of its end.
+        self.made.extend(made.into_iter().map(|(path, _)| path));
         Ok(())
     }
 
