@@ -67,7 +67,7 @@ impl Past {
         let start = Instant::now();
         let written = materialise(&session, &session.state_at(self.at)?, &to)?;
         let took = start.elapsed();
-        ensure!(written.entries >= self.files && written.left_out.is_empty(), "{written:?}");
+        ensure!(written.entries >= self.files && written.left.is_empty(), "{written:?}");
         drop(session);
         sessions.close();
         Ok(took)
