@@ -208,7 +208,7 @@ pub enum FileChange {
         mode: FileMode,
     },
     /// A path becomes one more name of the file at another one, which has the same contents and mode. Where the file
-    /// system can't do that, it stays a file of its own.
+    /// system can't do that, it stays a separate file.
     Link {
         /// Path of the name.
         path: EntryPath,

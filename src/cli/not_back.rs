@@ -5,7 +5,7 @@ use super::{Failure, Out, text};
 /// The most paths of one kind that are listed.
 pub(super) const SHOWN: usize = 50;
 
-/// Says after a way back what is not as it was, and what is gone.
+/// Prints what a way back could not restore, and what it removed for good.
 pub(super) fn tell_not_back(left: &[EntryPath], lost: &[EntryPath], out: &mut Out) -> Result<(), Failure> {
     for (word, paths) in [("left    ", left), ("lost    ", lost)] {
         paths.iter().take(SHOWN).try_for_each(|path| out.line(format!("{word} {path}")))?;
@@ -13,7 +13,7 @@ pub(super) fn tell_not_back(left: &[EntryPath], lost: &[EntryPath], out: &mut Ou
     not_back(left, lost).iter().try_for_each(|line| out.line(line))
 }
 
-/// Returns one line for what is not as it was, and one for what is gone.
+/// Returns one line for the entries not restored, and one for those removed for good.
 pub(super) fn not_back(left: &[EntryPath], lost: &[EntryPath]) -> Vec<String> {
     let kinds = [
         (left, "not as it was", "which can't be made again"),
@@ -23,7 +23,7 @@ pub(super) fn not_back(left: &[EntryPath], lost: &[EntryPath]) -> Vec<String> {
     kinds.map(|(paths, what, why)| format!("{what}: {}, {why}", text::count(paths.len() as u64, "entry"))).collect()
 }
 
-/// Tells of hard links that could not be made again.
+/// Prints the hard links that became separate files.
 pub(super) fn tell_apart(apart: &[EntryPath], out: &mut Out) -> Result<(), Failure> {
     if apart.is_empty() {
         return Ok(());

@@ -185,8 +185,8 @@ fn aside(label: &str, style: Style, words: &str) {
     drop(writeln!(anstream::stderr(), "{style}{label}{style:#}: {}", text::visible(words)));
 }
 
-/// Asks the person; fails when the answer is no, and with `unasked` where no terminal can ask. What was printed is shown
-/// before the question, not after it in a pager.
+/// Asks a yes-or-no question. Fails with `refused` after a no, and with `unasked` without a terminal. Earlier output is
+/// shown before the question, not after it in a pager.
 pub(super) fn confirm(out: &mut Out, question: &str, refused: &str, unasked: Failure) -> Result<(), Failure> {
     if !can_ask() {
         return Err(unasked);

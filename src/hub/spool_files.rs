@@ -32,7 +32,7 @@ pub fn keep_report(home: &Path, message: &[u8]) -> io::Result<()> {
     put(&file, message).inspect_err(|_| drop(fs::rename(file.with_extension("new"), file.with_extension(UNFIT))))
 }
 
-/// Writes a private file, of which no reader sees a part.
+/// Writes a private file atomically.
 #[expect(clippy::disallowed_methods, reason = "reports and entries of directories are the hub's")]
 pub(super) fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
     make_private(file.parent().unwrap_or(file))?;

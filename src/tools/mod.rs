@@ -94,4 +94,5 @@ pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{began, denied, limits_of};
 pub(crate) use workspace::managed::Extent;
 pub use workspace::materialise::{Materialised, materialise, write_tar};
+pub(crate) use workspace::plan::PlannedChange;
 pub use workspace::section::WorkspaceSection;

@@ -10,17 +10,16 @@ use serde_json::Value;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
-    CallFinished, CallStarted, CallStatus, ChangesShared, CommandResult, DeleteEntry, DriftFound, EvalResult, Event,
-    LinkFile, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, ChangesShared, CommandResult, DriftFound, EvalResult, Event, WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::tools::lower;
+use crate::tools::{PlannedChange, lower};
 
-use super::unkept::{EntryEvent, Unkept, UnkeptOfCall, follow, unkept_before};
+use super::unkept::{Unkept, UnkeptOfCall, follow, unkept_before};
 
 /// A call with what is known of it so far.
 #[derive(Debug, Clone)]
@@ -114,10 +113,10 @@ pub struct CallDocument {
     pub paths: Vec<String>,
     /// Changes that this call, another open call or, in doubt, a person may have made.
     pub shared: Vec<SharedPaths>,
-    /// Of all these paths those whose entries no way back can make again: their contents were not kept, or they are sockets
-    /// or devices.
+    /// Changed paths whose entries can't be made again: their contents were not kept, or they are sockets or devices.
     pub not_kept: Vec<String>,
-    /// Such entries of others that it removed or replaced. What is not recorded at all is not among them.
+    /// Entries of others that it removed or replaced and that can't be made again. Entries that were never recorded are not
+    /// listed.
     pub lost: Vec<String>,
 }
 
@@ -146,14 +145,17 @@ impl Call {
         self.unkept.lost.keys()
     }
 
-    fn changed(&mut self, event: &EntryEvent, gone: &Unkept) {
-        self.unkept.take(event, gone);
-        let path = event.path().clone();
-        self.paths.push(path.clone());
-        let now = match event {
-            EntryEvent::Write(write) if write.mode == WriteMode::Create => CallPathChange::Added,
-            EntryEvent::Write(_) => CallPathChange::Changed,
-            EntryEvent::Delete(_) => CallPathChange::Removed,
+    fn changed(&mut self, change: &PlannedChange, gone: &Unkept) {
+        self.unkept.take(change, gone);
+        let path = change.path().clone();
+        // The link of a new name follows its write.
+        if change.link().is_none() || !self.changes.contains_key(&path) {
+            self.paths.push(path.clone());
+        }
+        let now = match change {
+            PlannedChange::Write(write) if write.mode == WriteMode::Create => CallPathChange::Added,
+            PlannedChange::Write(_) | PlannedChange::Link(_) => CallPathChange::Changed,
+            PlannedChange::Delete(_) => CallPathChange::Removed,
         };
         let all_in_all = match (self.changes.remove(&path), now) {
             // Added and removed is no change.
@@ -227,7 +229,7 @@ impl CallViews {
             });
             return;
         }
-        let change = entry_event(event);
+        let change = PlannedChange::of(event);
         let gone = change.as_ref().map(|change| follow(&mut self.unkept, change)).unwrap_or_default();
         if event.call.is_none() {
             return self.take_shared(event, change.as_ref(), &gone);
@@ -245,7 +247,7 @@ impl CallViews {
         }
     }
 
-    fn take_shared(&mut self, event: &EventRef<'_>, change: Option<&EntryEvent>, gone: &Unkept) {
+    fn take_shared(&mut self, event: &EventRef<'_>, change: Option<&PlannedChange>, gone: &Unkept) {
         let shared = event.typed::<ChangesShared>().and_then(Result::ok).map(|shared| (shared.event.calls, false));
         let drift = || event.typed::<DriftFound>().and_then(Result::ok).map(|drift| (drift.event.perhaps, true));
         if let Some((calls, in_doubt)) = shared.or_else(drift) {
@@ -262,7 +264,8 @@ impl CallViews {
         let its = self.open.iter_mut().filter(|call| calls.contains(&call.call));
         for call in its {
             call.unkept.take(change, gone);
-            call.shared.last_mut().into_iter().for_each(|shared| shared.paths.push(change.path().clone()));
+            let shared = call.shared.last_mut().filter(|shared| shared.paths.last() != Some(change.path()));
+            shared.into_iter().for_each(|shared| shared.paths.push(change.path().clone()));
         }
     }
 
@@ -308,14 +311,5 @@ pub fn has_failed(event: &EventRef<'_>) -> bool {
 
 /// The path that an event is about.
 pub fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
-    let link = || event.typed::<LinkFile>()?.ok().map(|link| link.event.path);
-    entry_event(event).map(|change| change.path().clone()).or_else(link)
-}
-
-fn entry_event(event: &EventRef<'_>) -> Option<EntryEvent> {
-    match event.kind {
-        WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| EntryEvent::Write(write.event)),
-        DeleteEntry::KIND => event.typed::<DeleteEntry>()?.ok().map(|delete| EntryEvent::Delete(delete.event)),
-        _ => None,
-    }
+    PlannedChange::of(event).map(|change| change.path().clone())
 }

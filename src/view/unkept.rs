@@ -1,46 +1,33 @@
-//! Entries that no way back can make again, while a history is read.
+//! Entries that can't be made again, tracked while a history is read.
 
 use std::collections::BTreeMap;
 
-use crate::engine::event::{DeleteEntry, Node, WriteFile};
+use crate::engine::event::Node;
 use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{VirtualFileSystem, can_be_made};
+use crate::tools::PlannedChange;
 
 /// Entries that can't be made again, by path, with their digests where those are known.
 pub(super) type Unkept = BTreeMap<EntryPath, Option<Digest>>;
 
-/// Change of a file that an event states.
-pub(super) enum EntryEvent {
-    Write(WriteFile),
-    Delete(DeleteEntry),
+/// Returns what a change leaves at its path that can't be made again.
+fn left_by(change: &PlannedChange) -> Option<(&EntryPath, Option<Digest>)> {
+    match change {
+        PlannedChange::Write(write) if !can_be_made(&write.node) => Some((&write.path, digest(&write.node))),
+        PlannedChange::Write(_) | PlannedChange::Link(_) | PlannedChange::Delete(_) => None,
+    }
 }
 
-impl EntryEvent {
-    pub(super) fn path(&self) -> &EntryPath {
-        match self {
-            Self::Write(write) => &write.path,
-            Self::Delete(delete) => &delete.path,
-        }
-    }
-
-    /// Returns what the event leaves at its path that can't be made again.
-    fn unkept(&self) -> Option<(&EntryPath, Option<Digest>)> {
-        match self {
-            Self::Write(write) if !can_be_made(&write.node) => Some((&write.path, digest(&write.node))),
-            Self::Write(_) | Self::Delete(_) => None,
-        }
-    }
-
-    /// Returns true if only the permissions of this entry are others now.
-    fn keeps(&self, path: &EntryPath, known: Option<Digest>) -> bool {
-        match self {
-            Self::Write(write) if write.path != *path => write.node.is_directory(),
-            Self::Write(write) => known.is_some() && digest(&write.node) == known,
-            Self::Delete(_) => false,
-        }
+/// Returns true if a change leaves the contents of an entry at or below its path.
+fn keeps(change: &PlannedChange, path: &EntryPath, known: Option<Digest>) -> bool {
+    match change {
+        PlannedChange::Write(write) if write.path != *path => write.node.is_directory(),
+        PlannedChange::Write(write) => known.is_some() && digest(&write.node) == known,
+        PlannedChange::Link(_) => true,
+        PlannedChange::Delete(_) => false,
     }
 }
 
@@ -58,15 +45,15 @@ pub(super) fn unkept_before(session: &Session, from: Seq) -> Result<Unkept, Sess
     Ok(unkept.map(|(path, entry)| (path.clone(), digest(&entry.node))).collect())
 }
 
-/// Takes a change into account. Returns the entries that it removes or replaces, though nothing can make them again.
-pub(super) fn follow(unkept: &mut Unkept, event: &EntryEvent) -> Unkept {
-    let at = event.path();
+/// Applies a change. Returns the entries that it removes or replaces and that nothing can make again.
+pub(super) fn follow(unkept: &mut Unkept, change: &PlannedChange) -> Unkept {
+    let at = change.path();
     let related = unkept.range(at.clone()..).take_while(|(path, _)| path.as_bytes().starts_with(at.as_bytes()));
-    let is_gone = |path: &EntryPath, known| (path == at || path.is_below(at)) && !event.keeps(path, known);
+    let is_gone = |path: &EntryPath, known| (path == at || path.is_below(at)) && !keeps(change, path, known);
     let gone: Vec<EntryPath> =
         related.filter(|(path, known)| is_gone(path, **known)).map(|(path, _)| path.clone()).collect();
     let gone = gone.into_iter().filter_map(|path| unkept.remove_entry(&path)).collect();
-    unkept.extend(event.unkept().map(|(path, digest)| (path.clone(), digest)));
+    unkept.extend(left_by(change).map(|(path, digest)| (path.clone(), digest)));
     gone
 }
 
@@ -80,11 +67,11 @@ pub(super) struct UnkeptOfCall {
 }
 
 impl UnkeptOfCall {
-    pub(super) fn take(&mut self, event: &EntryEvent, gone: &Unkept) {
+    pub(super) fn take(&mut self, change: &PlannedChange, gone: &Unkept) {
         let of_others = gone.iter().filter(|(path, _)| !self.made.contains_key(*path));
         self.lost.extend(of_others.map(|(path, digest)| (path.clone(), *digest)));
-        follow(&mut self.made, event);
-        if let Some((_, moved @ Some(_))) = event.unkept() {
+        follow(&mut self.made, change);
+        if let Some((_, moved @ Some(_))) = left_by(change) {
             // It has another name, and is not lost.
             self.lost.retain(|_, digest| *digest != moved);
         }

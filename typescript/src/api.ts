@@ -2079,12 +2079,12 @@ export interface components {
             paths: string[];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
-            /**
-             * @description Of all these paths those whose entries no way back can make again: their contents were not kept, or they are sockets
-             *     or devices.
-             */
+            /** @description Changed paths whose entries can't be made again: their contents were not kept, or they are sockets or devices. */
             not_kept: string[];
-            /** @description Such entries of others that it removed or replaced. What is not recorded at all is not among them. */
+            /**
+             * @description Entries of others that it removed or replaced and that can't be made again. Entries that were never recorded are not
+             *     listed.
+             */
             lost: string[];
             /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
             summary: string;
@@ -2781,7 +2781,7 @@ export interface components {
              */
             lost: string[];
             /**
-             * @description Paths of hard links that are files of their own now, as the file system can't have them.
+             * @description Paths of hard links that became separate files: the file system can't link them.
              * @default []
              */
             apart: string[];
@@ -3189,12 +3189,12 @@ export interface components {
                 [key: string]: unknown;
             }[];
             /**
-             * @description Later calls that an undo of the latest one passed over, the latest first: it could undo nothing of them.
+             * @description Later calls that an undo without a choice skipped, the latest first: none of their changes can be undone.
              * @default []
              */
             passed: components["schemas"]["PassedCall"][];
             /**
-             * @description Paths of hard links that are files of their own now, as the file system can't have them.
+             * @description Paths of hard links that became separate files: the file system can't link them.
              * @default []
              */
             apart: string[];
@@ -3291,12 +3291,12 @@ export interface components {
             paths: string[];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
-            /**
-             * @description Of all these paths those whose entries no way back can make again: their contents were not kept, or they are sockets
-             *     or devices.
-             */
+            /** @description Changed paths whose entries can't be made again: their contents were not kept, or they are sockets or devices. */
             not_kept: string[];
-            /** @description Such entries of others that it removed or replaced. What is not recorded at all is not among them. */
+            /**
+             * @description Entries of others that it removed or replaced and that can't be made again. Entries that were never recorded are not
+             *     listed.
+             */
             lost: string[];
             /** @description The result of a success, else null. */
             result: unknown;

@@ -122,7 +122,7 @@ pub struct RewoundDocument {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub lost: Vec<EntryPath>,
-    /// Paths of hard links that are files of their own now, as the file system can't have them.
+    /// Paths of hard links that became separate files: the file system can't link them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub apart: Vec<EntryPath>,

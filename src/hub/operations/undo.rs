@@ -180,10 +180,10 @@ pub struct UndoDocument {
     /// `not_kept` or `not_recoverable`.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub left: Vec<UndoLeft>,
-    /// Later calls that an undo of the latest one passed over, the latest first: it could undo nothing of them.
+    /// Later calls that an undo without a choice skipped, the latest first: none of their changes can be undone.
     #[serde(default)]
     pub passed: Vec<PassedCall>,
-    /// Paths of hard links that are files of their own now, as the file system can't have them.
+    /// Paths of hard links that became separate files: the file system can't link them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub apart: Vec<EntryPath>,

@@ -34,7 +34,7 @@ impl HardLinks {
             return;
         }
         self.leave(path);
-        // The file may have had two names, of which this was one.
+        // The path may have been the second name of that file.
         let number = self.of.get(to).copied().unwrap_or_else(|| {
             let number = self.names.get_max().map_or(1, |((last, _), ())| last.saturating_add(1));
             self.add(number, to.clone());
@@ -43,7 +43,7 @@ impl HardLinks {
         self.add(number, path.clone());
     }
 
-    /// Takes up that a path was written: it is a file of its own, or a directory, and no file is above it.
+    /// Updates the names after a write: the path is a separate file or a directory now, and no file is above it.
     pub(super) fn written(&mut self, path: &[u8], is_directory: bool) {
         let path = if is_directory { self.normal(path) } else { self.removed(path) };
         if let Some(path) = path {
@@ -56,7 +56,7 @@ impl HardLinks {
         if self.is_empty() { None } else { EntryPath::from_bytes(path).ok().filter(|path| !path.is_root()) }
     }
 
-    /// Takes up that a path was removed with everything below it. Returns it in its normal form, if there are names.
+    /// Updates the names after the removal of a path and everything below it. Returns its normal form, if there are names.
     pub(super) fn removed(&mut self, path: &[u8]) -> Option<EntryPath> {
         let path = self.normal(path)?;
         let from = self.of.range::<_, EntryPath>((Bound::Excluded(&path), Bound::Unbounded)).map(|(name, _)| name);
@@ -66,7 +66,7 @@ impl HardLinks {
         Some(path)
     }
 
-    /// Returns the names of the file at a path, in order; none if it has no other one.
+    /// Returns the names of the file at a path, in order. Empty for a file with one name.
     pub(super) fn names(&self, path: &EntryPath) -> Vec<EntryPath> {
         self.of.get(path).map_or_else(Vec::new, |number| self.numbered(*number).cloned().collect())
     }

@@ -143,7 +143,7 @@ impl VirtualFileSystem {
         folding::link(&self.entries, &mut self.links, event);
     }
 
-    /// Returns the names of the file at `path`, in order; none if it has no other one in the workspace.
+    /// Returns the names of the file at `path`, in order. Empty for a file with one name in the workspace.
     pub fn names(&self, path: &EntryPath) -> Vec<EntryPath> {
         self.links.names(path)
     }

@@ -10,13 +10,13 @@ use super::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 use super::probe::{Probe, spec_of};
 use super::probe_record::ProbeRecord;
 use crate::backends::{ShellCommand, WorkspaceSpec, unwatched};
-use crate::engine::event::{DeleteEntry, Event, LinkFile, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::CommandPolicy;
 use crate::tools::predicate::Predicate;
+use crate::tools::workspace::plan::PlannedChange;
 
 /// Exit codes of a shell for commands that it can't run.
 const NOT_RUN: std::ops::RangeInclusive<i32> = 126..=127;
@@ -108,7 +108,7 @@ fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>,
         if event.seq > bad {
             return ControlFlow::Break(());
         }
-        if !matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND) {
+        if !PlannedChange::KINDS.contains(&event.kind) {
             // A commit may have other events between its changes, but no intent or outcome.
             if event.call.is_some() {
                 before = None;

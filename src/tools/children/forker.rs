@@ -152,12 +152,13 @@ pub(crate) fn left_of_fork(child: &Session, is_open: bool) -> Result<Vec<EntryPa
     let Some(at) = child.origin().filter(|origin| origin.isolation == Isolation::Fork).map(|origin| origin.at) else {
         return Ok(Vec::new());
     };
-    let then = VirtualFileSystem::of(&child.state_at(at)?);
+    let then = || Ok::<_, SessionError>(VirtualFileSystem::of(&child.state_at(at)?));
     if !is_open {
-        return Ok(not_kept(&then).cloned().collect());
+        return Ok(not_kept(&then()?).cloned().collect());
     }
-    // Its workspace was made before its first call, and what was missing there is recorded.
+    // Opening its workspace recorded what is missing there. Most forks lack nothing, and need no state.
     let Some(made) = taken_up(child)? else { return Ok(Vec::new()) };
+    let then = then()?;
     let now = VirtualFileSystem::of(&child.state_at(made)?);
     let gone = then.diff(&now).into_iter().filter(|change| matches!(change, Change::Removed { .. }));
     Ok(gone.map(|change| change.path().clone()).collect())

@@ -57,7 +57,7 @@ pub struct Rewound {
     pub left: Vec<EntryPath>,
     /// Entries that were removed or replaced for good: their contents were never kept.
     pub lost: Vec<EntryPath>,
-    /// Hard links that are files of their own now: the file system can't have them.
+    /// Hard links that became separate files: the file system can't link them.
     pub apart: Vec<EntryPath>,
 }
 

@@ -96,7 +96,7 @@ impl Aider {
         self.last_told = said;
     }
 
-    /// Gives a whole call. The history has neither the output of a command nor its exit code.
+    /// Emits a whole call. The history has neither the output of a command nor its exit code.
     fn call(&mut self, tool: &str, params: Value, files: Vec<StatedFile>, steps: &mut StepReceiver<'_>) {
         self.begun += 1;
         let id = format!("call-{}", self.begun);

@@ -41,7 +41,7 @@ pub(crate) fn edits_of(common: &Value, answer: &Value) -> Vec<StatedFile> {
 }
 
 impl StepReceiver<'_> {
-    /// Gives the beginning of a call in a format that states files by the parameters of its edits.
+    /// Emits the beginning of a call in a format that states files by the parameters of its edits.
     pub(super) fn begin_edit(&mut self, at: Option<Timestamp>, id: String, tool: String, params: Value) {
         let files = stated_files(&tool, &params);
         self.give(at, StepKind::Begun(BegunCall { id, tool, params, files }));

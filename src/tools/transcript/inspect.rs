@@ -86,7 +86,7 @@ fn outcome(id: &str, event: &Value) -> EndedCall {
 /// Ends of calls that a transcript states with their beginnings, and the times at which they came.
 pub(super) type Outcomes = Vec<(Option<Timestamp>, EndedCall)>;
 
-/// Gives the ends that came by a time, in the order of their times.
+/// Emits the ends up to a time, in the order of their times.
 pub(super) fn give_ended(ended: &mut Outcomes, until: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
     let mut due: Outcomes = ended.extract_if(.., |(at, _)| *at <= until).collect();
     due.sort_by_key(|(at, _)| *at);

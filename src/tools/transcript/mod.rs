@@ -124,11 +124,11 @@ impl TranscriptFormat {
 
 /// A reader of one format.
 trait Transcript {
-    /// Gives the steps of the next line, or of a whole document. Given steps are final, whatever comes later, because a
+    /// Emits the steps of the next line, or of a whole document. Emitted steps are final, whatever comes later, because a
     /// transcript that has grown is imported again.
     fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>);
 
-    /// Gives the steps that were held back until the end.
+    /// Emits the steps that were held back until the end.
     fn end(&mut self, _steps: &mut StepReceiver<'_>) {}
 }
 

@@ -18,7 +18,7 @@ use super::{
 const HEAD_LINES: usize = 256;
 /// Bytes of a document that is read as a whole, and of a line.
 const DOCUMENT_MAX: u64 = 1 << 30;
-/// Bytes at the beginning of a file by which its kind is told apart.
+/// Bytes read from the start of a file to detect its format.
 const SNIFFED: u64 = 4096;
 /// Subagents of subagents that are put in order.
 const DEPTH_MAX: usize = 64;

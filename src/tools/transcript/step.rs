@@ -104,7 +104,7 @@ impl StepReceiver<'_> {
         (self.0)(TranscriptStep { at, kind });
     }
 
-    /// Gives facts about the run. A null states none.
+    /// Emits facts about the run. A null states none.
     pub(super) fn facts<'v>(&mut self, at: Option<Timestamp>, stated: impl IntoIterator<Item = (&'v str, &'v Value)>) {
         let stated = stated.into_iter().filter(|(_, value)| !value.is_null());
         self.give(at, StepKind::Facts(stated.map(|(name, value)| (name.to_owned(), value.clone())).collect()));

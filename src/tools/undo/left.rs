@@ -15,7 +15,7 @@ pub struct UndoLeft {
     pub reason: UndoLeftReason,
 }
 
-/// A call that an undo of the latest one passes over: it can undo nothing of it.
+/// A call that an undo without a choice skips: none of its changes can be undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndoPassed {
     /// The call.

@@ -84,9 +84,9 @@ pub struct UndoReport {
     pub changes: Vec<Change>,
     /// Changes that stay, by path.
     pub left: Vec<UndoLeft>,
-    /// Later calls that an undo of the latest one passes over, the latest first. A later undo does not name them again.
+    /// Later calls that an undo without a choice skips, the latest first. A later undo does not name them again.
     pub passed: Vec<UndoPassed>,
-    /// Hard links that are files of their own now: the file system can't have them.
+    /// Hard links that became separate files: the file system can't link them.
     pub apart: Vec<EntryPath>,
     /// The git worktree was at another commit or branch before: now it is at this one.
     pub git: Option<GitWorktree>,
@@ -176,8 +176,8 @@ impl UndoWork<'_> {
         Ok((selection, plan, Vec::new()))
     }
 
-    /// Plans to take back the latest call of which anything can be undone. If there is none, it is the latest one whose
-    /// changes are not gone already.
+    /// Plans to undo the latest call with a change that can be undone; without one, the latest call with a change that is
+    /// still there.
     fn planned_latest(
         &self,
         history: &ChangeHistory,

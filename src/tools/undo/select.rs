@@ -6,14 +6,13 @@ use std::ops::ControlFlow;
 use super::UndoSubject;
 use super::history::{Author, ChangeHistory, FileChanges};
 use super::left::UndoLeftReason;
-use crate::engine::event::{DeleteEntry, Event, LinkFile, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{AgentRuns, Change, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::plan::PlannedChange;
 
 /// Selected changes and their possible authors.
 #[derive(Debug, Default)]
@@ -136,7 +135,7 @@ impl UndoSelection {
         let Some(first) = self.changes.first() else { return Ok(Vec::new()) };
         let mut touches: Vec<(Option<usize>, Seq, EntryPath)> = Vec::new();
         session.visit(first.first, &mut |event| {
-            if let Some(path) = changed_path(event) {
+            if let Some(path) = PlannedChange::of(event).map(|change| change.path().clone()) {
                 let found = self.changes.partition_point(|changes| changes.last < event.seq);
                 let is_in = self.changes.get(found).is_some_and(|changes| changes.first <= event.seq);
                 touches.push((is_in.then_some(found), event.seq, path));
@@ -209,15 +208,6 @@ impl TouchedPaths {
                 .range::<EntryPath, _>(path..)
                 .take_while(|other| other.as_bytes().starts_with(path.as_bytes()))
                 .any(|other| other.is_below(path))
-    }
-}
-
-fn changed_path(event: &EventRef<'_>) -> Option<EntryPath> {
-    match event.kind {
-        WriteFile::KIND => Some(event.typed::<WriteFile>()?.ok()?.event.path),
-        DeleteEntry::KIND => Some(event.typed::<DeleteEntry>()?.ok()?.event.path),
-        LinkFile::KIND => Some(event.typed::<LinkFile>()?.ok()?.event.path),
-        _ => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Hard links: names of one file, as a disk has them and as they are to be.
+//! Hard links: names of one file, on a disk and in a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub(in crate::tools) fn relink<'p>(
     }
 }
 
-/// Takes back how names of files were joined and taken apart between two states, where the files are as after it.
+/// Reverts joins and splits of names between two states, at paths that still have the entries of the later one.
 pub(in crate::tools) fn take_back_links<'p>(
     files: &mut VirtualFileSystem,
     (before, after): (&VirtualFileSystem, &VirtualFileSystem),
@@ -80,7 +80,7 @@ pub(super) fn add_found(
     Ok(())
 }
 
-/// Gives the names of a file one node where git's id of its contents is known at one of them, and a digest at others.
+/// Unifies the nodes of a file's names: git's id of the contents, known at one name, replaces the digest at others.
 fn with_one_node(files: &mut VirtualFileSystem, names: &[EntryPath]) -> Vec<PlannedChange> {
     let is_of_git = |node: &&Node| node.content().is_some_and(|content| content.git_blob().is_some());
     let Some(wanted) = names.iter().filter_map(|path| node(files, path)).find(is_of_git).cloned() else {
@@ -121,7 +121,7 @@ pub(in crate::tools) fn links_at<'p>(
     links.map(|LinkFile { path, to }| FileChange::Link { path, to }).collect()
 }
 
-/// Lists the names that were to become those of one file and did not: the file system can't do that.
+/// Lists the names that are still separate files: the file system can't link them.
 pub(super) fn apart<'a>(
     workspace: &dyn Workspace,
     links: impl Iterator<Item = &'a LinkFile>,

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::backends::{ChangeDetector, KeptAt, KnownFilesKeeper, Workspace};
-use crate::engine::event::{DeleteEntry, Event, EventsLost, LinkFile, WriteFile};
+use crate::engine::event::{Event, EventsLost};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::tools::workspace::plan::PlannedChange;
 
 /// Events behind a kept index, beyond which to read every file is no slower.
 const EVENTS_MAX: usize = 20_000;
@@ -44,17 +45,12 @@ fn changed_since(session: &Session, at: &KeptAt) -> Result<Option<Vec<EntryPath>
 
 /// Notes the path that an event has changed. None for an event that may have changed any.
 fn note(event: &EventRef<'_>, changed: &mut Vec<EntryPath>) -> Option<()> {
-    match event.kind {
-        WriteFile::KIND => changed.push(event.typed::<WriteFile>()?.ok()?.event.path),
-        DeleteEntry::KIND => changed.push(event.typed::<DeleteEntry>()?.ok()?.event.path),
-        LinkFile::KIND => {
-            let LinkFile { path, to } = event.typed::<LinkFile>()?.ok()?.event;
-            changed.extend([path, to]);
-        }
-        EventsLost::KIND => return None,
-        _ => {}
+    if PlannedChange::KINDS.contains(&event.kind) {
+        let change = PlannedChange::of(event)?;
+        changed.extend(change.link().map(|link| link.to.clone()));
+        changed.push(change.path().clone());
     }
-    Some(())
+    (event.kind != EventsLost::KIND).then_some(())
 }
 
 /// Keeps what is known, if that is due. The caller has the session's turn, and all that it found is recorded.

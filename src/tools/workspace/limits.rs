@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::engine::event::{CallStarted, ChildLimits, DeleteEntry, Event, Isolation, MountHydrated, WriteFile};
+use crate::engine::event::{CallStarted, ChildLimits, Event, Isolation, MountHydrated, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -14,6 +14,7 @@ use crate::reducers::{Children, SharedChild, Usage};
 use crate::tools::call::error::ToolError;
 use crate::tools::policy::DenyRule;
 use crate::tools::words::{all_of, counted};
+use crate::tools::workspace::plan::PlannedChange;
 
 /// Limits of a session and of its shared children. A call obeys all limits between its agent and the session.
 ///
@@ -55,7 +56,7 @@ pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
             MountHydrated::KIND => mounted = Some(event.time),
             // A mount's files are in the same commit and have its time.
             WriteFile::KIND if mounted == Some(event.time) => {}
-            WriteFile::KIND | DeleteEntry::KIND => return ControlFlow::Break(()),
+            kind if PlannedChange::KINDS.contains(&kind) => return ControlFlow::Break(()),
             _ => mounted = None,
         }
         last = event.seq;

@@ -273,7 +273,6 @@ pub(crate) fn record_found(
         None => sorted = attribution::sorted(links, &runs, changed_at),
     }
     for (Writers { in_doubt, calls }, changes) in sorted {
-        let entries: BTreeSet<_> = changes.iter().map(PlannedChange::path).collect();
         let mut recording = match calls[..] {
             [call] if !in_doubt => EventBuffer::of_observed(session, call, &runs.agent_of(call)),
             _ => EventBuffer::without_agent(session),
@@ -281,6 +280,7 @@ pub(crate) fn record_found(
         if in_doubt || calls.is_empty() {
             let late = changes.iter().filter(|change| change.link().is_none()).filter(is_late).count() as u64;
             let backend = workspace.backend_name().to_owned();
+            let entries: BTreeSet<_> = changes.iter().map(PlannedChange::path).collect();
             recording.push(&DriftFound { backend, entries: entries.len() as u64, late, perhaps: calls })?;
         } else if calls.len() > 1 {
             recording.push(&ChangesShared { calls })?;

@@ -36,7 +36,7 @@ pub struct Materialised {
     pub bytes: u64,
     /// Entries that could not be written: files whose contents are not kept, sockets and devices.
     pub left: Vec<EntryPath>,
-    /// Hard links that are files of their own: the file system can't have them.
+    /// Hard links that became separate files: the file system can't link them.
     pub apart: Vec<EntryPath>,
 }
 
@@ -72,8 +72,8 @@ fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
     }
 }
 
-/// Writes the files of a state as a tar archive: the same state gives the same bytes. What was never kept, sockets
-/// and devices are left out, and returned. Of the contents one file's is in memory at a time.
+/// Writes the files of a state as a tar archive: the same state gives the same bytes. Returns the entries left
+/// out: files whose contents were never kept, sockets and devices. Holds the contents of one file in memory at a time.
 ///
 /// # Errors
 /// Failures of the session and of `out`.

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{DeleteEntry, FileMode, LinkFile, Node, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, Event, FileMode, LinkFile, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
+use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made};
@@ -38,6 +39,19 @@ pub(crate) enum PlannedChange {
 }
 
 impl PlannedChange {
+    /// Kinds of the events that state a change.
+    pub(crate) const KINDS: [&str; 3] = [WriteFile::KIND, DeleteEntry::KIND, LinkFile::KIND];
+
+    /// Decodes the change that an event states. `None` for other events.
+    pub(crate) fn of(event: &EventRef<'_>) -> Option<Self> {
+        match event.kind {
+            WriteFile::KIND => Some(Self::Write(event.typed::<WriteFile>()?.ok()?.event)),
+            DeleteEntry::KIND => Some(Self::Delete(event.typed::<DeleteEntry>()?.ok()?.event)),
+            LinkFile::KIND => Some(Self::Link(event.typed::<LinkFile>()?.ok()?.event)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn path(&self) -> &EntryPath {
         match self {
             Self::Write(event) => &event.path,

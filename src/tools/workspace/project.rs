@@ -39,7 +39,7 @@ impl Landing<'_> {
     /// Writes the intent, changes the disk, then records the commit. When either fails, the disk is restored; when the
     /// process dies, the next one restores it from the intent.
     ///
-    /// Returns also the hard links that are files of their own, since the file system can't have them.
+    /// Also returns the hard links that became separate files: the file system can't link them.
     pub(in crate::tools) fn land(&self, commit: Commit) -> Result<(Committed, Vec<EntryPath>), WorkspaceError> {
         if self.steps.is_empty() {
             return Ok((self.session.record(commit)?, Vec::new()));
@@ -86,7 +86,7 @@ impl Landing<'_> {
         }
     }
 
-    /// Records names that could not become those of one file as files of their own.
+    /// Records names that could not be linked as separate files.
     fn record_apart(&self) -> Result<Vec<EntryPath>, WorkspaceError> {
         let links = self.steps.iter().filter_map(PlannedChange::link);
         let apart = apart(self.workspace, links)?;

@@ -48,7 +48,7 @@ pub(crate) fn put_back(
     write_all(session, (entries, Vec::new()), |piece| workspace.apply(piece))?;
     let paths = intent.entries.iter().map(|entry| entry.path.clone());
     if let Err(error) = join_again(tree, workspace, (disk, budget), paths) {
-        tracing::warn!(%error, "hard links are files of their own after a change that was interrupted");
+        tracing::warn!(%error, "hard links are separate files after an interrupted change");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldspace::Event;
 use foldspace::Seq;
 use foldspace::event::{
-    CallFinished, CallStarted, CommandDecided, CommandResult, DeleteEntry, EvalResult, EventRef, WriteFile,
+    CallFinished, CallStarted, CommandDecided, CommandResult, DeleteEntry, EvalResult, EventRef, LinkFile, WriteFile,
 };
 use foldspace::view::{self, StopCondition};
 
@@ -103,7 +103,7 @@ impl RowFilter {
             }
             // Files that come with a mount belong to no call.
             FilterTest::Writes => {
-                [WriteFile::KIND, DeleteEntry::KIND].contains(&event.kind) && event.call.is_some()
+                [WriteFile::KIND, DeleteEntry::KIND, LinkFile::KIND].contains(&event.kind) && event.call.is_some()
                     || is_of(ToolSort::Write)
             }
             FilterTest::Reads => is_of(ToolSort::Read),

@@ -1,4 +1,4 @@
-//! What is said of changes that can't be undone, of reports that are not recorded, and of a full disk.
+//! Messages about changes that can't be undone, reports that are not recorded, and a full disk.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
