@@ -38,6 +38,17 @@ pub trait Workspace: Send + Sync + 'static {
         self.apply(changes)
     }
 
+    /// Joins the names of each file with several, as `names` lists them, before a command runs: in an overlay a write
+    /// through one of them may turn that name into a separate file.
+    ///
+    /// # Errors
+    /// [`BackendError`]; the names may come apart then.
+    #[doc(hidden)]
+    fn join_names(&self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
+        let _ = names;
+        Ok(())
+    }
+
     /// Gives the shell that runs commands; none where nothing can run. No policy decides about these, and nothing is
     /// recorded: for that a session has [`ToolRunner::shell`](crate::ToolRunner::shell).
     fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {

@@ -161,7 +161,7 @@ impl<'a> ApplyBatch<'a> {
     fn link(&mut self, path: &EntryPath, to: &EntryPath) -> Result<MadeStat, Errno> {
         let present = self.present(path)?;
         let aside = self.tree.next_aside();
-        if self.tree.link(to, present.as_ref(), (self.tree.aside.as_fd(), aside.as_bytes()))? {
+        if self.tree.link((path, to), present.as_ref(), (self.tree.aside.as_fd(), aside.as_bytes()))? {
             self.leftovers.push(aside.clone());
             if !self.cover(path, &aside)? {
                 self.place(path, aside, true)?;

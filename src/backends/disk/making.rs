@@ -120,11 +120,11 @@ impl FileChange {
 }
 
 impl DirTree {
-    /// Makes `name` in `directory` a name of the file at `to`. Returns false if `present`, what it is to replace, is that
-    /// file already, or if that can't be done.
+    /// Makes `name` in `directory` a name of the file at `to`. Returns false if `present`, which it is to replace at `path`,
+    /// is that file already, or if that can't be done. Names in a lower layer come apart at a write, so they are not yet.
     pub(super) fn link(
         &self,
-        to: &EntryPath,
+        (path, to): (&EntryPath, &EntryPath),
         present: Option<&Statx>,
         (directory, name): (BorrowedFd<'_>, &[u8]),
     ) -> Result<bool, Errno> {
@@ -132,7 +132,8 @@ impl DirTree {
         let file = vanished(look(&parent, to.name()))?;
         let (Some(file), Some(present)) = (file, present) else { return Ok(false) };
         let are_files = [&file, present].iter().all(|stat| kind_of(stat) == FileType::RegularFile);
-        if !are_files || FileStat::of(&file).is_same_entry(&FileStat::of(present)) {
+        let is_joined = FileStat::of(&file).is_same_entry(&FileStat::of(present)) && !self.is_in_lower(path);
+        if !are_files || is_joined {
             return Ok(false);
         }
         match linkat(&parent, to.name(), directory, name, AtFlags::empty()) {

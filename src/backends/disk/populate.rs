@@ -99,7 +99,7 @@ impl DirTree {
     ) -> Result<(MadeStat, bool), Errno> {
         let present = vanished(look(above, path.name()))?;
         let aside = self.next_aside();
-        let is_made = self.link(to, present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))?;
+        let is_made = self.link((path, to), present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))?;
         if is_made {
             // Over a file that is there, ext4 would wait for the contents to be written.
             remove_all(above, path.name())?;

@@ -107,6 +107,13 @@ pub(crate) trait WorkspaceDisk: Send {
         Ok(())
     }
 
+    /// Joins the names of each file so that a write through one is seen through the others, where a lower layer has
+    /// them. No command may run meanwhile.
+    fn join_names(&mut self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
+        let _ = names;
+        Ok(())
+    }
+
     /// Shares the files as they are, copy-on-write, with the disk `name` beside this one, which has none yet. No
     /// command may run, and no one else have that disk. Gives false, and has changed nothing, where that can't be done.
     fn share(&mut self, name: &str) -> Result<bool, SealError> {

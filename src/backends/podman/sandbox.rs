@@ -17,6 +17,7 @@ use crate::backends::disk::{KeptIndex, StagingDir};
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
 use crate::backends::{BackendError, ChangeDetector, Container, FileChange, MachineNews, ProgressWatch, Workspace};
 use crate::engine::id::SessionId;
+use crate::engine::path::EntryPath;
 
 /// A container of its own for a session, with the session's files at `/workspace`.
 ///
@@ -103,6 +104,10 @@ impl Workspace for PodmanSandbox {
         self.container.files.populate(changes)
     }
 
+    fn join_names(&self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
+        self.container.join_names(names)
+    }
+
     fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
     }
@@ -149,17 +154,13 @@ impl Workspace for PodmanSandbox {
 
     fn description(&self) -> String {
         let network = if self.container.options.network { "There is a network" } else { "There is no network" };
-        let links = match self.container.files.is_overlay() {
-            true => " Hard links may come apart: do not rely on two names staying one file.",
-            false => "",
-        };
         let rights = match self.container.options.writable_root {
             true => "Commands are root there, and may install packages; what is outside of /workspace is not kept",
             false => "There are no privileges",
         };
         let also = self.container.options.also_at.as_ref();
         let also = also.map(|place| format!(" The workspace is at {place}, too.")).unwrap_or_default();
-        format!("Commands run in an isolated Linux container. {network}. {rights}.{also}{links}")
+        format!("Commands run in an isolated Linux container. {network}. {rights}.{also}")
     }
 
     fn close(&self) {

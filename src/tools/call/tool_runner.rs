@@ -241,6 +241,9 @@ impl ToolRunner {
             let context = open.context.insert(context);
             (context.budget, context.beats) = (self.budget.clone(), self.beats.clone());
             context.input = call.input;
+            if may_change {
+                self.machine.join_names(context.files.tree()).await;
+            }
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             let panicked = |_| Err(ToolError::new("the tool failed: it panicked"));
             let answer = AssertUnwindSafe(tool.call(context, params)).catch_unwind().await.unwrap_or_else(panicked)?;

@@ -160,6 +160,18 @@ impl ManagedWorkspace {
         Ok(captured)
     }
 
+    /// Joins the names of files with several where a write would part them. If that fails, they come apart.
+    pub(crate) async fn join_names(&self, files: &VirtualFileSystem) {
+        if !files.has_hard_links() {
+            return;
+        }
+        let (workspace, files) = (Arc::clone(&self.workspace), files.clone());
+        let joining = tokio::task::spawn_blocking(move || workspace.join_names(&|| files.hard_links()));
+        if let Ok(Err(error)) = joining.await {
+            tracing::warn!(%error, "names of one file may come apart at a write");
+        }
+    }
+
     pub(crate) fn record_end(&self, session: &Session) -> Result<(), SessionError> {
         record_machine(session, self.workspace.as_ref())
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use foldspace::event::LinkFile;
 use foldspace::reducers::MergeChoices;
 use foldspace::tools::{RewindOptions, UndoOptions, UndoSubject, materialise, merge_child};
-use foldspace::{EntryPath, VirtualFileSystem};
+use foldspace::{EntryPath, VirtualFileSystem, WorkspaceSpec};
 
 use crate::rig::{Family, Kind, Rig};
 
@@ -142,6 +142,27 @@ fn forks_copies_and_merges_have_names_of_one_file() {
     assert_eq!(fs::read_to_string(ours.join("d/b")).unwrap(), "one\ntwo\n");
     let files = VirtualFileSystem::of(&parent.session().state().unwrap());
     assert_eq!(files.names(&EntryPath::lookup("y").unwrap()).len(), 2);
+    family.verify();
+}
+
+#[test]
+fn names_in_a_container_stay_one_file_in_forks_and_layers() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let family = Family::new(WorkspaceSpec::Podman(options));
+    let parent = family.founder();
+    family.sh(&parent, "echo one > a && mkdir d && ln a d/b && ln a c");
+    let child = family.fork(&parent);
+    assert_eq!(family.sh(&child, "echo two >> d/b && cat a").trim_end(), "one\ntwo");
+    let grandchild = family.fork(&child);
+    assert_eq!(family.sh(&grandchild, "echo three >> a && cat c").trim_end(), "one\ntwo\nthree");
+    assert_eq!(family.sh(&parent, "echo other >> c && cat d/b").trim_end(), "one\nother");
+    // More entries than an upper layer may have: it becomes a lower one.
+    family.sh(&parent, "for i in $(seq 90); do echo $i > f$i; done");
+    assert_eq!(family.sh(&parent, "echo last > a && cat c d/b").trim_end(), "last\nlast");
+    for member in [&parent, &child, &grandchild] {
+        let files = VirtualFileSystem::of(&member.session().state().unwrap());
+        assert_eq!(names(&files), [["a", "c", "d/b"]]);
+    }
     family.verify();
 }
 

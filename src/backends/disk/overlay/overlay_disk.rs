@@ -25,8 +25,12 @@ use crate::backends::disk::remove::remove_path;
 use crate::backends::disk::scan::{ScanOutcome, scan};
 use crate::backends::disk::tree::DirTree;
 use crate::backends::disk::workspace_disk::{SealError, WorkspaceDisk};
-use crate::backends::{BackendError, DirtyPath, FileChange};
+use crate::backends::{BackendError, DirtyPath, FileChange, Observed};
 use crate::engine::path::EntryPath;
+
+/// Limits of what is copied up so that names of one file stay together: names besides the first ones, and bytes of files.
+const JOINED_MAX: usize = 1024;
+const JOINED_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Clone)]
 pub(crate) struct OverlayOptions {
@@ -60,6 +64,8 @@ pub(crate) struct OverlayDisk {
     pub(in crate::backends::disk) places: Vec<MountPoint>,
     /// Removes what is not needed any more.
     removing: Option<JoinHandle<()>>,
+    /// Names of files that were joined in the upper layer; `None` before that was tried.
+    joined: Option<usize>,
 }
 
 struct Replaced {
@@ -139,7 +145,8 @@ impl OverlayDisk {
 
     fn of(options: OverlayOptions, lower: Vec<LayerId>, carried: Vec<DirtyPath>) -> Self {
         let known = KnownFiles { carried, ..KnownFiles::default() };
-        Self { options, lower, empty: None, mounted: OnceLock::new(), known, places: Vec::new(), removing: None }
+        let (mounted, places) = (OnceLock::new(), Vec::new());
+        Self { options, lower, empty: None, mounted, known, places, removing: None, joined: None }
     }
 
     fn mount_above(&self, lower: &[LayerId]) -> io::Result<Mounted> {
@@ -189,7 +196,7 @@ impl OverlayDisk {
         let late = self.look().map_or_else(|_| vec![DirtyPath::Subtree(EntryPath::root())], |look| look.touched);
         let mut carried = std::mem::take(&mut self.known).carried;
         carried.extend(late);
-        (self.known.carried, self.lower) = (carried, lower);
+        (self.known.carried, self.lower, self.joined) = (carried, lower, None);
         let mounted = self.mounted.take().filter(|_| self.mounted.set(mounted).is_ok());
         Ok((Replaced { dir: self.options.dir.clone(), mounted, layers }, placed))
     }
@@ -245,6 +252,32 @@ impl OverlayDisk {
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, "what was made will be looked at again"),
         }
+    }
+
+    /// Returns each name of these files but the first, with the first, if the lower layers have all of them as one file.
+    fn parted(&self, names: Vec<Vec<EntryPath>>) -> Result<Vec<FileChange>, BackendError> {
+        let failed = |error: io::Error| BackendError { backend: self.options.backend, reason: error.to_string() };
+        let (mut links, mut bytes) = (Vec::new(), 0);
+        for names in names {
+            let [to, others @ ..] = &names[..] else { continue };
+            let tree = self.mounted_tree()?;
+            let file = |path: &EntryPath| match tree.observe(path).map_err(failed)?.map(|found| found.kind) {
+                Some(Observed::File { shared: Some(file), size, .. }) if tree.is_in_lower(path) => {
+                    Ok(Some((file, size)))
+                }
+                _ => Ok(None),
+            };
+            let Some((first, size)) = file(to)? else { continue };
+            let mut is_one = true;
+            for path in others {
+                is_one &= file(path)?.is_some_and(|(file, _)| file == first);
+            }
+            bytes += size;
+            if is_one && bytes <= JOINED_BYTES_MAX && links.len() + others.len() <= JOINED_MAX {
+                links.extend(others.iter().map(|path| FileChange::Link { path: path.clone(), to: to.clone() }));
+            }
+        }
+        Ok(links)
     }
 
     fn mounted_tree(&self) -> Result<&DirTree, BackendError> {
@@ -331,7 +364,17 @@ impl WorkspaceDisk for OverlayDisk {
     }
 
     fn seal_if_large(&mut self) -> Result<(), SealError> {
-        if self.known.index.len() <= self.options.seal_above { Ok(()) } else { self.seal() }
+        let is_large = self.known.index.len() > self.options.seal_above + self.joined.unwrap_or(0);
+        if is_large { self.seal() } else { Ok(()) }
+    }
+
+    fn join_names(&mut self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
+        if self.joined.is_none() {
+            let links = self.parted(names())?;
+            self.apply(&links)?;
+            self.joined = Some(2 * links.len());
+        }
+        Ok(())
     }
 
     fn share(&mut self, name: &str) -> Result<bool, SealError> {

@@ -366,3 +366,69 @@ fn disk_tests_pass_in_user_namespace() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// One file with three names, one with two and one with one.
+fn linked_files(top: &Path) {
+    fs::create_dir(top.join("d")).unwrap();
+    for (file, names) in [("a", &["c", "d/b"][..]), ("x", &["y"]), ("z", &[])] {
+        fs::write(top.join(file), file).unwrap();
+        names.iter().for_each(|name| fs::hard_link(top.join(file), top.join(name)).unwrap());
+    }
+}
+
+fn linked_names() -> Vec<Vec<EntryPath>> {
+    [&["a", "c", "d/b"][..], &["x", "y"]].map(|names| names.iter().map(|name| path(name)).collect()).to_vec()
+}
+
+#[test]
+fn joined_names_are_one_file_after_each_seal() {
+    let Some((mut disk, _directory)) = new_overlay(&linked_files) else { return };
+    let read = |disk: &OverlayDisk, name: &str| fs::read_to_string(view(disk).join(name)).unwrap();
+    let inode = |disk: &OverlayDisk, name: &str| fs::metadata(view(disk).join(name)).unwrap().ino();
+    for written in ["d/b", "a", "c"] {
+        let before = world(&disk);
+        disk.join_names(&linked_names).unwrap();
+        assert_eq!(world(&disk), before);
+        assert!(!take(&mut disk).iter().any(|touched| matches!(touched, DirtyPath::Entry(_))), "nothing was changed");
+        fs::write(view(&disk).join(written), format!("by {written}")).unwrap();
+        assert_eq!(["a", "c", "d/b"].map(|name| read(&disk, name)), [(); 3].map(|()| format!("by {written}")));
+        assert_eq!(inode(&disk, "a"), inode(&disk, "d/b"));
+        assert_eq!(inode(&disk, "x"), inode(&disk, "y"));
+        take(&mut disk);
+        disk.seal().unwrap();
+    }
+}
+
+#[test]
+fn name_written_before_it_is_joined_stays_a_separate_file() {
+    let Some((mut disk, _directory)) = new_overlay(&linked_files) else { return };
+    fs::write(view(&disk).join("x"), "new").unwrap();
+    disk.join_names(&linked_names).unwrap();
+    assert_eq!(fs::read_to_string(view(&disk).join("x")).unwrap(), "new");
+    assert_eq!(fs::read_to_string(view(&disk).join("y")).unwrap(), "x");
+}
+
+#[test]
+fn many_joined_names_cause_no_seal() {
+    let number = |number: usize| format!("n{number}");
+    let fill = |top: &Path| {
+        for file in 0..200 {
+            fs::write(top.join(number(2 * file)), "text").unwrap();
+            fs::hard_link(top.join(number(2 * file)), top.join(number(2 * file + 1))).unwrap();
+        }
+    };
+    let Some((mut disk, directory)) = new_overlay(&fill) else { return };
+    disk.join_names(&|| (0..200).map(|file| vec![path(&number(2 * file)), path(&number(2 * file + 1))]).collect())
+        .unwrap();
+    let layers = || fs::read_dir(directory.path().join("layered/layers")).unwrap().count();
+    let few = layers();
+    take(&mut disk);
+    disk.seal_if_large().unwrap();
+    assert_eq!(layers(), few);
+    for file in 0..70 {
+        fs::write(view(&disk).join(format!("more{file}")), "1").unwrap();
+    }
+    take(&mut disk);
+    disk.seal_if_large().unwrap();
+    assert_eq!(layers(), few + 1);
+}

@@ -1,10 +1,12 @@
 //! Sharing a session's files with another session's.
 
 use super::{ContainerState, SessionContainer};
+use crate::backends::BackendError;
 use crate::backends::disk::SealError;
 use crate::backends::podman::{owners, paths};
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
+use crate::engine::path::EntryPath;
 
 impl SessionContainer {
     /// Shares the files with a session that has none yet. Gives false where that can't be, or a command may run.
@@ -31,6 +33,14 @@ impl SessionContainer {
                 Err(error)
             }
         }
+    }
+
+    /// Joins the names of files, unless a command runs: it may be about to write through one of them.
+    pub(in crate::backends::podman) fn join_names(
+        &self,
+        names: &dyn Fn() -> Vec<Vec<EntryPath>>,
+    ) -> Result<(), BackendError> {
+        if self.in_flight.is_empty() { self.files.lock().join_names(names) } else { Ok(()) }
     }
 
     /// Makes sure that no container can write to the files but one whose commands are known.
