@@ -73,7 +73,7 @@ trust_level = "trusted"
 """
 
 
-def prepare(agent, home, project, model):
+def prepare(agent, home, project, model, asks):
     """Writes the settings without which an agent doesn't run offline, and returns its environment."""
     def put(below, text):
         path = os.path.join(home, below)
@@ -86,7 +86,7 @@ def prepare(agent, home, project, model):
     if agent == "codex":
         put(".codex/config.toml", CODEX.format(model=model, project=project))
     if agent == "copilot":
-        os.makedirs(os.path.join(home, ".copilot"))
+        put(".copilot/config.json", json.dumps({"trusted_folders": [project], "banner": "never"}))
     if agent == "opencode":
         # Else its start waits a minute for a package that it then does without.
         put(".npmrc", "offline=true\n")
@@ -96,7 +96,7 @@ def prepare(agent, home, project, model):
         }
         put(".config/opencode/opencode.json", json.dumps({
             "autoupdate": False, "share": "disabled", "model": "fake/fake", "small_model": "fake/fake",
-            "permission": "allow", "provider": {"fake": provider},
+            "permission": "ask" if asks else "allow", "provider": {"fake": provider},
         }))
     return QUIET[agent] | {name: value.format(model) for name, value in MODEL[agent].items()}
 

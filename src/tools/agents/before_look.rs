@@ -1,12 +1,14 @@
 //! Records what must be known before a look at the disk: which calls run, which ended, and which may never have run.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, open, record_of};
+use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, record_of};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::backends::agent_process::process_ended;
 use crate::engine::clock::Timestamp;
@@ -14,10 +16,12 @@ use crate::engine::event::{CallNoted, CallStatus, ObservedAccess};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{AgentRuns, ObservedCall};
+use crate::reducers::{AgentRuns, ObservedCall, VirtualFileSystem};
 use crate::tools::call::error::ToolError;
 use crate::tools::transcript::call_events::{ObservedEnd, push_end};
-use crate::tools::transcript::step::content_text;
+use crate::tools::transcript::edits::{edits_of, spelled};
+use crate::tools::transcript::files::{KnownChange, StatedFiles};
+use crate::tools::transcript::step::{StatedChange, StatedFile, content_text};
 
 /// Time between the end of a command and the start of its hook.
 const SLACK_MILLIS: i64 = 1_000;
@@ -54,6 +58,7 @@ pub(crate) fn only_begins(kind: &HookKind) -> bool {
             | HookKind::Prompted { .. }
             | HookKind::CallBegan(_)
             | HookKind::Asked
+            | HookKind::Allowed
             | HookKind::SubagentBegan
             | HookKind::Other { .. }
     )
@@ -152,7 +157,8 @@ impl Observer {
         let (session, unended) = (self.session.clone(), "no hook reported its end");
         match self.arrival.report.kind.clone() {
             HookKind::Asked => doubt(&session, "it asked for a permission", |call| self.is_own(call)),
-            HookKind::CallEnded(call, end) => self.date(&call, &end),
+            HookKind::Allowed => self.date(|call| self.is_own(call), 0),
+            HookKind::CallEnded(call, end) => self.date_ended(&call, &end),
             kind if self.arrival.waited > 0 && only_begins(&kind) => self.record_kind(false),
             _ if self.arrival.waited > 0 => Ok(()),
             HookKind::CallBegan(begun) => doubt(&session, unended, |call| self.precedes(call, &begun)),
@@ -164,15 +170,45 @@ impl Observer {
         }
     }
 
-    /// Records when a call that asked for a permission began to run, if its agent reports how long it took.
-    fn date(&mut self, call: &ReportedCall, end: &ReportedEnd) -> Result<(), SessionError> {
-        let (id, runs) = (id_of(call), self.runs()?);
-        let Some(((seq, open), micros)) = open(&runs, &id).zip(end.micros) else { return Ok(()) };
-        if !open.doubt {
-            return Ok(());
-        }
+    /// Records that these calls, which asked for a permission, began to run so many microseconds before the report.
+    fn date(&self, is_it: impl Fn(&ObservedCall) -> bool, micros: u64) -> Result<(), SessionError> {
         let passed = i64::try_from(micros.saturating_add(self.micros_since())).unwrap_or(i64::MAX) / 1000;
         let since = Timestamp(self.session.now().0.saturating_sub(passed).saturating_sub(SLACK_MILLIS));
-        note_open(&self.session, seq, open, ("since", json!(since)))
+        self.note_since(is_it, since)
+    }
+
+    fn note_since(&self, is_it: impl Fn(&ObservedCall) -> bool, since: Timestamp) -> Result<(), SessionError> {
+        let state = self.session.state()?;
+        let open = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.open);
+        let mut dated = open.filter(|(_, call)| call.doubt && call.since.is_none() && is_it(call));
+        dated.try_for_each(|(seq, call)| note_open(&self.session, *seq, call, ("since", json!(since))))
+    }
+
+    /// Records when a call that asked for a permission began to run, as far as its end shows.
+    fn date_ended(&self, call: &ReportedCall, end: &ReportedEnd) -> Result<(), SessionError> {
+        let is_it = |known: &ObservedCall| known.run == self.run_id() && known.id == id_of(call);
+        match end.micros {
+            Some(micros) => self.date(is_it, micros),
+            // Nobody else has changed the file since the last look.
+            None if end.status == CallStatus::Ok && self.is_as_edited(call)? => self.note_since(is_it, Timestamp(0)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns true if the file that an edit names has the contents that the edit makes of the recorded ones.
+    #[expect(clippy::disallowed_methods, reason = "the agent writes the file")]
+    fn is_as_edited(&self, call: &ReportedCall) -> Result<bool, SessionError> {
+        let [file] = &call.declared[..] else { return Ok(false) };
+        let Some(path) = self.path(&file.path) else { return Ok(false) };
+        let tree = VirtualFileSystem::of(&self.session.state()?);
+        let recorded = tree.get(&path).and_then(|entry| entry.node.content());
+        let recorded = recorded.map(|content| self.session.content(content)).transpose();
+        let text = recorded.ok().flatten().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+        let before = text.map(|text| StatedFile { path: file.path.clone(), change: StatedChange::Whole(text) });
+        let stated = before.into_iter().chain(edits_of(&spelled(&call.params), &Value::Null)).collect();
+        let Some(KnownChange::Written { contents, .. }) = StatedFiles::default().changes(stated).pop() else {
+            return Ok(false);
+        };
+        Ok(std::fs::read(self.root.join(OsStr::from_bytes(path.as_bytes()))).is_ok_and(|found| found == contents))
     }
 }

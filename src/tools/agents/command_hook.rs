@@ -54,7 +54,8 @@ fn kind(event: &str, payload: &Value) -> HookKind {
             id: named(payload, &["prompt_id", "turn_id", "generation_id"]),
         },
         "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload, &Value::Null)),
-        "PermissionRequest" => HookKind::Asked,
+        "PermissionRequest" | "permissionRequest" => HookKind::Asked,
+        "Notification" if payload["notification_type"] == "ToolPermission" => HookKind::Asked,
         // It never ran.
         "PermissionDenied" => {
             let denied = ReportedEnd::failed(&named(payload, &["reason"]).unwrap_or_default());
@@ -104,7 +105,7 @@ fn ended(call: &ReportedCall, payload: &Value, answer: &Value) -> ReportedEnd {
         end.exit_code = end.exit_code.or_else(|| exit_code(&text)).or_else(|| shell_exit(&text));
         end.background = end.background.or_else(|| left_in_background(&text));
     }
-    end.micros = payload["duration_ms"].as_u64().map(|millis| millis.saturating_mul(1000));
+    end.micros = payload["duration_ms"].as_u64().map(|millis| millis.saturating_mul(1000)).or_else(|| wall_time(&text));
     end.child = named(answer, &["agentId"]).or_else(|| {
         let spawned: Value = serde_json::from_str(answer.as_str().filter(|_| call.tool == "spawn_agent")?).ok()?;
         named(&spawned, &["agent_id"])
@@ -119,6 +120,13 @@ fn shown(answer: &Value) -> ReportedEnd {
         return failed("", &text, false).into();
     }
     ReportedEnd::ok(json!({ "content": text }))
+}
+
+/// Returns the duration of a patch in microseconds, as Codex states it.
+fn wall_time(text: &str) -> Option<u64> {
+    let (_, rest) = text.strip_prefix("Exit code: ")?.split_once("\nWall time: ")?;
+    let seconds: f64 = rest.split_once(" seconds\n")?.0.parse().ok()?;
+    Some((seconds * 1e6) as u64)
 }
 
 /// Returns the exit code at the end of what Copilot CLI shows of a command.

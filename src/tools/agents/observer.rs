@@ -178,6 +178,7 @@ fn may_have_changed(kind: &HookKind) -> bool {
         | HookKind::RunEnded { .. }
         | HookKind::Prompted { .. }
         | HookKind::Asked
+        | HookKind::Allowed
         | HookKind::SubagentEnded
         | HookKind::Paused { .. } => true,
     }
@@ -188,7 +189,7 @@ pub(super) struct Observer {
     pub(super) session: Session,
     pub(super) name: Arc<str>,
     /// The directory that is recorded.
-    root: PathBuf,
+    pub(super) root: PathBuf,
     pub(super) arrival: Arrival,
     /// The last of what was submitted.
     last: Option<Pending>,
@@ -220,7 +221,8 @@ impl Observer {
             close_where(&self.session, |call| self.is_over(call))?;
         }
         match self.arrival.report.kind.clone() {
-            HookKind::RunBegan | HookKind::SubagentBegan | HookKind::SubagentEnded | HookKind::Asked => {}
+            HookKind::RunBegan | HookKind::SubagentBegan | HookKind::SubagentEnded => {}
+            HookKind::Asked | HookKind::Allowed => {}
             HookKind::RunEnded { reason } => {
                 self.end_tasks(&[])?;
                 let (run, reason) = (self.run_id(), reason.unwrap_or_default());
@@ -419,7 +421,7 @@ impl Observer {
     }
 
     /// Returns the path that an agent means, if it is below the directory.
-    fn path(&self, given: &str) -> Option<EntryPath> {
+    pub(super) fn path(&self, given: &str) -> Option<EntryPath> {
         let below = self.arrival.report.directory.as_ref().map_or(self.root.as_path(), Path::new);
         let mut path = PathBuf::new();
         for component in below.join(given).components() {

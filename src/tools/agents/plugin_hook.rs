@@ -47,6 +47,8 @@ fn event_kind(event: &str, input: &Value, output: &Value) -> HookKind {
             let end = ReportedEnd::failed(text(&part["state"], "error"));
             HookKind::CallEnded(call(part, &part["state"]["input"], &Value::Null), end)
         }
+        "permission.asked" => HookKind::Asked,
+        "permission.replied" if properties["reply"] != "reject" => HookKind::Allowed,
         "session.idle" => HookKind::Paused { background: None },
         other => HookKind::Other { event: other.to_owned() },
     }

@@ -47,6 +47,8 @@ pub(crate) enum HookKind {
     CallBegan(ReportedCall),
     /// The agent asks its user whether a call may run. It does not say which: one that has begun and not ended.
     Asked,
+    /// The user let the calls run that the agent asked about.
+    Allowed,
     CallEnded(ReportedCall, ReportedEnd),
     /// Calls that have ended together. Hooks may have told of each of them already, or of none.
     Batch(Vec<(ReportedCall, ReportedEnd)>),

@@ -318,6 +318,78 @@ fn call_that_was_allowed_is_undone_and_what_changed_before_is_not() {
     assert!(repository.has("mine.txt"));
 }
 
+fn gemini(repository: &Repository, event: &str, tool: &str, more: Value) {
+    let mut payload =
+        json!({ "session_id": "g1", "cwd": repository.root(), "hook_event_name": event, "tool_name": tool });
+    payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    repository.hook(&["gemini"], &payload);
+}
+
+#[test]
+fn edit_that_was_allowed_is_undone_if_it_alone_changed_the_file() {
+    let repository = Repository::with(&[("a.txt", "one\ntwo\nthree\n"), ("b.txt", "x\ny\nz\n")]);
+    for (file, old, by_person) in [("a.txt", "two", ""), ("b.txt", "y", "the person's\n")] {
+        let params = json!({ "file_path": repository.root().join(file), "old_string": old, "new_string": "EDIT" });
+        gemini(&repository, "BeforeTool", "replace", json!({ "tool_input": params }));
+        gemini(&repository, "Notification", "", json!({ "notification_type": "ToolPermission", "message": "?" }));
+        repository.write("mine.txt", &format!("{file}\n"));
+        let edited = repository.read(file).replace(old, "EDIT") + by_person;
+        repository.write(file, &edited);
+        let answer = json!({ "tool_input": params, "tool_response": { "llmContent": "Modified" } });
+        gemini(&repository, "AfterTool", "replace", answer);
+    }
+    let left = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(left.contains("left     b.txt  a person may have changed it meanwhile"), "{left}");
+    assert_eq!(repository.read("b.txt"), "x\nEDIT\nz\nthe person's\n");
+    let call = runs(&repository).ended[0].call.to_string();
+    repository.program.printed(&["undo", "repo", "--call", &call, "--yes"]);
+    assert_eq!((repository.read("a.txt"), repository.read("mine.txt")), ("one\ntwo\nthree\n".into(), "b.txt\n".into()));
+}
+
+#[test]
+fn answer_to_a_question_ends_the_doubt_of_a_call() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    let hook = |hook: &str, input: Value, output: Value| {
+        let payload = json!({ "hook": hook, "directory": repository.root(), "input": input, "output": output });
+        repository.hook(&["opencode"], &payload);
+    };
+    let call = json!({ "tool": "bash", "sessionID": "o1", "callID": "c1", "args": { "command": "x" } });
+    let event = |name: &str, more: &str| {
+        let properties = json!({ "sessionID": "o1", "id": "p1", "reply": more });
+        hook("event", json!({ "type": name, "properties": properties }), Value::Null);
+    };
+    hook("tool.execute.before", call.clone(), json!({ "args": { "command": "x" } }));
+    event("permission.asked", "");
+    repository.write("mine.txt", "the person's\n");
+    let mine = repository.root().join("mine.txt");
+    let age = || mine.metadata().unwrap().modified().unwrap().elapsed().unwrap_or_default();
+    eventually("the person has thought about it", || age().as_secs() >= 2);
+    event("permission.replied", "once");
+    repository.write("a.txt", "by the call\n");
+    hook("tool.execute.after", call, json!({ "title": "x", "output": "", "metadata": { "exit": 0 } }));
+    let undone = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(undone.contains("left     mine.txt  a person may have changed it meanwhile"), "{undone}");
+    assert_eq!((repository.read("a.txt"), repository.read("mine.txt")), ("one\n".into(), "the person's\n".into()));
+}
+
+#[test]
+fn command_that_was_allowed_stays_in_doubt_if_nothing_tells_when_it_began() {
+    let repository = Repository::with(&[("a.txt", "one\n")]);
+    let call =
+        json!({ "sessionId": "k1", "cwd": repository.root(), "toolName": "bash", "toolArgs": { "command": "x" } });
+    repository.hook(&["copilot", "preToolUse"], &call);
+    repository.hook(&["copilot", "permissionRequest"], &call);
+    repository.write("a.txt", "by whom?\n");
+    let mut done = call;
+    done["toolResult"] =
+        json!({ "resultType": "success", "textResultForLlm": "<shellId: 0 completed with exit code 0>" });
+    repository.hook(&["copilot", "postToolUse"], &done);
+    let left = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(left.contains("left     a.txt  a person may have changed it meanwhile"), "{left}");
+    repository.program.printed(&["undo", "repo", "--overwrite", "--yes"]);
+    assert_eq!(repository.read("a.txt"), "one\n");
+}
+
 #[test]
 fn call_that_only_a_batch_ends_has_changed_nothing_for_certain() {
     let repository = Repository::with(&[("a.txt", "one\n")]);

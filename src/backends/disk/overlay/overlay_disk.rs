@@ -64,7 +64,7 @@ pub(crate) struct OverlayDisk {
     pub(in crate::backends::disk) places: Vec<MountPoint>,
     /// Removes what is not needed any more.
     removing: Option<JoinHandle<()>>,
-    /// Names of files that were joined in the upper layer; `None` before that was tried.
+    /// Entries that the upper layer has only because names of files were joined, at most; `None` before that was tried.
     joined: Option<usize>,
 }
 
@@ -272,8 +272,8 @@ impl OverlayDisk {
             for path in others {
                 is_one &= file(path)?.is_some_and(|(file, _)| file == first);
             }
-            bytes += size;
-            if is_one && bytes <= JOINED_BYTES_MAX && links.len() + others.len() <= JOINED_MAX {
+            if is_one && bytes + size <= JOINED_BYTES_MAX && links.len() + others.len() <= JOINED_MAX {
+                bytes += size;
                 links.extend(others.iter().map(|path| FileChange::Link { path: path.clone(), to: to.clone() }));
             }
         }
@@ -370,9 +370,12 @@ impl WorkspaceDisk for OverlayDisk {
 
     fn join_names(&mut self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
         if self.joined.is_none() {
+            // Once for each upper layer, even if it fails.
+            self.joined = Some(0);
             let links = self.parted(names())?;
             self.apply(&links)?;
-            self.joined = Some(2 * links.len());
+            let paths = links.iter().flat_map(|link| [Some(link.path()), link.linked()]).flatten();
+            self.joined = Some(paths.map(|path| path.segments().count()).sum());
         }
         Ok(())
     }

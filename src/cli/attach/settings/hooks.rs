@@ -112,11 +112,14 @@ fn events(agent: AgentKind) -> &'static [&'static str] {
             "Stop",
             "SessionEnd",
         ],
-        AgentKind::Gemini => &["SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd"],
+        AgentKind::Gemini => {
+            &["SessionStart", "BeforeAgent", "BeforeTool", "Notification", "AfterTool", "AfterAgent", "SessionEnd"]
+        }
         AgentKind::Copilot => &[
             "sessionStart",
             "userPromptSubmitted",
             "preToolUse",
+            "permissionRequest",
             "postToolUse",
             "postToolUseFailure",
             "subagentStart",

@@ -28,7 +28,8 @@ export const Foldspace = async ({ directory }) => {
       }
       // A call that throws has no `tool.execute.after`.
       const failed = type === "message.part.updated" && properties.part?.state?.status === "error"
-      if (failed || ["session.created", "session.idle", "session.deleted"].includes(type)) await tell("event", event)
+      const told = ["session.created", "session.idle", "session.deleted", "permission.asked", "permission.replied"]
+      if (failed || told.includes(type)) await tell("event", event)
     },
   }
 }
