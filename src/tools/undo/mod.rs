@@ -20,7 +20,7 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{Change, GitWorktree, VirtualFileSystem};
+use crate::reducers::{AgentRuns, Change, GitWorktree, VirtualFileSystem};
 
 use history::ChangeHistory;
 pub use left::{UndoLeft, UndoLeftReason, UndoPassed};
@@ -186,7 +186,10 @@ impl UndoWork<'_> {
         let (mut latest, mut passed) = (None, Vec::new());
         for call in history.undoable() {
             let (selection, plan) = plan(&UndoSubject::Call(call))?;
-            if !plan.steps.is_empty() {
+            // A call that succeeded has run: it is the one that is meant, even if all its changes are in doubt.
+            let is_meant =
+                plan.left().iter().any(|left| left.reason == UndoLeftReason::Doubtful) && self.succeeded(call)?;
+            if !plan.steps.is_empty() || is_meant {
                 passed.retain(|passed: &UndoPassed| !history.was_passed(passed.call));
                 return Ok((selection, plan, passed));
             }
@@ -198,6 +201,13 @@ impl UndoWork<'_> {
         let (selection, plan) = latest.ok_or_else(|| nothing(history))?;
         passed.remove(0);
         Ok((selection, plan, passed))
+    }
+
+    /// Returns true for an agent's call whose end was reported as a success.
+    fn succeeded(&self, call: Seq) -> Result<bool, WorkspaceError> {
+        let state = self.session.state()?;
+        let mut ended = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.ended);
+        Ok(ended.any(|ended| ended.call == call && ended.status == CallStatus::Ok))
     }
 
     fn plan(

@@ -375,6 +375,7 @@ fn answer_to_a_question_ends_the_doubt_of_a_call() {
 #[test]
 fn command_that_was_allowed_stays_in_doubt_if_nothing_tells_when_it_began() {
     let repository = Repository::with(&[("a.txt", "one\n")]);
+    repository.command("before", |repository| repository.write("c.txt", "x\n"));
     let call =
         json!({ "sessionId": "k1", "cwd": repository.root(), "toolName": "bash", "toolArgs": { "command": "x" } });
     repository.hook(&["copilot", "preToolUse"], &call);
@@ -384,7 +385,11 @@ fn command_that_was_allowed_stays_in_doubt_if_nothing_tells_when_it_began() {
     done["toolResult"] =
         json!({ "resultType": "success", "textResultForLlm": "<shellId: 0 completed with exit code 0>" });
     repository.hook(&["copilot", "postToolUse"], &done);
+    repository.command("later", |repository| repository.write("b.txt", "x\n"));
+    repository.program.printed(&["undo", "repo", "--yes"]);
+    // It is named, and no earlier call is undone in its place.
     let left = repository.program.run(&["undo", "repo", "--yes"]);
+    assert!(left.starts_with("undoes #") && left.contains(" bash x by copilot"), "{left}");
     assert!(left.contains("left     a.txt  a person may have changed it meanwhile"), "{left}");
     repository.program.printed(&["undo", "repo", "--overwrite", "--yes"]);
     assert_eq!(repository.read("a.txt"), "one\n");
