@@ -53,22 +53,22 @@ fn kind(event: &str, payload: &Value) -> HookKind {
             prompt: named(payload, &["prompt"]).unwrap_or_default(),
             id: named(payload, &["prompt_id", "turn_id", "generation_id"]),
         },
-        "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload, &Value::Null)),
+        "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload)),
         "PermissionRequest" => HookKind::Asked,
         // It never ran.
         "PermissionDenied" => {
             let denied = ReportedEnd::failed(&named(payload, &["reason"]).unwrap_or_default());
-            HookKind::Batch(vec![(call(payload, &Value::Null), denied)])
+            HookKind::Batch(vec![(call(payload), denied)])
         }
         "PostToolUse" | "postToolUse" | "AfterTool" | "PostToolUseFailure" | "postToolUseFailure" => {
             let answer = any(payload, &["tool_response", "tool_result", "toolResult", "tool_output"]);
-            let call = call(payload, answer);
+            let call = call(payload);
             let end = ended(&call, payload, answer);
             HookKind::CallEnded(call, end)
         }
         "PostToolBatch" => {
             let calls = payload["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-            HookKind::Batch(calls.iter().map(|one| (call(one, &Value::Null), shown(&one["tool_response"]))).collect())
+            HookKind::Batch(calls.iter().map(|one| (call(one), shown(&one["tool_response"]))).collect())
         }
         "SubagentStart" | "subagentStart" => HookKind::SubagentBegan,
         "SubagentStop" | "subagentStop" => HookKind::SubagentEnded,
@@ -80,10 +80,10 @@ fn kind(event: &str, payload: &Value) -> HookKind {
     }
 }
 
-fn call(payload: &Value, answer: &Value) -> ReportedCall {
+fn call(payload: &Value) -> ReportedCall {
     let id = named(payload, &["tool_use_id", "toolUseId", "tool_call_id"]);
     let tool = named(payload, &["tool_name", "toolName"]).unwrap_or_default();
-    ReportedCall::new(id, tool, params_of(any(payload, &["tool_input", "toolArgs"])), answer)
+    ReportedCall::new(id, tool, params_of(any(payload, &["tool_input", "toolArgs"])))
 }
 
 /// Returns the end in a payload of a single call.

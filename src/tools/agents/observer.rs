@@ -408,7 +408,7 @@ impl Observer {
 
     /// Returns the changes that a call may make in the directory, and the paths in it that it names.
     pub(super) fn access(&self, call: &ReportedCall) -> (ObservedAccess, Vec<EntryPath>) {
-        let paths: Vec<EntryPath> = call.declared.iter().filter_map(|file| self.path(&file.path)).collect();
+        let paths: Vec<EntryPath> = call.declared.iter().filter_map(|path| self.path(path)).collect();
         let access = match call.access {
             ToolAccess::Reads => ObservedAccess::None,
             ToolAccess::Edits if paths.is_empty() => ObservedAccess::None,

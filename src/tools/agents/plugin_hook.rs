@@ -40,21 +40,21 @@ fn event_kind(event: &str, input: &Value, output: &Value) -> HookKind {
             prompt: content_text(&output["parts"]),
             id: output["message"]["id"].as_str().map(str::to_owned),
         },
-        "tool.execute.before" => HookKind::CallBegan(call(input, &output["args"], &Value::Null)),
-        "tool.execute.after" => HookKind::CallEnded(call(input, &input["args"], output), ended(output)),
+        "tool.execute.before" => HookKind::CallBegan(call(input, &output["args"])),
+        "tool.execute.after" => HookKind::CallEnded(call(input, &input["args"]), ended(output)),
         "message.part.updated" if properties["part"]["state"]["status"] == "error" => {
             let part = &properties["part"];
             let end = ReportedEnd::failed(text(&part["state"], "error"));
-            HookKind::CallEnded(call(part, &part["state"]["input"], &Value::Null), end)
+            HookKind::CallEnded(call(part, &part["state"]["input"]), end)
         }
         "session.idle" => HookKind::Paused { background: None },
         other => HookKind::Other { event: other.to_owned() },
     }
 }
 
-fn call(input: &Value, args: &Value, answer: &Value) -> ReportedCall {
+fn call(input: &Value, args: &Value) -> ReportedCall {
     let id = input["callID"].as_str().map(str::to_owned);
-    ReportedCall::new(id, text(input, "tool").to_owned(), args.clone(), answer)
+    ReportedCall::new(id, text(input, "tool").to_owned(), args.clone())
 }
 
 fn ended(output: &Value) -> ReportedEnd {

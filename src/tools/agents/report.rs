@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::declared::{DeclaredFile, declared_files};
 use crate::engine::event::CallStatus;
-use crate::tools::transcript::step::EndedCall;
+use crate::tools::transcript::edits::spelled;
+use crate::tools::transcript::step::{EndedCall, text};
 use crate::tools::transcript::tool_access::ToolAccess;
 
 /// A hook's payload, as foldspace reads it.
@@ -71,23 +71,41 @@ pub(crate) struct ReportedCall {
     pub(crate) params: Value,
     /// The changes that it may make. One that only edits has at least one declared file.
     pub(crate) access: ToolAccess,
-    /// The files that it says to change.
-    pub(crate) declared: Vec<DeclaredFile>,
+    /// The files that it says to change, by the paths that the agent gave: absolute, or relative to its directory.
+    pub(crate) declared: Vec<String>,
 }
 
 /// Tools that start a subagent and change nothing themselves: hooks tell of the subagent's calls.
 const DELEGATES: [&str; 9] =
     ["Agent", "Task", "task", "invoke_agent", "spawn_agent", "resume_agent", "close_agent", "send_input", "wait"];
 
+/// Parameters that may hold a patch in the format of the tool `apply_patch`.
+const PATCHES: [&str; 4] = ["command", "patchText", "patch", "input"];
+
 impl ReportedCall {
-    /// Creates a call from its parameters, and from what its tool answered if it has ended.
-    pub(super) fn new(id: Option<String>, tool: String, params: Value, answer: &Value) -> Self {
+    /// Creates a call from its parameters.
+    pub(super) fn new(id: Option<String>, tool: String, params: Value) -> Self {
         let mut access = if DELEGATES.contains(&&*tool) { ToolAccess::Reads } else { ToolAccess::of(&tool) };
-        let declared = if access == ToolAccess::Edits { declared_files(&tool, &params, answer) } else { Vec::new() };
+        let declared = if access == ToolAccess::Edits { declared_paths(&params) } else { Vec::new() };
         if access == ToolAccess::Edits && declared.is_empty() {
             access = ToolAccess::Writes;
         }
         Self { id, tool, params, access, declared }
+    }
+}
+
+/// Returns the paths of the files in the parameters of a tool that edits.
+fn declared_paths(params: &Value) -> Vec<String> {
+    if let Some(patch) = PATCHES.iter().find_map(|name| params[*name].as_str()?.strip_prefix("*** Begin Patch")) {
+        let path = |line: &str| {
+            let (change, path) = line.strip_prefix("*** ")?.split_once(": ")?;
+            ["Add File", "Delete File", "Update File", "Move to"].contains(&change).then(|| path.to_owned())
+        };
+        return patch.lines().filter_map(path).collect();
+    }
+    match text(&spelled(params), "file_path") {
+        "" => Vec::new(),
+        path => vec![path.to_owned()],
     }
 }
 

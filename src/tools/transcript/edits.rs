@@ -28,18 +28,6 @@ pub(crate) fn spelled(params: &Value) -> Value {
     common
 }
 
-/// Returns the files that an edit states, by its parameters in the common spelling. The answer may have the contents
-/// before it.
-pub(crate) fn edits_of(common: &Value, answer: &Value) -> Vec<StatedFile> {
-    let is_written = common["content"].is_string();
-    match (&common["edits"], is_written, common["old_string"].is_string()) {
-        (Value::Array(_), false, _) => edited("MultiEdit", common, answer),
-        (_, true, _) => edited("Write", common, answer),
-        (_, false, true) => edited("Edit", common, answer),
-        _ => Vec::new(),
-    }
-}
-
 impl StepReceiver<'_> {
     /// Emits the beginning of a call in a format that states files by the parameters of its edits.
     pub(super) fn begin_edit(&mut self, at: Option<Timestamp>, id: String, tool: String, params: Value) {
@@ -63,7 +51,7 @@ pub(super) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
     if tool == "editor" && common["old_string"].is_null() && params["insert_line"].is_null() {
         common["content"] = common["new_string"].clone();
     }
-    let stated = edits_of(&common, &Value::Null);
+    let stated = edited(&common, &Value::Null);
     let is_stated = |file: &StatedFile| match &file.change {
         // What an empty text is replaced in depends on the program.
         StatedChange::Replaced { old, .. } => !old.is_empty(),

@@ -92,7 +92,7 @@ pub(crate) fn exit_code(shown: &str) -> Option<i64> {
 }
 
 /// Returns the file that an edit shows.
-pub(crate) fn changed(shown: &Value) -> Vec<StatedFile> {
+fn changed(shown: &Value) -> Vec<StatedFile> {
     let (Some(path), Some(contents)) = (shown["filePath"].as_str(), shown["newContent"].as_str()) else {
         return Vec::new();
     };
