@@ -55,7 +55,7 @@ pub(crate) fn only_begins(kind: &HookKind) -> bool {
             | HookKind::CallBegan(_)
             | HookKind::Asked
             | HookKind::SubagentBegan
-            | HookKind::Other { .. }
+            | HookKind::Other
     )
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::kind::AgentKind;
-use super::report::{ActingSubagent, HookKind, HookReport, ReportedCall, ReportedEnd};
+use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::engine::event::CallStatus;
 use crate::tools::transcript::claude::{TOOL_ERROR, failed};
 use crate::tools::transcript::gemini::exit_code;
@@ -24,9 +24,8 @@ pub(super) fn read(agent: AgentKind, event: Option<&str>, payload: &Value) -> Ho
     let roots = &payload["workspace_roots"];
     let is_cursor = roots.is_array() || payload["conversation_id"].is_string();
     let run = named(payload, &["session_id", "sessionId", "conversation_id"]).unwrap_or_default();
-    let subagent = named(payload, &["agent_id", "agentId"])
-        .map(|id| ActingSubagent { id, kind: named(payload, &["agent_type", "agentType"]) });
-    let is_own = subagent.as_ref().is_some_and(|subagent| subagent.id == run);
+    let subagent = named(payload, &["agent_id", "agentId"]);
+    let is_own = subagent.as_ref() == Some(&run);
     let event = payload["hook_event_name"].as_str().or(event).unwrap_or_default();
     let mut facts = Map::new();
     for (name, spellings) in FACTS {
@@ -76,7 +75,7 @@ fn kind(event: &str, payload: &Value) -> HookKind {
             let tasks = payload["background_tasks"].as_array();
             HookKind::Paused { background: tasks.map(|tasks| tasks.iter().map(task).collect()) }
         }
-        other => HookKind::Other { event: other.to_owned() },
+        _ => HookKind::Other,
     }
 }
 

@@ -160,9 +160,7 @@ impl ToolRunner {
 /// Returns the name of the actor: the agent, and the subagent below it.
 pub(super) fn agent_name(report: &HookReport) -> Arc<str> {
     let agent: String = report.agent.chars().take(AGENT_MAX).collect();
-    let subagent = report.subagent.as_ref().map(|subagent| subagent.id.as_str());
-    let subagent = subagent.or(report.parent.as_ref().map(|_| report.run.as_str()));
-    match subagent {
+    match report.subagent.as_ref().or(report.parent.as_ref().map(|_| &report.run)) {
         Some(id) => format!("{agent}/{}", id.chars().take(SUBAGENT_CHARS).collect::<String>()).into(),
         None => agent.into(),
     }
@@ -173,7 +171,7 @@ fn may_have_changed(kind: &HookKind) -> bool {
     match kind {
         HookKind::CallBegan(call) | HookKind::CallEnded(call, _) => call.access != ToolAccess::Reads,
         HookKind::Batch(calls) => calls.iter().any(|(call, _)| call.access != ToolAccess::Reads),
-        HookKind::Other { .. } | HookKind::SubagentBegan => false,
+        HookKind::Other | HookKind::SubagentBegan => false,
         HookKind::RunBegan
         | HookKind::RunEnded { .. }
         | HookKind::Prompted { .. }
@@ -231,7 +229,7 @@ impl Observer {
             HookKind::CallEnded(call, end) => self.end(&call, end)?,
             HookKind::Batch(calls) => calls.into_iter().try_for_each(|(call, end)| self.end(&call, end))?,
             HookKind::Paused { background } => background.map_or(Ok(()), |background| self.end_tasks(&background))?,
-            HookKind::Other { .. } => self.other()?,
+            HookKind::Other => self.other()?,
         }
         self.settle()
     }

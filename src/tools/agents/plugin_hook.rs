@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::kind::AgentKind;
-use super::report::{ActingSubagent, HookKind, HookReport, ReportedCall, ReportedEnd};
+use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::tools::transcript::step::{content_text, text};
 
 pub(super) fn read(payload: &Value) -> HookReport {
@@ -16,13 +16,12 @@ pub(super) fn read(payload: &Value) -> HookReport {
     let run = [&input["sessionID"], &properties["sessionID"], &info["id"]].into_iter().find_map(string);
     let run = run.unwrap_or_default();
     let parent = string(&payload["parent"]).or_else(|| string(&info["parentID"]));
-    let kind = string(&info["agent"]).or_else(|| string(&output["message"]["agent"]));
     let mut facts = Map::new();
     let stated = [("version", &info["version"]), ("model", &output["message"]["model"]["modelID"])];
     facts.extend(stated.into_iter().filter(|(_, value)| value.is_string()).map(|(n, v)| (n.to_owned(), v.clone())));
     HookReport {
         agent: AgentKind::OpenCode.name().to_owned(),
-        subagent: parent.as_ref().map(|_| ActingSubagent { id: run.clone(), kind }),
+        subagent: None,
         run,
         parent,
         directory: string(&payload["directory"]).or_else(|| string(&info["directory"])),
@@ -48,7 +47,7 @@ fn event_kind(event: &str, input: &Value, output: &Value) -> HookKind {
             HookKind::CallEnded(call(part, &part["state"]["input"]), end)
         }
         "session.idle" => HookKind::Paused { background: None },
-        other => HookKind::Other { event: other.to_owned() },
+        _ => HookKind::Other,
     }
 }
 

@@ -16,21 +16,13 @@ pub(crate) struct HookReport {
     pub(crate) run: String,
     /// The conversation that it was begun from, where a subagent is a conversation of its own.
     pub(crate) parent: Option<String>,
-    /// The subagent that acts, or of which the event tells.
-    pub(crate) subagent: Option<ActingSubagent>,
+    /// The agent's id of the subagent that acts, or of which the event tells.
+    pub(crate) subagent: Option<String>,
     /// The agent's current directory.
     pub(crate) directory: Option<String>,
     /// Short facts about the run, such as its model.
     pub(crate) facts: Map<String, Value>,
     pub(crate) kind: HookKind,
-}
-
-/// A subagent, by the agent's own id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ActingSubagent {
-    pub(crate) id: String,
-    /// Its type, such as `general-purpose`.
-    pub(crate) kind: Option<String>,
 }
 
 /// The event that a hook tells of.
@@ -57,9 +49,7 @@ pub(crate) enum HookKind {
         /// The tasks that still run in the background; `None` where the agent does not tell.
         background: Option<Vec<String>>,
     },
-    Other {
-        event: String,
-    },
+    Other,
 }
 
 /// A call, as a hook tells of it.

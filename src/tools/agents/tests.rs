@@ -67,7 +67,7 @@ fn shown(report: &HookReport) -> String {
         }),
         other => format!("{other:?}"),
     };
-    let by = report.subagent.as_ref().map_or(String::new(), |by| format!(" by {} {:?}", by.id, by.kind));
+    let by = report.subagent.as_ref().map_or(String::new(), |by| format!(" by {by}"));
     let of = report.parent.as_ref().map_or(String::new(), |parent| format!(" of {parent}"));
     format!("{} {}{of}{by}: {kind}", report.agent, report.run)
 }
@@ -111,15 +111,15 @@ fn report_of_any_payload_is_given() {
         for payload in &odd {
             let report = read_report(agent, None, payload);
             assert_eq!((report.run.as_str(), report.subagent), ("", None));
-            assert_eq!(report.kind, HookKind::Other { event: String::new() });
+            assert_eq!(report.kind, HookKind::Other);
         }
     }
     for event in ["PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "Stop", "UserPromptSubmit"] {
         let kind = claude(json!({ "hook_event_name": event })).kind;
-        assert!(!matches!(kind, HookKind::Other { .. }), "{event} is {kind:?}");
+        assert!(!matches!(kind, HookKind::Other), "{event} is {kind:?}");
     }
     let unknown = claude(json!({ "hook_event_name": "MoonRose", "session_id": "s" }));
-    assert_eq!(unknown.kind, HookKind::Other { event: "MoonRose".to_owned() });
+    assert_eq!(unknown.kind, HookKind::Other);
 }
 
 #[test]
