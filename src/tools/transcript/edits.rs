@@ -18,8 +18,8 @@ const SPELLINGS: [(&str, &[&str]); 5] = [
 
 /// Returns the parameters of an edit in the common spelling, with those of a diff of SEARCH and REPLACE as `edits`.
 pub(crate) fn spelled(params: &Value) -> Value {
-    let diff = params["diff"].as_str().map(search_replace).filter(|edits| !edits.is_empty());
-    let mut common = json!({ "edits": diff.map_or_else(|| params["edits"].clone(), Value::Array) });
+    let diff: Vec<Value> = search_replace(text(params, "diff")).into_iter().map(|(_, edit)| edit).collect();
+    let mut common = json!({ "edits": if diff.is_empty() { params["edits"].clone() } else { diff.into() } });
     for (name, spellings) in SPELLINGS {
         if let Some(value) = spellings.iter().map(|spelling| &params[*spelling]).find(|value| !value.is_null()) {
             common[name] = value.clone();
@@ -60,20 +60,20 @@ pub(super) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
     if text(&common, "file_path").is_empty() || !stated.iter().all(is_stated) { Vec::new() } else { stated }
 }
 
-/// Returns the edits in blocks of SEARCH and REPLACE.
-pub(super) fn search_replace(diff: &str) -> Vec<Value> {
+/// Returns the edits in blocks of SEARCH and REPLACE, each with the number of its first line, from 0.
+pub(super) fn search_replace(diff: &str) -> Vec<(usize, Value)> {
     let is_marker = |line: &str, signs: [char; 2], word: &str| {
         let rest = line.trim_end().strip_suffix(word).map(str::trim_end);
         rest.is_some_and(|rest| rest.len() >= 5 && signs.iter().any(|sign| rest.chars().all(|c| c == *sign)))
     };
     let mut found = Vec::new();
-    let mut block: Option<(String, Option<String>)> = None;
-    for line in diff.split_inclusive('\n') {
+    let mut block: Option<(usize, String, Option<String>)> = None;
+    for (number, line) in diff.split_inclusive('\n').enumerate() {
         if is_marker(line, ['<', '-'], "SEARCH") {
-            block = Some((String::new(), None));
-        } else if let Some((old, new)) = block.take_if(|_| is_marker(line, ['>', '+'], "REPLACE")) {
-            found.push(json!({ "old_string": old, "new_string": new.unwrap_or_default() }));
-        } else if let Some((old, new)) = &mut block {
+            block = Some((number, String::new(), None));
+        } else if let Some((at, old, new)) = block.take_if(|_| is_marker(line, ['>', '+'], "REPLACE")) {
+            found.push((at, json!({ "old_string": old, "new_string": new.unwrap_or_default() })));
+        } else if let Some((_, old, new)) = &mut block {
             match new {
                 None if line.trim_end() == "=======" => *new = Some(String::new()),
                 None => old.push_str(line),
