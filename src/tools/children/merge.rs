@@ -21,6 +21,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, directories_above, plan_merge};
 use crate::tools::call::tool_runner::ToolRunner;
+use crate::tools::off_thread::off_thread;
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::hard_links::relink;
 use crate::tools::workspace::limits::began;
@@ -122,12 +123,8 @@ pub async fn merge_child(
     parent.machine().record_drift(session, Extent::All).await?;
     let looking = session.looking().await;
     let (parent, child, choices) = (parent.clone(), child.clone(), choices.clone());
-    let merging = tokio::task::spawn_blocking(move || {
-        let merged = merge_now(&parent, &child, base, &choices);
-        drop((turn, looking));
-        merged
-    });
-    merging.await.map_err(|_| WorkspaceError::Stopped)?
+    let merge = move || merge_now(&parent, &child, base, &choices);
+    off_thread((turn, looking), WorkspaceError::Stopped, merge).await
 }
 
 fn merge_now(

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::call::tool_runner::ToolRunner;
 use super::error::WorkspaceError;
+use super::off_thread::off_thread;
 use super::workspace::managed::{Extent, files_of};
 use super::workspace::plan::PlannedChange;
 use super::workspace::project::Landing;
@@ -106,12 +107,8 @@ impl ToolRunner {
         let turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::All).await?;
         let runner = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let done = UndoWork { runner: &runner, session: runner.session(), options }.run(&subject);
-            drop(turn);
-            done
-        });
-        done.await.map_err(|_| WorkspaceError::Stopped)?
+        let work = move || UndoWork { runner: &runner, session: runner.session(), options }.run(&subject);
+        off_thread(turn, WorkspaceError::Stopped, work).await
     }
 }
 
