@@ -125,6 +125,11 @@ impl<'a> EventRef<'a> {
         (self.kind == E::KIND).then(|| Ok(self.record_of(E::decode(self.version, self.payload)?)))
     }
 
+    /// Decodes the event as `E`; none if it is of another kind or damaged.
+    pub(crate) fn decoded<E: Event>(&self) -> Option<E> {
+        if self.kind == E::KIND { E::decode(self.version, self.payload).ok() } else { None }
+    }
+
     /// Returns an owned copy.
     pub fn to_recorded(&self) -> Recorded {
         let (kind, bytes) = (Arc::from(self.kind), Bytes::copy_from_slice(self.payload));

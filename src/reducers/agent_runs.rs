@@ -123,11 +123,6 @@ impl Slice for AgentRuns {
 }
 
 impl ObservedCall {
-    /// Returns true if that process made it, in another run.
-    pub fn is_of_earlier_run(&self, run: &str, process: Option<&str>) -> bool {
-        self.run != run && process.is_some_and(|process| *self.process == *process)
-    }
-
     /// Returns true if it certainly ran at a time.
     pub fn ran_at(&self, time: Option<Timestamp>) -> bool {
         let had_begun = !self.doubt || self.since.zip(time).is_some_and(|(since, time)| since <= time);

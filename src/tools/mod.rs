@@ -8,6 +8,7 @@ pub(crate) mod call;
 pub(crate) mod children;
 pub(crate) mod error;
 mod mounts;
+mod off_thread;
 mod policy;
 mod predicate;
 mod rerun;

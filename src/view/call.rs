@@ -242,14 +242,13 @@ impl CallViews {
             call.changed(change, &gone);
         }
         if event.kind == CallFinished::KIND {
-            let end = event.typed::<CallFinished>().and_then(Result::ok);
-            call.outcome = end.map(|end| CallOutcome { finished: event.seq, end: end.event });
+            call.outcome = event.decoded().map(|end| CallOutcome { finished: event.seq, end });
         }
     }
 
     fn take_shared(&mut self, event: &EventRef<'_>, change: Option<&PlannedChange>, gone: &Unkept) {
-        let shared = event.typed::<ChangesShared>().and_then(Result::ok).map(|shared| (shared.event.calls, false));
-        let drift = || event.typed::<DriftFound>().and_then(Result::ok).map(|drift| (drift.event.perhaps, true));
+        let shared = event.decoded().map(|ChangesShared { calls }| (calls, false));
+        let drift = || event.decoded().map(|DriftFound { perhaps, .. }| (perhaps, true));
         if let Some((calls, in_doubt)) = shared.or_else(drift) {
             for call in self.open.iter_mut().filter(|call| calls.contains(&call.call)) {
                 let with = calls.iter().copied().filter(|other| *other != call.call).collect();
@@ -301,12 +300,9 @@ pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorde
 
 /// Tells whether an event is the end of a call, a command or an evaluation that failed.
 pub fn has_failed(event: &EventRef<'_>) -> bool {
-    let call = event.typed::<CallFinished>().and_then(Result::ok);
-    let command = event.typed::<CommandResult>().and_then(Result::ok);
-    let evaluation = event.typed::<EvalResult>().and_then(Result::ok);
-    call.is_some_and(|call| call.event.status != CallStatus::Ok)
-        || command.is_some_and(|command| command.event.exit_code != 0)
-        || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
+    event.decoded().is_some_and(|CallFinished { status, .. }| status != CallStatus::Ok)
+        || event.decoded().is_some_and(|CommandResult { exit_code, .. }| exit_code != 0)
+        || event.decoded().is_some_and(|EvalResult { exit_code, .. }| exit_code != 0)
 }
 
 /// The path that an event is about.

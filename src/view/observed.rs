@@ -101,19 +101,17 @@ impl ObservedCalls {
     fn take(&mut self, event: &EventRef<'_>, prompts: &mut BTreeMap<String, String>) {
         match event.kind {
             RunPrompted::KIND => {
-                if let Some(Ok(prompted)) = event.typed::<RunPrompted>() {
-                    prompts.insert(prompted.event.run, prompted.event.line);
-                }
+                prompts.extend(event.decoded::<RunPrompted>().map(|prompted| (prompted.run, prompted.line)));
             }
             CallObserved::KIND => {
-                let Some(Ok(observed)) = event.typed::<CallObserved>() else { return };
-                let (run, call) = (observed.event.run, event.call.unwrap_or(event.seq));
+                let Some(CallObserved { run, .. }) = event.decoded() else { return };
+                let call = event.call.unwrap_or(event.seq);
                 let prompt = prompts.get(&run).cloned().unwrap_or_default();
                 self.calls.insert(call, CallOfRun { run, prompt, agent: event.agent.to_owned(), last: event.seq });
             }
             ChangesShared::KIND => {
-                let Some(Ok(shared)) = event.typed::<ChangesShared>() else { return };
-                self.shared.push(SharedChanges { first: event.seq, last: event.seq, calls: shared.event.calls });
+                let shared = |ChangesShared { calls }| SharedChanges { first: event.seq, last: event.seq, calls };
+                self.shared.extend(event.decoded().map(shared));
             }
             WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND | CallFinished::KIND => {
                 let mut is_its = false;
@@ -127,9 +125,7 @@ impl ObservedCalls {
                     shared.last = event.seq;
                     is_its = true;
                 }
-                if let Some(Ok(write)) = event.typed::<WriteFile>().filter(|_| is_its) {
-                    self.written.insert(write.event.path);
-                }
+                self.written.extend(event.decoded::<WriteFile>().filter(|_| is_its).map(|write| write.path));
             }
             _ => {}
         }
@@ -184,10 +180,10 @@ impl RunSpan {
     /// Tells whether an event belongs to the run.
     pub fn has(&self, event: &EventRef<'_>) -> bool {
         let of_run = || match event.kind {
-            RunBegan::KIND => event.typed::<RunBegan>().and_then(Result::ok).map(|event| event.event.run),
-            RunNoted::KIND => event.typed::<RunNoted>().and_then(Result::ok).map(|event| event.event.run),
-            RunPrompted::KIND => event.typed::<RunPrompted>().and_then(Result::ok).map(|event| event.event.run),
-            RunEnded::KIND => event.typed::<RunEnded>().and_then(Result::ok).map(|event| event.event.run),
+            RunBegan::KIND => event.decoded().map(|RunBegan { run, .. }| run),
+            RunNoted::KIND => event.decoded().map(|RunNoted { run, .. }| run),
+            RunPrompted::KIND => event.decoded().map(|RunPrompted { run, .. }| run),
+            RunEnded::KIND => event.decoded().map(|RunEnded { run, .. }| run),
             _ => None,
         };
         event.call.is_some_and(|call| self.calls.contains(&call))

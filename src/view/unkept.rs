@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::event::Node;
 use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -16,7 +15,7 @@ pub(super) type Unkept = BTreeMap<EntryPath, Option<Digest>>;
 /// Returns what a change leaves at its path that can't be made again.
 fn left_by(change: &PlannedChange) -> Option<(&EntryPath, Option<Digest>)> {
     match change {
-        PlannedChange::Write(write) if !can_be_made(&write.node) => Some((&write.path, digest(&write.node))),
+        PlannedChange::Write(write) if !can_be_made(&write.node) => Some((&write.path, write.node.known_content())),
         PlannedChange::Write(_) | PlannedChange::Link(_) | PlannedChange::Delete(_) => None,
     }
 }
@@ -25,14 +24,10 @@ fn left_by(change: &PlannedChange) -> Option<(&EntryPath, Option<Digest>)> {
 fn keeps(change: &PlannedChange, path: &EntryPath, known: Option<Digest>) -> bool {
     match change {
         PlannedChange::Write(write) if write.path != *path => write.node.is_directory(),
-        PlannedChange::Write(write) => known.is_some() && digest(&write.node) == known,
+        PlannedChange::Write(write) => known.is_some() && write.node.known_content() == known,
         PlannedChange::Link(_) => true,
         PlannedChange::Delete(_) => false,
     }
-}
-
-fn digest(node: &Node) -> Option<Digest> {
-    node.content().copied().filter(|digest| *digest != Digest::from_bytes([0; 32]))
 }
 
 /// Returns the entries before a position that can't be made again.
@@ -42,7 +37,7 @@ pub(super) fn unkept_before(session: &Session, from: Seq) -> Result<Unkept, Sess
     }
     let files = VirtualFileSystem::of(&session.state_at(from - 1)?);
     let unkept = files.iter().filter(|(_, entry)| !can_be_made(&entry.node));
-    Ok(unkept.map(|(path, entry)| (path.clone(), digest(&entry.node))).collect())
+    Ok(unkept.map(|(path, entry)| (path.clone(), entry.node.known_content())).collect())
 }
 
 /// Applies a change. Returns the entries that it removes or replaces and that nothing can make again.

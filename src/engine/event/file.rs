@@ -101,6 +101,11 @@ impl Node {
         }
     }
 
+    /// Returns the digest of a file's contents, unless they could not be read.
+    pub(crate) fn known_content(&self) -> Option<Digest> {
+        self.content().copied().filter(|digest| *digest != Digest::from_bytes([0; 32]))
+    }
+
     /// Directory with the usual mode.
     pub const DIRECTORY: Self = Self::Directory { mode: FileMode::DIRECTORY };
 

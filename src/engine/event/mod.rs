@@ -129,15 +129,22 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
 }
 
 macro_rules! events_in_json {
-    ($($name:ident),* $(,)?) => {
-        $(impl Event for $name {
-            const KIND: &'static str = stringify!($name);
+    (with contents: $($with:ident),*; without: $($without:ident),*) => {
+        $(impl Event for $with {
+            const KIND: &'static str = stringify!($with);
         })*
+        $(impl Event for $without {
+            const KIND: &'static str = stringify!($without);
+        })*
+
+        /// Kinds of events that refer to no contents.
+        const WITHOUT_CONTENTS: &[&str] = &[DeleteEntry::KIND, $($without::KIND),*];
     };
 }
 
 events_in_json! {
-    Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildMerged, ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DriftFound, EventsLost, GitMoved, LinkFile, MergeConflicted, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched
+    with contents: ChildMerged, CommandDecided, CommandResult, EventsLost, MergeConflicted, TerminalRecorded, TranscriptRecord;
+    without: Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

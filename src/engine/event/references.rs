@@ -4,12 +4,8 @@ use serde_json::Value;
 
 use super::call::{finished_result, started_params};
 use super::{
-    Annotated, CallFinished, CallNoted, CallObserved, CallStarted, ChangesShared, ChangesUnknown, ChildMerged,
-    ChildStarted, CodecError, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DeleteEntry,
-    DriftFound, EvalResult, Event, GitMoved, LinkFile, MergeConflict, MergeConflicted, MountHydrated, Node,
-    PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
-    SessionStarted, SessionTaken, TaskObserved, TerminalRecorded, TranscriptRecord, WorkspaceTouched, WriteFile,
-    write_view,
+    CallFinished, CallStarted, ChildMerged, CodecError, CommandDecided, CommandResult, EvalResult, Event,
+    MergeConflict, MergeConflicted, Node, TerminalRecorded, TranscriptRecord, WITHOUT_CONTENTS, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -34,31 +30,7 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
             std::str::from_utf8(event.payload)
                 .map_err(|error| CodecError::new(TranscriptRecord::KIND, event.version, error)),
         ),
-        DeleteEntry::KIND
-        | LinkFile::KIND
-        | SessionStarted::KIND
-        | ChildStarted::KIND
-        | MountHydrated::KIND
-        | SessionAllow::KIND
-        | Annotated::KIND
-        | PositionTagged::KIND
-        | RunBegan::KIND
-        | RunEnded::KIND
-        | RunNoted::KIND
-        | RunPrompted::KIND
-        | CallObserved::KIND
-        | CallNoted::KIND
-        | ReportLate::KIND
-        | TaskObserved::KIND
-        | ChangesShared::KIND
-        | GitMoved::KIND
-        | ChangesUnknown::KIND
-        | SessionRewound::KIND
-        | SessionTaken::KIND
-        | WorkspaceTouched::KIND
-        | DriftFound::KIND
-        | ContainerStarted::KIND
-        | ContainerStopped::KIND => (event.version == 1).then(Vec::new),
+        kind if WITHOUT_CONTENTS.contains(&kind) => (event.version == 1).then(Vec::new),
         // A restored slice may hold anything, also an application's own.
         _ => Some(event.declared?.iter().map(|digest| Digest::from_bytes(*digest)).collect()),
     }

@@ -31,8 +31,7 @@ impl<'a> Sides<'a> {
     }
 
     pub(super) fn nodes(&self, path: &EntryPath) -> Nodes<'a> {
-        let node = |side: &'a VirtualFileSystem| side.get(path).map(|entry| &entry.node);
-        Nodes { base: node(self.base), ours: node(self.ours), theirs: node(self.theirs) }
+        Nodes { base: self.base.node(path), ours: self.ours.node(path), theirs: self.theirs.node(path) }
     }
 
     /// Returns the topmost places where one side has a directory with entries and the other something else.

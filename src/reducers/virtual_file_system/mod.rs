@@ -168,6 +168,10 @@ impl VirtualFileSystem {
         self.entries.get(path.as_bytes())
     }
 
+    pub(crate) fn node(&self, path: &EntryPath) -> Option<&Node> {
+        self.get(path).map(|entry| &entry.node)
+    }
+
     /// Returns true if `path` is a directory; the root is one.
     pub fn is_directory(&self, path: &EntryPath) -> bool {
         path.is_root() || self.get(path).is_some_and(Entry::is_directory)

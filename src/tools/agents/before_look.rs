@@ -6,20 +6,20 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, record_of};
+use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, note_of, record_of};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::backends::agent_process::process_ended;
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{CallNoted, CallStatus, ObservedAccess};
-use crate::engine::id::Seq;
+use crate::engine::event::{CallStatus, ObservedAccess};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{AgentRuns, ObservedCall, VirtualFileSystem};
 use crate::tools::call::error::ToolError;
+use crate::tools::off_thread::off_thread;
 use crate::tools::transcript::call_events::{ObservedEnd, push_end};
-use crate::tools::transcript::edits::{edits_of, spelled};
+use crate::tools::transcript::edits::stated_files;
 use crate::tools::transcript::files::{KnownChange, StatedFiles};
 use crate::tools::transcript::step::{StatedChange, StatedFile, content_text};
 
@@ -38,16 +38,15 @@ const REFUSALS: [&str; 4] =
 /// Nothing can be recorded.
 pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<Arrival>) -> Result<(), ToolError> {
     let turn = session.turn().await;
-    let prepared = tokio::task::spawn_blocking(move || {
+    let prepared = off_thread(turn, ToolError::new("the recording of a report was stopped"), move || {
         doubt(&session, "its agent's process has ended", |call| process_ended(&call.process))?;
         close_refused(&session)?;
         for arrival in arrivals {
             Observer::new(&session, root.clone(), arrival).prepare_look()?;
         }
-        drop(turn);
         Ok::<_, SessionError>(())
     });
-    Ok(prepared.await.map_err(|_| ToolError::new("the recording of a report was stopped"))??)
+    prepared.await
 }
 
 /// Returns true if nothing ends by a report. Such a report is recorded before a look at the disk if it comes late.
@@ -60,7 +59,7 @@ pub(crate) fn only_begins(kind: &HookKind) -> bool {
             | HookKind::Asked
             | HookKind::Allowed
             | HookKind::SubagentBegan
-            | HookKind::Other { .. }
+            | HookKind::Other
     )
 }
 
@@ -85,18 +84,10 @@ fn doubt(session: &Session, why: &str, is_it: impl Fn(&ObservedCall) -> bool) ->
     let state = session.state()?;
     let open = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.open);
     let mut doubted = open.filter(|(_, call)| !call.doubt && call.access != ObservedAccess::None && is_it(call));
-    doubted.try_for_each(|(seq, call)| note_open(session, *seq, call, ("doubt", json!(why))))
-}
-
-fn note_open(
-    session: &Session,
-    seq: Seq,
-    call: &ObservedCall,
-    (name, fact): (&str, Value),
-) -> Result<(), SessionError> {
-    let facts = Map::from_iter([(name.to_owned(), fact)]);
-    let noted = CallNoted { run: call.run.clone(), id: call.id.clone(), facts };
-    record_of(session, seq, call, |commit| commit.push(&noted))
+    doubted.try_for_each(|(seq, call)| {
+        note_of(session, *seq, call, ("doubt", json!(why)))?.wait()?;
+        Ok(())
+    })
 }
 
 /// Closes the calls that an agent refused itself. Its hooks never report their ends, but its transcript has them.
@@ -107,7 +98,7 @@ fn close_refused(session: &Session) -> Result<(), SessionError> {
         let path = known.and_then(|known| known.facts.get("transcript_path")?.as_str());
         let Some(message) = path.and_then(|path| refusal(Path::new(path), &call.id)) else { continue };
         let end = ObservedEnd { status: CallStatus::Error, result: Value::Null, message, micros: 0 };
-        record_of(session, *seq, call, |commit| push_end(commit, end))?;
+        record_of(session, *seq, call, |commit| push_end(commit, end))?.wait()?;
     }
     Ok(())
 }
@@ -138,7 +129,8 @@ impl Observer {
     pub(super) fn is_over(&self, call: &ObservedCall) -> bool {
         match self.arrival.report.kind {
             HookKind::RunBegan if self.is_sequential() => {
-                call.is_of_earlier_run(&self.run_id(), Some(&*self.arrival.process).filter(|known| !known.is_empty()))
+                let process = &self.arrival.process;
+                call.run != self.run_id() && call.process == *process && !process.is_empty()
             }
             HookKind::RunEnded { .. } => call.run == self.run_id(),
             HookKind::Prompted { .. } | HookKind::Paused { .. } => self.is_own(call),
@@ -181,7 +173,10 @@ impl Observer {
         let state = self.session.state()?;
         let open = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.open);
         let mut dated = open.filter(|(_, call)| call.doubt && call.since.is_none() && is_it(call));
-        dated.try_for_each(|(seq, call)| note_open(&self.session, *seq, call, ("since", json!(since))))
+        dated.try_for_each(|(seq, call)| {
+            note_of(&self.session, *seq, call, ("since", json!(since)))?.wait()?;
+            Ok(())
+        })
     }
 
     /// Records when a call that asked for a permission began to run, as far as its end shows.
@@ -199,13 +194,13 @@ impl Observer {
     #[expect(clippy::disallowed_methods, reason = "the agent writes the file")]
     fn is_as_edited(&self, call: &ReportedCall) -> Result<bool, SessionError> {
         let [file] = &call.declared[..] else { return Ok(false) };
-        let Some(path) = self.path(&file.path) else { return Ok(false) };
+        let Some(path) = self.path(file) else { return Ok(false) };
         let tree = VirtualFileSystem::of(&self.session.state()?);
         let recorded = tree.get(&path).and_then(|entry| entry.node.content());
         let recorded = recorded.map(|content| self.session.content(content)).transpose();
         let text = recorded.ok().flatten().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-        let before = text.map(|text| StatedFile { path: file.path.clone(), change: StatedChange::Whole(text) });
-        let stated = before.into_iter().chain(edits_of(&spelled(&call.params), &Value::Null)).collect();
+        let before = text.map(|text| StatedFile { path: file.clone(), change: StatedChange::Whole(text) });
+        let stated = before.into_iter().chain(stated_files(&call.tool, &call.params)).collect();
         let Some(KnownChange::Written { contents, .. }) = StatedFiles::default().changes(stated).pop() else {
             return Ok(false);
         };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::kind::AgentKind;
-use super::report::{ActingSubagent, HookKind, HookReport, ReportedCall, ReportedEnd};
+use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::engine::event::CallStatus;
 use crate::tools::transcript::claude::{TOOL_ERROR, failed};
 use crate::tools::transcript::gemini::exit_code;
@@ -24,9 +24,8 @@ pub(super) fn read(agent: AgentKind, event: Option<&str>, payload: &Value) -> Ho
     let roots = &payload["workspace_roots"];
     let is_cursor = roots.is_array() || payload["conversation_id"].is_string();
     let run = named(payload, &["session_id", "sessionId", "conversation_id"]).unwrap_or_default();
-    let subagent = named(payload, &["agent_id", "agentId"])
-        .map(|id| ActingSubagent { id, kind: named(payload, &["agent_type", "agentType"]) });
-    let is_own = subagent.as_ref().is_some_and(|subagent| subagent.id == run);
+    let subagent = named(payload, &["agent_id", "agentId"]);
+    let is_own = subagent.as_ref() == Some(&run);
     let event = payload["hook_event_name"].as_str().or(event).unwrap_or_default();
     let mut facts = Map::new();
     for (name, spellings) in FACTS {
@@ -53,23 +52,23 @@ fn kind(event: &str, payload: &Value) -> HookKind {
             prompt: named(payload, &["prompt"]).unwrap_or_default(),
             id: named(payload, &["prompt_id", "turn_id", "generation_id"]),
         },
-        "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload, &Value::Null)),
+        "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload)),
         "PermissionRequest" | "permissionRequest" => HookKind::Asked,
         "Notification" if payload["notification_type"] == "ToolPermission" => HookKind::Asked,
         // It never ran.
         "PermissionDenied" => {
             let denied = ReportedEnd::failed(&named(payload, &["reason"]).unwrap_or_default());
-            HookKind::Batch(vec![(call(payload, &Value::Null), denied)])
+            HookKind::Batch(vec![(call(payload), denied)])
         }
         "PostToolUse" | "postToolUse" | "AfterTool" | "PostToolUseFailure" | "postToolUseFailure" => {
             let answer = any(payload, &["tool_response", "tool_result", "toolResult", "tool_output"]);
-            let call = call(payload, answer);
+            let call = call(payload);
             let end = ended(&call, payload, answer);
             HookKind::CallEnded(call, end)
         }
         "PostToolBatch" => {
             let calls = payload["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-            HookKind::Batch(calls.iter().map(|one| (call(one, &Value::Null), shown(&one["tool_response"]))).collect())
+            HookKind::Batch(calls.iter().map(|one| (call(one), shown(&one["tool_response"]))).collect())
         }
         "SubagentStart" | "subagentStart" => HookKind::SubagentBegan,
         "SubagentStop" | "subagentStop" => HookKind::SubagentEnded,
@@ -77,14 +76,14 @@ fn kind(event: &str, payload: &Value) -> HookKind {
             let tasks = payload["background_tasks"].as_array();
             HookKind::Paused { background: tasks.map(|tasks| tasks.iter().map(task).collect()) }
         }
-        other => HookKind::Other { event: other.to_owned() },
+        _ => HookKind::Other,
     }
 }
 
-fn call(payload: &Value, answer: &Value) -> ReportedCall {
+fn call(payload: &Value) -> ReportedCall {
     let id = named(payload, &["tool_use_id", "toolUseId", "tool_call_id"]);
     let tool = named(payload, &["tool_name", "toolName"]).unwrap_or_default();
-    ReportedCall::new(id, tool, params_of(any(payload, &["tool_input", "toolArgs"])), answer)
+    ReportedCall::new(id, tool, params_of(any(payload, &["tool_input", "toolArgs"])))
 }
 
 /// Returns the end in a payload of a single call.

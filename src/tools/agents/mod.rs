@@ -3,7 +3,6 @@
 pub(crate) mod before_look;
 mod brief;
 mod command_hook;
-pub(crate) mod declared;
 pub(crate) mod kind;
 pub(crate) mod observer;
 mod plugin_hook;

@@ -24,6 +24,7 @@ use crate::reducers::{AgentRuns, EndedObservation, GitWorktree, ObservedCall};
 use crate::tools::call::content_params::lift;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool_runner::ToolRunner;
+use crate::tools::off_thread::off_thread;
 use crate::tools::transcript::call_events::{ObservedEnd, push_begin, push_end, push_record};
 use crate::tools::transcript::exit_codes::exit_codes;
 use crate::tools::transcript::tool_access::ToolAccess;
@@ -79,13 +80,8 @@ impl ToolRunner {
         }
         let session = self.session().clone();
         let root = self.workspace().root().map(PathBuf::from).unwrap_or_default();
-        let recorded = tokio::task::spawn_blocking(move || {
-            let recorded = Observer::new(&session, root, arrival).record();
-            drop(turn);
-            recorded
-        });
-        let stopped = |_| ToolError::new("the recording of a report was stopped");
-        Ok(recorded.await.map_err(stopped)??)
+        let stopped = ToolError::new("the recording of a report was stopped");
+        off_thread(turn, stopped, move || Observer::new(&session, root, arrival).record()).await
     }
 
     /// Looks at the disk, and closes the calls that are over without a report.
@@ -93,12 +89,7 @@ impl ToolRunner {
         let turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::Due).await?;
         let session = self.session().clone();
-        let closed = tokio::task::spawn_blocking(move || {
-            let closed = close_lost(&session);
-            drop(turn);
-            closed
-        });
-        Ok(closed.await.map_err(|_| ToolError::new("a look at the disk was stopped"))??)
+        off_thread(turn, ToolError::new("a look at the disk was stopped"), move || close_lost(&session)).await
     }
 
     /// Records the exit codes that the transcript of a run states and its hooks did not, where the agent is one whose
@@ -108,7 +99,8 @@ impl ToolRunner {
         let known = runs.runs.get(run).filter(|known| known.agent == CODELESS);
         let Some(path) = known.and_then(|known| known.facts.get("transcript_path")?.as_str()) else { return Ok(()) };
         let (session, run, path) = (self.session().clone(), run.to_owned(), PathBuf::from(path));
-        let noted = tokio::task::spawn_blocking(move || {
+        let stopped = ToolError::new("the reading of a transcript was stopped");
+        let noted = off_thread((), stopped, move || {
             let codes = match exit_codes(&path) {
                 Ok(codes) => codes,
                 Err(error) => {
@@ -119,24 +111,19 @@ impl ToolRunner {
             let is_new = |ended: &&EndedObservation| ended.observed.run == run && !ended.noted;
             for ended in runs.ended.iter().filter(is_new) {
                 let Some(code) = codes.get(&ended.observed.id) else { continue };
-                let agent = Arc::clone(&ended.observed.agent);
-                let mut commit = session.as_agent(agent).commit().of_call(CallLink::Of(ended.call));
-                let facts = Map::from_iter([("exit_code".to_owned(), json!(code))]);
-                commit.push(&CallNoted { run: run.clone(), id: ended.observed.id.clone(), facts })?;
-                drop(session.submit(commit)?);
+                drop(note_of(&session, ended.call, &ended.observed, ("exit_code", json!(code)))?);
             }
             Ok::<_, SessionError>(())
         });
-        let stopped = |_| ToolError::new("the reading of a transcript was stopped");
-        Ok(noted.await.map_err(stopped)??)
+        noted.await
     }
 
     /// Records the place of the git worktree, if it is another one than before.
     pub(crate) async fn note_git(&self) -> Result<(), ToolError> {
         let workspace = Arc::clone(self.workspace());
-        let looked = tokio::task::spawn_blocking(move || workspace.capture().map_or(Ok(None), |disk| disk.git_place()));
-        let stopped = |_| ToolError::new("the look at the git worktree was stopped");
-        let Some(place) = looked.await.map_err(stopped)?? else { return Ok(()) };
+        let stopped = ToolError::new("the look at the git worktree was stopped");
+        let look = move || workspace.capture().map_or(Ok(None), |disk| disk.git_place());
+        let Some(place) = off_thread((), stopped, look).await? else { return Ok(()) };
         let state = self.session().state()?;
         let known = state.slice::<GitWorktree>();
         let is_same = |known: &GitWorktree| {
@@ -146,8 +133,8 @@ impl ToolRunner {
             return Ok(());
         }
         let (session, blobs) = (self.session().clone(), place.blobs);
-        let kept = tokio::task::spawn_blocking(move || keep_unlisted(&session, &blobs));
-        kept.await.map_err(|_| ToolError::new("the keeping of contents was stopped"))??;
+        let stopped = ToolError::new("the keeping of contents was stopped");
+        off_thread((), stopped, move || keep_unlisted(&session, &blobs)).await?;
         let mut commit = self.session().as_agent("").commit();
         commit
             .push(&GitMoved { head: place.head, branch: place.branch, index: place.index })
@@ -160,9 +147,7 @@ impl ToolRunner {
 /// Returns the name of the actor: the agent, and the subagent below it.
 pub(super) fn agent_name(report: &HookReport) -> Arc<str> {
     let agent: String = report.agent.chars().take(AGENT_MAX).collect();
-    let subagent = report.subagent.as_ref().map(|subagent| subagent.id.as_str());
-    let subagent = subagent.or(report.parent.as_ref().map(|_| report.run.as_str()));
-    match subagent {
+    match report.subagent.as_ref().or(report.parent.as_ref().map(|_| &report.run)) {
         Some(id) => format!("{agent}/{}", id.chars().take(SUBAGENT_CHARS).collect::<String>()).into(),
         None => agent.into(),
     }
@@ -173,7 +158,7 @@ fn may_have_changed(kind: &HookKind) -> bool {
     match kind {
         HookKind::CallBegan(call) | HookKind::CallEnded(call, _) => call.access != ToolAccess::Reads,
         HookKind::Batch(calls) => calls.iter().any(|(call, _)| call.access != ToolAccess::Reads),
-        HookKind::Other { .. } | HookKind::SubagentBegan => false,
+        HookKind::Other | HookKind::SubagentBegan => false,
         HookKind::RunBegan
         | HookKind::RunEnded { .. }
         | HookKind::Prompted { .. }
@@ -233,7 +218,7 @@ impl Observer {
             HookKind::CallEnded(call, end) => self.end(&call, end)?,
             HookKind::Batch(calls) => calls.into_iter().try_for_each(|(call, end)| self.end(&call, end))?,
             HookKind::Paused { background } => background.map_or(Ok(()), |background| self.end_tasks(&background))?,
-            HookKind::Other { .. } => self.other()?,
+            HookKind::Other => self.other()?,
         }
         self.settle()
     }
@@ -255,10 +240,7 @@ impl Observer {
         Ok(first)
     }
 
-    fn push(
-        &mut self,
-        events: impl FnOnce(&mut Commit) -> Result<(), crate::engine::commit::CommitError>,
-    ) -> Result<(), SessionError> {
+    fn push(&mut self, events: impl FnOnce(&mut Commit) -> Result<(), CommitError>) -> Result<(), SessionError> {
         let mut commit = self.session.commit();
         events(&mut commit)?;
         self.submit(commit).map(drop)
@@ -410,7 +392,7 @@ impl Observer {
 
     /// Returns the changes that a call may make in the directory, and the paths in it that it names.
     pub(super) fn access(&self, call: &ReportedCall) -> (ObservedAccess, Vec<EntryPath>) {
-        let paths: Vec<EntryPath> = call.declared.iter().filter_map(|file| self.path(&file.path)).collect();
+        let paths: Vec<EntryPath> = call.declared.iter().filter_map(|path| self.path(path)).collect();
         let access = match call.access {
             ToolAccess::Reads => ObservedAccess::None,
             ToolAccess::Edits if paths.is_empty() => ObservedAccess::None,
@@ -452,22 +434,33 @@ fn close_where(session: &Session, is_over: impl Fn(&ObservedCall) -> bool) -> Re
         let micros = u64::try_from(now.saturating_sub(call.began.0)).unwrap_or(0).saturating_mul(1000);
         let message = "its agent told of no end".to_owned();
         let end = ObservedEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
-        record_of(session, *seq, call, |commit| push_end(commit, end))?;
+        record_of(session, *seq, call, |commit| push_end(commit, end))?.wait()?;
     }
     Ok(())
 }
 
-/// Records something of an open call, as its agent.
+/// Records a fact about a call, as its agent.
+pub(super) fn note_of(
+    session: &Session,
+    seq: Seq,
+    call: &ObservedCall,
+    (name, fact): (&str, Value),
+) -> Result<Pending, SessionError> {
+    let facts = Map::from_iter([(name.to_owned(), fact)]);
+    let noted = CallNoted { run: call.run.clone(), id: call.id.clone(), facts };
+    record_of(session, seq, call, |commit| commit.push(&noted))
+}
+
+/// Records something of a call, as its agent.
 pub(super) fn record_of(
     session: &Session,
     seq: Seq,
     call: &ObservedCall,
     push: impl FnOnce(&mut Commit) -> Result<(), CommitError>,
-) -> Result<(), SessionError> {
+) -> Result<Pending, SessionError> {
     let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(seq));
     push(&mut commit)?;
-    session.submit(commit)?.wait()?;
-    Ok(())
+    session.submit(commit)
 }
 
 /// Returns a call's id. It is made of what the call does if its agent has none.

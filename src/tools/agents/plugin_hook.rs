@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::kind::AgentKind;
-use super::report::{ActingSubagent, HookKind, HookReport, ReportedCall, ReportedEnd};
+use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::tools::transcript::step::{content_text, text};
 
 pub(super) fn read(payload: &Value) -> HookReport {
@@ -16,13 +16,12 @@ pub(super) fn read(payload: &Value) -> HookReport {
     let run = [&input["sessionID"], &properties["sessionID"], &info["id"]].into_iter().find_map(string);
     let run = run.unwrap_or_default();
     let parent = string(&payload["parent"]).or_else(|| string(&info["parentID"]));
-    let kind = string(&info["agent"]).or_else(|| string(&output["message"]["agent"]));
     let mut facts = Map::new();
     let stated = [("version", &info["version"]), ("model", &output["message"]["model"]["modelID"])];
     facts.extend(stated.into_iter().filter(|(_, value)| value.is_string()).map(|(n, v)| (n.to_owned(), v.clone())));
     HookReport {
         agent: AgentKind::OpenCode.name().to_owned(),
-        subagent: parent.as_ref().map(|_| ActingSubagent { id: run.clone(), kind }),
+        subagent: None,
         run,
         parent,
         directory: string(&payload["directory"]).or_else(|| string(&info["directory"])),
@@ -40,23 +39,23 @@ fn event_kind(event: &str, input: &Value, output: &Value) -> HookKind {
             prompt: content_text(&output["parts"]),
             id: output["message"]["id"].as_str().map(str::to_owned),
         },
-        "tool.execute.before" => HookKind::CallBegan(call(input, &output["args"], &Value::Null)),
-        "tool.execute.after" => HookKind::CallEnded(call(input, &input["args"], output), ended(output)),
+        "tool.execute.before" => HookKind::CallBegan(call(input, &output["args"])),
+        "tool.execute.after" => HookKind::CallEnded(call(input, &input["args"]), ended(output)),
         "message.part.updated" if properties["part"]["state"]["status"] == "error" => {
             let part = &properties["part"];
             let end = ReportedEnd::failed(text(&part["state"], "error"));
-            HookKind::CallEnded(call(part, &part["state"]["input"], &Value::Null), end)
+            HookKind::CallEnded(call(part, &part["state"]["input"]), end)
         }
         "permission.asked" => HookKind::Asked,
         "permission.replied" if properties["reply"] != "reject" => HookKind::Allowed,
         "session.idle" => HookKind::Paused { background: None },
-        other => HookKind::Other { event: other.to_owned() },
+        _ => HookKind::Other,
     }
 }
 
-fn call(input: &Value, args: &Value, answer: &Value) -> ReportedCall {
+fn call(input: &Value, args: &Value) -> ReportedCall {
     let id = input["callID"].as_str().map(str::to_owned);
-    ReportedCall::new(id, text(input, "tool").to_owned(), args.clone(), answer)
+    ReportedCall::new(id, text(input, "tool").to_owned(), args.clone())
 }
 
 fn ended(output: &Value) -> ReportedEnd {

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::declared::{DeclaredFile, declared_files};
 use crate::engine::event::CallStatus;
-use crate::tools::transcript::step::EndedCall;
+use crate::tools::transcript::edits::spelled;
+use crate::tools::transcript::step::{EndedCall, text};
 use crate::tools::transcript::tool_access::ToolAccess;
 
 /// A hook's payload, as foldspace reads it.
@@ -16,21 +16,13 @@ pub(crate) struct HookReport {
     pub(crate) run: String,
     /// The conversation that it was begun from, where a subagent is a conversation of its own.
     pub(crate) parent: Option<String>,
-    /// The subagent that acts, or of which the event tells.
-    pub(crate) subagent: Option<ActingSubagent>,
+    /// The agent's id of the subagent that acts, or of which the event tells.
+    pub(crate) subagent: Option<String>,
     /// The agent's current directory.
     pub(crate) directory: Option<String>,
     /// Short facts about the run, such as its model.
     pub(crate) facts: Map<String, Value>,
     pub(crate) kind: HookKind,
-}
-
-/// A subagent, by the agent's own id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ActingSubagent {
-    pub(crate) id: String,
-    /// Its type, such as `general-purpose`.
-    pub(crate) kind: Option<String>,
 }
 
 /// The event that a hook tells of.
@@ -59,9 +51,7 @@ pub(crate) enum HookKind {
         /// The tasks that still run in the background; `None` where the agent does not tell.
         background: Option<Vec<String>>,
     },
-    Other {
-        event: String,
-    },
+    Other,
 }
 
 /// A call, as a hook tells of it.
@@ -73,23 +63,41 @@ pub(crate) struct ReportedCall {
     pub(crate) params: Value,
     /// The changes that it may make. One that only edits has at least one declared file.
     pub(crate) access: ToolAccess,
-    /// The files that it says to change.
-    pub(crate) declared: Vec<DeclaredFile>,
+    /// The files that it says to change, by the paths that the agent gave: absolute, or relative to its directory.
+    pub(crate) declared: Vec<String>,
 }
 
 /// Tools that start a subagent and change nothing themselves: hooks tell of the subagent's calls.
 const DELEGATES: [&str; 9] =
     ["Agent", "Task", "task", "invoke_agent", "spawn_agent", "resume_agent", "close_agent", "send_input", "wait"];
 
+/// Parameters that may hold a patch in the format of the tool `apply_patch`.
+const PATCHES: [&str; 4] = ["command", "patchText", "patch", "input"];
+
 impl ReportedCall {
-    /// Creates a call from its parameters, and from what its tool answered if it has ended.
-    pub(super) fn new(id: Option<String>, tool: String, params: Value, answer: &Value) -> Self {
+    /// Creates a call from its parameters.
+    pub(super) fn new(id: Option<String>, tool: String, params: Value) -> Self {
         let mut access = if DELEGATES.contains(&&*tool) { ToolAccess::Reads } else { ToolAccess::of(&tool) };
-        let declared = if access == ToolAccess::Edits { declared_files(&tool, &params, answer) } else { Vec::new() };
+        let declared = if access == ToolAccess::Edits { declared_paths(&params) } else { Vec::new() };
         if access == ToolAccess::Edits && declared.is_empty() {
             access = ToolAccess::Writes;
         }
         Self { id, tool, params, access, declared }
+    }
+}
+
+/// Returns the paths of the files in the parameters of a tool that edits.
+fn declared_paths(params: &Value) -> Vec<String> {
+    if let Some(patch) = PATCHES.iter().find_map(|name| params[*name].as_str()?.strip_prefix("*** Begin Patch")) {
+        let path = |line: &str| {
+            let (change, path) = line.strip_prefix("*** ")?.split_once(": ")?;
+            ["Add File", "Delete File", "Update File", "Move to"].contains(&change).then(|| path.to_owned())
+        };
+        return patch.lines().filter_map(path).collect();
+    }
+    match text(&spelled(params), "file_path") {
+        "" => Vec::new(),
+        path => vec![path.to_owned()],
     }
 }
 

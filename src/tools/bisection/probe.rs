@@ -15,14 +15,13 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
-use crate::reducers::{Allowances, VirtualFileSystem, directories_above};
+use crate::reducers::{Allowances, VirtualFileSystem, can_be_made, directories_above};
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, compare};
 use crate::tools::workspace::hard_links::links_at;
 use crate::tools::workspace::limits::{denied, limits_of};
-use crate::tools::workspace::plan::can_be_written;
 use crate::tools::workspace::populate::{fill, not_kept, write_all};
 
 /// Keeps and reads no contents: a file that a command rewrote unchanged has a new time, and make compares times.
@@ -185,7 +184,7 @@ impl Probe {
         let mut wrong = self.done_by_commands(workspace.as_ref())?;
         wrong.extend(self.tree.diff(target).iter().map(|change| change.path().clone()));
         // Entries that can't be restored are removed, too: older versions and commands' files would be wrong.
-        let is_to_go = |path: &&EntryPath| target.get(path).is_none_or(|entry| !can_be_written(entry));
+        let is_to_go = |path: &&EntryPath| !target.node(path).is_some_and(can_be_made);
         let mut gone: BTreeSet<EntryPath> = BTreeSet::new();
         for path in wrong.iter().filter(is_to_go) {
             let is_gone = directories_above(path).any(|above| gone.contains(&above));

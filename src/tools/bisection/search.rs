@@ -14,6 +14,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::error::WorkspaceError;
+use crate::tools::off_thread::off_thread;
 use crate::tools::policy::CommandPolicy;
 use crate::tools::predicate::Predicate;
 use crate::tools::workspace::plan::PlannedChange;
@@ -259,14 +260,14 @@ async fn probe(
 ) -> Result<(Probe, ProbeRecord), WorkspaceError> {
     let (session, spec, home) = (what.session.clone(), what.spec.clone(), what.home.clone());
     let policy = what.policy.clone();
-    let made = tokio::task::spawn_blocking(move || {
-        let state = session.state_at(seq).map_err(WorkspaceError::from)?;
+    let made = off_thread((), WorkspaceError::Stopped, move || {
+        let state = session.state_at(seq)?;
         match lane {
             Some(mut probe) => probe.move_to(&state).map(|()| probe),
             None => Probe::open(&session, &state, &spec, &home, policy),
         }
     });
-    let mut probe = made.await.map_err(|_| WorkspaceError::Stopped)??;
+    let mut probe = made.await?;
     let command = ShellCommand { keep: KEEP, ..what.command.clone() };
     let result = probe.run(command, unwatched(), cancel.clone()).await?;
     if result.cancelled {

@@ -161,7 +161,7 @@ fn write(
 
 /// Writes a file where a file or nothing is.
 fn put(files: &mut Filesystem, path: &EntryPath, bytes: Bytes, executable: Option<bool>) -> Result<(), ToolError> {
-    let (how, was) = match files.tree().get(path).map(|entry| &entry.node) {
+    let (how, was) = match files.tree().node(path) {
         None => (WriteMode::Create, files.mode_of_new(executable == Some(true))),
         Some(Node::File { mode, .. }) => (WriteMode::Overwrite, *mode),
         Some(_) => return Err(ToolError::new(format!("{} is there, and no file", path.rooted()))),
@@ -277,7 +277,7 @@ fn unpack(context: &mut ToolContext, below: &str, archive: &[u8]) -> Result<(Val
 
 /// Removes a link in a new file's place: it would be written through.
 fn clear(files: &mut Filesystem, path: &EntryPath) -> Result<(), ToolError> {
-    match files.tree().get(path).map(|entry| &entry.node) {
+    match files.tree().node(path) {
         Some(Node::Symlink { .. } | Node::Special { .. }) => files.remove(path),
         _ => Ok(()),
     }

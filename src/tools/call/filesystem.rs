@@ -57,7 +57,7 @@ impl Filesystem {
                 continue;
             }
             let next = at.join(&segment)?;
-            let Some(Node::Symlink { target }) = self.tree.get(&next).map(|entry| &entry.node) else {
+            let Some(Node::Symlink { target }) = self.tree.node(&next) else {
                 at = next;
                 continue;
             };
@@ -137,7 +137,7 @@ impl Filesystem {
     /// [`ToolError::Refused`] when it is a directory, or a file stands where a directory is needed.
     pub fn write(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
-        let (how, mode) = match self.tree.get(&path).map(|entry| &entry.node) {
+        let (how, mode) = match self.tree.node(&path) {
             None => (WriteMode::Create, self.mode_of_new(false)),
             Some(Node::File { mode, .. }) => (WriteMode::Overwrite, *mode),
             Some(_) => return Err(ToolError::new(format!("{} is a directory", path.rooted()))),
@@ -148,7 +148,7 @@ impl Filesystem {
     /// Adds bytes to the end of a file, or creates it.
     pub fn append(&mut self, path: &EntryPath, bytes: &[u8]) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
-        let Some(Node::File { mode, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
+        let Some(Node::File { mode, .. }) = self.tree.node(&path).cloned() else {
             return self.write(&path, bytes.to_vec());
         };
         let whole = [&self.read(&path)?[..], bytes].concat();
@@ -162,7 +162,7 @@ impl Filesystem {
 
     /// Makes a directory, and those above it.
     pub fn make_directory(&mut self, path: &EntryPath) -> Result<(), ToolError> {
-        self.place(path, Node::Directory { mode: FileMode::of(0o777 & !self.umask) })
+        self.place(path, Node::Directory { mode: self.mode_of_new(true) })
     }
 
     /// Removes an entry, and with a directory everything below it; a link itself, not what it points to.
@@ -227,13 +227,13 @@ impl Filesystem {
         }
     }
 
-    /// Returns the mode of a new file.
+    /// Returns the mode of a new file; of an executable one it is that of a directory, too.
     pub(crate) fn mode_of_new(&self, executable: bool) -> FileMode {
         FileMode::of(if executable { 0o777 } else { 0o666 } & !self.umask)
     }
 
     fn stage(&mut self, event: WriteFile) {
-        let mode = FileMode::of(0o777 & !self.umask);
+        let mode = self.mode_of_new(true);
         if mode != FileMode::DIRECTORY {
             // Only directories with the usual mode are implied by their entries.
             let missing = directories_above(&event.path).take_while(|above| self.tree.get(above).is_none());
@@ -259,8 +259,7 @@ impl Filesystem {
 
     /// The files that this call wrote, and that are still there.
     pub(crate) fn written(&self) -> BTreeSet<&EntryPath> {
-        let is_file =
-            |path: &&EntryPath| self.tree.get(path).is_some_and(|entry| matches!(entry.node, Node::File { .. }));
+        let is_file = |path: &&EntryPath| matches!(self.tree.node(path), Some(Node::File { .. }));
         let written = |change: &PlannedChange| matches!(change, PlannedChange::Write(..));
         self.staged.iter().filter(|change| written(change)).map(PlannedChange::path).filter(is_file).collect()
     }

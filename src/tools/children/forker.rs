@@ -15,6 +15,7 @@ use crate::reducers::{Change, Mounts, VirtualFileSystem};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
+use crate::tools::off_thread::off_thread;
 use crate::tools::rewind::taken_up;
 use crate::tools::workspace::limits;
 use crate::tools::workspace::managed::Extent;
@@ -91,16 +92,16 @@ impl Forker {
         let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new }, &self.home)?;
         let id = new.id.unwrap_or_else(|| self.sessions.fresh_id());
         let (parent, forker) = (parent.clone(), self.clone());
-        let begun = tokio::task::spawn_blocking(move || {
-            let (_turn, looking) = (turn, looking);
-            let shared = match looking {
-                // A running process would go on writing into the layers that are shared.
-                Some(_) if !parent.has_processes() => share(&parent, id, at, &spec, &forker.home),
-                _ => None,
+        let may_share = looking.is_some();
+        let begin = move || {
+            // A running process would go on writing into the layers that are shared.
+            let shared = match may_share && !parent.has_processes() {
+                true => share(&parent, id, at, &spec, &forker.home),
+                false => None,
             };
             forker.begin_with_id(&parent, new, id, &spec, shared)
-        });
-        begun.await.map_err(|_| stopped())?
+        };
+        off_thread((turn, looking), stopped(), begin).await
     }
 
     async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
@@ -108,8 +109,8 @@ impl Forker {
         let (new, spec) = with_workspace(parent.session(), new, &self.home)?;
         let mounts = mounts_of(parent.session())?;
         let (parent, forker) = (parent.clone(), self.clone());
-        let begun = tokio::task::spawn_blocking(move || forker.begin_with_id(&parent, new, id, &spec, None));
-        let child = begun.await.map_err(|_| stopped())??;
+        let begin = move || forker.begin_with_id(&parent, new, id, &spec, None);
+        let child = off_thread((), stopped(), begin).await?;
         let hydrated = hydrate(child.session(), child.workspace().as_ref(), &mounts, &self.roots).await;
         let session = child.session();
         let told = |source| WorkspaceError::Mounts { id: session.id(), name: session.name().to_owned(), source };

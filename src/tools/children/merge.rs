@@ -8,10 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::backends::WorkspaceSpec;
-use crate::engine::commit::Content;
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, FileMode, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node,
-    SessionStarted, WriteFile, delete_path, write_view,
+    SessionStarted, WriteFile,
 };
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -22,6 +21,7 @@ use crate::engine::state::State;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, directories_above, plan_merge};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
+use crate::tools::off_thread::off_thread;
 use crate::tools::workspace::hard_links::relink;
 use crate::tools::workspace::limits::began;
 use crate::tools::workspace::managed::Extent;
@@ -122,12 +122,8 @@ pub async fn merge_child(
     parent.machine().record_drift(session, Extent::All).await?;
     let looking = session.looking().await;
     let (parent, child, choices) = (parent.clone(), child.clone(), choices.clone());
-    let merging = tokio::task::spawn_blocking(move || {
-        let merged = merge_now(&parent, &child, base, &choices);
-        drop((turn, looking));
-        merged
-    });
-    merging.await.map_err(|_| WorkspaceError::Stopped)?
+    let merge = move || merge_now(&parent, &child, base, &choices);
+    off_thread((turn, looking), WorkspaceError::Stopped, merge).await
 }
 
 fn merge_now(
@@ -270,18 +266,11 @@ fn without_set_id(node: Node) -> Node {
 /// Sets the event as origin of each path that it changes, with removed entries and implied directories.
 fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<'_>) {
     use std::ops::Bound::Excluded;
-    let (path, replaces_all) = match event.kind {
-        WriteFile::KIND => match write_view(event.version, event.payload) {
-            Ok(view) => (view.path(), !view.node().is_some_and(|node| node.is_directory())),
-            Err(_) => return,
-        },
-        DeleteEntry::KIND => match delete_path(event.version, event.payload) {
-            Ok(path) => (path, true),
-            Err(_) => return,
-        },
-        _ => return,
+    let (path, replaces_all, makes) = match PlannedChange::of(event) {
+        Some(PlannedChange::Write(WriteFile { path, node, .. })) => (path, !node.is_directory(), true),
+        Some(PlannedChange::Delete(DeleteEntry { path })) => (path, true, false),
+        Some(PlannedChange::Link(_)) | None => return,
     };
-    let Ok(path) = EntryPath::from_bytes(path) else { return };
     if let Some(origin) = origins.get_mut(&path) {
         *origin = Some(event.seq);
     }
@@ -290,7 +279,7 @@ fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<
         let below = origins.range_mut::<[u8], _>((Excluded(&from[..]), Excluded(&until[..])));
         below.for_each(|(_, origin)| *origin = Some(event.seq));
     }
-    for place in directories_above(&path).filter(|_| event.kind == WriteFile::KIND) {
+    for place in directories_above(&path).filter(|_| makes) {
         if let Some(origin) = origins.get_mut(&place) {
             origin.get_or_insert(event.seq);
         }
@@ -328,15 +317,12 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan, theirs: &St
         conflicts: report.conflicts.clone(),
     };
     let mut commit = session.commit();
-    commit.push(&event).map_err(SessionError::from)?;
+    commit.push(&event)?;
     let mut fresh = NewContents::new();
     let planned = plan.steps.into_iter().map(|step| match step {
         MergeStep::Delete { path } => PlannedChange::Delete(DeleteEntry { path }),
         MergeStep::Write { path, mode, node, merged } => {
-            if let (Node::File { content: digest, .. }, Some(bytes)) = (&node, merged) {
-                commit.keep(Content { digest: *digest, bytes: bytes.clone() });
-                fresh.insert(*digest, bytes);
-            }
+            fresh.extend(node.content().copied().zip(merged));
             PlannedChange::Write(WriteFile { path, mode, node: without_set_id(node) })
         }
     });
@@ -347,7 +333,8 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan, theirs: &St
         relink(&mut files, before, steps.iter().map(PlannedChange::path));
     }
     steps.extend(link_steps(&steps, &now, &files));
-    steps.iter().try_for_each(|step| step.push_to(&mut commit)).map_err(SessionError::from)?;
+    steps.iter().try_for_each(|step| step.push_to(&mut commit))?;
+    steps.iter().filter_map(|step| step.new_content(&fresh)).for_each(|content| commit.keep(content));
     let landing = Landing { session, workspace: parent.workspace().as_ref(), now: &now, steps: &steps, fresh: &fresh };
     Ok(landing.land(commit)?.0.first)
 }

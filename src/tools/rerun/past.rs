@@ -142,11 +142,7 @@ impl RecordedCall {
 }
 
 pub(super) fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
-    match event.kind {
-        WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| write.event.path),
-        DeleteEntry::KIND => event.typed::<DeleteEntry>()?.ok().map(|delete| delete.event.path),
-        _ => None,
-    }
+    event.decoded().map(|WriteFile { path, .. }| path).or_else(|| event.decoded().map(|DeleteEntry { path }| path))
 }
 
 impl PastRun {

@@ -14,7 +14,7 @@ pub fn roots_of(session: &Session, home: &Path) -> Result<Vec<String>, SessionEr
     let own_from = session.origin().map_or(0, |origin| origin.at);
     let mut started = Vec::new();
     session.visit(1, &mut |event| {
-        started.extend(event.typed::<SessionStarted>().and_then(Result::ok).map(|started| started.event));
+        started.extend(event.decoded::<SessionStarted>());
         if event.seq > own_from { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     // Each tells who began before it.

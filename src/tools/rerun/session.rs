@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::json;
 
 use super::answers::Answers;
@@ -12,8 +11,7 @@ use super::past::PastRun;
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
-    ChildLimits, DeleteEntry, Event, Isolation, LinkFile, Node, RunBegan, RunNoted, SessionRewound, SliceRestored,
-    WriteFile, WriteMode,
+    ChildLimits, Event, Isolation, RunBegan, RunNoted, SessionRewound, SliceRestored, WriteFile, WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -27,7 +25,7 @@ use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::keeping::distrust;
-use crate::tools::workspace::plan::can_be_written;
+use crate::tools::workspace::plan::PlannedChange;
 use crate::tools::workspace::populate::not_kept;
 
 const PIECE: (u64, usize) = (32 << 20, 4096);
@@ -111,13 +109,14 @@ impl<'a> RerunSession<'a> {
         }
         let mut piece = self.piece();
         for (path, entry) in files.iter() {
-            if !can_be_written(entry) {
+            if !can_be_made(&entry.node) {
                 self.missing.insert(path.clone());
                 continue;
             }
-            let write = WriteFile { path: path.clone(), mode: WriteMode::Create, node: entry.node.clone() };
-            piece.commit.push(&write)?;
-            self.write(&mut piece, &write, base.unwrap_or(self.past))?;
+            let (path, node) = (path.clone(), entry.node.clone());
+            let write = PlannedChange::Write(WriteFile { path, mode: WriteMode::Create, node });
+            write.push_to(&mut piece.commit)?;
+            self.change(&mut piece, &write, base.unwrap_or(self.past))?;
             self.put_full(&mut piece)?;
         }
         self.link(&mut piece)?;
@@ -156,36 +155,32 @@ impl<'a> RerunSession<'a> {
 
     /// Adds the change of the disk for an event; `false` when it is impossible, so that it is not recorded either.
     fn take(&mut self, piece: &mut FileBatch, event: &Recorded) -> Result<bool, WorkspaceError> {
-        if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
-            piece.changes.push(FileChange::Delete { path: delete.event.path });
-        } else if let Some(Ok(link)) = event.typed::<LinkFile>() {
-            let LinkFile { path, to } = link.event;
-            piece.changes.push(FileChange::Link { path, to });
-        } else if let Some(Ok(write)) = event.typed::<WriteFile>() {
-            let write = write.event;
-            if !can_be_made(&write.node) {
+        match PlannedChange::of(&event.view()) {
+            Some(PlannedChange::Write(write)) if !can_be_made(&write.node) => {
                 self.missing.insert(write.path);
                 return Ok(false);
             }
-            self.write(piece, &write, self.past)?;
-        } else if let Some(Ok(restored)) = event.typed::<SliceRestored>() {
-            return Ok(!restored.event.slice.is_empty() && restored.event.slice != Allowances::NAME);
+            Some(change) => self.change(piece, &change, self.past)?,
+            None if let Some(SliceRestored { slice, .. }) = event.view().decoded() => {
+                return Ok(!slice.is_empty() && slice != Allowances::NAME);
+            }
+            None => {}
         }
         Ok(*event.event.kind != *SessionRewound::KIND)
     }
 
-    fn write(&self, piece: &mut FileBatch, write: &WriteFile, from: &PastRun) -> Result<(), WorkspaceError> {
-        let bytes = match &write.node {
-            Node::File { content, .. } => {
-                let bytes = from.content(content)?;
-                piece.commit.keep(Content { digest: *content, bytes: bytes.clone() });
-                bytes
-            }
-            Node::Symlink { .. } | Node::Directory { .. } | Node::Special { .. } => Bytes::new(),
-        };
-        piece.bytes += bytes.len() as u64;
-        let WriteFile { path, node, .. } = write.clone();
-        piece.changes.push(FileChange::Write { path, node, bytes, modified: None });
+    fn change(
+        &self,
+        FileBatch { commit, changes, bytes }: &mut FileBatch,
+        change: &PlannedChange,
+        from: &PastRun,
+    ) -> Result<(), SessionError> {
+        changes.push(change.file_change(|digest| {
+            let content = from.content(digest)?;
+            commit.keep(Content { digest: *digest, bytes: content.clone() });
+            *bytes += content.len() as u64;
+            Ok::<_, SessionError>(content)
+        })?);
         Ok(())
     }
 

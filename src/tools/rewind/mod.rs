@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::call::tool_runner::ToolRunner;
+use super::off_thread::off_thread;
 use super::workspace::capture::{CaptureBudget, compare};
 use super::workspace::managed::{files_of, prepare, record_found};
 use super::workspace::plan::{ChangePlan, NewContents};
@@ -94,12 +95,7 @@ pub async fn rewind(
     let looking = session.looking().await;
     session.check_own()?;
     let work = RewindWork { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
-    let done = tokio::task::spawn_blocking(move || {
-        let done = work.run();
-        drop((turn, looking));
-        done
-    });
-    done.await.map_err(|_| WorkspaceError::Stopped)?
+    off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await
 }
 
 /// Checks that a session can be rewound to a position, which is the end of a commit.

@@ -107,24 +107,15 @@ impl Aider {
 
 /// Returns the edits in an answer, each with the file that is named above its fence.
 fn edits_in(said: &str) -> Vec<(String, Value)> {
-    let (mut found, mut before, mut path) = (Vec::new(), ["", ""], String::new());
-    let mut block: Option<String> = None;
-    for line in said.split_inclusive('\n') {
-        if line.starts_with("<<<<<<< SEARCH") {
-            // A second block in a fence is of the same file.
-            if before[1].starts_with("```") {
-                path = before[0].trim().trim_matches(['`', '*', '#', ':']).trim().to_owned();
-            }
-            block = Some(String::new());
+    let (lines, mut path) = (said.lines().collect::<Vec<_>>(), String::new());
+    let with_file = |(at, edit): (usize, Value)| {
+        // A second block in a fence is of the same file.
+        if let [.., name, fence] = &lines[..at]
+            && fence.starts_with("```")
+        {
+            path = name.trim().trim_matches(['`', '*', '#', ':']).trim().to_owned();
         }
-        if let Some(block) = &mut block {
-            block.push_str(line);
-        }
-        if line.starts_with(">>>>>>> REPLACE") {
-            let edit = block.take().and_then(|block| search_replace(&block).pop());
-            found.extend(edit.map(|edit| (path.clone(), edit)));
-        }
-        before = [before[1], line];
-    }
-    found
+        (path.clone(), edit)
+    };
+    search_replace(said).into_iter().map(with_file).collect()
 }

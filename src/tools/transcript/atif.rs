@@ -2,11 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::SourceRun;
 use super::step::{EndedCall, StepKind, StepReceiver, content_text, params_of, taken, text, time_of};
-use super::{SourceRun, Transcript};
-
-#[derive(Default)]
-pub(super) struct Atif;
 
 /// Returns the run of a document in this format.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
@@ -32,18 +29,17 @@ pub(super) fn children_of(document: &mut Value) -> Vec<Value> {
     }
 }
 
-impl Transcript for Atif {
-    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
-        let all = taken(&mut document, "steps");
-        let mut facts = document["agent"].as_object().cloned().unwrap_or_default();
-        if let Some(model) = facts.remove("model_name") {
-            facts.insert("model".to_owned(), model);
-        }
-        let at = all.first().and_then(|step| time_of(&step["timestamp"]));
-        steps.give(at, StepKind::Facts(facts));
-        all.into_iter().for_each(|step| give_step(step, steps));
-        steps.record(None, document);
+/// Emits the steps of a document.
+pub(super) fn steps_of(mut document: Value, steps: &mut StepReceiver<'_>) {
+    let all = taken(&mut document, "steps");
+    let mut facts = document["agent"].as_object().cloned().unwrap_or_default();
+    if let Some(model) = facts.remove("model_name") {
+        facts.insert("model".to_owned(), model);
     }
+    let at = all.first().and_then(|step| time_of(&step["timestamp"]));
+    steps.give(at, StepKind::Facts(facts));
+    all.into_iter().for_each(|step| give_step(step, steps));
+    steps.record(None, document);
 }
 
 fn give_step(mut step: Value, steps: &mut StepReceiver<'_>) {

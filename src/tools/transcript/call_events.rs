@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::engine::commit::{Commit, CommitError, Content};
-use crate::engine::event::{CallFinished, CallObserved, CallReason, CallStarted, CallStatus, TranscriptRecord};
+use crate::engine::commit::{Commit, CommitError};
+use crate::engine::event::{CallFinished, CallObserved, CallReason, CallStarted, CallStatus, Event, TranscriptRecord};
 use crate::tools::call::content_params::lift;
 
 /// Characters of a tool's name that are recorded.
@@ -18,16 +18,9 @@ pub(in crate::tools) fn push_begin(
     tool: &str,
     params: Value,
 ) -> Result<(), CommitError> {
-    let mut contents = Vec::new();
-    let params = lift(params, &mut contents);
-    let mut started = CallStarted { tool: tool.chars().take(TOOL_MAX).collect(), params };
-    if let Err(CommitError::TooLarge { .. }) = commit.push(&started) {
-        started.params = json!({ "params": packed(&started.params, &mut contents) });
-        commit.push(&started)?;
-    }
-    commit.push(observed)?;
-    contents.into_iter().for_each(|content| commit.keep(content));
-    Ok(())
+    let started = CallStarted { tool: tool.chars().take(TOOL_MAX).collect(), params };
+    push(commit, started, "params", |started| &mut started.params)?;
+    commit.push(observed)
 }
 
 /// The end of a call.
@@ -41,33 +34,37 @@ pub(in crate::tools) struct ObservedEnd {
 /// Adds the end of a call to a commit of that call. Long texts become contents.
 pub(in crate::tools) fn push_end(commit: &mut Commit, end: ObservedEnd) -> Result<(), CommitError> {
     let ObservedEnd { status, result, message, micros } = end;
-    let mut contents = Vec::new();
     let has_failed = status != CallStatus::Ok;
-    let result = if has_failed { Value::Null } else { lift(result, &mut contents) };
+    let result = if has_failed { Value::Null } else { result };
     let reason = has_failed.then_some(CallReason::Other);
     let message = message.chars().take(MESSAGE_MAX).collect();
-    let mut finished = CallFinished { status, result, message, micros, reason };
-    if let Err(CommitError::TooLarge { .. }) = commit.push(&finished) {
-        finished.result = json!({ "result": packed(&finished.result, &mut contents) });
-        commit.push(&finished)?;
-    }
-    contents.into_iter().for_each(|content| commit.keep(content));
-    Ok(())
+    let finished = CallFinished { status, result, message, micros, reason };
+    push(commit, finished, "result", |finished| &mut finished.result)
 }
 
 /// Adds a record of a run that is neither a call nor its outcome. Long texts become contents.
 pub(in crate::tools) fn push_record(commit: &mut Commit, run: String, record: Value) -> Result<(), CommitError> {
+    push(commit, TranscriptRecord { run, record }, "record", |record| &mut record.record)
+}
+
+/// Adds an event whose long texts become contents. A value without such texts that is too large all the same becomes one.
+fn push<E: Event>(
+    commit: &mut Commit,
+    mut event: E,
+    name: &str,
+    value: fn(&mut E) -> &mut Value,
+) -> Result<(), CommitError> {
     let mut contents = Vec::new();
-    let mut record = TranscriptRecord { run, record: lift(record, &mut contents) };
-    if let Err(CommitError::TooLarge { .. }) = commit.push(&record) {
-        record.record = json!({ "record": packed(&record.record, &mut contents) });
-        commit.push(&record)?;
+    let lifted = lift(value(&mut event).take(), &mut contents);
+    *value(&mut event) = lifted;
+    match commit.push(&event) {
+        Err(CommitError::TooLarge { .. }) => {
+            let packed = Value::String(value(&mut event).to_string());
+            *value(&mut event) = json!({ name: lift(packed, &mut contents) });
+            commit.push(&event)?;
+        }
+        pushed => pushed?,
     }
     contents.into_iter().for_each(|content| commit.keep(content));
     Ok(())
-}
-
-/// Returns a mark in place of a value that has no long texts, and is too large all the same: it becomes a text.
-fn packed(value: &Value, contents: &mut Vec<Content>) -> Value {
-    lift(Value::String(value.to_string()), contents)
 }

@@ -16,7 +16,7 @@ pub(crate) const TOOL_ERROR: &str = "<tool_use_error>";
 #[derive(Default)]
 pub(super) struct ClaudeCode {
     /// Calls that edit files, by their ids, until their results come.
-    edits: std::collections::BTreeMap<String, (String, Value)>,
+    edits: std::collections::BTreeMap<String, Value>,
 }
 
 /// Returns the run of a line of such a transcript.
@@ -74,7 +74,7 @@ impl ClaudeCode {
     fn begin(&mut self, at: Option<Timestamp>, part: &Value, steps: &mut StepReceiver<'_>) {
         let (id, tool) = (text(part, "id"), text(part, "name"));
         if matches!(tool, "Write" | "Edit" | "MultiEdit") {
-            self.edits.insert(id.to_owned(), (tool.to_owned(), part["input"].clone()));
+            self.edits.insert(id.to_owned(), part["input"].clone());
         }
         steps.begin(at, (id, tool), part["input"].clone());
     }
@@ -90,7 +90,7 @@ impl ClaudeCode {
             Value::Object(_) => stated.clone(),
             _ => json!({ "content": shown }),
         };
-        let files = edit.map(|(tool, input)| edited(&tool, &input, stated)).unwrap_or_default();
+        let files = edit.map(|input| edited(&input, stated)).unwrap_or_default();
         let child = stated["agentId"].as_str().map(str::to_owned);
         let micros = stated["totalDurationMs"].as_u64().map(|millis| millis.saturating_mul(1000));
         EndedCall { files, child, micros, ..EndedCall::ok(id, result) }
@@ -110,23 +110,20 @@ pub(crate) fn failed(id: &str, shown: &str, is_interrupted: bool) -> EndedCall {
 }
 
 /// Returns the files of an edit. Those of a subagent have no `toolUseResult`, and then the input says what was done.
-pub(crate) fn edited(tool: &str, input: &Value, stated: &Value) -> Vec<StatedFile> {
-    let path = stated["filePath"].as_str().unwrap_or_else(|| text(input, "file_path")).to_owned();
-    let before = stated["originalFile"].as_str().map(str::to_owned);
-    let replaced = |edit: &Value, before| StatedChange::Replaced {
-        before,
+pub(super) fn edited(input: &Value, stated: &Value) -> Vec<StatedFile> {
+    let path = stated["filePath"].as_str().unwrap_or_else(|| text(input, "file_path"));
+    let mut before = stated["originalFile"].as_str().map(str::to_owned);
+    let replaced = |edit: &Value| StatedChange::Replaced {
+        before: before.take(),
         old: text(edit, "old_string").to_owned(),
         new: text(edit, "new_string").to_owned(),
         all: edit["replace_all"] == true,
     };
-    let changes = match tool {
-        "Write" => vec![StatedChange::Whole(text(input, "content").to_owned())],
-        "Edit" => vec![replaced(input, before)],
-        _ => {
-            let edits = input["edits"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let mut before = before;
-            edits.iter().map(|edit| replaced(edit, before.take())).collect()
-        }
+    let changes: Vec<StatedChange> = match (input["content"].as_str(), &input["edits"]) {
+        (Some(content), _) => vec![StatedChange::Whole(content.to_owned())],
+        (None, Value::Array(edits)) => edits.iter().map(replaced).collect(),
+        (None, _) if input["old_string"].is_string() => [input].into_iter().map(replaced).collect(),
+        _ => Vec::new(),
     };
-    changes.into_iter().map(|change| StatedFile { path: path.clone(), change }).collect()
+    changes.into_iter().map(|change| StatedFile { path: path.to_owned(), change }).collect()
 }

@@ -20,7 +20,7 @@ pub(super) struct Codex {
 #[derive(Default)]
 struct CodexEnd {
     files: Vec<StatedFile>,
-    exit_code: Option<Value>,
+    exit_code: Option<i64>,
     micros: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Transcript for Codex {
             }
             ("event_msg", "exec_command_end") => {
                 let end = self.end_of(text(payload, "call_id"));
-                end.exit_code = Some(payload["exit_code"].clone()).filter(Value::is_i64);
+                end.exit_code = payload["exit_code"].as_i64();
             }
             _ => {}
         }
@@ -85,7 +85,7 @@ impl Codex {
             "FileChange" if item["status"] == "completed" => self.end_of(id).files = patched(&item["changes"]),
             "CommandExecution" => {
                 let end = self.end_of(id);
-                end.exit_code = Some(item["exit_code"].clone()).filter(Value::is_i64);
+                end.exit_code = item["exit_code"].as_i64();
                 end.micros = millis.map(|millis| millis.saturating_mul(1000));
             }
             _ => {}
@@ -103,28 +103,24 @@ impl Codex {
             None => payload["output"].clone(),
         };
         let shown = output.as_str().unwrap_or_default();
-        let exit_code = exit_code
-            .or_else(|| unpacked.as_ref().map(|value| value["metadata"]["exit_code"].clone()).filter(Value::is_i64))
-            .or_else(|| stated_code(shown));
+        let exit_code =
+            exit_code.or_else(|| unpacked.as_ref()?["metadata"]["exit_code"].as_i64()).or_else(|| stated_code(shown));
         let has_failed = ["exec_command failed:", "apply_patch verification failed:", "failed in sandbox:"];
         let child =
             serde_json::from_str::<Value>(shown).ok().and_then(|value| Some(value["agent_id"].as_str()?.to_owned()));
         if has_failed.iter().any(|start| shown.starts_with(start)) {
             return EndedCall { micros, ..EndedCall::failed(id, shown) };
         }
-        let mut result = json!({ "output": output });
-        if let Some(code) = exit_code {
-            result["exit_code"] = code;
-        }
-        EndedCall { files, micros, child, ..EndedCall::ok(id, result) }
+        let ended = EndedCall::ok(id, json!({ "output": output })).with_code(exit_code);
+        EndedCall { files, micros, child, ..ended }
     }
 }
 
 /// Returns the exit code that the head of an output states.
-pub(super) fn stated_code(output: &str) -> Option<Value> {
+pub(super) fn stated_code(output: &str) -> Option<i64> {
     let head = output.split("\nOutput:").next().unwrap_or_default();
     let code = head.lines().find_map(|line| line.strip_prefix(EXITED).or_else(|| line.strip_prefix(EXIT_CODE)))?;
-    Some(code.trim().parse::<i64>().ok()?.into())
+    code.trim().parse().ok()
 }
 
 fn patched(changes: &Value) -> Vec<StatedFile> {

@@ -70,14 +70,12 @@ impl Copilot {
             None => (None, None),
         };
         let code = data["shellExecution"]["exitCode"].as_i64().or(told);
-        let mut result = json!({ "output": output.filter(|_| code.is_some()).unwrap_or(shown) });
-        if let Some(code) = code {
-            result["exit_code"] = code.into();
-        }
+        let result = json!({ "output": output.filter(|_| code.is_some()).unwrap_or(shown) });
+        let mut ended = EndedCall { child, ..EndedCall::ok(id, result).with_code(code) };
         if data["result"]["detailedContent"].is_string() {
-            result["detailed"] = data["result"]["detailedContent"].clone();
+            ended.result["detailed"] = data["result"]["detailedContent"].clone();
         }
-        EndedCall { child, ..EndedCall::ok(id, result) }
+        ended
     }
 }
 

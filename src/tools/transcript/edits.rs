@@ -18,26 +18,14 @@ const SPELLINGS: [(&str, &[&str]); 5] = [
 
 /// Returns the parameters of an edit in the common spelling, with those of a diff of SEARCH and REPLACE as `edits`.
 pub(crate) fn spelled(params: &Value) -> Value {
-    let diff = params["diff"].as_str().map(search_replace).filter(|edits| !edits.is_empty());
-    let mut common = json!({ "edits": diff.map_or_else(|| params["edits"].clone(), Value::Array) });
+    let diff: Vec<Value> = search_replace(text(params, "diff")).into_iter().map(|(_, edit)| edit).collect();
+    let mut common = json!({ "edits": if diff.is_empty() { params["edits"].clone() } else { diff.into() } });
     for (name, spellings) in SPELLINGS {
         if let Some(value) = spellings.iter().map(|spelling| &params[*spelling]).find(|value| !value.is_null()) {
             common[name] = value.clone();
         }
     }
     common
-}
-
-/// Returns the files that an edit states, by its parameters in the common spelling. The answer may have the contents
-/// before it.
-pub(crate) fn edits_of(common: &Value, answer: &Value) -> Vec<StatedFile> {
-    let is_written = common["content"].is_string();
-    match (&common["edits"], is_written, common["old_string"].is_string()) {
-        (Value::Array(_), false, _) => edited("MultiEdit", common, answer),
-        (_, true, _) => edited("Write", common, answer),
-        (_, false, true) => edited("Edit", common, answer),
-        _ => Vec::new(),
-    }
 }
 
 impl StepReceiver<'_> {
@@ -49,7 +37,7 @@ impl StepReceiver<'_> {
 }
 
 /// Returns the files that a successful call changed, if its parameters state them.
-pub(super) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
+pub(crate) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
     let kind = ForeignTool::named(tool);
     if !matches!(kind, Some(ForeignTool::Writes | ForeignTool::Edits | ForeignTool::Deletes)) {
         return Vec::new();
@@ -63,7 +51,7 @@ pub(super) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
     if tool == "editor" && common["old_string"].is_null() && params["insert_line"].is_null() {
         common["content"] = common["new_string"].clone();
     }
-    let stated = edits_of(&common, &Value::Null);
+    let stated = edited(&common, &Value::Null);
     let is_stated = |file: &StatedFile| match &file.change {
         // What an empty text is replaced in depends on the program.
         StatedChange::Replaced { old, .. } => !old.is_empty(),
@@ -72,20 +60,20 @@ pub(super) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
     if text(&common, "file_path").is_empty() || !stated.iter().all(is_stated) { Vec::new() } else { stated }
 }
 
-/// Returns the edits in blocks of SEARCH and REPLACE.
-pub(super) fn search_replace(diff: &str) -> Vec<Value> {
+/// Returns the edits in blocks of SEARCH and REPLACE, each with the number of its first line, from 0.
+pub(super) fn search_replace(diff: &str) -> Vec<(usize, Value)> {
     let is_marker = |line: &str, signs: [char; 2], word: &str| {
         let rest = line.trim_end().strip_suffix(word).map(str::trim_end);
         rest.is_some_and(|rest| rest.len() >= 5 && signs.iter().any(|sign| rest.chars().all(|c| c == *sign)))
     };
     let mut found = Vec::new();
-    let mut block: Option<(String, Option<String>)> = None;
-    for line in diff.split_inclusive('\n') {
+    let mut block: Option<(usize, String, Option<String>)> = None;
+    for (number, line) in diff.split_inclusive('\n').enumerate() {
         if is_marker(line, ['<', '-'], "SEARCH") {
-            block = Some((String::new(), None));
-        } else if let Some((old, new)) = block.take_if(|_| is_marker(line, ['>', '+'], "REPLACE")) {
-            found.push(json!({ "old_string": old, "new_string": new.unwrap_or_default() }));
-        } else if let Some((old, new)) = &mut block {
+            block = Some((number, String::new(), None));
+        } else if let Some((at, old, new)) = block.take_if(|_| is_marker(line, ['>', '+'], "REPLACE")) {
+            found.push((at, json!({ "old_string": old, "new_string": new.unwrap_or_default() })));
+        } else if let Some((_, old, new)) = &mut block {
             match new {
                 None if line.trim_end() == "=======" => *new = Some(String::new()),
                 None => old.push_str(line),

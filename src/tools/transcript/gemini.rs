@@ -65,15 +65,12 @@ impl GeminiCli {
         let ended = match status {
             "success" => {
                 let child = call["agentId"].as_str().map(str::to_owned);
-                let mut result = match response {
+                let result = match response {
                     Value::Object(_) => response.clone(),
                     other => json!({ "output": other }),
                 };
-                let shown = response["output"].as_str().unwrap_or_default();
-                if let Some(code) = exit_code(shown) {
-                    result["exit_code"] = code.into();
-                }
-                EndedCall { files: changed(&call["resultDisplay"]), child, ..EndedCall::ok(id, result) }
+                let ended = EndedCall::ok(id, result).with_code(exit_code(text(response, "output")));
+                EndedCall { files: changed(&call["resultDisplay"]), child, ..ended }
             }
             _ => {
                 let error = response["error"].as_str().or_else(|| call["resultDisplay"].as_str());
@@ -92,7 +89,7 @@ pub(crate) fn exit_code(shown: &str) -> Option<i64> {
 }
 
 /// Returns the file that an edit shows.
-pub(crate) fn changed(shown: &Value) -> Vec<StatedFile> {
+fn changed(shown: &Value) -> Vec<StatedFile> {
     let (Some(path), Some(contents)) = (shown["filePath"].as_str(), shown["newContent"].as_str()) else {
         return Vec::new();
     };

@@ -2,13 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::SourceRun;
 use super::messages::MessageReader;
 use super::step::{EndedCall, StepReceiver, params_of, taken, text, time_of};
-use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
-
-#[derive(Default)]
-pub(super) struct Inspect;
 
 /// Returns the run of a sample.
 pub(super) fn run_of(sample: &Value) -> Option<SourceRun> {
@@ -44,35 +41,34 @@ pub(super) fn state_model(samples: &mut [Value], model: &Value) {
     }
 }
 
-impl Transcript for Inspect {
-    fn line(&mut self, mut sample: Value, steps: &mut StepReceiver<'_>) {
-        let events = taken(&mut sample, "events");
-        let first = events.first().and_then(|event| event.get("timestamp"));
-        let at = first.or(sample.get("started_at")).and_then(time_of);
-        steps.facts(at, ["model", "id", "epoch"].map(|name| (name, &sample[name])));
-        if events.is_empty() {
-            // A log may have been written without them.
-            let mut reader = MessageReader::default();
-            taken(&mut sample, "messages").into_iter().for_each(|message| reader.message(message, steps));
-        }
-        let mut ended = Vec::new();
-        for event in &events {
-            let at = time_of(&event["timestamp"]);
-            // The event of a call has its outcome, which came later.
-            give_ended(&mut ended, at, steps);
-            if event["event"] != "tool" {
-                steps.record(at, event.clone());
-                continue;
-            }
-            let id = text(event, "id");
-            steps.begin(at, (id, text(event, "function")), params_of(&event["arguments"]));
-            if event["pending"] != true {
-                ended.push((time_of(&event["completed"]).or(at), outcome(id, event)));
-            }
-        }
-        give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
-        steps.record(None, sample);
+/// Emits the steps of a sample.
+pub(super) fn steps_of(mut sample: Value, steps: &mut StepReceiver<'_>) {
+    let events = taken(&mut sample, "events");
+    let first = events.first().and_then(|event| event.get("timestamp"));
+    let at = first.or(sample.get("started_at")).and_then(time_of);
+    steps.facts(at, ["model", "id", "epoch"].map(|name| (name, &sample[name])));
+    if events.is_empty() {
+        // A log may have been written without them.
+        let mut reader = MessageReader::default();
+        taken(&mut sample, "messages").into_iter().for_each(|message| reader.message(message, steps));
     }
+    let mut ended = Vec::new();
+    for event in &events {
+        let at = time_of(&event["timestamp"]);
+        // The event of a call has its outcome, which came later.
+        give_ended(&mut ended, at, steps);
+        if event["event"] != "tool" {
+            steps.record(at, event.clone());
+            continue;
+        }
+        let id = text(event, "id");
+        steps.begin(at, (id, text(event, "function")), params_of(&event["arguments"]));
+        if event["pending"] != true {
+            ended.push((time_of(&event["completed"]).or(at), outcome(id, event)));
+        }
+    }
+    give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
+    steps.record(None, sample);
 }
 
 fn outcome(id: &str, event: &Value) -> EndedCall {

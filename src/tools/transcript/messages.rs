@@ -198,24 +198,21 @@ impl MessageReader {
         if content.as_array().is_some_and(|parts| parts.iter().all(|part| part["text"].is_string())) {
             result["content"] = shown.into();
         }
-        if let Some(code) = code {
-            result["exit_code"] = code.into();
-        }
-        Some(EndedCall::ok(id, result))
+        Some(EndedCall::ok(id, result).with_code(code))
     }
 }
 
 /// The id, the tool and the parameters of a call.
-type AskedCall = (Option<String>, String, Value);
+pub(super) type AskedCall = (Option<String>, String, Value);
 
 /// Returns the call in a part of a message.
-fn begun_in(part: &Value) -> Option<AskedCall> {
+pub(super) fn begun_in(part: &Value) -> Option<AskedCall> {
     let asked = &part["toolCall"];
     let asked = if asked.get("value").is_some() { &asked["value"] } else { asked };
     let (tool, params) = match text(part, "type") {
         "tool_use" => (&part["name"], &part["input"]),
         "toolRequest" => (&asked["name"], &asked["arguments"]),
-        "function" if part["function"].is_object() => (&part["function"]["name"], &part["function"]["arguments"]),
+        _ if part["function"].is_object() => (&part["function"]["name"], &part["function"]["arguments"]),
         _ => (&part["function"], &part["arguments"]),
     };
     Some((part["id"].as_str().map(str::to_owned), tool.as_str()?.to_owned(), params_of(params)))
@@ -225,5 +222,5 @@ fn begun_in(part: &Value) -> Option<AskedCall> {
 fn told_code(shown: &str) -> Option<i64> {
     let told = shown.split_once("Command exited with code ");
     let told = told.and_then(|(_, rest)| rest.split(|c: char| c != '-' && !c.is_ascii_digit()).next()?.parse().ok());
-    told.or_else(|| stated_code(shown)?.as_i64())
+    told.or_else(|| stated_code(shown))
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StepReceiver, content_text, params_of, text, time_of};
+use super::messages::{AskedCall, begun_in};
+use super::step::{EndedCall, StepReceiver, content_text, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::id::Digest;
 
@@ -98,24 +99,16 @@ impl MiniSweAgent {
         if let Some(problem) = extra["exception_info"].as_str().filter(|problem| !problem.is_empty()) {
             return Some(EndedCall::failed(id, problem));
         }
-        let mut result = json!({ "output": output });
-        if let Some(code) = code {
-            result["exit_code"] = code.into();
-        }
-        Some(EndedCall::ok(id, result))
+        Some(EndedCall::ok(id, json!({ "output": output })).with_code(code))
     }
 }
 
 /// Returns the id, if it is stated, the tool and the parameters of each call in a message.
-fn calls_in(message: &Value) -> Vec<(Option<String>, String, Value)> {
+fn calls_in(message: &Value) -> Vec<AskedCall> {
     let stated = |id: &Value| id.as_str().map(str::to_owned);
     let bash = |id, command: Value| (id, "bash".to_owned(), json!({ "command": command }));
     if let Some(calls) = message["tool_calls"].as_array() {
-        let call = |call: &Value| {
-            let function = &call["function"];
-            (stated(&call["id"]), text(function, "name").to_owned(), params_of(&function["arguments"]))
-        };
-        return calls.iter().map(call).collect();
+        return calls.iter().filter_map(begun_in).collect();
     }
     if let Some(actions) = message["extra"]["actions"].as_array() {
         return actions.iter().map(|action| bash(stated(&action["tool_call_id"]), action["command"].clone())).collect();

@@ -106,16 +106,16 @@ impl TranscriptFormat {
 
     fn reader(self, run: &SourceRun) -> Box<dyn Transcript> {
         match self {
-            Self::Atif => Box::<atif::Atif>::default(),
+            Self::Atif => Box::new(atif::steps_of),
             Self::ClaudeCode => Box::<claude::ClaudeCode>::default(),
             Self::Codex => Box::<codex::Codex>::default(),
             Self::GeminiCli => Box::<gemini::GeminiCli>::default(),
             Self::MiniSweAgent => Box::<mini::MiniSweAgent>::default(),
-            Self::SweAgent => Box::<swe_agent::SweAgent>::default(),
-            Self::OpenHands => Box::<openhands::OpenHands>::default(),
-            Self::Inspect => Box::<inspect::Inspect>::default(),
+            Self::SweAgent => Box::new(swe_agent::steps_of),
+            Self::OpenHands => Box::new(openhands::steps_of),
+            Self::Inspect => Box::new(inspect::steps_of),
             Self::CopilotCli => Box::new(copilot::Copilot::of(run)),
-            Self::OpenCode => Box::<opencode::OpenCode>::default(),
+            Self::OpenCode => Box::new(opencode::steps_of),
             Self::Cursor | Self::Cline | Self::Goose => Box::<messages::MessageReader>::default(),
             Self::Aider => Box::<aider::Aider>::default(),
         }
@@ -130,6 +130,13 @@ trait Transcript {
 
     /// Emits the steps that were held back until the end.
     fn end(&mut self, _steps: &mut StepReceiver<'_>) {}
+}
+
+/// A reader that remembers nothing.
+impl<F: FnMut(Value, &mut StepReceiver<'_>)> Transcript for F {
+    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
+        self(line, steps);
+    }
 }
 
 /// A run, as the beginning of its transcript tells of it.

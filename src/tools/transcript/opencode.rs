@@ -2,13 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::SourceRun;
 use super::inspect::{Outcomes, give_ended};
 use super::step::{EndedCall, StepReceiver, params_of, taken, text, time_of};
-use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
-
-#[derive(Default)]
-pub(super) struct OpenCode;
 
 /// Returns the run of a document of this program.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
@@ -26,43 +23,41 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     })
 }
 
-impl Transcript for OpenCode {
-    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
-        let info = &document["info"];
-        // The model, title, totals and times of changes differ once the session has grown.
-        let stated = [("cwd", &info["directory"]), ("version", &info["version"])];
-        steps.facts(time_of(&info["time"]["created"]), stated);
-        let messages = taken(&mut document, "messages");
-        let (count, mut ended) = (messages.len(), Vec::new());
-        for (number, mut message) in messages.into_iter().enumerate() {
-            let parts = taken(&mut message, "parts");
-            let mut info = message.get_mut("info").map(Value::take).unwrap_or_default();
-            let created = time_of(&info["time"]["created"]);
-            steps.facts(created, [("model", &info["modelID"])]);
-            let may_grow = number + 1 == count && info["role"] == "assistant" && info["time"]["completed"].is_null();
-            for part in parts {
-                let status = text(&part["state"], "status").to_owned();
-                let is_final = match part["type"] == "tool" {
-                    true => matches!(&*status, "completed" | "error"),
-                    false => part["time"]["start"].is_null() || !part["time"]["end"].is_null(),
-                };
-                if is_final || !may_grow || status == "running" {
-                    give_part(part, created, &mut ended, steps);
-                }
-                // In a later export the parts behind it may come before its end.
-                if !is_final && may_grow {
-                    return give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
-                }
+/// Emits the steps of a document.
+pub(super) fn steps_of(mut document: Value, steps: &mut StepReceiver<'_>) {
+    let info = &document["info"];
+    // The model, title, totals and times of changes differ once the session has grown.
+    let stated = [("cwd", &info["directory"]), ("version", &info["version"])];
+    steps.facts(time_of(&info["time"]["created"]), stated);
+    let messages = taken(&mut document, "messages");
+    let (count, mut ended) = (messages.len(), Vec::new());
+    for (number, mut message) in messages.into_iter().enumerate() {
+        let parts = taken(&mut message, "parts");
+        let mut info = message.get_mut("info").map(Value::take).unwrap_or_default();
+        let created = time_of(&info["time"]["created"]);
+        steps.facts(created, [("model", &info["modelID"])]);
+        let may_grow = number + 1 == count && info["role"] == "assistant" && info["time"]["completed"].is_null();
+        for part in parts {
+            let status = text(&part["state"], "status").to_owned();
+            let is_final = match part["type"] == "tool" {
+                true => matches!(&*status, "completed" | "error"),
+                false => part["time"]["start"].is_null() || !part["time"]["end"].is_null(),
+            };
+            if is_final || !may_grow || status == "running" {
+                give_part(part, created, &mut ended, steps);
             }
-            give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
-            if let Some(info) = info.as_object_mut().filter(|info| info.get("role").is_some_and(|role| role == "user"))
-            {
-                // It counts what changed since the prompt, and so differs in each export.
-                info.remove("summary");
+            // In a later export the parts behind it may come before its end.
+            if !is_final && may_grow {
+                return give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
             }
-            if !may_grow {
-                steps.record(created, json!({ "info": info }));
-            }
+        }
+        give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
+        if let Some(info) = info.as_object_mut().filter(|info| info.get("role").is_some_and(|role| role == "user")) {
+            // It counts what changed since the prompt, and so differs in each export.
+            info.remove("summary");
+        }
+        if !may_grow {
+            steps.record(created, json!({ "info": info }));
         }
     }
 }
@@ -83,12 +78,9 @@ fn outcome(id: &str, state: &Value) -> Option<EndedCall> {
     let metadata = &state["metadata"];
     match text(state, "status") {
         "completed" => {
-            let mut result = json!({ "output": state["output"], "title": state["title"], "metadata": metadata });
-            if metadata["exit"].is_i64() {
-                result["exit_code"] = metadata["exit"].clone();
-            }
+            let result = json!({ "output": state["output"], "title": state["title"], "metadata": metadata });
             let child = metadata["sessionId"].as_str().map(str::to_owned);
-            Some(EndedCall { child, ..EndedCall::ok(id, result) })
+            Some(EndedCall { child, ..EndedCall::ok(id, result).with_code(metadata["exit"].as_i64()) })
         }
         "error" => Some(EndedCall::failed(id, text(state, "error"))),
         _ => None,

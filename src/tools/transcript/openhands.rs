@@ -2,11 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::SourceRun;
 use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
-use super::{SourceRun, Transcript};
-
-#[derive(Default)]
-pub(super) struct OpenHands;
 
 /// Returns the run of its first event. `id` is the conversation's, if known.
 pub(super) fn run_of(event: &Value, id: Option<&str>) -> Option<SourceRun> {
@@ -23,29 +20,28 @@ pub(super) fn run_of(event: &Value, id: Option<&str>) -> Option<SourceRun> {
     })
 }
 
-impl Transcript for OpenHands {
-    fn line(&mut self, event: Value, steps: &mut StepReceiver<'_>) {
-        let at = time_of(&event["timestamp"]);
-        let id = event["tool_call_id"].as_str();
-        match (text(&event, "kind"), id) {
-            ("ActionEvent", Some(id)) => {
-                let mut params = event["action"].as_object().cloned().unwrap_or_default();
-                params.remove("kind");
-                steps.begin(at, (id, text(&event, "tool_name")), params.into());
-                let said: Map<_, _> = ["thought", "reasoning_content", "security_risk", "llm_response_id", "id"]
-                    .into_iter()
-                    .filter(|name| !event[*name].is_null())
-                    .map(|name| (name.to_owned(), event[name].clone()))
-                    .collect();
-                steps.record(at, said.into());
-            }
-            ("ObservationEvent", Some(id)) => steps.end(at, observed(id, &event["observation"])),
-            ("AgentErrorEvent", Some(id)) => steps.end(at, EndedCall::failed(id, text(&event, "error"))),
-            ("UserRejectObservation", Some(id)) => {
-                steps.end(at, EndedCall::failed(id, text(&event, "rejection_reason")));
-            }
-            _ => steps.record(at, event),
+/// Emits the steps of an event.
+pub(super) fn steps_of(event: Value, steps: &mut StepReceiver<'_>) {
+    let at = time_of(&event["timestamp"]);
+    let id = event["tool_call_id"].as_str();
+    match (text(&event, "kind"), id) {
+        ("ActionEvent", Some(id)) => {
+            let mut params = event["action"].as_object().cloned().unwrap_or_default();
+            params.remove("kind");
+            steps.begin(at, (id, text(&event, "tool_name")), params.into());
+            let said: Map<_, _> = ["thought", "reasoning_content", "security_risk", "llm_response_id", "id"]
+                .into_iter()
+                .filter(|name| !event[*name].is_null())
+                .map(|name| (name.to_owned(), event[name].clone()))
+                .collect();
+            steps.record(at, said.into());
         }
+        ("ObservationEvent", Some(id)) => steps.end(at, observed(id, &event["observation"])),
+        ("AgentErrorEvent", Some(id)) => steps.end(at, EndedCall::failed(id, text(&event, "error"))),
+        ("UserRejectObservation", Some(id)) => {
+            steps.end(at, EndedCall::failed(id, text(&event, "rejection_reason")));
+        }
+        _ => steps.record(at, event),
     }
 }
 
@@ -61,15 +57,11 @@ fn observed(id: &str, observation: &Value) -> EndedCall {
         let error = observation["error"].as_str().unwrap_or(&shown);
         return EndedCall::failed(id, error);
     }
-    let mut result = json!({ "output": shown });
-    if let Some(code) = code {
-        result["exit_code"] = code.into();
-    }
     let files = match (observation["path"].as_str(), observation["new_content"].as_str()) {
         (Some(path), Some(contents)) => {
             vec![StatedFile { path: path.to_owned(), change: StatedChange::Whole(contents.to_owned()) }]
         }
         _ => Vec::new(),
     };
-    EndedCall { files, ..EndedCall::ok(id, result) }
+    EndedCall { files, ..EndedCall::ok(id, json!({ "output": shown })).with_code(code) }
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use regex::{Captures, Regex};
 use serde_json::Value;
 
 use super::error::TranscriptError;
@@ -357,37 +358,15 @@ fn document(path: &Path) -> Result<Value, TranscriptError> {
 /// Parses a document. Python writes numbers that JSON does not have; they become null.
 fn parsed(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|error| {
-        if !text.contains("NaN") && !text.contains("Infinity") {
+        // A text matches as a whole, and so nothing in it does.
+        let odd = Regex::new(r#"(?s)"(?:[^"\\]|\\.)*"|-?Infinity|NaN"#);
+        let Some(odd) = odd.ok().filter(|_| text.contains("NaN") || text.contains("Infinity")) else {
             return Err(error);
-        }
-        serde_json::from_str(&without_odd_numbers(text))
-    })
-}
-
-fn without_odd_numbers(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let (mut rest, mut is_text) = (text, false);
-    while let Some(next) = rest.chars().next() {
-        let odd = ["-Infinity", "Infinity", "NaN"].into_iter().find(|odd| !is_text && rest.starts_with(odd));
-        let taken = match (odd, next) {
-            (Some(odd), _) => {
-                clean.push_str("null");
-                odd.len()
-            }
-            (None, '\\') if is_text => {
-                let taken = rest.chars().take(2).map(char::len_utf8).sum();
-                clean.push_str(&rest[..taken]);
-                taken
-            }
-            (None, sign) => {
-                is_text ^= sign == '"';
-                clean.push(sign);
-                sign.len_utf8()
-            }
         };
-        rest = &rest[taken..];
-    }
-    clean
+        let is_text = |found: &Captures<'_>| found[0].starts_with('"');
+        let clean = |found: &Captures<'_>| if is_text(found) { found[0].to_owned() } else { "null".to_owned() };
+        serde_json::from_str(&odd.replace_all(text, clean))
+    })
 }
 
 /// The lines of a file as JSON.

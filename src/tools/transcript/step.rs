@@ -67,6 +67,14 @@ impl EndedCall {
     pub(crate) fn failed(id: impl Into<String>, message: impl Into<String>) -> Self {
         Self { status: CallStatus::Error, message: message.into(), ..Self::ok(id, Value::Null) }
     }
+
+    /// Adds the exit code of a command to its result.
+    pub(super) fn with_code(mut self, code: Option<i64>) -> Self {
+        if let (Some(code), Some(fields)) = (code, self.result.as_object_mut()) {
+            fields.insert("exit_code".to_owned(), code.into());
+        }
+        self
+    }
 }
 
 /// A file as a transcript states it after a call.

@@ -2,14 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::SourceRun;
 use super::step::{EndedCall, StepReceiver, taken, text};
-use super::{SourceRun, Transcript};
 use crate::engine::id::Digest;
 
 const MICROS: f64 = 1e6;
-
-#[derive(Default)]
-pub(super) struct SweAgent;
 
 /// Returns the run of a document of this program.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
@@ -24,22 +21,21 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     Some(SourceRun { agent: "swe-agent".to_owned(), id, parent: None, began: None, directory: None })
 }
 
-impl Transcript for SweAgent {
-    fn line(&mut self, mut document: Value, steps: &mut StepReceiver<'_>) {
-        steps.facts(None, [("environment", &document["environment"])]);
-        for (number, step) in taken(&mut document, "trajectory").iter().enumerate() {
-            let id = format!("step-{}", number + 1);
-            let said = json!({ "thought": step["thought"], "response": step["response"], "state": step["state"] });
-            steps.record(None, said);
-            let action = text(step, "action");
-            if action.trim().is_empty() {
-                continue;
-            }
-            steps.begin(None, (&*id, "bash"), json!({ "command": action }));
-            let micros = step["execution_time"].as_f64().map(|seconds| (seconds.max(0.0) * MICROS) as u64);
-            let result = json!({ "output": step["observation"] });
-            steps.end(None, EndedCall { micros, ..EndedCall::ok(id, result) });
+/// Emits the steps of a document.
+pub(super) fn steps_of(mut document: Value, steps: &mut StepReceiver<'_>) {
+    steps.facts(None, [("environment", &document["environment"])]);
+    for (number, step) in taken(&mut document, "trajectory").iter().enumerate() {
+        let id = format!("step-{}", number + 1);
+        let said = json!({ "thought": step["thought"], "response": step["response"], "state": step["state"] });
+        steps.record(None, said);
+        let action = text(step, "action");
+        if action.trim().is_empty() {
+            continue;
         }
-        steps.record(None, document);
+        steps.begin(None, (&*id, "bash"), json!({ "command": action }));
+        let micros = step["execution_time"].as_f64().map(|seconds| (seconds.max(0.0) * MICROS) as u64);
+        let result = json!({ "output": step["observation"] });
+        steps.end(None, EndedCall { micros, ..EndedCall::ok(id, result) });
     }
+    steps.record(None, document);
 }

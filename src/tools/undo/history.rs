@@ -98,28 +98,27 @@ impl ChangeHistory {
         match event.kind {
             WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND => self.take_change(event, reading),
             DriftFound::KIND => {
-                let perhaps = event.typed::<DriftFound>().and_then(Result::ok).map(|drift| drift.event.perhaps);
-                let author = match perhaps {
-                    Some(calls) if !calls.is_empty() => Author::Perhaps(calls),
+                let perhaps = event.decoded::<DriftFound>().map(|drift| drift.perhaps).unwrap_or_default();
+                let author = match perhaps.is_empty() {
+                    false => Author::Perhaps(perhaps),
                     // The first one, before any call, records the initial files.
-                    _ if !reading.has_begun => Author::Session,
-                    _ => Author::Outside,
+                    true if !reading.has_begun => Author::Session,
+                    true => Author::Outside,
                 };
                 reading.has_begun = true;
                 reading.marker = Some((event.seq, author));
             }
             ChangesShared::KIND => {
-                if let Some(Ok(shared)) = event.typed::<ChangesShared>() {
-                    reading.marker = Some((event.seq, Author::Calls(shared.event.calls)));
+                if let Some(shared) = event.decoded::<ChangesShared>() {
+                    reading.marker = Some((event.seq, Author::Calls(shared.calls)));
                 }
             }
             MountHydrated::KIND | ChildMerged::KIND => reading.marker = Some((event.seq, Author::Session)),
             SessionRewound::KIND => {
                 reading.marker = Some((event.seq, Author::Session));
-                if let Some(Ok(rewound)) = event.typed::<SessionRewound>() {
-                    let after = self.changes.iter().filter(|changes| changes.first > rewound.event.to);
-                    let after = after.flat_map(FileChanges::subjects);
-                    self.undos.rewound(event.seq, rewound.event.to, after);
+                if let Some(SessionRewound { to, .. }) = event.decoded() {
+                    let after = self.changes.iter().filter(|changes| changes.first > to);
+                    self.undos.rewound(event.seq, to, after.flat_map(FileChanges::subjects));
                 }
             }
             CallStarted::KIND => {
@@ -130,21 +129,19 @@ impl ChangeHistory {
             }
             RunBegan::KIND => reading.has_begun = true,
             CallFinished::KIND if event.call.is_some_and(|call| reading.undos.remove(&call)) => {
-                if let (Some(call), Some(Ok(finished))) = (event.call, event.typed::<CallFinished>())
-                    && finished.event.status == CallStatus::Ok
+                if let (Some(call), Some(finished)) = (event.call, event.decoded::<CallFinished>())
+                    && finished.status == CallStatus::Ok
                 {
                     let listed = |name: &str| {
-                        let positions = finished.event.result[name].as_array().into_iter().flatten();
+                        let positions = finished.result[name].as_array().into_iter().flatten();
                         positions.filter_map(serde_json::Value::as_u64).collect::<Vec<Seq>>()
                     };
                     self.undos.took_back(call, event.seq, ["calls", "undos", "external"].map(listed).concat());
                     self.passed.extend(listed("passed"));
                 }
             }
-            CallObserved::KIND => {
-                if let (Some(run), Some(Ok(observed))) = (run, event.typed::<CallObserved>())
-                    && observed.event.run == run
-                {
+            CallObserved::KIND if run.is_some() => {
+                if event.decoded::<CallObserved>().is_some_and(|observed| Some(&*observed.run) == run) {
                     self.of_run.extend(event.call);
                 }
             }

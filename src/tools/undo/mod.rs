@@ -9,17 +9,14 @@ use serde_json::{Map, Value};
 
 use super::call::tool_runner::ToolRunner;
 use super::error::WorkspaceError;
+use super::off_thread::off_thread;
 use super::workspace::managed::{Extent, files_of};
-use super::workspace::plan::PlannedChange;
 use super::workspace::project::Landing;
-use crate::engine::commit::{CallLink, Content};
-use crate::engine::event::{
-    CallFinished, CallReason, CallStarted, CallStatus, Node, REVERT_TOOL, UNDO_TOOL, WriteFile,
-};
+use crate::engine::commit::CallLink;
+use crate::engine::event::{CallFinished, CallReason, CallStarted, CallStatus, REVERT_TOOL, UNDO_TOOL};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
 use crate::reducers::{AgentRuns, Change, GitWorktree, VirtualFileSystem};
 
 use history::ChangeHistory;
@@ -106,12 +103,8 @@ impl ToolRunner {
         let turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::All).await?;
         let runner = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let done = UndoWork { runner: &runner, session: runner.session(), options }.run(&subject);
-            drop(turn);
-            done
-        });
-        done.await.map_err(|_| WorkspaceError::Stopped)?
+        let work = move || UndoWork { runner: &runner, session: runner.session(), options }.run(&subject);
+        off_thread(turn, WorkspaceError::Stopped, work).await
     }
 }
 
@@ -247,16 +240,12 @@ impl UndoWork<'_> {
         let mut commit = self.session.commit().of_call(CallLink::Opens);
         let tool = if matches!(subject, UndoSubject::Paths { .. }) { REVERT_TOOL } else { UNDO_TOOL };
         let started = CallStarted { tool: tool.to_owned(), params: params(subject) };
-        commit.push(&started).map_err(SessionError::from)?;
+        commit.push(&started)?;
         let call = self.session.record(commit)?.first;
         let mut commit = self.session.commit().of_call(CallLink::Of(call));
         for step in &plan.steps {
-            step.push_to(&mut commit).map_err(SessionError::from)?;
-            if let PlannedChange::Write(WriteFile { node: Node::File { content, .. }, .. }) = step
-                && let Some(bytes) = plan.fresh.get(content)
-            {
-                commit.keep(Content { digest: *content, bytes: bytes.clone() });
-            }
+            step.push_to(&mut commit)?;
+            step.new_content(&plan.fresh).into_iter().for_each(|content| commit.keep(content));
         }
         let positions = |positions: &[Seq]| positions.iter().map(|seq| Value::from(*seq)).collect::<Value>();
         let mut result = Map::from_iter([("calls".to_owned(), positions(&report.calls))]);
@@ -273,7 +262,7 @@ impl UndoWork<'_> {
         // Its end is recorded with the changes, so before they are on the disk.
         let micros = self.session.steady_micros().saturating_sub(since);
         let done = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros, reason: None };
-        commit.push(&done).map_err(SessionError::from)?;
+        commit.push(&done)?;
         let workspace = self.runner.workspace().as_ref();
         let landing = Landing { session: self.session, workspace, now, steps: &plan.steps, fresh: &plan.fresh };
         match landing.land(commit) {
@@ -282,7 +271,7 @@ impl UndoWork<'_> {
                 let mut commit = self.session.commit().of_call(CallLink::Of(call));
                 let (status, reason) = (CallStatus::Error, CallReason::Failed);
                 let failed = CallFinished::without_success(status, reason, failure.to_string(), 0);
-                commit.push(&failed).map_err(SessionError::from)?;
+                commit.push(&failed)?;
                 self.session.record(commit)?;
                 Err(failure)
             }

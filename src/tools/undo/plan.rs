@@ -55,14 +55,13 @@ impl<'a> Undoing<'a> {
     pub(super) fn take_back(&mut self, piece: &ChangedPiece) -> Result<(), WorkspaceError> {
         let ChangedPiece { before, after, changes, touched: named } = piece;
         self.before.extend(changes.iter().map(|change| (change.path().clone(), node_before(change))));
-        let is_as_left = |change: &&Change| node(&self.files, change.path()) == node(after, change.path());
+        let is_as_left = |change: &&Change| self.files.node(change.path()) == after.node(change.path());
         let (untouched, touched): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(is_as_left);
         self.merge(after, &touched)?;
         let replaced: BTreeSet<&EntryPath> = untouched.iter().map(|change| change.path()).collect();
         let files = &self.files;
-        let is_in_the_way = |above: &EntryPath| {
-            !replaced.contains(above) && files.get(above).is_some_and(|entry| !entry.is_directory())
-        };
+        let is_in_the_way =
+            |above: &EntryPath| !replaced.contains(above) && files.node(above).is_some_and(|node| !node.is_directory());
         let is_blocked = |change: &&Change| {
             change.sides().0.is_some() && directories_above(change.path()).any(|above| is_in_the_way(&above))
         };
@@ -121,7 +120,7 @@ impl<'a> Undoing<'a> {
         let wanted = |path: &EntryPath| before.get(path).and_then(Option::as_ref);
         // Taking back an earlier step may have restored the entry after all.
         let conflicts: BTreeSet<EntryPath> =
-            conflicts.into_iter().filter(|path| node(&files, path) != wanted(path)).collect();
+            conflicts.into_iter().filter(|path| files.node(path) != wanted(path)).collect();
         let mut plan = UndoPlan::between(session, now, &files, (fresh, is_forced))?;
         for path in conflicts {
             let reason = match wanted(&path).is_none_or(can_be_made) {
@@ -146,7 +145,7 @@ impl UndoPlan {
         let ChangePlan { steps, left, .. } = ChangePlan::kept(session, now, files, (&fresh, is_forced))?;
         let mut plan = Self { steps, fresh, ..Self::default() };
         for path in left {
-            let is_there = match node(files, &path) {
+            let is_there = match files.node(&path) {
                 Some(node) => {
                     can_be_made(node) && node.content().map_or(Ok(true), |digest| session.has_content(digest))?
                 }
@@ -175,7 +174,7 @@ impl UndoPlan {
             if entries.is_empty() {
                 return Err(WorkspaceError::NotThere { path: path.clone(), at });
             }
-            let differ = entries.iter().filter(|(path, entry)| node(now, path) != Some(&entry.node));
+            let differ = entries.iter().filter(|(path, entry)| now.node(path) != Some(&entry.node));
             set(&mut files, differ.map(|(path, entry)| ((*path).clone(), Some(entry.node.clone()))), session.now());
             relink(&mut files, &then, entries.iter().map(|(path, _)| *path));
         }
@@ -198,8 +197,4 @@ fn set(files: &mut VirtualFileSystem, wanted: impl Iterator<Item = (EntryPath, O
 
 fn node_before(change: &Change) -> Option<Node> {
     change.sides().0.map(|entry| entry.node.clone())
-}
-
-fn node<'a>(files: &'a VirtualFileSystem, path: &EntryPath) -> Option<&'a Node> {
-    files.get(path).map(|entry| &entry.node)
 }

@@ -178,9 +178,8 @@ impl UndoSelection {
         let doubtful = self.doubtful.iter().map(|changes| (changes, UndoLeftReason::Doubtful));
         for (FileChanges { first, last, .. }, reason) in shared.chain(doubtful) {
             let before = files_at(session, first - 1)?;
-            let node = |files: &VirtualFileSystem, path| files.get(path).map(|entry| entry.node.clone());
             let changed = before.diff(&files_at(session, *last)?);
-            let changed = changed.iter().map(Change::path).filter(|path| node(now, path) != node(&before, path));
+            let changed = changed.iter().map(Change::path).filter(|path| now.node(path) != before.node(path));
             paths.extend(changed.map(|path| (path.clone(), reason)));
         }
         Ok(paths)

@@ -164,7 +164,7 @@ struct CaptureComparison<'a> {
 impl CaptureComparison<'_> {
     /// Compares one entry; paths come in order, each directory before its entries.
     fn entry(&mut self, path: &EntryPath, observed: Option<&Observed>) -> Result<(), BackendError> {
-        let known = self.tree.get(path).map(|entry| &entry.node);
+        let known = self.tree.node(path);
         let Some(observed) = observed else {
             if known.is_some() {
                 // Removing a directory removes the entries below it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::plan::{PlannedChange, after, joined, node};
+use super::plan::{PlannedChange, after, joined};
 use crate::backends::{BackendError, ChangeDetector, FileChange, FileId, Observed, Workspace};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{LinkFile, Node, WriteFile, WriteMode};
@@ -23,7 +23,7 @@ pub(in crate::tools) fn relink<'p>(
             continue;
         }
         for name in before.names(path) {
-            if node(files, path) == node(files, &name) {
+            if files.node(path) == files.node(&name) {
                 files.link(&LinkFile { path: name, to: path.clone() });
             }
         }
@@ -37,8 +37,7 @@ pub(in crate::tools) fn take_back_links<'p>(
     paths: impl Iterator<Item = &'p EntryPath> + Clone,
 ) {
     for path in paths.clone().filter(|path| after.first_name(path).is_some() && before.first_name(path).is_none()) {
-        if let Some(entry) = files.get(path).filter(|_| node(before, path) == node(files, path)) {
-            let node = entry.node.clone();
+        if let Some(node) = files.node(path).filter(|node| before.node(path) == Some(node)).cloned() {
             files.write(&WriteFile { path: path.clone(), mode: WriteMode::Overwrite, node }, Timestamp(0));
         }
     }
@@ -72,7 +71,7 @@ pub(super) fn add_found(
     }
     for mut names in by_file.into_values() {
         names.sort_unstable();
-        names.retain(|path| files.get(path).is_some_and(|entry| !entry.is_directory()));
+        names.retain(|path| files.node(path).is_some_and(|node| !node.is_directory()));
         changes.extend(with_one_node(&mut files, &names));
         wanted.push(names);
     }
@@ -83,12 +82,12 @@ pub(super) fn add_found(
 /// Unifies the nodes of a file's names: git's id of the contents, known at one name, replaces the digest at others.
 fn with_one_node(files: &mut VirtualFileSystem, names: &[EntryPath]) -> Vec<PlannedChange> {
     let is_of_git = |node: &&Node| node.content().is_some_and(|content| content.git_blob().is_some());
-    let Some(wanted) = names.iter().filter_map(|path| node(files, path)).find(is_of_git).cloned() else {
+    let Some(wanted) = names.iter().filter_map(|path| files.node(path)).find(is_of_git).cloned() else {
         return Vec::new();
     };
     let size = |path: &EntryPath| files.get(path).map(|entry| (entry.size(), entry.node.mode()));
     let sizes = names.first().and_then(size);
-    let is_other = |path: &&EntryPath| size(path) == sizes && node(files, path).is_some_and(|node| !is_of_git(&node));
+    let is_other = |path: &&EntryPath| size(path) == sizes && files.node(path).is_some_and(|node| !is_of_git(&node));
     let others: Vec<EntryPath> = names.iter().filter(is_other).cloned().collect();
     let write = |path| PlannedChange::Write(WriteFile { path, mode: WriteMode::Overwrite, node: wanted.clone() });
     let steps: Vec<PlannedChange> = others.into_iter().map(write).collect();

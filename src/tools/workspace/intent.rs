@@ -34,12 +34,11 @@ pub(in crate::tools) struct Intended {
 impl Intent {
     pub(crate) fn of(session: &Session, now: &VirtualFileSystem, steps: &[PlannedChange]) -> Self {
         let then = after(steps, now, steps.len(), session.now());
-        let node = |tree: &VirtualFileSystem, path: &EntryPath| tree.get(path).map(|entry| entry.node.clone());
         let mut entries = BTreeMap::new();
         // One step may remove an entry that a later one restores.
         let paths = steps.iter().map(|step| step.path().clone());
         for path in paths.chain(now.diff(&then).iter().map(Change::path).cloned()) {
-            let (before, after) = (node(now, &path), node(&then, &path));
+            let (before, after) = (now.node(&path).cloned(), then.node(&path).cloned());
             entries.entry(path.clone()).or_insert(Intended { path, before, after });
         }
         Self { version: VERSION, session: session.id(), entries: entries.into_values().collect() }

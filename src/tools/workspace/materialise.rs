@@ -10,7 +10,6 @@ use bytes::Bytes;
 use tar::EntryType;
 
 use super::hard_links::{apart, pairs};
-use super::plan::can_be_written;
 use super::populate::{fill, not_kept};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
@@ -19,7 +18,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::engine::store::StoreError;
-use crate::reducers::VirtualFileSystem;
+use crate::reducers::{VirtualFileSystem, can_be_made};
 use crate::tools::error::WorkspaceError;
 
 /// Bytes of a link in the header of tar; a longer one has a header of its own.
@@ -82,7 +81,7 @@ pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl 
     let (mut archive, mut left) = (tar::Builder::new(out), Vec::new());
     let mut linked: BTreeMap<&EntryPath, &EntryPath> = BTreeMap::new();
     for (path, entry) in tree.below(below) {
-        if !can_be_written(entry) {
+        if !can_be_made(&entry.node) {
             left.push(path.clone());
             continue;
         }

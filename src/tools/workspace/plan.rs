@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitError};
+use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::event::{DeleteEntry, Event, FileMode, LinkFile, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made};
+use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made, directories_above};
 
 /// Bits that the owner of a directory needs to change it.
 const OWNERS: u32 = 0o700;
@@ -44,12 +44,8 @@ impl PlannedChange {
 
     /// Decodes the change that an event states. `None` for other events.
     pub(crate) fn of(event: &EventRef<'_>) -> Option<Self> {
-        match event.kind {
-            WriteFile::KIND => Some(Self::Write(event.typed::<WriteFile>()?.ok()?.event)),
-            DeleteEntry::KIND => Some(Self::Delete(event.typed::<DeleteEntry>()?.ok()?.event)),
-            LinkFile::KIND => Some(Self::Link(event.typed::<LinkFile>()?.ok()?.event)),
-            _ => None,
-        }
+        let change = event.decoded().map(Self::Write).or_else(|| event.decoded().map(Self::Delete));
+        change.or_else(|| event.decoded().map(Self::Link))
     }
 
     pub(crate) fn path(&self) -> &EntryPath {
@@ -78,6 +74,12 @@ impl PlannedChange {
             Self::Delete(event) => commit.push(event),
             Self::Link(event) => commit.push(event),
         }
+    }
+
+    /// Returns the contents that it writes, if they are new.
+    pub(in crate::tools) fn new_content(&self, fresh: &NewContents) -> Option<Content> {
+        let Self::Write(WriteFile { node: Node::File { content, .. }, .. }) = self else { return None };
+        fresh.get(content).map(|bytes| Content { digest: *content, bytes: bytes.clone() })
     }
 
     /// Returns the change of the disk, with contents from `read`.
@@ -121,11 +123,6 @@ pub(crate) fn content_of<E>(node: &Node, read: impl FnOnce(&Digest) -> Result<By
         Node::File { content, .. } => read(content),
         Node::Symlink { .. } | Node::Directory { .. } | Node::Special { .. } => Ok(Bytes::new()),
     }
-}
-
-/// Tells whether an entry can be restored from the history.
-pub(crate) fn can_be_written(entry: &Entry) -> bool {
-    can_be_made(&entry.node)
 }
 
 impl ChangePlan {
@@ -176,12 +173,13 @@ impl ChangePlan {
         let shown_by_others = parents(&changes);
         let loses = |change: &Change| !keeps_contents(change) && change.sides().0.is_some_and(is_unkept);
         let stays = |change: &Change| !is_forced && loses(change);
-        let kept = above(changes.iter().filter(|change| stays(change)));
+        let staying = changes.iter().filter(|change| stays(change));
+        let kept: BTreeSet<EntryPath> = staying.flat_map(|change| directories_above(change.path())).collect();
         let (mut gone, mut in_the_way) = (BTreeSet::new(), BTreeSet::new());
         for change in changes {
             let is_blocked = change.path().parent().is_some_and(|parent| in_the_way.contains(&parent));
             let (before, after) = change.sides();
-            let can_be_made = after.is_none_or(can_be_written) || keeps_contents(&change);
+            let can_be_made = after.is_none_or(|after| can_be_made(&after.node)) || keeps_contents(&change);
             if is_blocked || !can_be_made || stays(&change) {
                 // Nothing can be below a non-directory; entries below a directory are planned by themselves.
                 if is_blocked || before.is_some_and(|before| !before.is_directory()) {
@@ -229,14 +227,14 @@ pub(in crate::tools) fn link_steps(
         return Vec::new();
     }
     let mut files = after(steps, now, steps.len(), Timestamp(0));
-    let is_back = |path: &EntryPath| node(&files, path) == node(then, path);
+    let is_back = |path: &EntryPath| files.node(path) == then.node(path);
     let mut wanted: Vec<Vec<EntryPath>> =
         then.hard_links().into_iter().map(|names| names.into_iter().filter(is_back).collect()).collect();
     let alone =
         files.hard_links().into_iter().flatten().filter(|path| is_back(path) && then.first_name(path).is_none());
     wanted.extend(alone.map(|path| vec![path]));
     // Nothing could bring back a file whose contents were never kept: it can't be written apart.
-    wanted.retain(|names| names.iter().all(|path| files.get(path).is_some_and(can_be_written)));
+    wanted.retain(|names| names.iter().all(|path| files.node(path).is_some_and(can_be_made)));
     // A file that is not written keeps its times, so its other names join it.
     let written: BTreeSet<&EntryPath> = steps.iter().map(PlannedChange::path).collect();
     joined(&mut files, &wanted, |path| !written.contains(path))
@@ -259,8 +257,7 @@ pub(super) fn joined(
             1 => files.first_name(to).is_some(),
             _ => files.names(to).iter().any(|name| names.binary_search(name).is_err()),
         };
-        if let Some(entry) = files.get(to).filter(|_| has_others) {
-            let node = entry.node.clone();
+        if let Some(node) = files.node(to).filter(|_| has_others).cloned() {
             step(files, PlannedChange::Write(WriteFile { path: to.clone(), mode: WriteMode::Overwrite, node }));
         }
         for path in names.iter().filter(|path| *path != to) {
@@ -272,10 +269,6 @@ pub(super) fn joined(
     steps
 }
 
-pub(super) fn node<'a>(files: &'a VirtualFileSystem, path: &EntryPath) -> Option<&'a Node> {
-    files.get(path).map(|entry| &entry.node)
-}
-
 /// Returns true for a file whose contents were never kept.
 fn is_unkept(entry: &Entry) -> bool {
     matches!(entry.node, Node::File { incomplete: true, .. })
@@ -283,23 +276,14 @@ fn is_unkept(entry: &Entry) -> bool {
 
 /// Returns true if a file has the same contents before and after, known or not, and another mode.
 fn keeps_contents(change: &Change) -> bool {
-    match change.sides() {
-        (Some(before), Some(after)) => {
-            let of =
-                |entry: &Entry| entry.node.content().copied().filter(|digest| *digest != Digest::from_bytes([0; 32]));
-            of(before).is_some() && of(before) == of(after)
-        }
-        _ => false,
-    }
-}
-
-fn above<'a>(changes: impl Iterator<Item = &'a Change>) -> BTreeSet<EntryPath> {
-    changes.flat_map(|change| std::iter::successors(change.path().parent(), EntryPath::parent)).collect()
+    let (before, after) = change.sides();
+    let known = before.and_then(|entry| entry.node.known_content());
+    known.is_some() && known == after.and_then(|entry| entry.node.known_content())
 }
 
 /// Returns the directories of entries to write; their existence needs no event.
 fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
-    let written = changes.iter().filter(|change| change.sides().1.is_some_and(can_be_written));
+    let written = changes.iter().filter(|change| change.sides().1.is_some_and(|after| can_be_made(&after.node)));
     written.filter_map(|change| change.path().parent()).collect()
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::hard_links::links_at;
-use super::plan::{can_be_written, content_of, open_first};
+use super::plan::{content_of, open_first};
 use crate::backends::{BackendError, ChangeDetector, FileChange, Workspace};
 use crate::engine::event::DeleteEntry;
 use crate::engine::lock::lock;
@@ -13,7 +13,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
-use crate::reducers::{Entry, VirtualFileSystem};
+use crate::reducers::{Entry, VirtualFileSystem, can_be_made};
 use crate::tools::error::WorkspaceError;
 
 /// Limits of a piece: bytes of files read before they are written, and entries.
@@ -47,7 +47,7 @@ pub(crate) fn write_all(
         }
         loaded => loaded.map(Some),
     };
-    let entries = entries.into_iter().filter(|(_, entry)| can_be_written(entry)).collect::<Vec<_>>();
+    let entries = entries.into_iter().filter(|(_, entry)| can_be_made(&entry.node)).collect::<Vec<_>>();
     let mut loaded = entries.chunks(PIECE.1).flat_map(|entries| {
         session.read_ahead(entries.iter().filter_map(|(_, entry)| entry.node.content()));
         pieces(PIECE, entries.iter(), load)
@@ -106,7 +106,7 @@ pub(super) fn pieces<T>(
 
 /// Lists the entries that can't be restored.
 pub(crate) fn not_kept(tree: &VirtualFileSystem) -> impl Iterator<Item = &EntryPath> {
-    tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path)
+    tree.iter().filter(|(_, entry)| !can_be_made(&entry.node)).map(|(path, _)| path)
 }
 
 fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<FileChange, SessionError> {

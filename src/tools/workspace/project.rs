@@ -6,7 +6,7 @@ use super::borrowed::{borrows, replaced};
 use super::hard_links::apart;
 use super::intent::Intent;
 use super::managed::files_of;
-use super::plan::{ChangePlan, NewContents, PlannedChange, after, content_of, open_first};
+use super::plan::{ChangePlan, NewContents, PlannedChange, after, open_first};
 use super::populate::pieces;
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::Commit;
@@ -93,9 +93,9 @@ impl Landing<'_> {
         let files = files_of(self.session)?;
         let mut commit = self.session.commit();
         for path in &apart {
-            if let Some(entry) = files.get(path) {
-                let (path, node) = (path.clone(), entry.node.clone());
-                commit.push(&WriteFile { path, mode: WriteMode::Overwrite, node }).map_err(SessionError::from)?;
+            if let Some(node) = files.node(path).cloned() {
+                let path = path.clone();
+                commit.push(&WriteFile { path, mode: WriteMode::Overwrite, node })?;
             }
         }
         if !apart.is_empty() {
@@ -110,13 +110,10 @@ impl Landing<'_> {
             PlannedChange::Write(event) if can_be_made(&event.node) => event.node.content(),
             PlannedChange::Write(_) | PlannedChange::Delete(_) | PlannedChange::Link(_) => None,
         });
-        self.session.read_ahead(contents.filter(|digest| !self.fresh.contains_key(*digest)));
-        for step in self.steps {
-            if let PlannedChange::Write(event) = step
-                && can_be_made(&event.node)
-            {
-                content_of(&event.node, |digest| content(self.session, digest, self.fresh))?;
-            }
+        let kept: Vec<&Digest> = contents.filter(|digest| !self.fresh.contains_key(*digest)).collect();
+        self.session.read_ahead(kept.iter().copied());
+        for digest in kept {
+            self.session.content_to_restore(digest)?;
         }
         Ok(())
     }
@@ -126,8 +123,7 @@ impl Landing<'_> {
         let back = ChangePlan::between(&reached, self.now);
         project(self.session, self.workspace, &back.steps, self.fresh, &mut 0)?;
         // A special file has no contents to lose. The next call records its removal.
-        let is_special =
-            |path: &&EntryPath| self.now.get(path).is_some_and(|entry| matches!(entry.node, Node::Special { .. }));
+        let is_special = |path: &&EntryPath| matches!(self.now.node(path), Some(Node::Special { .. }));
         match back.left.iter().find(|path| !is_special(path)) {
             None => Ok(self.workspace.filled()?),
             Some(path) => {

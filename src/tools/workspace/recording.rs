@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::borrowed::{borrows, replaced};
 use super::plan::{NewContents, PlannedChange};
 use crate::engine::commit::{CallLink, Commit, CommitError, Content, MAX_COMMIT_BYTES};
-use crate::engine::event::{Event, Node};
+use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -62,22 +62,12 @@ impl EventBuffer {
     /// Adds a change's event, with its contents in the same commit.
     pub(crate) fn push_change(&mut self, change: &PlannedChange, fresh: &NewContents) -> Result<(), CommitError> {
         let lost = self.before.as_ref().map(|before| replaced(&self.session, before, change));
-        let event = match change {
-            PlannedChange::Delete(event) => {
-                self.push(event)?;
-                lost.into_iter().flatten().for_each(|content| self.keep(content));
-                return Ok(());
-            }
-            PlannedChange::Link(event) => return self.push(event),
-            PlannedChange::Write(event) => event,
-        };
-        self.push(event)?;
-        lost.into_iter().flatten().for_each(|content| self.keep(content));
-        if let Node::File { content: digest, .. } = event.node
-            && let Some(bytes) = fresh.get(&digest)
-        {
-            self.keep(Content { digest, bytes: bytes.clone() });
+        match change {
+            PlannedChange::Write(event) => self.push(event)?,
+            PlannedChange::Delete(event) => self.push(event)?,
+            PlannedChange::Link(event) => self.push(event)?,
         }
+        lost.into_iter().flatten().chain(change.new_content(fresh)).for_each(|content| self.keep(content));
         Ok(())
     }
 

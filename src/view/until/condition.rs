@@ -89,9 +89,7 @@ impl StopCondition {
             Test::Path(glob) => path_of(event).is_some_and(|path| glob.fits(&path)),
             Test::Kind(kind) => event.kind.to_lowercase() == *kind,
             Test::Agent(agent) => event.agent == agent,
-            Test::Tool(tool) => {
-                event.typed::<CallStarted>().and_then(Result::ok).is_some_and(|call| call.event.tool == *tool)
-            }
+            Test::Tool(tool) => event.decoded::<CallStarted>().is_some_and(|call| call.tool == *tool),
             Test::Failed => has_failed(event),
             Test::Text(search) => search.is_met(session, event),
             Test::State(_) => false,
@@ -108,6 +106,5 @@ pub fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {
 }
 
 fn makes_directory(event: &EventRef<'_>) -> bool {
-    let write = event.typed::<WriteFile>().and_then(Result::ok);
-    write.is_some_and(|write| write.event.node.is_directory())
+    event.decoded::<WriteFile>().is_some_and(|write| write.node.is_directory())
 }

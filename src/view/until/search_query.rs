@@ -99,20 +99,18 @@ impl SearchQuery {
 }
 
 fn contents(event: &EventRef<'_>) -> Vec<Digest> {
-    if let Some(Ok(write)) = event.typed::<WriteFile>() {
-        return match write.event.node {
+    if let Some(WriteFile { node, .. }) = event.decoded() {
+        return match node {
             Node::File { content, incomplete: false, .. } => vec![content],
             _ => Vec::new(),
         };
     }
-    if let Some(Ok(command)) = event.typed::<CommandResult>() {
-        return vec![command.event.stdout.content, command.event.stderr.content];
+    if let Some(CommandResult { stdout, stderr, .. }) = event.decoded() {
+        return vec![stdout.content, stderr.content];
     }
-    if let Some(Ok(decided)) = event.typed::<CommandDecided>() {
-        return decided.event.stdin.into_iter().collect();
+    if let Some(CommandDecided { stdin, .. }) = event.decoded() {
+        return stdin.into_iter().collect();
     }
-    match event.typed::<EvalResult>() {
-        Some(Ok(code)) => vec![code.event.code, code.event.stdout.content, code.event.stderr.content],
-        _ => Vec::new(),
-    }
+    let evaluated = |EvalResult { code, stdout, stderr, .. }| vec![code, stdout.content, stderr.content];
+    event.decoded().map(evaluated).unwrap_or_default()
 }

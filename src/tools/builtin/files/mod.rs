@@ -77,7 +77,7 @@ pub(crate) fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {
 pub(super) fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes), ToolError> {
     let real = files.resolve(asked)?;
     let shown = asked.rooted();
-    match files.tree().get(&real).map(|entry| &entry.node) {
+    match files.tree().node(&real) {
         // The kind of a file that was not kept is unknown; the error of reading it says why.
         Some(Node::File { text: false, incomplete: false, size, .. }) => Err(not_text(asked, *size)),
         Some(Node::File { .. }) => files.read(&real).map(|bytes| (real, bytes)),
