@@ -158,7 +158,7 @@ impl DirTree {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let handle = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
                 let mut file = File::from(handle);
-                file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                file.write_all(bytes).map_err(errno)?;
                 self.own(&file)?;
                 fchmod(&file, Mode::from_raw_mode(bits_for(*mode, FileType::RegularFile, present)))?;
                 futimens(&file, &times)?;
@@ -214,6 +214,10 @@ pub(super) fn bits_for(mode: FileMode, kind: FileType, present: Option<&Statx>) 
         }
         None => mode.bits() & !umask(),
     }
+}
+
+pub(super) fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 /// Sets the permission bits of an entry other than a link, even if its owner may not open it.
