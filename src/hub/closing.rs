@@ -33,7 +33,7 @@ impl Hub {
     /// Locks a session's slot. First closes a workspace whose directory is gone or was replaced.
     pub(super) async fn slot_in_place(&self, id: SessionId) -> OwnedMutexGuard<WorkspaceSlot> {
         let mut place = self.place(id).lock_owned().await;
-        match place.take_if(|kept| !kept.is_used() && !kept.is_in_place()) {
+        match place.take_if(|kept| !kept.is_used() && !kept.workspace().is_in_place()) {
             Some(kept) => {
                 close_now(kept, place).await;
                 self.place(id).lock_owned().await
@@ -54,7 +54,7 @@ impl Hub {
         let open = |(id, place): (&SessionId, &Arc<AsyncMutex<WorkspaceSlot>>)| {
             let place = place.try_lock().ok()?;
             let kept = place.as_ref()?;
-            Some((*id, kept.backend_name(), (!kept.is_used()).then(|| kept.unused_for())))
+            Some((*id, kept.workspace().backend_name(), (!kept.is_used()).then(|| kept.unused_for())))
         };
         lock(&self.shared.places).iter().filter_map(open).collect()
     }
