@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::time::Instant;
 
 use super::open::KeptWorkspace;
 use super::{Hub, HubError, WorkspaceSlot, blocking, close_now, hosts};
@@ -11,6 +12,9 @@ use crate::backends::WorkspaceSpec;
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
+
+/// Time between two looks whether a workspace may be closed.
+const LOOK: Duration = Duration::from_millis(10);
 
 impl Hub {
     /// Closes the workspaces that were unused for so long; returns their number.
@@ -28,6 +32,29 @@ impl Hub {
         lock(&self.shared.places)
             .retain(|_, place| Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|place| place.is_some()));
         closed
+    }
+
+    /// Closes a session's workspace once that `may_close`. Returns false if it may not `until` then.
+    pub(super) async fn close_once(
+        &self,
+        id: SessionId,
+        until: Instant,
+        may_close: impl Fn(Option<&Arc<KeptWorkspace>>) -> bool,
+    ) -> bool {
+        loop {
+            let mut place = self.place(id).lock_owned().await;
+            if may_close(place.as_ref()) {
+                if let Some(kept) = place.take() {
+                    close_now(kept, place).await;
+                }
+                return true;
+            }
+            drop(place);
+            if Instant::now() > until {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Locks a session's slot. First closes a workspace whose directory is gone or was replaced.
