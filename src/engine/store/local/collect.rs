@@ -95,15 +95,9 @@ impl LocalStore {
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
         let removals = garbage.removals.into_iter().map(|number| (number, true));
         for (number, removes) in garbage.rewritten.into_iter().rev().map(|number| (number, false)).chain(removals) {
-            journal::rewrite(&store.shared.segments, number, &mut |item| match item {
-                journal::Item::Frame(frame) => {
-                    let is_removal = frame.header.kind == FrameKind::Removal;
-                    Ok(is_removal != removes || live.keeps(frame.position(number), frame))
-                }
-                journal::Item::Flipped(Frame { offset, .. }, _) | journal::Item::Hole(offset, ..) => {
-                    let what = "the bytes there are no frame".to_owned();
-                    Err(StoreError::Damaged { segment: number, offset: *offset, what })
-                }
+            journal::rewrite(&store.shared.segments, number, |frame| {
+                let is_removal = frame.header.kind == FrameKind::Removal;
+                is_removal != removes || live.keeps(frame.position(number), frame)
             })?;
         }
         drop(store);
