@@ -95,19 +95,16 @@ impl<'a> ApplyBatch<'a> {
             let placed = |path| steps.push(UndoStep { path, made: Made::Placed });
             parent.lead_to(tree, change.path(), placed)?;
         }
-        match change {
-            FileChange::Write { path, node, bytes, modified } => {
-                self.write(path, node, bytes, times(*modified)).map_err(MakingError::at("write", path))
-            }
-            FileChange::Mode { path, mode } => {
-                self.mode(path, *mode).map_err(MakingError::at("change the mode of", path))
-            }
-            FileChange::Link { path, to } => self.link(path, to).map_err(MakingError::at("link", path)),
+        let made = match change {
+            FileChange::Write { path, node, bytes, modified } => self.write(path, node, bytes, times(*modified)),
+            FileChange::Mode { path, mode } => self.mode(path, *mode),
+            FileChange::Link { path, to } => self.link(path, to),
             FileChange::Delete { path } => {
                 self.parent.forget();
-                self.take(path).map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
+                self.take(path).map(|()| MadeStat::Nothing)
             }
-        }
+        };
+        made.map_err(|error| change.failed(error))
     }
 
     fn note(&mut self, path: &EntryPath, made: Made) {

@@ -105,17 +105,22 @@ impl ParentDir {
 
 impl FileChange {
     pub(super) fn check(&self, tree: &DirTree) -> Result<(), MakingError> {
-        let (what, path) = match self {
-            Self::Write { path, .. } => ("write", path),
-            Self::Mode { path, .. } => ("change the mode of", path),
-            Self::Link { path, .. } => ("link", path),
-            Self::Delete { path } => ("delete", path),
-        };
-        match () {
-            () if path.is_root() => Err(MakingError::at(what, path)(Errno::INVAL)),
-            () if tree.is_hidden(path) => Err(MakingError::at(what, path)(Errno::PERM)),
-            () => Ok(()),
+        match self.path() {
+            path if path.is_root() => Err(self.failed(Errno::INVAL)),
+            path if tree.is_hidden(path) => Err(self.failed(Errno::PERM)),
+            _ => Ok(()),
         }
+    }
+
+    /// Returns the error of a change that can't be made.
+    pub(super) fn failed(&self, error: Errno) -> MakingError {
+        let what = match self {
+            Self::Write { .. } => "write",
+            Self::Mode { .. } => "change the mode of",
+            Self::Link { .. } => "link",
+            Self::Delete { .. } => "delete",
+        };
+        MakingError::at(what, self.path())(error)
     }
 }
 
