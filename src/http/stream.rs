@@ -238,15 +238,24 @@ impl StreamItem {
 
     /// Sends a piece. Cancelling the call frees a command that waits for this client.
     async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
-        let mut sending = std::pin::pin!(self.frames.send(piece));
-        tokio::select! {
-            biased;
-            sent = &mut sending => return sent,
-            () = self.cancel.cancelled() => {}
-        }
-        self.output.iter().for_each(OutputSubscription::let_go);
-        sending.await
+        freed(self.frames.send(piece), &self.cancel, self.output.as_ref()).await
     }
+}
+
+/// Waits for a client to take something. Once the call is cancelled, its command waits for the client no more.
+pub(super) async fn freed<T>(
+    sending: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    output: Option<&OutputSubscription>,
+) -> T {
+    let mut sending = std::pin::pin!(sending);
+    tokio::select! {
+        biased;
+        sent = &mut sending => return sent,
+        () = cancel.cancelled() => {}
+    }
+    output.iter().for_each(|output| output.let_go());
+    sending.await
 }
 
 /// Output of commands, as events.
