@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::spool_files::{ATTACHED, keep_report, put};
-use super::{Hub, HubError, blocking, joined};
+use super::{Hub, HubError, blocking};
 use crate::backends::disk::{entries_in, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -393,10 +393,7 @@ impl Hub {
         let (home, directory) = (self.options().home.clone(), message.directory_of(&report));
         let found = move || (attached_at(&home, &directory), worktree_at(&home, &directory));
         let attached = match blocking(found).await? {
-            (_, Some((top, of))) => {
-                let hub = self.clone();
-                joined(tokio::spawn(async move { hub.attach_worktree(top, of).await }).await)??
-            }
+            (_, Some((top, of))) => self.attach_worktree(top, of).await?,
             (Some(attached), None) => attached,
             (None, None) => return Ok(ReportOutcome::Unattached),
         };

@@ -165,11 +165,7 @@ impl OpenSession {
     }
 }
 
-impl std::fmt::Debug for OpenSession {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenSession").field("session", self.session()).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(OpenSession, |session| session: session.session());
 
 impl Hub {
     /// Records external changes in an open workspace, unless a call is in flight.
