@@ -127,7 +127,7 @@ impl CallerProcess {
             process,
             environ: environ.map(|variable| OsString::from_vec(variable.to_vec())).collect(),
             umask,
-            nice: nice_of(&text(&proc.join("stat"))?),
+            nice: process_stat(process)?.get(17).and_then(|nice| nice.parse().ok()),
             limits: limits_of(&text(&proc.join("limits"))?),
             cgroup: cgroup.unwrap_or_default(),
         })
@@ -165,9 +165,22 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-/// Reads the niceness, which is the 17th value behind the name of the program, which may have any characters.
-fn nice_of(stat: &str) -> Option<i32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse().ok()
+/// Reads what the kernel states of a process: the name of its program, its state, its parent and so on. The name may have
+/// any characters.
+#[doc(hidden)]
+pub fn process_stat(process: u32) -> io::Result<Vec<String>> {
+    let stat = text(Path::new(&format!("/proc/{process}/stat")))?;
+    stat_values(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Place of a process's start, in the kernel's ticks, in its stat. With its number it names the process for good.
+#[doc(hidden)]
+pub const STARTED: usize = 20;
+
+fn stat_values(stat: &str) -> Option<Vec<String>> {
+    let (head, values) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    Some(std::iter::once(name).chain(values.split_whitespace()).map(str::to_owned).collect())
 }
 
 /// Reads the limits. They come in the order of their numbers, below a headline, their names in 26 columns.
@@ -213,7 +226,8 @@ mod tests {
     #[test]
     fn kernel_texts_are_understood() {
         let stat = "12 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 20 -5 1 0";
-        assert_eq!(nice_of(stat), Some(-5));
+        let values = stat_values(stat).unwrap();
+        assert_eq!((&*values[0], &*values[1], &*values[17]), ("a ) b", "S", "-5"));
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max cpu time              unlimited            7                    seconds   \n";
         assert_eq!(limits_of(limits), [(0, u64::MAX, 7)]);

@@ -287,8 +287,4 @@ impl Workspace for HostWorkspace {
     }
 }
 
-impl std::fmt::Debug for HostWorkspace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostWorkspace").field("directory", &self.directory).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(HostWorkspace, |workspace| directory: workspace.directory);

@@ -38,6 +38,8 @@ pub use agent_process::agent_process;
 pub use asciicast::TerminalRecording;
 pub(crate) use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};
+#[doc(hidden)]
+pub use caller::{STARTED, process_stat};
 pub use capture::{Below, ChangeDetector, DirtyPath, FileId, KeptAt, KnownFilesKeeper, Observed, Walked};
 pub(crate) use command_input::ClosesInput;
 pub use command_input::{CommandInput, WindowSize};

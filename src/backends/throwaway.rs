@@ -91,11 +91,7 @@ impl Drop for Throwaway {
     }
 }
 
-impl std::fmt::Debug for Throwaway {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Throwaway").field("directory", &self.directory).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(Throwaway, |throwaway| directory: throwaway.directory);
 
 /// Removes the temporary workspaces below `home` whose process has ended; with `dry_run` only finds them. Containers
 /// are found by their labels, as those of sessions are.

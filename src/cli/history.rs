@@ -151,11 +151,8 @@ fn place(change: &PathChange) -> String {
     if let Some(by) = &change.by {
         words.push_str(&format!(" (with {})", by.rooted()));
     }
-    let modes = |node: &Option<Node>| match node {
-        Some(node) => node.mode(),
-        None => None,
-    };
-    match (modes(&change.before), modes(&change.after)) {
+    let mode = |node: &Option<Node>| node.as_ref()?.mode();
+    match (mode(&change.before), mode(&change.after)) {
         (Some(FileMode::FILE), Some(FileMode::EXECUTABLE)) => words.push_str(" (executable now)"),
         (Some(FileMode::EXECUTABLE), Some(FileMode::FILE)) => words.push_str(" (no longer executable)"),
         (Some(before), Some(after)) if before != after && !after.is_unknown() => {

@@ -138,17 +138,13 @@ fn message(words: &HookWords, directory: &Path, payload: &[u8]) -> String {
 
 /// Sends a message to the owner, and starts an owner if none answers.
 fn reach(data: &Path, message: &str) -> io::Result<()> {
-    send(data, message).or_else(|error| match error.kind() {
-        // The owner answered.
-        io::ErrorKind::InvalidData | io::ErrorKind::Other => Err(error),
-        _ => {
-            start(data)?;
-            send(data, message).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData | io::ErrorKind::Other => error,
-                _ => io::Error::other(format!("no owner answers yet: {error}")),
-            })
-        }
-    })
+    let has_answered = |error: &io::Error| matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::Other);
+    match send(data, message) {
+        Err(error) if !has_answered(&error) => start(data)?,
+        sent => return sent,
+    }
+    let unanswered = |error| io::Error::other(format!("no owner answers yet: {error}"));
+    send(data, message).map_err(|error| if has_answered(&error) { error } else { unanswered(error) })
 }
 
 /// Sends a message to the owner. The error is `Other` if it can't be recorded now, `InvalidData` if it is refused.
@@ -184,8 +180,6 @@ fn start(data: &Path) -> io::Result<()> {
     let mut owner = owner_command(data)?.spawn()?;
     let Some(words) = owner.stdout.take() else { return Ok(()) };
     // It says when it is ready, or why it is not.
-    let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(START.subsec_nanos()) };
-    let patience = Timespec { tv_sec: i64::try_from(START.as_secs()).unwrap_or(1), ..patience };
-    poll(&mut [PollFd::new(&words, PollFlags::IN)], Some(&patience))?;
+    poll(&mut [PollFd::new(&words, PollFlags::IN)], Timespec::try_from(START).ok().as_ref())?;
     Ok(())
 }

@@ -2,11 +2,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Arg;
-use foldspace::WorkspaceSpec;
 use foldspace::event::SessionStarted;
 use foldspace::history::{HistoryError, import_session_if};
 use foldspace::store::Durability;
 use foldspace::tools::{ImportedRun, import_transcripts};
+use foldspace::{Sessions, WorkspaceSpec};
 
 use super::owner::OwnerClient;
 use super::rerun::{AgainArgs, BaseArgs, RunAgain};
@@ -89,15 +89,8 @@ impl Import {
 
     fn transcripts(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let paths: Vec<&Path> = self.files.iter().map(PathBuf::as_path).collect();
-        let imported = super::block_on(async {
-            let owner = OwnerClient::of(globals, Durability::Synced).await?;
-            let opened = owner.sessions()?;
-            let import = || import_transcripts(&opened.sessions, &paths, self.name.as_deref());
-            let imported = tokio::task::block_in_place(import);
-            owner.end().await;
-            Ok::<_, Failure>(imported)
-        })??;
-        let imported = imported?;
+        let import = |sessions: &Sessions| Ok(import_transcripts(sessions, &paths, self.name.as_deref()));
+        let imported = through_owner(globals, import)??;
         let Some(run) = imported.first().filter(|_| self.re_run) else {
             out.show(&imported, |out| imported.iter().try_for_each(|run| out.line(told(run))))?;
             return Ok(Exit::Ok);
@@ -114,16 +107,11 @@ impl Import {
     fn exported(&self, file: &Path, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let file = files::Rereadable::open(file)?;
         let accept = |started: &SessionStarted| if self.trust_workspace { Ok(()) } else { harmless(started) };
-        let summary = super::block_on(async {
-            let owner = OwnerClient::of(globals, Durability::Synced).await?;
-            let opened = owner.sessions()?;
+        let import = |sessions: &Sessions| {
             let mut file = file.file(&open::directory(globals)?)?;
-            let import = || import_session_if(&opened.sessions, &mut file, self.name.as_deref(), &accept);
-            let summary = tokio::task::block_in_place(import);
-            owner.end().await;
-            Ok::<_, Failure>(summary)
-        })??;
-        let summary = summary.map_err(|error| match error {
+            Ok(import_session_if(sessions, &mut file, self.name.as_deref(), &accept))
+        };
+        let summary = through_owner(globals, import)?.map_err(|error| match error {
             HistoryError::Refused(_) => {
                 Failure::from(error).with_hint("if you know where the file is from, --trust-workspace takes it")
             }
@@ -136,6 +124,17 @@ impl Import {
             out.line(format!("{} read, {} events were new", export::told(&summary), summary.added))
         })
     }
+}
+
+/// Does something with the sessions of the owner, which stays meanwhile.
+fn through_owner<T>(globals: &Globals, work: impl FnOnce(&Sessions) -> Result<T, Failure>) -> Result<T, Failure> {
+    super::block_on(async {
+        let owner = OwnerClient::of(globals, Durability::Synced).await?;
+        let opened = owner.sessions()?;
+        let done = tokio::task::block_in_place(|| work(&opened.sessions))?;
+        owner.end().await;
+        Ok(done)
+    })?
 }
 
 fn harmless(started: &SessionStarted) -> Result<(), String> {

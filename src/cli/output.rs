@@ -192,11 +192,20 @@ pub(super) fn confirm(out: &mut Out, question: &str, refused: &str, unasked: Fai
         return Err(unasked);
     }
     out.go_live()?;
-    ask(question, "[y/N]");
+    if agrees(question, false) { Ok(()) } else { Err(Failure::usage(refused)) }
+}
+
+/// Asks a yes-or-no question. Any other answer is the usual one.
+pub(super) fn agrees(question: &str, usual: bool) -> bool {
+    ask(question, if usual { "[Y/n]" } else { "[y/N]" });
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
-    let is_yes = read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes");
-    if is_yes { Ok(()) } else { Err(Failure::usage(refused)) }
+    let is_answered = match answer.trim() {
+        "y" | "Y" | "yes" | "Yes" => true,
+        "n" | "N" | "no" | "No" => false,
+        _ => usual,
+    };
+    read.is_ok() && is_answered
 }
 
 pub(super) fn can_ask() -> bool {

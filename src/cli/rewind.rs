@@ -1,7 +1,7 @@
 use foldspace::WorkspaceSpec;
 use foldspace::http::{ClientError, RewindRefusal};
-use foldspace::hub::operations::{self, RewoundDocument};
-use foldspace::tools::{Rewound, check_position};
+use foldspace::hub::operations::{RewoundDocument, RewoundRange};
+use foldspace::tools::check_position;
 use foldspace::view::Position;
 use serde_json::json;
 
@@ -69,7 +69,7 @@ impl RewindArgs {
             let rewound: Result<RewoundDocument, _> = owner.client.work(&path, &asked, output::progress).await;
             owner.end().await;
             match &rewound {
-                Ok(rewound) => self.show(&found, &rewound.clone().into(), globals, out).map(Exit::from),
+                Ok(rewound) => show(&found, rewound, globals, out).map(Exit::from),
                 Err(ClientError::Refused(problem)) if let Some(why) = &problem.more.rewind => {
                     refused(&found, why, globals, out)
                 }
@@ -77,37 +77,35 @@ impl RewindArgs {
             }
         })?
     }
+}
 
-    fn show(&self, found: &FoundSession, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        if out.is_json() {
-            return out.document(&operations::rewound(&found.session, rewound.clone(), self.dry_run));
-        }
-        let name = text::one_line(&found.name, 80);
-        if rewound.changes.is_empty() && rewound.slices.is_empty() && rewound.recorded.is_none() {
-            out.line(format!("session {name} is as it was at {}; there is nothing to do", rewound.to))?;
-            return tell_rest(rewound, out);
-        }
-        show_changes(&rewound.changes, out)?;
-        rewound.slices.iter().try_for_each(|slice| out.line(format!("slice    {slice}")))?;
-        tell_rest(rewound, out)?;
-        let entries = text::count(rewound.changes.len() as u64, "entry");
-        let name = out.paint(BOLD, name);
-        match rewound.recorded {
-            None => {
-                out.line(format!("\nsession {name} would go back to {} from {}: {entries}", rewound.to, rewound.from))
-            }
-            Some((first, last)) => {
-                let positions = format!("events {first} to {last}");
-                out.line(format!("\nsession {name} is back at {}: {entries}, {positions}", rewound.to))?;
-                let program = open::same_program(globals);
-                let named = open::named(&found.session);
-                out.line(format!("to undo it: {program} rewind {named} --to {}", rewound.from))
-            }
+fn show(found: &FoundSession, rewound: &RewoundDocument, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.document(rewound);
+    }
+    let name = text::one_line(&found.name, 80);
+    if rewound.changes.is_empty() && rewound.slices.is_empty() && rewound.recorded.is_none() {
+        out.line(format!("session {name} is as it was at {}; there is nothing to do", rewound.to))?;
+        return tell_rest(rewound, out);
+    }
+    show_changes(&rewound.changes, out)?;
+    rewound.slices.iter().try_for_each(|slice| out.line(format!("slice    {slice}")))?;
+    tell_rest(rewound, out)?;
+    let entries = text::count(rewound.changes.len() as u64, "entry");
+    let name = out.paint(BOLD, name);
+    match rewound.recorded {
+        None => out.line(format!("\nsession {name} would go back to {} from {}: {entries}", rewound.to, rewound.from)),
+        Some(RewoundRange { first, last }) => {
+            let positions = format!("events {first} to {last}");
+            out.line(format!("\nsession {name} is back at {}: {entries}, {positions}", rewound.to))?;
+            let program = open::same_program(globals);
+            let named = open::named(&found.session);
+            out.line(format!("to undo it: {program} rewind {named} --to {}", rewound.from))
         }
     }
 }
 
-fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
+fn tell_rest(rewound: &RewoundDocument, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.drift.iter().take(SHOWN) {
         out.line(format!("outside  {path}"))?;
     }

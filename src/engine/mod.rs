@@ -1,5 +1,18 @@
 //! The engine: events, stores, folds, sessions, the bus. Imports no sibling module.
 
+/// Implements `Debug` for a type by the one part that tells it from others.
+macro_rules! debug_by {
+    ($type:ident, |$this:ident| $part:ident: $value:expr) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $this = self;
+                f.debug_struct(stringify!($type)).field(stringify!($part), &$value).finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use debug_by;
+
 pub(crate) mod bus;
 pub(crate) mod clock;
 pub(crate) mod collections;

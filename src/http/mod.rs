@@ -316,8 +316,4 @@ impl Caller for HttpFace {
     }
 }
 
-impl std::fmt::Debug for HttpFace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpFace").field("hub", self.hub()).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(HttpFace, |face| hub: face.hub());

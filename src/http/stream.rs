@@ -9,7 +9,7 @@ use futures_util::future::OptionFuture;
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpFace;
@@ -56,7 +56,8 @@ async fn streamed(
     request: CallRequest,
     call: ToolCall,
 ) -> Result<Response, HttpProblem> {
-    let (progress, mut telling) = mpsc::unbounded_channel();
+    let (teller, mut telling) = self::telling();
+    let progress = teller.progress.clone();
     let mut opening = async move {
         let face = face.telling(&progress);
         Ok::<_, HubError>((face.open(&session).await?, face))
@@ -65,11 +66,10 @@ async fn streamed(
     let (first, opened) = tokio::select! {
         biased;
         opened = &mut opening => (None, Some(opened?)),
-        first = telling.recv() => (first, None),
+        first = telling.progress.recv() => (first, None),
     };
     let (frames, response) = frames::open(is_local);
     let cancel = call.cancel.clone();
-    let (teller, CallTelling { begun: told, questions: asked, .. }) = self::telling();
     let ending: Ending = tokio::spawn(async move {
         let (open, face) = match opened {
             Some(opened) => opened,
@@ -77,9 +77,14 @@ async fn streamed(
         };
         make(request, call, open, &face, teller).await
     });
-    let show = StreamItem { frames, cancel, telling, told, asked, output: None, shown: OutputText::default() };
+    let show = StreamItem { frames, cancel, telling, output: None, shown: OutputText::default() };
     tokio::spawn(show.run(first, ending));
     Ok(response)
+}
+
+/// Returns the outcome of a call whose task did not end by itself.
+pub(super) fn stopped(_: JoinError) -> Result<ToolOutcome, HttpProblem> {
+    Err(HttpProblem::new(ProblemKind::Broken, "the call's task was stopped"))
 }
 
 /// Tells a client what becomes of its call.
@@ -162,9 +167,7 @@ pub(super) fn shown(question: &CommandQuestion) -> Value {
 struct StreamItem {
     frames: EventFrames,
     cancel: CancellationToken,
-    telling: mpsc::UnboundedReceiver<String>,
-    told: mpsc::UnboundedReceiver<(Seq, Option<OutputSubscription>)>,
-    asked: mpsc::UnboundedReceiver<Value>,
+    telling: CallTelling,
     output: Option<OutputSubscription>,
     shown: OutputText,
 }
@@ -184,11 +187,11 @@ impl StreamItem {
             shown = tokio::select! {
                 biased;
                 () = self.frames.gone() => Err(Gone),
-                Some(text) = self.telling.recv() => self.progress(&text).await,
-                Some((call, output)) = self.told.recv() => self.begun(call, output).await,
+                Some(text) = self.telling.progress.recv() => self.progress(&text).await,
+                Some((call, output)) = self.telling.begun.recv() => self.begun(call, output).await,
                 Some(piece) = next => self.show(piece).await,
-                Some(question) = self.asked.recv() => self.event("question", &question).await,
-                ended = &mut ending => break ended,
+                Some(question) = self.telling.questions.recv() => self.event("question", &question).await,
+                ended = &mut ending => break ended.unwrap_or_else(stopped),
                 () = tokio::time::sleep(ALIVE) => self.send(STILL_HERE).await,
             };
         };
@@ -211,11 +214,8 @@ impl StreamItem {
         if text.is_empty() { Ok(()) } else { self.send(text).await }
     }
 
-    async fn end(
-        mut self,
-        ended: Result<Result<ToolOutcome, HttpProblem>, tokio::task::JoinError>,
-    ) -> Result<(), Gone> {
-        while let Ok((call, output)) = self.told.try_recv() {
+    async fn end(mut self, ended: Result<ToolOutcome, HttpProblem>) -> Result<(), Gone> {
+        while let Ok((call, output)) = self.telling.begun.try_recv() {
             self.begun(call, output).await?;
         }
         while let Some(piece) = self.output.as_ref().and_then(OutputSubscription::try_next) {
@@ -224,12 +224,8 @@ impl StreamItem {
         let mut text = Vec::new();
         self.shown.halves.end(&mut text);
         match ended {
-            Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &outcome),
-            Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &error),
-            Err(_) => {
-                let problem = HttpProblem::new(ProblemKind::Broken, "the call's task was stopped");
-                frames::write(&mut text, Some("problem"), None, &problem);
-            }
+            Ok(outcome) => frames::write(&mut text, Some("outcome"), None, &outcome),
+            Err(problem) => frames::write(&mut text, Some("problem"), None, &problem),
         }
         self.send(text).await
     }
@@ -242,15 +238,24 @@ impl StreamItem {
 
     /// Sends a piece. Cancelling the call frees a command that waits for this client.
     async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
-        let mut sending = std::pin::pin!(self.frames.send(piece));
-        tokio::select! {
-            biased;
-            sent = &mut sending => return sent,
-            () = self.cancel.cancelled() => {}
-        }
-        self.output.iter().for_each(OutputSubscription::let_go);
-        sending.await
+        freed(self.frames.send(piece), &self.cancel, self.output.as_ref()).await
     }
+}
+
+/// Waits for a client to take something. Once the call is cancelled, its command waits for the client no more.
+pub(super) async fn freed<T>(
+    sending: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    output: Option<&OutputSubscription>,
+) -> T {
+    let mut sending = std::pin::pin!(sending);
+    tokio::select! {
+        biased;
+        sent = &mut sending => return sent,
+        () = cancel.cancelled() => {}
+    }
+    output.iter().for_each(|output| output.let_go());
+    sending.await
 }
 
 /// Output of commands, as events.

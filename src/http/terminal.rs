@@ -27,7 +27,7 @@ use super::guard;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::screen::{EmulatedScreen, FRAME, ScreenFrame};
-use super::stream::{self, CallTelling, Ending, output_value};
+use super::stream::{self, CallTelling, Ending, freed, output_value, stopped};
 use super::terminal_copy::run_in_copy;
 use super::terminal_keys::{PressedKey, TypingModes};
 use super::upgrade::UpgradedStream;
@@ -312,7 +312,7 @@ impl TerminalScreen {
                 }
                 Some(piece) = next => self.show(piece).await,
                 Some(question) = telling.questions.recv() => self.event("question", &question).await,
-                ended = &mut ending => break ended,
+                ended = &mut ending => break ended.unwrap_or_else(stopped),
                 () = tokio::time::sleep(ALIVE) => self.send(Message::Ping(bytes::Bytes::new())).await,
             };
             if shown.is_err() {
@@ -329,12 +329,8 @@ impl TerminalScreen {
         }
         self.frame().await?;
         match ended {
-            Ok(Ok(outcome)) => self.event("outcome", &json!(outcome)).await,
-            Ok(Err(problem)) => self.event("problem", &json!(problem)).await,
-            Err(_) => {
-                let problem = HttpProblem::new(ProblemKind::Broken, "the call's task was stopped");
-                self.event("problem", &json!(problem)).await
-            }
+            Ok(outcome) => self.event("outcome", &json!(outcome)).await,
+            Err(problem) => self.event("problem", &json!(problem)).await,
         }
     }
 
@@ -379,13 +375,6 @@ impl TerminalScreen {
 
     /// Sends a message. Cancelling the call frees a command that waits for this client.
     async fn send(&mut self, message: Message) -> Result<(), Gone> {
-        let mut sending = std::pin::pin!(self.sink.send(message));
-        tokio::select! {
-            biased;
-            sent = &mut sending => return sent.map_err(|_| Gone),
-            () = self.cancel.cancelled() => {}
-        }
-        self.output.iter().for_each(OutputSubscription::let_go);
-        sending.await.map_err(|_| Gone)
+        freed(self.sink.send(message), &self.cancel, self.output.as_ref()).await.map_err(|_| Gone)
     }
 }

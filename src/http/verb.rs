@@ -18,7 +18,7 @@ use super::HttpFace;
 use super::frames::{self, ALIVE, EVENTS, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::{self, RequestHead};
-use crate::hub::HubError;
+use crate::hub::joined;
 use crate::hub::operations::{
     OperationAnswer, OperationContext, OperationEntry, OperationError, OperationRoute, described,
 };
@@ -214,7 +214,7 @@ async fn work(
     if only_looks {
         return work.await;
     }
-    tokio::spawn(work).await.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })?
+    joined(tokio::spawn(work).await)?
 }
 
 fn stream_work(

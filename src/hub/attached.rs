@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::spool_files::{ATTACHED, keep_report, put};
-use super::{Hub, HubError, blocking, close_now, joined};
+use super::{Hub, HubError, blocking};
 use crate::backends::disk::{entries_in, remove_path};
 use crate::backends::{BackendError, HostOptions, HostPath, WorkspaceSpec, git};
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -35,6 +35,8 @@ use crate::tools::{AgentKind, UnknownAgent};
 
 /// Time for which a hook waits until its report is recorded.
 const ANSWER: Duration = Duration::from_secs(2);
+/// Time for which new settings wait for an open workspace to be unused.
+const FREE: Duration = Duration::from_secs(5);
 /// Default limit for copies of contents that only git has, in bytes.
 const OWN_COPY: u64 = 1 << 30;
 const NAME_CHARS: usize = 60;
@@ -265,16 +267,10 @@ impl Hub {
 
     /// Closes a workspace so that it opens with new settings. If it stays in use, it gets them when it next opens.
     async fn close_for_settings(&self, session: SessionId) {
-        for _ in 0..50 {
-            let mut place = self.place(session).lock_owned().await;
-            match place.take_if(|kept| !kept.is_used()) {
-                Some(kept) => return close_now(kept, place).await,
-                None if place.is_none() => return,
-                None => drop(place),
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+        let until = Instant::now() + FREE;
+        if !self.close_once(session, until, |kept| kept.is_none_or(|kept| !kept.is_used())).await {
+            tracing::warn!("the new settings of an attached directory take effect when its session next opens");
         }
-        tracing::warn!("the new settings of an attached directory take effect when its session next opens");
     }
 
     /// Adds the settings of an attached directory to the options of its session.
@@ -397,10 +393,7 @@ impl Hub {
         let (home, directory) = (self.options().home.clone(), message.directory_of(&report));
         let found = move || (attached_at(&home, &directory), worktree_at(&home, &directory));
         let attached = match blocking(found).await? {
-            (_, Some((top, of))) => {
-                let hub = self.clone();
-                joined(tokio::spawn(async move { hub.attach_worktree(top, of).await }).await)??
-            }
+            (_, Some((top, of))) => self.attach_worktree(top, of).await?,
             (Some(attached), None) => attached,
             (None, None) => return Ok(ReportOutcome::Unattached),
         };

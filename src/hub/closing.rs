@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::time::Instant;
 
 use super::open::KeptWorkspace;
 use super::{Hub, HubError, WorkspaceSlot, blocking, close_now, hosts};
@@ -11,6 +12,9 @@ use crate::backends::WorkspaceSpec;
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
+
+/// Time between two looks whether a workspace may be closed.
+const LOOK: Duration = Duration::from_millis(10);
 
 impl Hub {
     /// Closes the workspaces that were unused for so long; returns their number.
@@ -30,10 +34,33 @@ impl Hub {
         closed
     }
 
+    /// Closes a session's workspace once that `may_close`. Returns false if it may not `until` then.
+    pub(super) async fn close_once(
+        &self,
+        id: SessionId,
+        until: Instant,
+        may_close: impl Fn(Option<&Arc<KeptWorkspace>>) -> bool,
+    ) -> bool {
+        loop {
+            let mut place = self.place(id).lock_owned().await;
+            if may_close(place.as_ref()) {
+                if let Some(kept) = place.take() {
+                    close_now(kept, place).await;
+                }
+                return true;
+            }
+            drop(place);
+            if Instant::now() > until {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Locks a session's slot. First closes a workspace whose directory is gone or was replaced.
     pub(super) async fn slot_in_place(&self, id: SessionId) -> OwnedMutexGuard<WorkspaceSlot> {
         let mut place = self.place(id).lock_owned().await;
-        match place.take_if(|kept| !kept.is_used() && !kept.is_in_place()) {
+        match place.take_if(|kept| !kept.is_used() && !kept.workspace().is_in_place()) {
             Some(kept) => {
                 close_now(kept, place).await;
                 self.place(id).lock_owned().await
@@ -54,7 +81,7 @@ impl Hub {
         let open = |(id, place): (&SessionId, &Arc<AsyncMutex<WorkspaceSlot>>)| {
             let place = place.try_lock().ok()?;
             let kept = place.as_ref()?;
-            Some((*id, kept.backend_name(), (!kept.is_used()).then(|| kept.unused_for())))
+            Some((*id, kept.workspace().backend_name(), (!kept.is_used()).then(|| kept.unused_for())))
         };
         lock(&self.shared.places).iter().filter_map(open).collect()
     }

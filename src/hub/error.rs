@@ -82,23 +82,20 @@ impl From<WorkspaceError> for HubError {
     }
 }
 
-impl From<ToolError> for HubError {
-    fn from(error: ToolError) -> Self {
-        WorkspaceError::from(error).into()
-    }
+/// Converts errors into another one by way of a third.
+macro_rules! through {
+    ($target:ty, $through:ty: $($error:ty),*) => {
+        $(impl From<$error> for $target {
+            fn from(error: $error) -> Self {
+                <$through>::from(error).into()
+            }
+        })*
+    };
 }
+pub(super) use through;
 
-impl From<BackendError> for HubError {
-    fn from(error: BackendError) -> Self {
-        Self::Workspace(error.into())
-    }
-}
-
-impl From<StoreError> for HubError {
-    fn from(error: StoreError) -> Self {
-        Self::Session(error.into())
-    }
-}
+through!(HubError, WorkspaceError: ToolError, BackendError);
+through!(HubError, SessionError: StoreError);
 
 impl HubError {
     /// Creates the error of a report that makes no sense.

@@ -19,7 +19,6 @@ use crate::tools::{ShellRules, ToolOutcome};
 
 /// Time for the calls of a session to end.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Makes this host the one that works in a session. Files that it has from an earlier time are removed: the workspace is
 /// then filled from the history.
@@ -144,23 +143,10 @@ impl Hub {
     pub(crate) async fn hand_over(&self, id: SessionId) -> Result<(), HubError> {
         self.refresh(id).await?;
         self.end_processes(id, PATIENCE).await;
-        let since = Instant::now();
-        loop {
-            let mut place = self.place(id).lock_owned().await;
-            let is_quiet = !self.in_flight().calls().iter().any(|call| call.session == id);
-            if is_quiet && let Some(kept) = place.take() {
-                close_now(kept, place).await;
-                return Ok(());
-            }
-            if is_quiet {
-                return Ok(());
-            }
-            drop(place);
-            if since.elapsed() > PATIENCE {
-                let session = self.session(id).await?;
-                return Err(HubError::Busy { session: session.name().to_owned(), what: "a call is in flight" });
-            }
-            tokio::time::sleep(LOOK).await;
+        let is_quiet = || !self.in_flight().calls().iter().any(|call| call.session == id);
+        if self.close_once(id, Instant::now() + PATIENCE, |_| is_quiet()).await {
+            return Ok(());
         }
+        Err(HubError::Busy { session: self.session(id).await?.name().to_owned(), what: "a call is in flight" })
     }
 }

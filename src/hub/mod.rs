@@ -457,7 +457,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     joined(tokio::task::spawn_blocking(work).await)
 }
 
-fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
+pub(crate) fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
     done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })
 }
 
@@ -472,8 +472,4 @@ async fn close_now(kept: Arc<KeptWorkspace>, place: OwnedMutexGuard<WorkspaceSlo
     }
 }
 
-impl std::fmt::Debug for Hub {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").field("sessions", self.sessions()).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(Hub, |hub| sessions: hub.sessions());

@@ -10,6 +10,7 @@ use tracing::Instrument;
 use super::in_flight::{Going, InFlight};
 use super::span::CallSpan;
 use super::{Hub, HubError, blocking, hosts};
+use crate::backends::Workspace;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
@@ -35,13 +36,8 @@ impl KeptWorkspace {
         Arc::strong_count(self) > 1
     }
 
-    pub(super) fn backend_name(&self) -> &'static str {
-        self.tool_runner.workspace().backend_name()
-    }
-
-    /// Returns false if the workspace's directory is gone or was replaced.
-    pub(super) fn is_in_place(&self) -> bool {
-        self.tool_runner.workspace().is_in_place()
+    pub(super) fn workspace(&self) -> &dyn Workspace {
+        self.tool_runner.workspace().as_ref()
     }
 
     pub(super) fn unused_for(&self) -> Duration {
@@ -68,10 +64,6 @@ impl User {
 
     pub(super) fn tool_runner(&self) -> &ToolRunner {
         &self.0.tool_runner
-    }
-
-    pub(super) fn is_in_place(&self) -> bool {
-        self.0.is_in_place()
     }
 }
 
@@ -173,11 +165,7 @@ impl OpenSession {
     }
 }
 
-impl std::fmt::Debug for OpenSession {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenSession").field("session", self.session()).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(OpenSession, |session| session: session.session());
 
 impl Hub {
     /// Records external changes in an open workspace, unless a call is in flight.
@@ -186,7 +174,7 @@ impl Hub {
         let place = lock(&self.shared.places).get(&id).cloned();
         let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
         match user {
-            Some(user) if user.is_in_place() => Ok(user.tool_runner().refresh().await?),
+            Some(user) if user.0.workspace().is_in_place() => Ok(user.tool_runner().refresh().await?),
             _ => Ok(()),
         }
     }

@@ -10,13 +10,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::beneath::{open_directory, open_in};
+use super::beneath::open_in;
 use super::copying::copy_file;
 use super::entries::{kind_of, make_directory};
 use super::file_stat::MadeStat;
 use super::limits::PATH_BYTES_MAX;
-use super::listing::{Lister, is_linked, look, look_at};
-use super::making::{MakingError, ParentDir, bits_for, set_mode, times, times_of};
+use super::listing::{is_linked, look, look_at};
+use super::making::{MakingError, ParentDir, bits_for, errno, set_mode, times, times_of};
 use super::remove::remove_all;
 use super::tree::{DirTree, read_again};
 use crate::backends::{BackendError, FileChange, Observed};
@@ -54,35 +54,25 @@ impl DirTree {
     }
 }
 
-enum UndoStep {
+/// A change that was made at a path, with what takes it back.
+struct UndoStep {
+    path: EntryPath,
+    made: Made,
+}
+
+enum Made {
     /// Something was put where nothing was.
-    Placed {
-        path: EntryPath,
-    },
-    Swapped {
-        path: EntryPath,
-        aside: String,
-    },
+    Placed,
+    /// Something changed places with what is aside.
+    Swapped(String),
     /// Something was put over a file of a lower layer, which no path leads to any more.
-    Covered {
-        path: EntryPath,
-        old: OwnedFd,
-    },
-    Taken {
-        path: EntryPath,
-        aside: String,
-    },
+    Covered(OwnedFd),
+    /// Something was moved aside.
+    Taken(String),
     /// The permission bits were others.
-    Moded {
-        path: EntryPath,
-        mode: u32,
-    },
-    /// An empty directory was removed that could not be taken away whole.
-    Emptied {
-        path: EntryPath,
-        mode: u32,
-        owner: (u32, u32),
-    },
+    Moded(u32),
+    /// An empty directory with these bits and owner was removed that could not be taken away whole.
+    Emptied(u32, (u32, u32)),
 }
 
 struct ApplyBatch<'a> {
@@ -100,27 +90,25 @@ impl<'a> ApplyBatch<'a> {
 
     fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         change.check(self.tree)?;
-        match change {
-            FileChange::Write { path, node, bytes, modified } => {
-                let Self { tree, steps, parent, .. } = self;
-                parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
-                self.write(path, node, bytes, times(*modified)).map_err(MakingError::at("write", path))
-            }
-            FileChange::Mode { path, mode } => {
-                let Self { tree, steps, parent, .. } = self;
-                parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
-                self.mode(path, *mode).map_err(MakingError::at("change the mode of", path))
-            }
-            FileChange::Link { path, to } => {
-                let Self { tree, steps, parent, .. } = self;
-                parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
-                self.link(path, to).map_err(MakingError::at("link", path))
-            }
+        if !matches!(change, FileChange::Delete { .. }) {
+            let Self { tree, steps, parent, .. } = self;
+            let placed = |path| steps.push(UndoStep { path, made: Made::Placed });
+            parent.lead_to(tree, change.path(), placed)?;
+        }
+        let made = match change {
+            FileChange::Write { path, node, bytes, modified } => self.write(path, node, bytes, times(*modified)),
+            FileChange::Mode { path, mode } => self.mode(path, *mode),
+            FileChange::Link { path, to } => self.link(path, to),
             FileChange::Delete { path } => {
                 self.parent.forget();
-                self.take(path).map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
+                self.take(path).map(|()| MadeStat::Nothing)
             }
-        }
+        };
+        made.map_err(|error| change.failed(error))
+    }
+
+    fn note(&mut self, path: &EntryPath, made: Made) {
+        self.steps.push(UndoStep { path: path.clone(), made });
     }
 
     fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8], times: Timestamps) -> Result<MadeStat, Errno> {
@@ -143,7 +131,7 @@ impl<'a> ApplyBatch<'a> {
             times = times_of(stat);
         }
         if is_directory && self.tree.left_out.rules.is_some() {
-            self.take_recorded(path)?;
+            self.take_apart(path)?;
             if self.present(path)?.is_some() {
                 return Err(Errno::NOTEMPTY);
             }
@@ -185,7 +173,7 @@ impl<'a> ApplyBatch<'a> {
         let mode = u32::from(present.stx_mode) & 0o7777;
         if mode != bits {
             set_mode(self.parent.handle()?, path.name(), bits)?;
-            self.steps.push(UndoStep::Moded { path: path.clone(), mode });
+            self.note(path, Made::Moded(mode));
         }
         Ok(())
     }
@@ -201,8 +189,7 @@ impl<'a> ApplyBatch<'a> {
             Err(Errno::ACCESS) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let read = file.take(present.stx_size).read_to_end(&mut found);
-        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        file.take(present.stx_size).read_to_end(&mut found).map_err(errno)?;
         Ok(found == bytes)
     }
 
@@ -223,7 +210,7 @@ impl<'a> ApplyBatch<'a> {
             Ok(()) => {
                 self.leftovers.pop_if(|last| last == aside);
                 self.covered += 1;
-                self.steps.push(UndoStep::Covered { path: path.clone(), old });
+                self.note(path, Made::Covered(old));
                 Ok(true)
             }
             Err(Errno::ISDIR) => Ok(false),
@@ -246,12 +233,12 @@ impl<'a> ApplyBatch<'a> {
             let rename = |flags| renameat_with(&self.tree.aside, aside.as_str(), parent, path.name(), flags);
             match rename(if present { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE }) {
                 Ok(()) if present => {
-                    self.steps.push(UndoStep::Swapped { path: path.clone(), aside });
+                    self.note(path, Made::Swapped(aside));
                     return Ok(());
                 }
                 Ok(()) => {
                     self.leftovers.pop_if(|last| *last == aside);
-                    self.steps.push(UndoStep::Placed { path: path.clone() });
+                    self.note(path, Made::Placed);
                     return Ok(());
                 }
                 Err(Errno::NOENT | Errno::EXIST) => {}
@@ -261,7 +248,7 @@ impl<'a> ApplyBatch<'a> {
                 }
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     renameat(&self.tree.aside, aside.as_str(), parent, path.name())?;
-                    self.steps.push(UndoStep::Placed { path: path.clone() });
+                    self.note(path, Made::Placed);
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -280,13 +267,13 @@ impl<'a> ApplyBatch<'a> {
         if self.tree.left_out.rules.is_some()
             && look(&parent, path.name()).is_ok_and(|stat| kind_of(&stat) == FileType::Directory)
         {
-            return self.take_recorded(path);
+            return self.take_apart(path);
         }
         let aside = self.tree.next_aside();
         match renameat(&parent, path.name(), &self.tree.aside, aside.as_str()) {
             Ok(()) => {
                 self.leftovers.push(aside.clone());
-                self.steps.push(UndoStep::Taken { path: path.clone(), aside });
+                self.note(path, Made::Taken(aside));
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),
@@ -295,58 +282,31 @@ impl<'a> ApplyBatch<'a> {
         }
     }
 
-    /// Moves a directory aside piece by piece: one of an overlay's lower layer may not be renamed everywhere.
+    /// Moves a directory aside piece by piece: one of an overlay's lower layer may not be renamed everywhere. What rules
+    /// leave out stays, and so do directories with it.
     fn take_apart(&mut self, top: &EntryPath) -> Result<(), Errno> {
-        let mut directories = Vec::new();
-        let mut left = vec![top.clone()];
-        let mut lister = Lister::new();
-        while let Some(path) = left.pop() {
-            let handle = open_directory(self.tree.root.as_fd(), path.as_bytes(), OFlags::RDONLY)?;
-            let mut files = Vec::new();
-            lister.each(handle.as_fd(), |name, stat| {
-                let child = path.join(name.to_bytes()).map_err(|_| Errno::INVAL)?;
-                if child.as_bytes().len() > PATH_BYTES_MAX {
-                    return Err(Errno::NAMETOOLONG);
-                }
-                if kind_of(stat) == FileType::Directory {
-                    left.push(child)
-                } else {
-                    files.push(child)
-                }
-                Ok(())
-            })?;
-            for file in files {
-                self.take(&file)?;
-            }
-            directories.push((path, look_at(&handle)?));
-        }
-        for (path, stat) in directories.into_iter().rev() {
-            unlinkat(self.tree.parent(&path)?, path.name(), AtFlags::REMOVEDIR)?;
-            let (mode, owner) = (u32::from(stat.stx_mode) & 0o7777, (stat.stx_uid, stat.stx_gid));
-            self.steps.push(UndoStep::Emptied { path, mode, owner });
-        }
-        Ok(())
-    }
-
-    /// Moves aside what is in a directory but for what rules leave out. That stays, and so do directories with it.
-    fn take_recorded(&mut self, top: &EntryPath) -> Result<(), Errno> {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let walked = self.tree.walk(top, &mut |path, entry| match entry.kind {
             Observed::Directory { .. } => directories.push(path),
             _ => files.push(path),
         });
-        walked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let may_stay = self.tree.left_out.rules.is_some();
+        if let Some(closed) = walked.map_err(errno)?.first().filter(|_| !may_stay) {
+            let is_deep = closed.as_bytes().len() > PATH_BYTES_MAX;
+            return Err(if is_deep { Errno::NAMETOOLONG } else { Errno::ACCESS });
+        }
         for file in files {
             self.take(&file)?;
         }
         for path in directories.into_iter().rev() {
-            let stat = look(self.tree.parent(&path)?, path.name())?;
-            match unlinkat(self.tree.parent(&path)?, path.name(), AtFlags::REMOVEDIR) {
+            let parent = self.tree.parent(&path)?;
+            let stat = look(&parent, path.name())?;
+            match unlinkat(&parent, path.name(), AtFlags::REMOVEDIR) {
                 Ok(()) => {
-                    let (mode, owner) = (u32::from(stat.stx_mode) & 0o7777, (stat.stx_uid, stat.stx_gid));
-                    self.steps.push(UndoStep::Emptied { path, mode, owner });
+                    let mode = u32::from(stat.stx_mode) & 0o7777;
+                    self.note(&path, Made::Emptied(mode, (stat.stx_uid, stat.stx_gid)));
                 }
-                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+                Err(Errno::NOTEMPTY | Errno::EXIST) if may_stay => {}
                 Err(error) => return Err(error),
             }
         }
@@ -360,7 +320,7 @@ impl<'a> ApplyBatch<'a> {
         while let Some(step) = self.steps.pop() {
             if let Err(mut failure) = self.undo_step(&step) {
                 // What could not be put back is at least not thrown away.
-                if let UndoStep::Taken { aside, .. } | UndoStep::Swapped { aside, .. } = &step {
+                if let Made::Taken(aside) | Made::Swapped(aside) = &step.made {
                     self.leftovers.retain(|name| name != aside);
                     failure.kept = Some(self.tree.keep_aside(aside));
                 }
@@ -371,29 +331,24 @@ impl<'a> ApplyBatch<'a> {
     }
 
     fn undo_step(&mut self, step: &UndoStep) -> Result<(), MakingError> {
-        let (UndoStep::Placed { path }
-        | UndoStep::Swapped { path, .. }
-        | UndoStep::Covered { path, .. }
-        | UndoStep::Taken { path, .. }
-        | UndoStep::Moded { path, .. }
-        | UndoStep::Emptied { path, .. }) = step;
+        let UndoStep { path, made } = step;
         let failed = MakingError::at("put back", path);
         let parent = self.tree.parent(path).map_err(&failed)?;
         let name = path.name();
-        let undone = match step {
+        let undone = match made {
             // Entries that others put below a directory that was made here stay.
-            UndoStep::Placed { .. } => match unlinkat(&parent, name, AtFlags::empty()) {
+            Made::Placed => match unlinkat(&parent, name, AtFlags::empty()) {
                 Err(Errno::ISDIR | Errno::PERM) => unlinkat(&parent, name, AtFlags::REMOVEDIR),
                 other => other,
             },
-            UndoStep::Swapped { aside, .. } => {
+            Made::Swapped(aside) => {
                 let swap = |flags| renameat_with(&self.tree.aside, aside.as_str(), &parent, name, flags);
                 match swap(RenameFlags::EXCHANGE) {
                     Err(Errno::NOENT) => swap(RenameFlags::NOREPLACE),
                     other => other,
                 }
             }
-            UndoStep::Covered { old, .. } => {
+            Made::Covered(old) => {
                 let aside = self.tree.next_aside();
                 self.leftovers.push(aside.clone());
                 let copied = copy_file(
@@ -402,14 +357,13 @@ impl<'a> ApplyBatch<'a> {
                     &self.tree.aside,
                     aside.as_bytes(),
                 );
-                let copied = copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
-                copied.and_then(|()| renameat(&self.tree.aside, aside, &parent, name))
+                copied.map_err(errno).and_then(|()| renameat(&self.tree.aside, aside, &parent, name))
             }
-            UndoStep::Taken { aside, .. } => {
+            Made::Taken(aside) => {
                 renameat_with(&self.tree.aside, aside.as_str(), &parent, name, RenameFlags::NOREPLACE)
             }
-            UndoStep::Moded { mode, .. } => set_mode(&parent, name, *mode),
-            UndoStep::Emptied { mode, owner, .. } => make_directory(&parent, name, *mode).and_then(|_| {
+            Made::Moded(mode) => set_mode(&parent, name, *mode),
+            Made::Emptied(mode, owner) => make_directory(&parent, name, *mode).and_then(|_| {
                 let handle = open_in(&parent, name, OFlags::DIRECTORY)?;
                 fchown(&handle, Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)))?;
                 fchmod(&handle, Mode::from_raw_mode(*mode))

@@ -16,6 +16,7 @@ use rustix::fs::{CWD, OFlags};
 use super::beneath::{open_directory, open_in};
 use super::file_stat::FileStat;
 use super::listing::look_at;
+use super::watch::joined;
 use crate::backends::git::{GitPlace, GitRepository};
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
@@ -419,10 +420,6 @@ pub(super) fn is_rules(name: &[u8]) -> bool {
 /// Returns true if a list of words has a name.
 fn has(words: &str, name: &[u8]) -> bool {
     words.split(' ').any(|word| word.as_bytes() == name)
-}
-
-fn joined(above: &[u8], path: &[u8]) -> Vec<u8> {
-    if above.is_empty() { path.to_vec() } else { [above, path].join(&b'/') }
 }
 
 fn name(path: &[u8]) -> &[u8] {

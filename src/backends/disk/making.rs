@@ -105,17 +105,22 @@ impl ParentDir {
 
 impl FileChange {
     pub(super) fn check(&self, tree: &DirTree) -> Result<(), MakingError> {
-        let (what, path) = match self {
-            Self::Write { path, .. } => ("write", path),
-            Self::Mode { path, .. } => ("change the mode of", path),
-            Self::Link { path, .. } => ("link", path),
-            Self::Delete { path } => ("delete", path),
-        };
-        match () {
-            () if path.is_root() => Err(MakingError::at(what, path)(Errno::INVAL)),
-            () if tree.is_hidden(path) => Err(MakingError::at(what, path)(Errno::PERM)),
-            () => Ok(()),
+        match self.path() {
+            path if path.is_root() => Err(self.failed(Errno::INVAL)),
+            path if tree.is_hidden(path) => Err(self.failed(Errno::PERM)),
+            _ => Ok(()),
         }
+    }
+
+    /// Returns the error of a change that can't be made.
+    pub(super) fn failed(&self, error: Errno) -> MakingError {
+        let what = match self {
+            Self::Write { .. } => "write",
+            Self::Mode { .. } => "change the mode of",
+            Self::Link { .. } => "link",
+            Self::Delete { .. } => "delete",
+        };
+        MakingError::at(what, self.path())(error)
     }
 }
 
@@ -158,7 +163,7 @@ impl DirTree {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let handle = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
                 let mut file = File::from(handle);
-                file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                file.write_all(bytes).map_err(errno)?;
                 self.own(&file)?;
                 fchmod(&file, Mode::from_raw_mode(bits_for(*mode, FileType::RegularFile, present)))?;
                 futimens(&file, &times)?;
@@ -214,6 +219,10 @@ pub(super) fn bits_for(mode: FileMode, kind: FileType, present: Option<&Statx>) 
         }
         None => mode.bits() & !umask(),
     }
+}
+
+pub(super) fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 /// Sets the permission bits of an entry other than a link, even if its owner may not open it.

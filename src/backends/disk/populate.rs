@@ -36,56 +36,52 @@ impl DirTree {
         removed: &mut bool,
     ) -> Result<MadeStat, MakingError> {
         change.check(self)?;
+        if !matches!(change, FileChange::Delete { .. }) {
+            parent.lead_to(self, change.path(), |_| ())?;
+        }
+        self.put(change, parent, removed).map_err(|error| change.failed(error))
+    }
+
+    fn put(&self, change: &FileChange, parent: &mut ParentDir, removed: &mut bool) -> Result<MadeStat, Errno> {
         match change {
             FileChange::Write { path, node, bytes, modified } => {
-                parent.lead_to(self, path, |_| ())?;
-                let mut put = || {
-                    let place = (parent.handle()?, path.name());
-                    let make = || self.make(place, (node, bytes), None, times(*modified));
-                    match make() {
-                        Err(Errno::EXIST) => {
-                            let stat = look(place.0, place.1)?;
-                            if let (Node::Directory { mode }, FileType::Directory) = (node, kind_of(&stat)) {
-                                set_mode(place.0, place.1, bits_for(*mode, FileType::Directory, Some(&stat)))?;
-                                return Ok(MadeStat::Directory);
-                            }
-                            *removed = true;
-                            remove_all(place.0, place.1)?;
-                            make()
-                        }
-                        other => other,
-                    }
-                };
-                put().map_err(MakingError::at("write", path))
+                let (above, name) = (parent.handle()?, path.name());
+                let make = || self.make((above, name), (node, bytes), None, times(*modified));
+                match make() {
+                    Err(Errno::EXIST) => {}
+                    made => return made,
+                }
+                let stat = look(above, name)?;
+                if let (Node::Directory { mode }, FileType::Directory) = (node, kind_of(&stat)) {
+                    set_mode(above, name, bits_for(*mode, FileType::Directory, Some(&stat)))?;
+                    return Ok(MadeStat::Directory);
+                }
+                *removed = true;
+                remove_all(above, name)?;
+                make()
             }
             FileChange::Mode { path, mode } => {
-                parent.lead_to(self, path, |_| ())?;
-                let put = || {
-                    let stat = look(parent.handle()?, path.name())?;
-                    set_mode(parent.handle()?, path.name(), bits_for(*mode, kind_of(&stat), Some(&stat)))?;
-                    Ok(MadeStat::as_it_is(&stat))
-                };
-                put().map_err(MakingError::at("change the mode of", path))
+                let stat = look(parent.handle()?, path.name())?;
+                set_mode(parent.handle()?, path.name(), bits_for(*mode, kind_of(&stat), Some(&stat)))?;
+                Ok(MadeStat::as_it_is(&stat))
             }
             FileChange::Link { path, to } => {
-                parent.lead_to(self, path, |_| ())?;
-                let put = parent.handle().and_then(|above| self.populate_link(above, path, to));
-                let (made, has_replaced) = put.map_err(MakingError::at("link", path))?;
+                let (made, has_replaced) = self.populate_link(parent.handle()?, path, to)?;
                 *removed |= has_replaced;
                 Ok(made)
             }
             FileChange::Delete { path } => {
                 *removed = true;
-                let gone = match self.parent(path) {
+                match self.parent(path) {
                     // It may be the directory that is open.
                     Ok(above) => {
                         parent.forget();
-                        remove_all(above.as_fd(), path.name())
+                        remove_all(above.as_fd(), path.name())?;
                     }
-                    Err(error) if super::beneath::leads_nowhere(error) => Ok(()),
-                    Err(error) => Err(error),
-                };
-                gone.map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
+                    Err(error) if super::beneath::leads_nowhere(error) => {}
+                    Err(error) => return Err(error),
+                }
+                Ok(MadeStat::Nothing)
             }
         }
     }

@@ -16,7 +16,7 @@ use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
 use super::left_out::LeftOut;
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
 use super::listing::{Lister, file_size, is_linked};
-use super::watch::Watch;
+use super::watch::{Watch, joined};
 use crate::backends::DirtyPath;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
@@ -362,7 +362,7 @@ impl<'a> Compare<'_, 'a> {
         let stamp = FileStat::of(stat);
         let before = self.old.find(name);
         let is_new = before.is_none() && !self.scan.left_out.is_nothing();
-        if is_new && self.scan.left_out.skips(self.rules, &below_path(self.path, name), file_size(stat)) {
+        if is_new && self.scan.left_out.skips(self.rules, &joined(self.path, name), file_size(stat)) {
             return;
         }
         let is_unchanged = before.is_some_and(|before| before.stamp == stamp && !before.fresh);
@@ -373,15 +373,15 @@ impl<'a> Compare<'_, 'a> {
         if !stamp.is_directory() {
             match before {
                 _ if self.covered || is_unchanged => {}
-                Some(before) if before.stamp.is_directory() => part.subtree(&below_path(self.path, name)),
-                _ => part.entry(&below_path(self.path, name)),
+                Some(before) if before.stamp.is_directory() => part.subtree(&joined(self.path, name)),
+                _ => part.entry(&joined(self.path, name)),
             }
             listing.push(name, IndexedEntry::new(stamp, NONE, fresh).linked(is_linked(stat)));
             return;
         }
         let id = self.scan.next_id.fetch_add(1, Ordering::Relaxed);
         listing.push(name, IndexedEntry::new(stamp, id, fresh));
-        let path = below_path(self.path, name);
+        let path = joined(self.path, name);
         let before_it = Before::of(before, &stamp);
         if before_it == Before::Same && !self.covered && !before.is_some_and(|was| was.stamp.has_same_mode(&stamp)) {
             part.entry(&path);
@@ -408,7 +408,7 @@ impl<'a> Compare<'_, 'a> {
     fn vanished(self, part: &mut ScanPart) {
         let old = self.old.listing;
         for at in self.old.unmatched() {
-            let path = below_path(self.path, old.name(at));
+            let path = joined(self.path, old.name(at));
             if old.entries[at].stamp.is_directory() { part.subtree(&path) } else { part.entry(&path) }
         }
     }
@@ -472,8 +472,4 @@ impl ScanPart {
         self.bytes += path.len();
         self.touched.extend(EntryPath::from_bytes(path).map(DirtyPath::Subtree));
     }
-}
-
-fn below_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_vec() } else { [directory, name].join(&b'/') }
 }

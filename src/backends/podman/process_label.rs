@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use crate::backends::caller::{STARTED, process_stat};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Lives,
@@ -47,13 +49,8 @@ pub(crate) fn owner_of_this_process() -> String {
     format!("{pid}:{}:{boot}:{pid_namespace}", start_of(pid).unwrap_or_default())
 }
 
-/// When a process of this machine was started, in the kernel's ticks; none when there is none.
-#[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
 fn start_of(pid: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, a closing parenthesis too.
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_whitespace().nth(19).map(str::to_owned)
+    process_stat(pid).ok()?.into_iter().nth(STARTED)
 }
 
 #[cfg(test)]

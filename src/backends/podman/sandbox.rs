@@ -179,8 +179,4 @@ impl Drop for PodmanSandbox {
     }
 }
 
-impl std::fmt::Debug for PodmanSandbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PodmanSandbox").field("name", &self.container.name()).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(PodmanSandbox, |sandbox| name: sandbox.container.name());

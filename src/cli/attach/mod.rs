@@ -162,7 +162,7 @@ impl AttachArgs {
     fn begin_recording(&self, globals: &Globals, directory: PathBuf) -> Result<AttachedDocument, Failure> {
         let is_known = attached_at(&open::directory(globals)?, &directory).is_some();
         let is_open = !is_known && self.keep_ignored.is_none() && self.keep_secrets.is_none();
-        let agreed = if is_open && output::can_ask() { Some(agrees(KEEPS)) } else { None };
+        let agreed = if is_open && output::can_ask() { Some(output::agrees(KEEPS, true)) } else { None };
         let asked = json!({
             "directory": HostPath(directory), "include": self.include, "transcripts": self.transcripts,
             "keep_ignored": self.keep_ignored.or(agreed), "keep_secrets": self.keep_secrets.or(agreed),
@@ -301,14 +301,6 @@ fn bytes_or_no(text: &str) -> Result<u64, String> {
         units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?.parse::<u64>().ok()?, shift)));
     let bytes = found.and_then(|(number, shift)| number.checked_mul(1 << shift));
     bytes.ok_or_else(|| "give a number of bytes, such as 500M or 2G, or no".to_owned())
-}
-
-/// Asks a question. The default is yes.
-fn agrees(question: &str) -> bool {
-    output::ask(question, "[Y/n]");
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
-    read.is_ok() && !matches!(answer.trim(), "n" | "N" | "no" | "No")
 }
 
 fn given_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {

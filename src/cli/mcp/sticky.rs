@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use foldspace::backends::{STARTED, process_stat};
 use foldspace::event::Digest;
 
 use crate::cli::{Failure, Globals, open, output};
@@ -34,7 +35,7 @@ impl Parent {
         let directory = std::env::current_dir().map_err(failed)?;
         let process = std::os::unix::process::parent_id();
         // A parent in another namespace of processes is not to be seen.
-        let started = started_at(process).unwrap_or_default();
+        let started = process_stat(process).ok().and_then(|stat| stat.into_iter().nth(STARTED)).unwrap_or_default();
         let mut told = directory.as_os_str().as_bytes().to_vec();
         told.extend(format!("\0{process}\0{started}\0{}", key.unwrap_or_default()).bytes());
         Ok(Self { directory, digest: Digest::of(&told) })
@@ -77,16 +78,6 @@ impl Parent {
             }
         }
     }
-}
-
-/// Returns the start of a process in the kernel's ticks: with its number it names the process for good.
-#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
-fn started_at(process: u32) -> std::io::Result<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name in parentheses may hold anything.
-    let after = stat.rsplit_once(')').map(|(_, after)| after).unwrap_or_default();
-    let started = after.split_whitespace().nth(19);
-    started.map(str::to_owned).ok_or_else(|| std::io::Error::other("the kernel does not say when it started"))
 }
 
 #[cfg(test)]

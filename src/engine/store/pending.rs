@@ -113,11 +113,7 @@ impl Pending {
     }
 }
 
-impl std::fmt::Debug for Pending {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending").field("committed", &self.known()).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(Pending, |pending| committed: pending.known());
 
 /// Progress of a writer, for those who wait. Looking takes no lock: threads woken by the end of a group run side by
 /// side.

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::engine::error::Diagnostic;
 use crate::http::problem::HttpProblem;
@@ -147,6 +148,17 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
 /// Returns the time that a call may take.
 pub(super) fn time_limit(headers: &HeaderMap) -> Option<Duration> {
     number(headers, TIMEOUT).map(Duration::from_millis)
+}
+
+/// Waits until a call has taken all the time that it may take from now on.
+pub(super) fn over_limit(headers: &HeaderMap) -> impl Future<Output = ()> + use<> {
+    let until = time_limit(headers).map(|limit| Instant::now() + limit);
+    async move {
+        match until {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Returns the time after which a client wants to hear something.

@@ -151,15 +151,8 @@ impl FileCall {
         let asked: FileMessage = streamed(headers, body).await?;
         let (place, watch) = self.begin_watch(&asked).await?;
         let (frames, response) = frames::open_as(connect::STREAM, false);
-        let (limit, keepalive) = (connect::time_limit(headers), connect::keepalive(headers, ALIVE));
-        let until = limit.map(|limit| Instant::now() + limit);
+        let (late, keepalive) = (connect::over_limit(headers), connect::keepalive(headers, ALIVE));
         tokio::spawn(async move {
-            let late = async {
-                match until {
-                    Some(until) => tokio::time::sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
             let gone = Wrong::new(StatusCode::BAD_GATEWAY, "the sandbox was not found: it has been paused or is over");
             let end = tokio::select! {
                 wrong = stream(&self.api, (&place, watch), &frames, keepalive) => wrong.end_of_stream(),

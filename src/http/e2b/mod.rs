@@ -149,11 +149,7 @@ impl E2bApi {
     }
 }
 
-impl std::fmt::Debug for E2bApi {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("E2bApi").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(E2bApi, |api| options: api.options);
 
 /// The state of all handlers.
 type Api = State<E2bApi>;

@@ -14,7 +14,6 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::connect::{self, Messages, Wrong, answered, streamed, unary};
 use super::place::SandboxPlace;
@@ -49,10 +48,7 @@ pub(super) async fn serve(
         "Connect" => return call.connect(body).await.unwrap_or_else(|wrong| wrong.streamed()),
         "StreamInput" => return call.stream_input(body).await.unwrap_or_else(|wrong| wrong.streamed()),
         "List" => call.list(body).await,
-        "SendInput" => call.send_input(body).await,
-        "SendSignal" => call.send_signal(body).await,
-        "CloseStdin" => call.close_stdin(body).await,
-        "Update" => call.update(body).await,
+        "SendInput" | "SendSignal" | "CloseStdin" | "Update" => call.tell(&method, body).await,
         _ => Err(Wrong::missing(format_args!("{path:.200}"))),
     };
     answer.unwrap_or_else(|wrong| wrong.answer(&path))
@@ -212,14 +208,8 @@ impl ProcessCall {
     fn follow(self, process: Arc<Process>, reader: ProcessReader, has_terminal: bool) -> Response {
         let (frames, response) = frames::open_as(connect::STREAM, false);
         let keepalive = connect::keepalive(&self.headers, ALIVE);
-        let until = connect::time_limit(&self.headers).map(|limit| Instant::now() + limit);
+        let late = connect::over_limit(&self.headers);
         tokio::spawn(async move {
-            let late = async {
-                match until {
-                    Some(until) => tokio::time::sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 _ = follow(&process, reader, &frames, (has_terminal, keepalive)) => {}
                 // The client may have gone as well.
@@ -256,10 +246,16 @@ impl ProcessCall {
         answered(json!({ "processes": shown }))
     }
 
-    async fn send_input(self, body: Body) -> E2bAnswer {
+    /// Passes on a message to a process.
+    async fn tell(self, method: &str, body: Body) -> E2bAnswer {
         let asked: Selected = unary(&self.headers, body).await?;
         let process = self.process(&asked.process)?;
-        send(&process, &asked.input.bytes()?).await?;
+        match method {
+            "SendInput" => send(&process, &asked.input.bytes()?).await?,
+            "SendSignal" => process.input.signal(number_of(&asked.signal)?),
+            "CloseStdin" => process.input.end(),
+            _ => asked.pty.iter().for_each(|pty| process.input.resize(pty.window())),
+        }
         answered(json!({}))
     }
 
@@ -281,32 +277,13 @@ impl ProcessCall {
         let media = [(header::CONTENT_TYPE, connect::STREAM)];
         Ok((media, text).into_response())
     }
+}
 
-    async fn send_signal(self, body: Body) -> E2bAnswer {
-        let asked: Selected = unary(&self.headers, body).await?;
-        let process = self.process(&asked.process)?;
-        let number = match (asked.signal.as_str(), asked.signal.as_u64()) {
-            (Some("SIGNAL_SIGTERM"), _) | (_, Some(15)) => 15,
-            (Some("SIGNAL_SIGKILL"), _) | (_, Some(9)) => KILL,
-            _ => return Err(Wrong::invalid("the signal is SIGNAL_SIGTERM or SIGNAL_SIGKILL")),
-        };
-        process.input.signal(number);
-        answered(json!({}))
-    }
-
-    async fn close_stdin(self, body: Body) -> E2bAnswer {
-        let asked: Selected = unary(&self.headers, body).await?;
-        self.process(&asked.process)?.input.end();
-        answered(json!({}))
-    }
-
-    async fn update(self, body: Body) -> E2bAnswer {
-        let asked: Selected = unary(&self.headers, body).await?;
-        let process = self.process(&asked.process)?;
-        if let Some(pty) = asked.pty {
-            process.input.resize(pty.window());
-        }
-        answered(json!({}))
+fn number_of(signal: &Value) -> Result<u8, Wrong> {
+    match (signal.as_str(), signal.as_u64()) {
+        (Some("SIGNAL_SIGTERM"), _) | (_, Some(15)) => Ok(15),
+        (Some("SIGNAL_SIGKILL"), _) | (_, Some(9)) => Ok(KILL),
+        _ => Err(Wrong::invalid("the signal is SIGNAL_SIGTERM or SIGNAL_SIGKILL")),
     }
 }
 

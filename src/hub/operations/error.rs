@@ -7,6 +7,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
 use crate::hub::HubError;
+use crate::hub::error::through;
 use crate::tools::{MountError, WorkspaceError};
 use crate::view::ConditionError;
 
@@ -73,18 +74,8 @@ impl Diagnostic for OperationError {
     }
 }
 
-macro_rules! through {
-    ($through:ty: $($error:ty),*) => {
-        $(impl From<$error> for OperationError {
-            fn from(error: $error) -> Self {
-                <$through>::from(error).into()
-            }
-        })*
-    };
-}
-
-through!(HubError: SessionError, StoreError, WorkspaceError, MountError, BackendError);
-through!(SessionError: SliceError, CommitError);
+through!(OperationError, HubError: SessionError, StoreError, WorkspaceError, MountError, BackendError);
+through!(OperationError, SessionError: SliceError, CommitError);
 
 macro_rules! invalid {
     ($($error:ty),*) => {

@@ -92,7 +92,7 @@ pub(crate) use processes::no_process;
 pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
 pub use remove_session::RemoveSession;
 pub use rerun::{RerunCalls, RerunDocument};
-pub use rewind::{Rewind, RewoundDocument, RewoundRange, rewound};
+pub use rewind::{Rewind, RewoundDocument, RewoundRange};
 pub use run_until::{RunUntil, StopDocument};
 pub use section::{Section, SectionDocument};
 pub use show_call::{ShowCall, WholeCall};

@@ -139,7 +139,7 @@ pub struct RewoundRange {
 }
 
 /// Returns a rewind as a document.
-pub fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDocument {
+fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDocument {
     let Rewound { to, from, recorded, changes, slices, drift, left, lost, apart } = rewound;
     let recorded = recorded.map(|(first, last)| RewoundRange { first, last });
     let (session, name) = (session.id(), session.name().to_owned());
@@ -157,13 +157,5 @@ pub fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDoc
         left,
         lost,
         apart,
-    }
-}
-
-impl From<RewoundDocument> for Rewound {
-    fn from(document: RewoundDocument) -> Self {
-        let RewoundDocument { to, from, recorded, changes, slices, drift, left, lost, apart, .. } = document;
-        let recorded = recorded.map(|range| (range.first, range.last));
-        Self { to, from, recorded, changes, slices, drift, left, lost, apart }
     }
 }

@@ -428,9 +428,15 @@ fn saved_path(disk: &dyn JournalDisk, directory: &Path, number: u32) -> Result<P
 }
 
 /// Rewrites a segment with the frames for which `keep` is true. Other frames move: an index of the journal is then
-/// useless.
-pub(crate) fn rewrite(segments: &Segments, number: u32, keep: &mut dyn FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
-    let kept = without(segments, number, &BTreeMap::new(), keep)?;
+/// useless. Fails if anything is damaged.
+pub(crate) fn rewrite(segments: &Segments, number: u32, keep: impl Fn(&Frame<'_>) -> bool) -> Result<()> {
+    let kept = without(segments, number, &BTreeMap::new(), &mut |item| match item {
+        Item::Frame(frame) => Ok(keep(frame)),
+        Item::Flipped(Frame { offset, .. }, _) | Item::Hole(offset, ..) => {
+            let what = "the bytes there are no frame".to_owned();
+            Err(StoreError::Damaged { segment: number, offset: *offset, what })
+        }
+    })?;
     put_segment(segments, number, &kept)
 }
 

@@ -207,7 +207,7 @@ impl LocalInner {
     fn scan_on(&self, found: &mut ScannedPositions, from: FramePosition) -> Result<()> {
         let segment = self.segments.get(from.segment)?;
         let until = u64::from(from.offset) + SCANNED_STEP;
-        let known = *lock(&self.read_to);
+        let known = if self.writer.is_some() { self.slots.dirty().end } else { *lock(&self.read_to) };
         let mut offset = u64::from(from.offset);
         while offset < until {
             offset = scan::frames_until(&segment, offset, until, &mut |frame| {
@@ -258,7 +258,7 @@ impl LocalInner {
         work()
     }
 
-    fn find_contents(&self, end: FramePosition) -> Result<()> {
+    pub(super) fn find_contents(&self, end: FramePosition) -> Result<()> {
         for number in self.segments.numbers()?.into_iter().filter(|number| *number <= end.segment) {
             journal::walk(&*self.segments.get(number)?, &mut |item| {
                 if let journal::Item::Frame(frame) = item

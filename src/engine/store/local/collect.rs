@@ -1,7 +1,7 @@
 //! Collections: work on a whole store that no other process uses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use super::open::Opening;
 use super::withheld;
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::event::{digests_in, references_of};
+use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::journal::frame::{self, FrameBody, FrameKind};
 use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
 use crate::engine::store::journal::{self, FramePosition};
@@ -30,7 +31,7 @@ pub struct GcReport {
     pub segments: u64,
     /// Blocks of whole snapshots of which no other needs anything.
     pub snapshot_blocks: u64,
-    /// Indexes that were set aside.
+    /// Indexes that were set aside, and files whose writing was interrupted.
     pub leftovers: u64,
 }
 
@@ -66,11 +67,12 @@ impl LocalStore {
     pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport> {
         let mut store = Self::open_with(directory, opening.clone())?;
         let mut report = GcReport::default();
-        let live = LiveData::find(&store)?;
+        let (withheld, unfinished) = withheld::all(directory)?;
+        let live = LiveData::find(&store, &withheld)?;
         let garbage = live.garbage(&store, &mut report)?;
         report.segments = garbage.rewritten.union(&garbage.removals).count() as u64;
-        report.leftovers = leftovers(directory, rehearse)?;
-        for digest in live.withheld.difference(&live.contents) {
+        report.leftovers = leftovers(directory, &unfinished, rehearse)?;
+        for digest in withheld.difference(&live.contents) {
             report.contents += 1;
             if !rehearse {
                 withheld::remove(directory, digest)?;
@@ -93,15 +95,9 @@ impl LocalStore {
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
         let removals = garbage.removals.into_iter().map(|number| (number, true));
         for (number, removes) in garbage.rewritten.into_iter().rev().map(|number| (number, false)).chain(removals) {
-            journal::rewrite(&store.shared.segments, number, &mut |item| match item {
-                journal::Item::Frame(frame) => {
-                    let is_removal = frame.header.kind == FrameKind::Removal;
-                    Ok(is_removal != removes || live.keeps(frame.position(number), frame))
-                }
-                journal::Item::Flipped(Frame { offset, .. }, _) | journal::Item::Hole(offset, ..) => {
-                    let what = "the bytes there are no frame".to_owned();
-                    Err(StoreError::Damaged { segment: number, offset: *offset, what })
-                }
+            journal::rewrite(&store.shared.segments, number, |frame| {
+                let is_removal = frame.header.kind == FrameKind::Removal;
+                is_removal != removes || live.keeps(frame.position(number), frame)
             })?;
         }
         drop(store);
@@ -121,7 +117,6 @@ struct LiveData {
     /// Sessions, removed ones that are kept for their children included.
     sessions: BTreeMap<SessionId, LiveSession>,
     contents: BTreeSet<Digest>,
-    withheld: BTreeSet<Digest>,
 }
 
 struct LiveSession {
@@ -131,7 +126,7 @@ struct LiveSession {
 }
 
 impl LiveData {
-    fn find(store: &LocalStore) -> Result<Self> {
+    fn find(store: &LocalStore, withheld: &BTreeSet<Digest>) -> Result<Self> {
         let mut known = KnownDigests::default();
         let mut chunks = BTreeMap::new();
         let mut begun = BTreeMap::new();
@@ -156,9 +151,8 @@ impl LiveData {
             let slot = store.shared.slots.get(id).filter(|slot| slot.visible() > 0)?;
             Some((id, LiveSession { begun, is_buried: slot.is_buried() }))
         });
-        let withheld = withheld::all(&store.shared.directory)?;
         withheld.iter().for_each(|digest| known.add(*digest));
-        let mut live = Self { sessions: sessions.collect(), contents: BTreeSet::new(), withheld };
+        let mut live = Self { sessions: sessions.collect(), contents: BTreeSet::new() };
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
             if frame.header.kind.commit_at().is_some() && live.keeps(place, frame) {
@@ -265,18 +259,13 @@ fn beginning(bytes: &[u8; 32]) -> usize {
     usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn leftovers(directory: &Path, rehearse: bool) -> Result<u64> {
-    let mut count = 0;
-    for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
-        let path = entry.map_err(StoreError::io("list", directory))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with("index.bad-") {
-            count += 1;
-            if !rehearse {
-                index::remove_all(&path)?;
-            }
-        }
+/// Removes indexes that were set aside, and these files; only counts them if `rehearse` is set.
+fn leftovers(directory: &Path, files: &[PathBuf], rehearse: bool) -> Result<u64> {
+    let mut indexes = OsDisk.list(directory).map_err(StoreError::io("list", directory))?;
+    indexes.retain(|path| path.file_name().unwrap_or_default().to_string_lossy().starts_with("index.bad-"));
+    if !rehearse {
+        indexes.iter().try_for_each(|path| index::remove_all(path))?;
+        files.iter().try_for_each(|path| OsDisk.remove(path).map_err(StoreError::io("remove", path)))?;
     }
-    Ok(count)
+    Ok((indexes.len() + files.len()) as u64)
 }

@@ -484,8 +484,4 @@ impl Drop for LocalStore {
     }
 }
 
-impl std::fmt::Debug for LocalStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocalStore").field("directory", &self.shared.directory).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(LocalStore, |store| directory: store.shared.directory);

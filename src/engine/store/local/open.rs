@@ -136,21 +136,14 @@ impl LocalStore {
         let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
         let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, options.write_in_place, told);
         let shared = Arc::new(LocalInner {
-            directory: directory.to_owned(),
             durability: options.durability,
             pack_behind: options.pack.then_some(options.raw_segments),
             journal,
-            segments,
             contents,
-            borrowed: BorrowedContents::of(directory),
             index: RwLock::new(index.map(Arc::new)),
-            slots,
             bus,
             writer: Some(Arc::new(writer)),
-            read_to: Mutex::default(),
-            contents_until: Mutex::default(),
-            scanned: Mutex::default(),
-            learning: Mutex::default(),
+            ..LocalInner::reading(directory, segments, slots)
         });
         let maintenance = Some(Maintenance::start(&shared, threads)?);
         notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -165,23 +158,12 @@ impl LocalStore {
         segments.numbers()?;
         let slots = Arc::<Slots>::default();
         let (known, is_doubtful) = catalogue_file::begin_reading(directory, &segments, &slots);
-        let shared = Arc::new(LocalInner {
-            directory: directory.to_owned(),
-            durability: super::Durability::Synced,
-            pack_behind: None,
-            journal: [0; 16],
-            contents: Arc::new(Contents::new(Arc::clone(&segments))),
-            borrowed: BorrowedContents::of(directory),
-            segments,
-            index: RwLock::new(None),
-            slots,
-            bus: Arc::default(),
-            writer: None,
+        let shared = LocalInner {
             read_to: Mutex::new(known.unwrap_or(FramePosition::first_in(FIRST))),
             contents_until: Mutex::new(known),
-            scanned: Mutex::default(),
-            learning: Mutex::default(),
-        });
+            ..LocalInner::reading(directory, segments, slots)
+        };
+        let shared = Arc::new(shared);
         shared.refresh()?;
         let is_doubtful = is_doubtful
             || proof::noted(shared.segments.disk(), directory)?.is_some()
@@ -191,6 +173,26 @@ impl LocalStore {
 }
 
 impl LocalInner {
+    fn reading(directory: &Path, segments: Arc<Segments>, slots: Arc<Slots>) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            durability: super::Durability::Synced,
+            pack_behind: None,
+            journal: [0; 16],
+            contents: Arc::new(Contents::new(Arc::clone(&segments))),
+            borrowed: BorrowedContents::of(directory),
+            segments,
+            index: RwLock::default(),
+            slots,
+            bus: Arc::default(),
+            writer: None,
+            read_to: Mutex::default(),
+            contents_until: Mutex::default(),
+            scanned: Mutex::default(),
+            learning: Mutex::default(),
+        }
+    }
+
     /// Returns true if a segment says at its end that another one follows.
     fn is_cut_off(&self, end: FramePosition) -> Result<bool> {
         self.segments.get(end.segment).map_or(Ok(false), |segment| scan::is_sealed(&segment, u64::from(end.offset)))

@@ -157,8 +157,7 @@ impl LocalInner {
         }
         match self.index() {
             Some(index) => index.positions(slot.id, seq, until, limit),
-            None if self.writer.is_none() => self.scan_positions(slot, &inner.starts, seq, limit),
-            None => Ok(Vec::new()),
+            None => self.scan_positions(slot, &inner.starts, seq, limit),
         }
     }
 

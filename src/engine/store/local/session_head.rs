@@ -297,14 +297,6 @@ impl SlotInner {
         })
     }
 
-    /// Adds the positions of commits that the index had.
-    pub(super) fn complete(&mut self, mut older: Vec<(Seq, FramePosition)>) {
-        let from = self.positions.front().map_or(Seq::MAX, |(first, _)| *first);
-        older.retain(|(first, _)| *first < from);
-        let newer = std::mem::replace(&mut self.positions, VecDeque::from(older));
-        self.positions.extend(newer);
-    }
-
     pub(super) fn name(&mut self, id: CommitId, first: Seq, last: Seq) {
         if let Some(named) = &mut self.named {
             named.add(id, first, last);

@@ -1,86 +1,100 @@
 //! Contents that stay on this machine. Each is a file outside of the journal, so that no export or copy has it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::super::{Result, StoreError};
 use crate::engine::Digest;
+use crate::engine::store::journal::disk::{JournalDisk, OsDisk, read_whole};
+use crate::engine::store::{Result, StoreError};
 
 /// Directory of the files in a store.
 const DIRECTORY: &str = "withheld";
+/// Extension of a file that is being written.
+const UNFINISHED: &str = "new";
+
+fn path_of(store: &Path, digest: &Digest) -> PathBuf {
+    store.join(DIRECTORY).join(digest.to_string())
+}
 
 /// Writes a content, readable for its owner only.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(super) fn put(store: &Path, digest: &Digest, bytes: &[u8]) -> Result<()> {
-    let directory = store.join(DIRECTORY);
-    let path = directory.join(digest.to_string());
     if get(store, digest)?.is_some() {
         return Ok(());
     }
-    let begun = path.with_extension("new");
+    let (directory, path) = (store.join(DIRECTORY), path_of(store, digest));
+    let unfinished = path.with_extension(UNFINISHED);
     let write = || {
-        if !directory.exists() {
-            DirBuilder::new().mode(0o700).create(&directory)?;
-            fs::File::open(store)?.sync_all()?;
-        }
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&begun)?;
-        file.write_all(bytes)?;
+        OsDisk.create_dir(&directory)?;
+        let file = OsDisk.create(&unfinished)?;
+        file.write_all_at(bytes, 0)?;
         file.sync_all()?;
-        fs::rename(&begun, &path)?;
-        fs::File::open(&directory)?.sync_all()
+        OsDisk.rename(&unfinished, &path)?;
+        OsDisk.sync_dir(&directory)
     };
     write().map_err(StoreError::io("write", &path))
 }
 
 /// Reads a content. `None` if it is missing or damaged.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(in crate::engine::store) fn get(store: &Path, digest: &Digest) -> Result<Option<Bytes>> {
-    let path = store.join(DIRECTORY).join(digest.to_string());
-    match fs::read(&path) {
+    let path = path_of(store, digest);
+    match read_whole(&OsDisk, &path) {
         Ok(bytes) => Ok(digest.is_of(&bytes).then(|| Bytes::from(bytes))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(StoreError::io("read", &path)(error)),
     }
 }
 
-/// Lists the digests of all contents.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-pub(super) fn all(store: &Path) -> Result<BTreeSet<Digest>> {
+/// Lists the digests of all contents, and the files that interrupted writes have left.
+pub(super) fn all(store: &Path) -> Result<(BTreeSet<Digest>, Vec<PathBuf>)> {
     let directory = store.join(DIRECTORY);
-    let failed = StoreError::io("list", &directory);
-    let entries = match fs::read_dir(&directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(error) => return Err(failed(error)),
+    let mut files = match OsDisk.list(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        listed => listed.map_err(StoreError::io("list", &directory))?,
     };
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    let contents = files.iter().filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == UNFINISHED));
+    Ok((contents, files))
 }
 
 /// Removes a content.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(super) fn remove(store: &Path, digest: &Digest) -> Result<()> {
-    let path = store.join(DIRECTORY).join(digest.to_string());
-    fs::remove_file(&path).map_err(StoreError::io("remove", &path))
+    let path = path_of(store, digest);
+    OsDisk.remove(&path).map_err(StoreError::io("remove", &path))
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests damage files, and leave some")]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::engine::store::{LocalStore, LocalStoreOptions};
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the test damages a file")]
     fn withheld_content_that_was_damaged_is_written_again() {
         let store = tempfile::tempdir().unwrap();
         let (bytes, digest) = (b"TOKEN=1\n", Digest::of(b"TOKEN=1\n"));
         put(store.path(), &digest, bytes).unwrap();
-        fs::write(store.path().join(DIRECTORY).join(digest.to_string()), b"").unwrap();
+        fs::write(path_of(store.path(), &digest), b"").unwrap();
         assert_eq!(get(store.path(), &digest).unwrap(), None);
         put(store.path(), &digest, bytes).unwrap();
         assert_eq!(get(store.path(), &digest).unwrap().as_deref(), Some(&bytes[..]));
+    }
+
+    #[test]
+    fn withheld_content_whose_write_was_interrupted_is_collected() {
+        let store = tempfile::tempdir().unwrap();
+        drop(LocalStore::open(store.path(), LocalStoreOptions::default()).unwrap());
+        put(store.path(), &Digest::of(b"x"), b"x").unwrap();
+        let left = path_of(store.path(), &Digest::of(b"TOKEN=1\n")).with_extension(UNFINISHED);
+        fs::write(&left, b"TOK").unwrap();
+        let collect = |rehearse| LocalStore::collect(store.path(), rehearse).unwrap();
+        let planned = collect(true);
+        assert!((planned.leftovers, planned.contents) == (1, 1) && left.exists(), "{planned:?}");
+        assert_eq!(collect(false), planned);
+        assert_eq!(all(store.path()).unwrap(), Default::default());
     }
 }

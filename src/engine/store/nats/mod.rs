@@ -398,8 +398,4 @@ impl Drop for NatsStore {
     }
 }
 
-impl std::fmt::Debug for NatsStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NatsStore").field("cluster", &self.inner.cluster.name()).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(NatsStore, |store| cluster: store.inner.cluster.name());

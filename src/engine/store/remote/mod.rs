@@ -216,8 +216,4 @@ impl EventStore for RemoteStore {
     }
 }
 
-impl std::fmt::Debug for RemoteStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RemoteStore").field("directory", &self.directory).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(RemoteStore, |store| directory: store.directory);

@@ -113,11 +113,7 @@ impl Drop for StoreServer {
     }
 }
 
-impl std::fmt::Debug for StoreServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoreServer").field("path", &self.path).finish_non_exhaustive()
-    }
-}
+crate::engine::debug_by!(StoreServer, |server| path: server.path);
 
 fn accept(listener: &UnixListener, server: &Arc<ServerInner>) {
     while !server.is_ending.load(Ordering::Acquire) {

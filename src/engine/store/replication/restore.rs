@@ -243,17 +243,10 @@ impl CommitTimes {
         // The clocks of sessions may differ: one commit may be later than another that comes after it.
         let rewritten = self.late.iter().copied().filter(|number| *number < end.segment).chain([end.segment]);
         for number in rewritten {
-            journal::rewrite(segments, number, &mut |item| {
-                let frame = match item {
-                    Item::Frame(frame) => frame,
-                    Item::Flipped(journal::scan::Frame { offset, .. }, _) | Item::Hole(offset, ..) => {
-                        let what = "the bytes there are no frame".to_owned();
-                        return Err(StoreError::Damaged { segment: number, offset: *offset, what });
-                    }
-                };
+            journal::rewrite(segments, number, |frame| {
                 let is_before = number < end.segment || frame.offset < end.offset;
                 let is_late = matches!(frame.body(), Ok(FrameBody::Commit(_, commit)) if commit.time > at);
-                Ok(is_before && !is_late)
+                is_before && !is_late
             })?;
         }
         Ok(())
