@@ -58,8 +58,28 @@ pub trait ChangeDetector: Send + Sync {
     /// Looks at a path, links not followed; none where nothing is.
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError>;
 
+    /// Returns true if a directory above a path can't be entered, so that nothing can be seen there.
+    fn is_closed(&self, path: &EntryPath) -> bool {
+        let _ = path;
+        false
+    }
+
     /// Everything below a directory, as far as this process may look.
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError>;
+
+    /// Returns the time at which an entry was made, if the file system knows it. A move keeps it.
+    #[doc(hidden)]
+    fn born(&self, path: &EntryPath) -> Option<Timestamp> {
+        let _ = path;
+        None
+    }
+
+    /// Returns true if a directory has entries other than the known ones.
+    #[doc(hidden)]
+    fn has_others(&self, directory: &EntryPath, is_known: &dyn Fn(&EntryPath) -> bool) -> Result<bool, BackendError> {
+        let _ = (directory, is_known);
+        Ok(false)
+    }
 
     /// Tells whether entries are left out that are there: of a path that [`below`](ChangeDetector::below) does not show,
     /// only [`observe`](ChangeDetector::observe) tells.

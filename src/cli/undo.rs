@@ -211,7 +211,7 @@ pub(super) fn show_changes(changes: &[Change], out: &mut Out) -> Result<(), Fail
 fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Failure> {
     for PassedCall { call, left } in planned.passed.iter().take(SHOWN) {
         out.line(format!("passes over {}; --call {} comes back to it", call_words(call, now), call.call))?;
-        show_left(left, PASSED_SHOWN, out)?;
+        show_left(left, (PASSED_SHOWN, Some(call.call)), out)?;
     }
     if planned.passed.len() > SHOWN {
         out.line(format!("and over {}", text::count((planned.passed.len() - SHOWN) as u64, "earlier call")))?;
@@ -220,7 +220,9 @@ fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Fai
         out.line(line)?;
     }
     show_changes(&planned.changes, out)?;
-    show_left(&planned.left, SHOWN, out)?;
+    // The same command might take another call the next time.
+    let call = if let [call] = planned.calls[..] { Some(call) } else { None };
+    show_left(&planned.left, (SHOWN, call), out)?;
     if let Some(git) = &planned.git {
         let branch = if git.branch.is_empty() { "no branch" } else { &git.branch };
         let head = git.head.get(..12).unwrap_or("no commit");
@@ -232,9 +234,9 @@ fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Fai
     Ok(())
 }
 
-fn show_left(left: &[UndoLeft], shown: usize, out: &mut Out) -> Result<(), Failure> {
+fn show_left(left: &[UndoLeft], (shown, call): (usize, Option<Seq>), out: &mut Out) -> Result<(), Failure> {
     for UndoLeft { path, reason } in left.iter().take(shown) {
-        out.line(format!("{}  {path}  {}", out.paint(ODD, "left   "), reason.words()))?;
+        out.line(format!("{}  {path}  {}", out.paint(ODD, "left   "), reason.words(call)))?;
     }
     match left.len().saturating_sub(shown) {
         0 => Ok(()),

@@ -81,7 +81,7 @@ pub enum WorkspaceError {
     },
     /// No such calls, none that changed files, or all of them undone.
     #[error(
-        "there is nothing to undo: no such call changed a file that is still changed{}",
+        "there is nothing to undo: no call changed files that is not undone; `undo --call N` takes what such a call left{}",
         outside.map_or(String::new(), |seq| format!("; `undo --external` takes back what changed outside of any call, last at {seq}"))
     )]
     NothingToUndo {

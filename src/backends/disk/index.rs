@@ -115,6 +115,11 @@ impl IndexedListing {
 pub(super) type Update<'a> = BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>;
 
 impl StatIndex {
+    /// Returns true if it has a file with several names.
+    pub(super) fn has_linked(&self) -> bool {
+        self.listings.iter().flat_map(|listing| &listing.entries).any(|entry| entry.is_linked)
+    }
+
     /// Takes all for known: this process made it, and a later change leaves another modification time.
     pub(super) fn trust(&mut self) {
         self.listings.iter_mut().flat_map(|listing| &mut listing.entries).for_each(|entry| entry.fresh = false);

@@ -12,6 +12,7 @@ use crate::backends::git::GitPlace;
 use crate::backends::{
     BackendError, Below, ChangeDetector, DirtyPath, FileChange, KeptAt, KnownFilesKeeper, Observed, Walked,
 };
+use crate::engine::clock::Timestamp;
 use crate::engine::id::Digest;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
@@ -89,6 +90,11 @@ impl ChangeDetector for OnDisk {
         Ok(observed.map(|observed| observed.kind))
     }
 
+    fn is_closed(&self, path: &EntryPath) -> bool {
+        let seen = self.lock().tree().and_then(|tree| tree.observe(path));
+        seen.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    }
+
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
         let mut entries = Vec::new();
         let mut disk = self.lock();
@@ -103,6 +109,16 @@ impl ChangeDetector for OnDisk {
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
         let entries = entries.into_iter().filter(|(found, _)| found != path);
         Ok(Below { entries: entries.map(|(path, found)| (path, found.kind)).collect(), closed })
+    }
+
+    fn born(&self, path: &EntryPath) -> Option<Timestamp> {
+        self.lock().tree().ok()?.born(path)
+    }
+
+    fn has_others(&self, directory: &EntryPath, is_known: &dyn Fn(&EntryPath) -> bool) -> Result<bool, BackendError> {
+        let found = self.lock().tree().and_then(|tree| tree.entries_in(directory));
+        let found = found.map_err(|error| self.failed("look through", Some(directory), &error))?;
+        Ok(found.iter().any(|path| !is_known(path)))
     }
 
     fn leaves_out(&self) -> bool {

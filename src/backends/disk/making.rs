@@ -1,5 +1,6 @@
 //! Making single entries, and the directories that lead to them.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,7 +17,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::beneath::{open_directory, open_in};
 use super::entries::{kind_of, make_directory, vanished};
 use super::file_stat::{FileStat, MadeStat};
-use super::listing::look;
+use super::listing::{look, look_at};
 use super::tree::DirTree;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
@@ -142,10 +143,35 @@ impl DirTree {
             return Ok(false);
         }
         match linkat(&parent, to.name(), directory, name, AtFlags::empty()) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                // A build may know the file by this name, at which its time must not go back.
+                if times_of(present).last_modification > times_of(&file).last_modification {
+                    utimensat(directory, name, &times_of(present), AtFlags::SYMLINK_NOFOLLOW)?;
+                }
+                Ok(true)
+            }
             // Another mount, no links here, too many, or a file of someone else.
             Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the times of directories. One that can't be looked at is left out.
+    pub(super) fn directory_times(&self, paths: BTreeSet<EntryPath>) -> Vec<(EntryPath, Timestamps)> {
+        let times = |path: EntryPath| {
+            let handle = open_directory(self.root.as_fd(), path.as_bytes(), OFlags::PATH).ok()?;
+            Some((path, times_of(&look_at(&handle).ok()?)))
+        };
+        paths.into_iter().filter_map(times).collect()
+    }
+
+    /// Gives directories their times again, after links in them changed places.
+    pub(super) fn set_directory_times(&self, times: Vec<(EntryPath, Timestamps)>) {
+        for (path, times) in times {
+            let opened = open_directory(self.root.as_fd(), path.as_bytes(), OFlags::RDONLY);
+            if let Err(error) = opened.and_then(|directory| futimens(&directory, &times)) {
+                tracing::debug!(%error, %path, "a directory has a new time");
+            }
         }
     }
 

@@ -185,7 +185,9 @@ impl ToldLook<'_> {
         let scanned = scan_below(self.root, self.index, self.left_out, start, self.watch).map_err(|_| Odd)?;
         let listing = self.index.listing_of(&path).ok_or(Odd)?;
         self.touched.extend(scanned.touched);
+        let has_links = scanned.index.has_linked();
         self.index.graft(listing, scanned.index);
-        Ok(())
+        // Their other names are not told.
+        if has_links { Err(Odd) } else { Ok(()) }
     }
 }

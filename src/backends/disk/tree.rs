@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, Statx, openat, readlinkat, renameat_with};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx, StatxFlags, openat, readlinkat, renameat_with, statx,
+};
 use rustix::io::Errno;
 
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
@@ -16,10 +18,11 @@ use super::file_stat::FileStat;
 use super::ignore_rules::IgnoreRules;
 use super::left_out::LeftOut;
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
-use super::listing::{Lister, file_size, is_absent, is_linked, look, look_at};
+use super::listing::{Lister, file_size, is_absent, is_linked, look, look_at, names};
 use super::root_check::Anchor;
 use super::staging_dir::{self, KEPT};
 use crate::backends::{FileId, Observed};
+use crate::engine::clock::Timestamp;
 use crate::engine::event::{FileMode, Special};
 use crate::engine::path::EntryPath;
 
@@ -158,6 +161,29 @@ impl DirTree {
             Ok(observed) => Ok(Some(observed)),
             Err(error) if leads_nowhere(error) => Ok(None),
             Err(error) => Err(context("look at", &path.rooted())(error)),
+        }
+    }
+
+    /// Returns the time at which an entry was made, if the file system knows it.
+    pub(super) fn born(&self, path: &EntryPath) -> Option<Timestamp> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let stat = statx(self.parent(path).ok()?, path.name(), flags, StatxFlags::BTIME).ok()?;
+        let is_known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+        let millis =
+            stat.stx_btime.tv_sec.checked_mul(1000)?.checked_add(i64::from(stat.stx_btime.tv_nsec / 1_000_000))?;
+        is_known.then_some(Timestamp(millis))
+    }
+
+    /// Lists a directory, also what rules leave out.
+    pub(super) fn entries_in(&self, directory: &EntryPath) -> io::Result<Vec<EntryPath>> {
+        let failed = context("open", &directory.rooted());
+        match open_directory(self.root.as_fd(), directory.as_bytes(), OFlags::RDONLY) {
+            Ok(handle) => {
+                let names = names(&handle).map_err(failed)?;
+                Ok(names.iter().filter_map(|name| directory.join(name.to_bytes()).ok()).collect())
+            }
+            Err(error) if leads_nowhere(error) => Ok(Vec::new()),
+            Err(error) => Err(failed(error)),
         }
     }
 

@@ -177,7 +177,7 @@ pub struct UndoDocument {
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Change>,
     /// Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `doubtful`,
-    /// `not_kept` or `not_recoverable`.
+    /// `not_kept`, `not_recoverable`, `not_made` or `not_empty`.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub left: Vec<UndoLeft>,
     /// Later calls that an undo without a choice skipped, the latest first: none of their changes can be undone.

@@ -140,10 +140,11 @@ impl ChangeHistory {
                     self.passed.extend(listed("passed"));
                 }
             }
-            CallObserved::KIND if run.is_some() => {
-                if event.decoded::<CallObserved>().is_some_and(|observed| Some(&*observed.run) == run) {
-                    self.of_run.extend(event.call);
-                }
+            CallObserved::KIND
+                if run.is_some()
+                    && event.decoded::<CallObserved>().is_some_and(|observed| Some(&*observed.run) == run) =>
+            {
+                self.of_run.extend(event.call);
             }
             _ => {}
         }
@@ -187,8 +188,18 @@ impl ChangeHistory {
     /// Iterates over the calls that changed files and are not undone, the latest first. Undos are not among them.
     pub(super) fn undoable(&self) -> impl Iterator<Item = Seq> {
         let calls: BTreeSet<Seq> = self.changes.iter().flat_map(|changes| changes.calls().iter().copied()).collect();
-        let is_open = |call: &Seq| !self.undos.undone.contains(call) && !self.is_undo(*call);
+        let is_undone = |call: Seq| self.undos.undone.contains(&call) && !self.changed_since_undo(call);
+        let is_open = move |call: &Seq| !is_undone(*call) && !self.is_undo(*call);
         calls.into_iter().rev().filter(is_open)
+    }
+
+    /// Returns true if a call, which ran on, changed files after its last undo.
+    fn changed_since_undo(&self, call: Seq) -> bool {
+        let mut undos = self.undos.taken_back.iter().rev();
+        let undo = undos.find(|(_, subjects)| subjects.contains(&call)).map(|(undo, _)| *undo);
+        let is_by = |changes: &&FileChanges| !changes.is_outside() && changes.calls().contains(&call);
+        let last = self.changes.iter().rev().find(is_by).map(|changes| changes.first);
+        undo.zip(last).is_some_and(|(undo, last)| last > undo)
     }
 
     /// Returns the latest undo that is not undone itself. A redo does not count as an undo.

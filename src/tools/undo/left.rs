@@ -38,17 +38,24 @@ pub enum UndoLeftReason {
     NotKept,
     /// The present contents were not kept, so nothing could bring them back.
     NotRecoverable,
+    /// The entry existed before the calls: at another path, or ignored.
+    NotMade,
+    /// The directory has entries that are not recorded.
+    NotEmpty,
 }
 
 impl UndoLeftReason {
-    /// Returns the reason in words.
-    pub fn words(self) -> &'static str {
+    /// Returns the reason in words, with the options that get past it: of an undo of `call`, or of the same command.
+    pub fn words(self, call: Option<Seq>) -> String {
+        let call = call.map_or_else(String::new, |call| format!("--call {call} "));
         match self {
-            Self::ChangedSince => "changed at the same place since; --overwrite undoes it anyway",
-            Self::Shared => "other calls may have changed it; --overwrite undoes it anyway",
-            Self::Doubtful => "a person may have changed it meanwhile; --overwrite undoes it anyway",
-            Self::NotKept => "its contents before were not kept",
-            Self::NotRecoverable => "its present contents were not kept; --force removes them for good",
+            Self::ChangedSince => format!("changed at the same place since; {call}--overwrite undoes it anyway"),
+            Self::Shared => format!("other calls may have changed it; {call}--overwrite undoes it anyway"),
+            Self::Doubtful => format!("a person may have changed it meanwhile; {call}--overwrite undoes it anyway"),
+            Self::NotKept => "its contents before were not kept".to_owned(),
+            Self::NotRecoverable => format!("its present contents were not kept; {call}--force removes them for good"),
+            Self::NotMade => format!("it existed before, moved or ignored; {call}--overwrite removes it"),
+            Self::NotEmpty => "it has entries that are not recorded".to_owned(),
         }
     }
 }

@@ -4,6 +4,7 @@ mod history;
 mod left;
 mod plan;
 mod select;
+mod unrecorded;
 
 use serde_json::{Map, Value};
 
@@ -24,6 +25,7 @@ pub use left::{UndoLeft, UndoLeftReason, UndoPassed};
 use plan::{UndoPlan, Undoing};
 pub(crate) use select::known_run;
 use select::{UndoSelection, nothing, selected};
+use unrecorded::unrecorded;
 
 /// The changes that are taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,6 +216,10 @@ impl UndoWork<'_> {
         }
         if self.options.overwrite {
             undoing.overwrite();
+        }
+        if let Some(disk) = self.runner.workspace().capture() {
+            let (session, forced) = (self.session, self.options.overwrite);
+            undoing.keep(|changes, files| unrecorded(session, disk, &selection, (changes, files), forced))?;
         }
         let plan = undoing.plan(selection.uncertain(self.session, now)?, self.options.force)?;
         Ok((selection, plan))

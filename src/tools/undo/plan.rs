@@ -43,12 +43,14 @@ pub(super) struct Undoing<'a> {
     before: BTreeMap<EntryPath, Option<Node>>,
     /// Paths where another change conflicts.
     conflicts: Vec<EntryPath>,
+    /// Entries that stay for another reason.
+    kept: Vec<(EntryPath, UndoLeftReason)>,
 }
 
 impl<'a> Undoing<'a> {
     pub(super) fn new(session: &'a Session, now: &'a VirtualFileSystem) -> Self {
         let (files, fresh, before) = (now.clone(), NewContents::new(), BTreeMap::new());
-        Self { session, now, files, fresh, before, conflicts: Vec::new() }
+        Self { session, now, files, fresh, before, conflicts: Vec::new(), kept: Vec::new() }
     }
 
     /// Takes back one piece of the history. Pieces come in order, the latest first.
@@ -110,13 +112,30 @@ impl<'a> Undoing<'a> {
         set(&mut self.files, meant.map(|(path, node)| (path.clone(), node.clone())), self.session.now());
     }
 
+    /// Keeps entries that are not the calls' to remove.
+    pub(super) fn keep(
+        &mut self,
+        chosen: impl FnOnce(&[Change], &VirtualFileSystem) -> Result<Vec<(EntryPath, UndoLeftReason)>, WorkspaceError>,
+    ) -> Result<(), WorkspaceError> {
+        self.kept = chosen(&self.now.diff(&self.files), &self.files)?;
+        for (path, _) in &self.kept {
+            for path in directories_above(path).chain([path.clone()]) {
+                let node = self.now.node(&path).filter(|node| self.files.node(&path) != Some(node)).cloned();
+                if let Some(node) = node {
+                    self.files.write(&WriteFile { path, mode: WriteMode::Overwrite, node }, self.session.now());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Plans the change from the present files to these. Each rule is applied once, to the result.
     pub(super) fn plan(
         self,
         uncertain: Vec<(EntryPath, UndoLeftReason)>,
         is_forced: bool,
     ) -> Result<UndoPlan, WorkspaceError> {
-        let Self { session, now, files, fresh, before, conflicts } = self;
+        let Self { session, now, files, fresh, before, conflicts, kept } = self;
         let wanted = |path: &EntryPath| before.get(path).and_then(Option::as_ref);
         // Taking back an earlier step may have restored the entry after all.
         let conflicts: BTreeSet<EntryPath> =
@@ -129,7 +148,7 @@ impl<'a> Undoing<'a> {
             };
             plan.left.insert(path, reason);
         }
-        plan.left.extend(uncertain);
+        plan.left.extend(uncertain.into_iter().chain(kept));
         Ok(plan)
     }
 }

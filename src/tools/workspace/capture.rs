@@ -123,7 +123,7 @@ fn look(
         DirtyPath::Entry(path) => (path, false),
         DirtyPath::Subtree(path) => (path, true),
     };
-    if !path.is_root() {
+    if !path.is_root() && !disk.is_closed(&path) {
         found.insert(path.clone(), disk.observe(&path)?);
     }
     if deep {

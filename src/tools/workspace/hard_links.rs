@@ -55,16 +55,16 @@ pub(super) fn add_found(
     let (mut by_file, mut known) = (BTreeMap::<FileId, Vec<EntryPath>>::new(), BTreeSet::new());
     let mut wanted = Vec::new();
     for (path, observed) in found {
-        let first = files.first_name(path);
-        known.extend(first.cloned());
+        // A name that is gone may have moved, and the file has the others still.
+        known.extend(files.names(path).into_iter().chain(tree.names(path)));
         match shared(observed.as_ref()) {
             Some(file) => by_file.entry(file).or_default().push(path.clone()),
-            None if first.is_some() => wanted.push(vec![path.clone()]),
+            None if files.first_name(path).is_some() => wanted.push(vec![path.clone()]),
             None => {}
         }
     }
     // Names at which nothing was found to have changed.
-    for name in known.iter().flat_map(|first| files.names(first)).filter(|name| !found.contains_key(name)) {
+    for name in known.into_iter().filter(|name| !found.contains_key(name)) {
         if let Some(file) = shared(disk.observe(&name)?.as_ref()) {
             by_file.entry(file).or_default().push(name);
         }

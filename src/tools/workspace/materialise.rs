@@ -9,20 +9,21 @@ use std::path::Path;
 use bytes::Bytes;
 use tar::EntryType;
 
-use super::hard_links::{apart, pairs};
+use super::hard_links::{apart, pairs, relink};
 use super::populate::{fill, not_kept};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
-use crate::engine::event::Node;
+use crate::engine::event::{FileMode, Node, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::engine::store::StoreError;
-use crate::reducers::{VirtualFileSystem, can_be_made};
+use crate::reducers::{Entry, VirtualFileSystem, can_be_made};
 use crate::tools::error::WorkspaceError;
 
 /// Bytes of a link in the header of tar; a longer one has a header of its own.
 const LINK_MAX: usize = 100;
+const SET_ID: u32 = 0o6000;
 /// Permission bits of a pipe; its own are not recorded.
 const PIPE_MODE: u32 = 0o600;
 
@@ -49,7 +50,7 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
     if !workspace.is_blank() {
         return Err(WorkspaceError::NotEmpty(directory.to_owned()));
     }
-    let tree = VirtualFileSystem::of(state);
+    let tree = without_set_id(VirtualFileSystem::of(state));
     let mut left = fill(session, &tree, &workspace).inspect_err(|_| clear(&tree, &workspace))?;
     left.extend(not_kept(&tree).cloned());
     left.sort();
@@ -58,6 +59,20 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
     let written = tree.iter().filter(|(path, _)| left.binary_search(path).is_err());
     let bytes = written.map(|(_, entry)| entry.size()).sum();
     Ok(Materialised { entries: (tree.len() - left.len()) as u64, bytes, left, apart })
+}
+
+/// Takes the set-user-ID and set-group-ID bits from files: the copy may belong to another user than they did.
+fn without_set_id(files: VirtualFileSystem) -> VirtualFileSystem {
+    let is_set = |node: &Node| !node.is_directory() && node.mode().is_some_and(|mode| mode.bits() & SET_ID != 0);
+    let mut safe = files.clone();
+    let found = || files.iter().filter(|(_, entry)| is_set(&entry.node));
+    for (path, Entry { node, updated_at, .. }) in found() {
+        let mode = node.mode().map_or(0, FileMode::bits) & !SET_ID;
+        let (path, node) = (path.clone(), node.with_mode(FileMode::of(mode)));
+        safe.write(&WriteFile { path, mode: WriteMode::Overwrite, node }, *updated_at);
+    }
+    relink(&mut safe, &files, found().map(|(path, _)| path));
+    safe
 }
 
 /// Removes the written entries; external ones stay.
@@ -77,7 +92,7 @@ fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
 /// # Errors
 /// Failures of the session and of `out`.
 pub fn write_tar(session: &Session, state: &State, below: &EntryPath, out: impl Write) -> io::Result<Vec<EntryPath>> {
-    let tree = VirtualFileSystem::of(state);
+    let tree = without_set_id(VirtualFileSystem::of(state));
     let (mut archive, mut left) = (tar::Builder::new(out), Vec::new());
     let mut linked: BTreeMap<&EntryPath, &EntryPath> = BTreeMap::new();
     for (path, entry) in tree.below(below) {

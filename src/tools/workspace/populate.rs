@@ -29,7 +29,10 @@ pub(crate) fn fill(
     workspace: &dyn Workspace,
 ) -> Result<Vec<EntryPath>, WorkspaceError> {
     let links = links_at(tree, tree.iter().map(|(path, _)| path));
-    write_all(session, (tree.iter().collect(), links), |piece| workspace.populate(piece))
+    // In the order of their last changes, so that build tools see which files are newer.
+    let mut entries: Vec<_> = tree.iter().collect();
+    entries.sort_by_key(|(_, entry)| (!entry.is_directory(), entry.updated_at));
+    write_all(session, (entries, links), |piece| workspace.populate(piece))
 }
 
 /// Passes entries to `put`, parents first, while reading later ones, then the hard links between them. Leaves out files

@@ -50,6 +50,9 @@ impl Landing<'_> {
             let lost = self.steps.iter().flat_map(|step| replaced(self.session, self.now, step));
             lost.for_each(|content| commit.keep(content));
         }
+        if self.now.has_hard_links() {
+            self.workspace.join_names(&|| self.now.hard_links())?;
+        }
         self.workspace.unsettled(&Intent::of(self.session, self.now, self.steps).encode()?)?;
         let mut landed = 0;
         let projected = project(self.session, self.workspace, self.steps, self.fresh, &mut landed);

@@ -156,7 +156,7 @@ fn undo_overwrites_what_others_changed_only_when_asked_and_a_redo_brings_it_back
     repository.command("t1", |repository| repository.write("w.js", "one\nagent\n"));
     repository.write("w.js", "one\n  agent;\n");
     let left = undo(&repository, &[]);
-    assert!(left.contains("left     w.js  changed at the same place since; --overwrite"), "{left}");
+    assert!(left.contains("left     w.js  changed at the same place since; --call "), "{left}");
     assert!(left.contains("nothing could be undone: 1 change left") && left.ends_with("[exit 1]"), "{left}");
     assert_eq!(repository.read("w.js"), "one\n  agent;\n");
     assert!(undo(&repository, &["--overwrite"]).ends_with("[exit 0]"));

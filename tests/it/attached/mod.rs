@@ -6,6 +6,7 @@ mod keeping;
 mod naming;
 mod samples;
 mod telling;
+mod unrecorded;
 
 use std::collections::BTreeMap;
 use std::fs;

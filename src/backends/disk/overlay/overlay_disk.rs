@@ -373,7 +373,10 @@ impl WorkspaceDisk for OverlayDisk {
             // Once for each upper layer, even if it fails.
             self.joined = Some(0);
             let links = self.parted(names())?;
+            let parents = links.iter().filter_map(|link| link.path().parent()).collect();
+            let times = self.mounted_tree()?.directory_times(parents);
             self.apply(&links)?;
+            self.mounted_tree()?.set_directory_times(times);
             let paths = links.iter().flat_map(|link| [Some(link.path()), link.linked()]).flatten();
             self.joined = Some(paths.map(|path| path.segments().count()).sum());
         }

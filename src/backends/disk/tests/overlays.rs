@@ -387,7 +387,11 @@ fn joined_names_are_one_file_after_each_seal() {
     let inode = |disk: &OverlayDisk, name: &str| fs::metadata(view(disk).join(name)).unwrap().ino();
     for written in ["d/b", "a", "c"] {
         let before = world(&disk);
+        let times = || ["", "d"].map(|name| fs::metadata(view(&disk).join(name)).unwrap().modified().unwrap());
+        let old = times();
         disk.join_names(&linked_names).unwrap();
+        let times = || ["", "d"].map(|name| fs::metadata(view(&disk).join(name)).unwrap().modified().unwrap());
+        assert_eq!(times(), old, "of the directories");
         assert_eq!(world(&disk), before);
         assert!(!take(&mut disk).iter().any(|touched| matches!(touched, DirtyPath::Entry(_))), "nothing was changed");
         fs::write(view(&disk).join(written), format!("by {written}")).unwrap();

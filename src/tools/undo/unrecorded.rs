@@ -1,0 +1,94 @@
+//! Entries that an undo must not remove: they existed before its calls, unrecorded.
+//!
+//! A call that moves an ignored file, or removes the rule that ignores it, makes a path appear whose contents it did not
+//! make. Only the disk shows that: the entry was born before the call.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use super::left::UndoLeftReason;
+use super::select::UndoSelection;
+use crate::backends::ChangeDetector;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{Event, ReportLate};
+use crate::engine::id::{Digest, Seq};
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::reducers::{Change, VirtualFileSystem};
+use crate::tools::error::WorkspaceError;
+
+/// Time by which a file system may date the birth of an entry too early.
+const SLACK_MILLIS: i64 = 100;
+
+/// Lists entries that stay although an undo would remove them, with the reason. `changes` lead to `files`.
+pub(super) fn unrecorded(
+    session: &Session,
+    disk: &dyn ChangeDetector,
+    selection: &UndoSelection,
+    (changes, files): (&[Change], &VirtualFileSystem),
+    is_forced: bool,
+) -> Result<Vec<(EntryPath, UndoLeftReason)>, WorkspaceError> {
+    let mut kept = Vec::new();
+    if disk.leaves_out() {
+        let known: BTreeSet<&EntryPath> = changes.iter().map(Change::path).collect();
+        for change in changes.iter().filter(|change| loses_directory(change)) {
+            if disk.has_others(change.path(), &|path| known.contains(path))? {
+                kept.push((change.path().clone(), UndoLeftReason::NotEmpty));
+            }
+        }
+    }
+    let Some(began) = selection.calls.first().filter(|_| !is_forced).map(|call| began(session, *call)).transpose()?
+    else {
+        return Ok(kept);
+    };
+    let is_older = |path: &EntryPath| disk.born(path).is_some_and(|born| born.0 + SLACK_MILLIS < began.0);
+    let removed = changes.iter().filter_map(|change| match change.sides() {
+        (Some(entry), None) if !entry.is_directory() => Some((change.path(), &entry.node)),
+        _ => None,
+    });
+    let older: Vec<_> = removed.filter(|(path, _)| is_older(path)).collect();
+    if !older.is_empty() {
+        // What an entry at another path has is not lost.
+        let present: BTreeSet<&Digest> = files.iter().filter_map(|(_, entry)| entry.node.content()).collect();
+        for (path, node) in older {
+            let is_present = match node.content() {
+                Some(content) => is_present(session, content, &present)?,
+                None => files.iter().any(|(_, entry)| entry.node == *node),
+            };
+            if !is_present {
+                kept.push((path.clone(), UndoLeftReason::NotMade));
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// Returns true if one of these is the digest of the same contents, in its form or in git's.
+fn is_present(session: &Session, content: &Digest, present: &BTreeSet<&Digest>) -> Result<bool, SessionError> {
+    if present.contains(content) || !session.has_content(content)? {
+        return Ok(present.contains(content));
+    }
+    let bytes = session.content(content)?;
+    Ok(present.contains(&Digest::as_git_blob(&bytes)) || present.contains(&Digest::of(&bytes)))
+}
+
+fn loses_directory(change: &Change) -> bool {
+    let (before, after) = change.sides();
+    before.is_some_and(|entry| entry.is_directory()) && !after.is_some_and(|entry| entry.is_directory())
+}
+
+/// Returns the time at which a call began, also if that was reported late.
+fn began(session: &Session, call: Seq) -> Result<Timestamp, SessionError> {
+    let (mut time, mut late) = (Timestamp(i64::MIN), 0);
+    session.visit(call, &mut |event| {
+        match event.kind {
+            _ if event.seq == call => time = event.time,
+            _ if event.call != Some(call) || event.time != time => return ControlFlow::Break(()),
+            ReportLate::KIND => late = event.decoded::<ReportLate>().map_or(0, |late| late.micros / 1000),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(Timestamp(time.0.saturating_sub(i64::try_from(late).unwrap_or(i64::MAX))))
+}

@@ -1,0 +1,118 @@
+//! What existed before a call and was not recorded: no undo removes it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::Repository;
+use crate::rig::eventually;
+
+fn undo(repository: &Repository, words: &[&str]) -> String {
+    repository.program.run(&[&["undo", "repo", "--yes"], words].concat())
+}
+
+fn put(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Attaches a repository in which git ignores `build`, after some time.
+fn repository() -> Repository {
+    let repository = Repository::unattached(&[("a.txt", "one\n"), ("sub/b.txt", "two\n"), (".gitignore", "build\n")]);
+    put(&repository.root().join("build/product"), "precious\n");
+    put(&repository.root().join("sub/build/product"), "precious, too\n");
+    let product = repository.root().join("sub/build/product");
+    let age = || product.metadata().unwrap().modified().unwrap().elapsed().unwrap_or_default();
+    eventually("the products are older than any call", || age().as_millis() > 300);
+    repository.attach_with(&[]);
+    repository
+}
+
+#[test]
+fn moved_git_directory_stays_where_it_is() {
+    let repository = repository();
+    repository.command("mv .git .git.bak", |repository| {
+        fs::rename(repository.root().join(".git"), repository.root().join(".git.bak")).unwrap();
+        repository.write("a.txt", "by the call\n");
+    });
+    let undone = undo(&repository, &[]);
+    assert!(undone.contains("left     .git.bak/HEAD  it existed before, moved or ignored; --call "), "{undone}");
+    assert!(repository.has(".git.bak/HEAD") && repository.has(".git.bak/index"));
+    assert_eq!(repository.read("a.txt"), "one\n");
+    assert!(undone.ends_with("[exit 1]"), "{undone}");
+}
+
+#[test]
+fn moved_and_uncovered_ignored_files_stay() {
+    let repository = repository();
+    let at = |name: &str| repository.root().join(name);
+    repository.command("mv build out", |_| fs::rename(at("build"), at("out")).unwrap());
+    let undone = undo(&repository, &[]);
+    assert!(undone.contains("left     out/product  it existed before"), "{undone}");
+    assert_eq!(repository.read("out/product"), "precious\n");
+    repository.command("rm .gitignore", |repository| repository.write(".gitignore", "other\n"));
+    let undone = undo(&repository, &[]);
+    assert!(undone.contains("left     sub/build/product  it existed before"), "{undone}");
+    assert_eq!(
+        (repository.read("sub/build/product"), repository.read(".gitignore")),
+        ("precious, too\n".into(), "build\n".into())
+    );
+    assert!(undo(&repository, &["--overwrite"]).contains("gone     out/product"));
+    assert!(undo(&repository, &[]).contains("nothing to undo: no call changed files that is not undone"));
+}
+
+#[test]
+fn moved_recorded_files_go_back() {
+    let repository = repository();
+    let at = |name: &str| repository.root().join(name);
+    repository.command("mv a.txt c.txt", |_| fs::rename(at("a.txt"), at("c.txt")).unwrap());
+    assert!(undo(&repository, &[]).ends_with("[exit 0]"));
+    assert!(repository.has("a.txt") && !repository.has("c.txt"));
+}
+
+#[test]
+fn directories_with_unrecorded_entries_stay_and_are_named() {
+    let repository = repository();
+    let at = |name: &str| repository.root().join(name);
+    repository.command("mv sub moved", |repository| {
+        fs::rename(at("sub"), at("moved")).unwrap();
+        repository.remove("a.txt");
+        put(&at("a.txt/build/new"), "made by the call\n");
+    });
+    let undone = undo(&repository, &[]);
+    for path in ["moved", "a.txt"] {
+        assert!(undone.contains(&format!("left     {path}  it has entries that are not recorded\n")), "{undone}");
+    }
+    assert_eq!(repository.read("sub/b.txt"), "two\n");
+    assert!(repository.has("moved/build/product") && !repository.has("moved/b.txt"));
+    assert!(repository.has("a.txt/build/new"));
+}
+
+#[test]
+fn undo_while_a_call_runs_leaves_it_to_be_undone_again() {
+    let repository = repository();
+    let call = json!({ "tool_name": "Bash", "tool_input": { "command": "x" }, "tool_use_id": "x" });
+    repository.claude("PreToolUse", call.clone());
+    repository.remove("a.txt");
+    assert!(undo(&repository, &[]).ends_with("[exit 0]"));
+    repository.remove("sub/b.txt");
+    repository.claude("PostToolUse", call);
+    assert!(undo(&repository, &[]).ends_with("[exit 0]"));
+    assert!(repository.has("a.txt") && repository.has("sub/b.txt"));
+}
+
+#[test]
+fn advice_about_what_is_left_names_the_call() {
+    let repository = repository();
+    repository.command("first", |repository| repository.write("a.txt", "by the first\n"));
+    repository.write("a.txt", "by the person\n");
+    repository.command("second", |repository| repository.remove("sub/b.txt"));
+    repository.write("sub/b.txt", "the person's\n");
+    let left = undo(&repository, &[]);
+    let (_, advice) = left.split_once("left     sub/b.txt  changed at the same place since; --call ").unwrap();
+    let call = advice.split(' ').next().unwrap();
+    assert!(left.contains(&format!("#{call} Bash second")), "{left}");
+    assert!(undo(&repository, &["--call", call, "--overwrite"]).ends_with("[exit 0]"));
+    assert_eq!((repository.read("sub/b.txt"), repository.read("a.txt")), ("two\n".into(), "by the person\n".into()));
+}
