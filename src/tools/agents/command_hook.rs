@@ -6,6 +6,7 @@ use super::kind::AgentKind;
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::engine::event::CallStatus;
 use crate::tools::transcript::claude::{TOOL_ERROR, failed};
+use crate::tools::transcript::copilot::shell_exit;
 use crate::tools::transcript::gemini::exit_code;
 use crate::tools::transcript::step::{content_text, params_of};
 use crate::tools::transcript::tool_access::ToolAccess;
@@ -100,7 +101,7 @@ fn ended(call: &ReportedCall, payload: &Value, answer: &Value) -> ReportedEnd {
     }
     end.background = named(answer, &["backgroundTaskId"]);
     if call.access == ToolAccess::Writes {
-        end.exit_code = end.exit_code.or_else(|| exit_code(&text)).or_else(|| shell_exit(&text));
+        end.exit_code = end.exit_code.or_else(|| exit_code(&text)).or_else(|| Some(shell_exit(&text)?.1));
         end.background = end.background.or_else(|| left_in_background(&text));
     }
     end.micros = payload["duration_ms"].as_u64().map(|millis| millis.saturating_mul(1000));
@@ -118,12 +119,6 @@ fn shown(answer: &Value) -> ReportedEnd {
         return failed("", &text, false).into();
     }
     ReportedEnd::ok(json!({ "content": text }))
-}
-
-/// Returns the exit code at the end of what Copilot CLI shows of a command.
-fn shell_exit(text: &str) -> Option<i64> {
-    let (_, code) = text.trim_end().strip_suffix('>')?.rsplit_once("completed with exit code ")?;
-    code.parse().ok()
 }
 
 /// Returns the process or the shell that Gemini CLI or Copilot CLI has left in the background.
