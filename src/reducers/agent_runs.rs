@@ -184,8 +184,8 @@ impl AgentRuns {
     }
 
     /// Drops what runs in the parent of a child that begins: it does not run there.
-    fn began(mut self, started: &SessionStarted) -> Self {
-        if started.begins_child() {
+    fn began(mut self, started: &Recorded<SessionStarted>) -> Self {
+        if started.event.begins_child() {
             self.open.clear();
             self.tasks.clear();
         }
@@ -211,12 +211,8 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<RunEnded>| {
         runs.with(&recorded.event.run, |entry| entry.ended = recorded.seq)
     })?;
-    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallObserved>| runs.observed(recorded))?;
-    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallFinished>| runs.finished(recorded))?;
-    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<CallNoted>| runs.noted(recorded))?;
-    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<TaskObserved>| runs.task(recorded))?;
-    let registry =
-        registry.reducer(|runs: AgentRuns, recorded: &Recorded<SessionStarted>| runs.began(&recorded.event))?;
+    let registry = registry.reducer(AgentRuns::observed)?.reducer(AgentRuns::finished)?.reducer(AgentRuns::noted)?;
+    let registry = registry.reducer(AgentRuns::task)?.reducer(AgentRuns::began)?;
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<ChangesUnknown>| {
         runs.with(&recorded.event.run, |entry| entry.incomplete += 1)
     })?;

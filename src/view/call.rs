@@ -22,7 +22,7 @@ use crate::tools::{PlannedChange, lower};
 use super::unkept::{Unkept, UnkeptOfCall, follow, unkept_before};
 
 /// A call with what is known of it so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Call {
     /// The position of its intent, which is its name.
     pub call: Seq,
@@ -220,12 +220,8 @@ impl CallViews {
                 agent: started.agent,
                 started_at: event.time,
                 params: started.event.params,
-                outcome: None,
                 events: vec![event.seq],
-                paths: Vec::new(),
-                changes: BTreeMap::new(),
-                shared: Vec::new(),
-                unkept: UnkeptOfCall::default(),
+                ..Call::default()
             });
             return;
         }

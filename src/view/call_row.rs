@@ -43,7 +43,7 @@ pub struct CallFilter {
 }
 
 /// A call in a long list.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CallRow {
     /// The position of its intent.
     pub call: Seq,
@@ -233,17 +233,10 @@ impl<'a> CallRows<'a> {
             tool,
             agent,
             started_at: event.time,
-            finished: None,
-            status: None,
-            micros: 0,
-            exit_code: None,
-            failed: false,
-            changed: 0,
             params,
             key,
-            outcome: String::new(),
             has_text,
-            has_path: false,
+            ..CallRow::default()
         });
     }
 }

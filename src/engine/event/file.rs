@@ -67,8 +67,8 @@ pub enum Node {
         /// Permission bits.
         #[serde(
             rename = "permissions",
-            default = "unknown_directory",
-            skip_serializing_if = "unknown_mode",
+            default = "octal::unknown",
+            skip_serializing_if = "octal::is_unknown",
             with = "octal"
         )]
         mode: FileMode,
@@ -208,15 +208,6 @@ impl Special {
             Self::Device => "device",
         }
     }
-}
-
-fn unknown_directory() -> FileMode {
-    FileMode::unknown(true)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn unknown_mode(mode: &FileMode) -> bool {
-    mode.is_unknown()
 }
 
 fn is_text(bytes: &[u8]) -> bool {

@@ -96,6 +96,16 @@ impl Display for FileMode {
 pub(super) mod octal {
     use super::{Deserialize, Deserializer, FileMode, Serializer};
 
+    /// Returns the mode where the digits are absent. For a file `executable` says more.
+    pub(in crate::engine::event) fn unknown() -> FileMode {
+        FileMode::unknown(true)
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    pub(in crate::engine::event) fn is_unknown(mode: &FileMode) -> bool {
+        mode.is_unknown()
+    }
+
     pub(in crate::engine::event) fn serialize<S: Serializer>(
         mode: &FileMode,
         serializer: S,
@@ -117,24 +127,20 @@ pub(super) mod octal {
 #[derive(Serialize, Deserialize)]
 struct ModeFields {
     executable: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    permissions: Option<OctalMode>,
+    #[serde(default = "octal::unknown", skip_serializing_if = "octal::is_unknown", with = "octal")]
+    permissions: FileMode,
 }
-
-#[derive(Serialize, Deserialize)]
-struct OctalMode(#[serde(with = "octal")] FileMode);
 
 impl Serialize for FileMode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let permissions = (!self.is_unknown()).then_some(OctalMode(*self));
-        ModeFields { executable: self.is_executable(), permissions }.serialize(serializer)
+        ModeFields { executable: self.is_executable(), permissions: *self }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let ModeFields { executable, permissions } = ModeFields::deserialize(deserializer)?;
-        Ok(permissions.map_or(Self::unknown(executable), |OctalMode(mode)| mode))
+        Ok(if permissions.is_unknown() { Self::unknown(executable) } else { permissions })
     }
 }
 

@@ -100,18 +100,14 @@ fn apply(tree: &mut impl EntryMap, links: &mut HardLinks, event: &EventRef<'_>) 
 
 pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding<VirtualFileSystem>> {
     let VirtualFileSystem { entries, links } = slice;
-    if expected < MANY || expected < entries.len() * 3 / 2 {
-        return Box::new(TreeFold { tree: Shape::Ordered(entries), links, searches: 0 });
-    }
-    let mut table = EntryTable::with_capacity(entries.len());
-    let all_fit = entries.iter().all(|(path, entry)| {
+    let is_few = expected < MANY || expected < entries.len() * 3 / 2;
+    let mut table = EntryTable::with_capacity(if is_few { 0 } else { entries.len() });
+    let all_fit = entries.iter().take_while(|_| !is_few).all(|(path, entry)| {
         table.add(path.clone(), entry.clone());
         table.has_room()
     });
-    if !all_fit {
-        return Box::new(TreeFold { tree: Shape::Ordered(entries), links, searches: 0 });
-    }
-    Box::new(TreeFold { tree: Shape::Hashed(table), links, searches: 0 })
+    let tree = if is_few || !all_fit { Shape::Ordered(entries) } else { Shape::Hashed(table) };
+    Box::new(TreeFold { tree, links, searches: 0 })
 }
 
 struct TreeFold {

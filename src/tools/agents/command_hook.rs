@@ -6,6 +6,7 @@ use super::kind::AgentKind;
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::engine::event::CallStatus;
 use crate::tools::transcript::claude::{TOOL_ERROR, failed};
+use crate::tools::transcript::copilot::shell_exit;
 use crate::tools::transcript::gemini::exit_code;
 use crate::tools::transcript::step::{content_text, params_of};
 use crate::tools::transcript::tool_access::ToolAccess;
@@ -101,10 +102,13 @@ fn ended(call: &ReportedCall, payload: &Value, answer: &Value) -> ReportedEnd {
     }
     end.background = named(answer, &["backgroundTaskId"]);
     if call.access == ToolAccess::Writes {
-        end.exit_code = end.exit_code.or_else(|| exit_code(&text)).or_else(|| shell_exit(&text));
+        end.exit_code = end.exit_code.or_else(|| exit_code(&text)).or_else(|| Some(shell_exit(&text)?.1));
         end.background = end.background.or_else(|| left_in_background(&text));
     }
-    end.micros = payload["duration_ms"].as_u64().map(|millis| millis.saturating_mul(1000)).or_else(|| wall_time(&text));
+    end.micros = payload["duration_ms"]
+        .as_u64()
+        .map(|millis| millis.saturating_mul(1000))
+        .or_else(|| wall_time(answer.as_str()?));
     end.child = named(answer, &["agentId"]).or_else(|| {
         let spawned: Value = serde_json::from_str(answer.as_str().filter(|_| call.tool == "spawn_agent")?).ok()?;
         named(&spawned, &["agent_id"])
@@ -126,12 +130,6 @@ fn wall_time(text: &str) -> Option<u64> {
     let (_, rest) = text.strip_prefix("Exit code: ")?.split_once("\nWall time: ")?;
     let seconds: f64 = rest.split_once(" seconds\n")?.0.parse().ok()?;
     Some((seconds * 1e6) as u64)
-}
-
-/// Returns the exit code at the end of what Copilot CLI shows of a command.
-fn shell_exit(text: &str) -> Option<i64> {
-    let (_, code) = text.trim_end().strip_suffix('>')?.rsplit_once("completed with exit code ")?;
-    code.parse().ok()
 }
 
 /// Returns the process or the shell that Gemini CLI or Copilot CLI has left in the background.

@@ -136,6 +136,17 @@ fn tool_unknown_may_write_anything() {
 }
 
 #[test]
+fn patch_states_its_duration() {
+    let report = claude(json!({
+        "hook_event_name": "PostToolUse", "tool_name": "apply_patch", "tool_use_id": "c1",
+        "tool_input": { "command": "*** Begin Patch\n*** End Patch\n" },
+        "tool_response": "Exit code: 0\nWall time: 1.5 seconds\nOutput:\nSuccess.\n",
+    }));
+    let HookKind::CallEnded(_, end) = report.kind else { panic!("no end") };
+    assert_eq!(end.micros, Some(1_500_000));
+}
+
+#[test]
 fn edit_refused_is_told_by_its_batch_only() {
     let report = claude(json!({
         "hook_event_name": "PostToolBatch",

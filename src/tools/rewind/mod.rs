@@ -10,13 +10,11 @@ use super::call::tool_runner::ToolRunner;
 use super::off_thread::off_thread;
 use super::workspace::capture::{CaptureBudget, compare};
 use super::workspace::managed::{files_of, prepare, record_found};
-use super::workspace::plan::{ChangePlan, NewContents};
+use super::workspace::plan::{ChangePlan, NewContents, PlannedChange};
 use super::workspace::project::Landing;
 use crate::backends::{Walked, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{
-    CallStarted, DeleteEntry, DriftFound, Event, Isolation, LinkFile, Origin, SessionRewound, SliceRestored, WriteFile,
-};
+use crate::engine::event::{CallStarted, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -241,7 +239,7 @@ pub(crate) fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
         match event.kind {
             CallStarted::KIND | SessionRewound::KIND => return ControlFlow::Break(()),
             DriftFound::KIND => is_taking = true,
-            WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND => {}
+            kind if PlannedChange::KINDS.contains(&kind) => {}
             _ => is_taking = false,
         }
         if is_taking {

@@ -52,6 +52,12 @@ pub(super) fn subagent_of(
     None
 }
 
+/// Returns the output and the exit code in what is shown of a command.
+pub(crate) fn shell_exit(shown: &str) -> Option<(&str, i64)> {
+    let (before, code) = shown.trim_end().strip_suffix('>')?.rsplit_once(EXITED)?;
+    Some((before.rsplit_once('<')?.0, code.parse().ok()?))
+}
+
 impl Copilot {
     pub(super) fn of(run: &SourceRun) -> Self {
         Self { subagent: run.parent.as_ref().map(|_| run.id.clone()), ..Self::default() }
@@ -64,13 +70,10 @@ impl Copilot {
             let error = data["error"]["message"].as_str().or_else(|| data["error"].as_str());
             return EndedCall { child, ..EndedCall::failed(id, error.unwrap_or("failed")) };
         }
-        let shown = data["result"]["content"].as_str().unwrap_or_default();
-        let (output, told) = match shown.trim_end().strip_suffix('>').and_then(|shown| shown.rsplit_once(EXITED)) {
-            Some((before, code)) => (before.rsplit_once('<').map(|(output, _)| output), code.parse::<i64>().ok()),
-            None => (None, None),
-        };
+        let shown = text(&data["result"], "content");
+        let (output, told) = shell_exit(shown).unzip();
         let code = data["shellExecution"]["exitCode"].as_i64().or(told);
-        let result = json!({ "output": output.filter(|_| code.is_some()).unwrap_or(shown) });
+        let result = json!({ "output": output.unwrap_or(shown) });
         let mut ended = EndedCall { child, ..EndedCall::ok(id, result).with_code(code) };
         if data["result"]["detailedContent"].is_string() {
             ended.result["detailed"] = data["result"]["detailedContent"].clone();

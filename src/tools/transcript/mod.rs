@@ -5,7 +5,7 @@ mod atif;
 pub(super) mod call_events;
 pub(super) mod claude;
 mod codex;
-mod copilot;
+pub(super) mod copilot;
 pub(super) mod edits;
 mod error;
 pub(crate) mod exit_codes;

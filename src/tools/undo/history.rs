@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use crate::engine::event::{
-    CallFinished, CallObserved, CallStarted, CallStatus, ChangesShared, ChildMerged, DeleteEntry, DriftFound, Event,
-    LinkFile, MountHydrated, RunBegan, SessionRewound, UNDO_TOOL, WriteFile, started_tool,
+    CallFinished, CallObserved, CallStarted, CallStatus, ChangesShared, ChildMerged, DriftFound, Event, MountHydrated,
+    RunBegan, SessionRewound, UNDO_TOOL, started_tool,
 };
 use crate::engine::id::Seq;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::tools::workspace::plan::PlannedChange;
 
 /// Consecutive changes of files with one author.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl ChangeHistory {
 
     fn take(&mut self, event: &EventRef<'_>, run: Option<&str>, reading: &mut HistoryReading) {
         match event.kind {
-            WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND => self.take_change(event, reading),
+            kind if PlannedChange::KINDS.contains(&kind) => self.take_change(event, reading),
             DriftFound::KIND => {
                 let perhaps = event.decoded::<DriftFound>().map(|drift| drift.perhaps).unwrap_or_default();
                 let author = match perhaps.is_empty() {
