@@ -5,7 +5,7 @@ use foldspace::hub::operations::{Apply, ApplyDocument};
 use foldspace::reducers::MergeChoices;
 use foldspace::tools::MergeOutcome;
 
-use super::merge::{show_conflicts, show_merged};
+use super::merge::{note_passed_over, show_conflicts, show_merged};
 use super::{Exit, Failure, Globals, Out, OwnerClient, output, text, workspace};
 
 /// Brings a session's changes home, into the directory that it began from
@@ -59,12 +59,7 @@ impl ApplyArgs {
         };
         let applied = super::block_on(self.apply(globals, &asked))??;
         let report = &applied.merge.report;
-        for path in &report.unused {
-            output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
-        }
-        for path in &report.left_out {
-            output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
-        }
+        note_passed_over(report);
         let failed = report.outcome == MergeOutcome::Conflicted;
         if out.is_json() {
             out.document(&applied)?;

@@ -43,6 +43,16 @@ pub(super) struct MergeArgs {
     agent: Option<String>,
 }
 
+/// Names the choices that decided nothing, and what a merge can't have.
+pub(super) fn note_passed_over(report: &MergeReport) {
+    for path in &report.unused {
+        output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
+    }
+    for path in &report.left_out {
+        output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
+    }
+}
+
 impl MergeArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let choices =
@@ -56,12 +66,7 @@ impl MergeArgs {
             }
             false => super::block_on(self.merge(globals, &choices))??,
         };
-        for path in &report.unused {
-            output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
-        }
-        for path in &report.left_out {
-            output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
-        }
+        note_passed_over(&report);
         if out.is_json() {
             let document = operations::merged(report, &parent, self.dry_run);
             out.document(&document)?;

@@ -13,6 +13,7 @@ use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
 use super::{HttpFace, blocking};
 use crate::engine::event::Node;
+use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::hub::operations::{OperationRoute, state_at};
@@ -86,17 +87,19 @@ fn whole(session: &Session, path: &EntryPath, entry: &Entry) -> Result<WholeEntr
     })
 }
 
+/// Answers with the bytes of a content. Nothing that an agent wrote is to run in a browser.
+pub(super) fn attachment(session: &Session, content: &Digest) -> Result<Response, HttpProblem> {
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, "attachment".to_owned()),
+        (header::ETAG, format!("\"{content}\"")),
+    ];
+    Ok((headers, session.content(content)?).into_response())
+}
+
 fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, HttpProblem> {
     let what = match &entry.node {
-        Node::File { content, incomplete: false, .. } => {
-            // Nothing that an agent wrote is to run in a browser.
-            let headers = [
-                (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
-                (header::CONTENT_DISPOSITION, "attachment".to_owned()),
-                (header::ETAG, format!("\"{content}\"")),
-            ];
-            return Ok((headers, session.content(content)?).into_response());
-        }
+        Node::File { content, incomplete: false, .. } => return attachment(session, content),
         Node::File { .. } => "a file whose contents were not kept",
         Node::Directory { .. } => "a directory",
         Node::Symlink { .. } => "a symbolic link",

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::files::attachment;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::screen::{EmulatedScreen, FRAME, ScreenFrame};
@@ -65,14 +65,7 @@ impl HttpVerb for ReadRecorded {
                 stream => events.iter().find_map(|event| output_of(event, stream)),
             };
             let nothing = || HttpProblem::new(ProblemKind::NotFound, "the call has no such output");
-            let digest = digest.ok_or_else(nothing)?;
-            // Nothing that an agent wrote is to run in a browser.
-            let headers = [
-                (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
-                (header::CONTENT_DISPOSITION, "attachment".to_owned()),
-                (header::ETAG, format!("\"{digest}\"")),
-            ];
-            Ok::<_, HttpProblem>((headers, session.content(&digest)?).into_response())
+            attachment(&session, &digest.ok_or_else(nothing)?)
         });
         answer.await?
     }

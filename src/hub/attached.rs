@@ -249,7 +249,7 @@ impl Hub {
         };
         let (known, mut attached, spec) = blocking(looked).await??;
         match self.session_of(&attached, &spec).await? {
-            (Some(session), _) => {
+            Ok(session) => {
                 attached.session = session;
                 let attached = self.note_attached(attached).await?;
                 if known.as_ref() != Some(&attached) {
@@ -258,7 +258,7 @@ impl Hub {
                 drop(self.open(session).await?);
                 Ok(attached)
             }
-            (None, name) => {
+            Err(name) => {
                 attached.session = self.create(Some(name), &spec, &[]).await?.session().id();
                 self.note_attached(attached).await
             }
@@ -329,7 +329,7 @@ impl Hub {
         &self,
         attached: &AttachedDirectory,
         spec: &WorkspaceSpec,
-    ) -> Result<(Option<SessionId>, String), HubError> {
+    ) -> Result<Result<SessionId, String>, HubError> {
         let (sessions, wanted) = (self.sessions().clone(), spec.clone());
         let (known, top) = (attached.session, attached.directory.0.clone());
         let looked = move || {
@@ -340,7 +340,7 @@ impl Hub {
                 if started.is_some_and(|started| {
                     started.only_watches() && started.given_directory() == wanted.given_directory()
                 }) {
-                    return Ok((Some(entry.id), String::new()));
+                    return Ok(Ok(entry.id));
                 }
             }
             let fits = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
@@ -351,7 +351,7 @@ impl Hub {
             let taken: Vec<String> = all.iter().map(name_of).collect();
             let numbered = (2..).map(|number| format!("{name}-{number}"));
             let mut names = std::iter::once(name.to_owned()).chain(numbered);
-            Ok::<_, SessionError>((None, names.find(|name| !taken.contains(name)).unwrap_or_default()))
+            Ok::<_, SessionError>(Err(names.find(|name| !taken.contains(name)).unwrap_or_default()))
         };
         Ok(blocking(looked).await??)
     }

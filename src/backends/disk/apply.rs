@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::beneath::open_in;
 use super::copying::copy_file;
-use super::entries::{kind_of, make_directory};
+use super::entries::{kind_of, make_directory, vanished};
 use super::file_stat::MadeStat;
 use super::limits::PATH_BYTES_MAX;
 use super::listing::{is_linked, look, look_at};
@@ -219,11 +219,7 @@ impl<'a> ApplyBatch<'a> {
     }
 
     fn present(&self, path: &EntryPath) -> Result<Option<Statx>, Errno> {
-        match look(self.parent.handle()?, path.name()) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        vanished(look(self.parent.handle()?, path.name()))
     }
 
     /// Puts what is ready aside at its path, and keeps what was there, if `present`.

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory};
 use super::dir_xattrs::Forms;
+use super::entries::vanished;
 use super::file_stat::{FileStat, MadeStat};
 use super::listing::{is_linked, look};
 use crate::engine::path::EntryPath;
@@ -70,10 +71,8 @@ impl IndexedListing {
         mut give: impl FnMut(&[u8], &Statx) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         for name in (0..self.entries.len()).map(|at| self.name(at)) {
-            match look(directory, name) {
-                Ok(stat) => give(name, &stat)?,
-                Err(Errno::NOENT) => {}
-                Err(error) => return Err(error),
+            if let Some(stat) = vanished(look(directory, name))? {
+                give(name, &stat)?;
             }
         }
         Ok(())
@@ -334,11 +333,8 @@ fn known_now(
     made: MadeStat,
     forms: Forms,
 ) -> Result<Option<(IndexedEntry, u32)>, Errno> {
-    let (stamp, is_linked) = match look(directory, name) {
-        Ok(stat) => (FileStat::of(&stat), is_linked(&stat)),
-        Err(Errno::NOENT) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(stat) = vanished(look(directory, name))? else { return Ok(None) };
+    let (stamp, is_linked) = (FileStat::of(&stat), is_linked(&stat));
     let is_leaf = !stamp.is_directory() && !stamp.is_mark();
     let known = IndexedEntry::new(stamp, NONE, is_leaf && !stamp.is_as_made(made)).linked(is_linked);
     if forms == Forms::Plain || !stamp.is_directory() {

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, RawDir, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory, open_in};
-use super::entries::kind_of;
+use super::entries::{kind_of, vanished};
 use crate::engine::path::{EntryPath, parent_bytes};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -40,10 +40,8 @@ impl Lister {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            match look(directory, name) {
-                Ok(stat) => give(name, &stat)?,
-                Err(Errno::NOENT) => {}
-                Err(error) => return Err(error),
+            if let Some(stat) = vanished(look(directory, name))? {
+                give(name, &stat)?;
             }
         }
         Ok(())

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{OFlags, Statx};
-use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory, open_in};
+use super::entries::vanished;
 use super::file_stat::{FileStat, FileTime};
 use super::index::{IndexedEntry, NONE, StatIndex};
 use super::left_out::LeftOut;
@@ -101,11 +101,7 @@ impl ToldLook<'_> {
                 // Entries may be recorded from now on that no change shows.
                 return Err(Odd);
             }
-            let now = match look(&handle, name.as_slice()) {
-                Ok(stat) => Some(stat),
-                Err(Errno::NOENT) => None,
-                Err(_) => return Err(Odd),
-            };
+            let now = vanished(look(&handle, name.as_slice())).map_err(|_| Odd)?;
             let is_left_out = |now: &Statx| self.left_out.skips(&rules, &joined(path, name), file_size(now));
             if before.is_none() && now.as_ref().is_none_or(is_left_out) {
                 continue;

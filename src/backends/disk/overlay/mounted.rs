@@ -12,7 +12,7 @@ use super::mount::{Layers, Notes, mount};
 use super::overlay_dir::{OverlayDir, WORK};
 use super::pool::{ASIDE, Layer, LayerPool, TREE, subdirectory};
 use crate::backends::disk::beneath::{failed, open_in};
-use crate::backends::disk::entries::{PRIVATE, make_directory};
+use crate::backends::disk::entries::{PRIVATE, make_directory, vanished};
 use crate::backends::disk::remove::remove_all;
 use crate::backends::disk::tree::DirTree;
 
@@ -58,11 +58,8 @@ impl Mounted {
         if let Some(directory) = self.changed.get() {
             return Ok(Some(directory.as_fd()));
         }
-        match open_in(&self.upper.directory, TREE, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Ok(directory) => Ok(Some(self.changed.get_or_init(|| directory).as_fd())),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let made = vanished(open_in(&self.upper.directory, TREE, OFlags::RDONLY | OFlags::DIRECTORY))?;
+        Ok(made.map(|directory| self.changed.get_or_init(|| directory).as_fd()))
     }
 
     /// Lets go of the mount, and removes what the kernel kept for it.

@@ -139,10 +139,7 @@ impl OverlayDir {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(layers),
             other => other.map_err(failed("open", &root))?,
         };
-        for name in [LIST, NEXT_LIST, WORK] {
-            let removed = step().and_then(|()| remove_all(top.as_fd(), name.as_bytes()));
-            removed.map_err(failed("remove", &root.join(name)))?;
-        }
+        remove_in(&top, &root, [LIST, NEXT_LIST, WORK])?;
         Ok(layers)
     }
 
@@ -164,10 +161,7 @@ impl OverlayDir {
             pool.take_in(&old, &name, &id)?;
             moved.push(id);
         }
-        for name in [OLD_LAYERS, OLD_USERS, OLD_GONE] {
-            let removed = step().and_then(|()| remove_all(top.as_fd(), name.as_bytes()));
-            removed.map_err(failed("remove", &root.join(name)))?;
-        }
+        remove_in(&top, &root, [OLD_LAYERS, OLD_USERS, OLD_GONE])?;
         Ok(moved)
     }
 
@@ -247,9 +241,7 @@ impl OverlayDir {
         for name in names(&handle).map_err(failed("read", &home))? {
             let name = name.to_bytes();
             if ![LOCK.as_bytes(), NOTE.as_bytes()].contains(&name) {
-                let shown = home.join(OsStr::from_bytes(name));
-                let removed = step().and_then(|()| remove_all(handle.as_fd(), name));
-                removed.map_err(failed("remove", &shown))?;
+                remove_in(&handle, &home, [OsStr::from_bytes(name)])?;
             }
         }
         // Last: without them a killed process would leave files of no known owner, in which others could begin.
@@ -263,4 +255,13 @@ impl OverlayDir {
             Err(error) => Err(failed("remove", &home)(error)),
         }
     }
+}
+
+/// Removes entries right in a directory, with all below them.
+fn remove_in(directory: &OwnedFd, path: &Path, names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<()> {
+    for name in names {
+        let removed = step().and_then(|()| remove_all(directory.as_fd(), name.as_ref().as_bytes()));
+        removed.map_err(failed("remove", &path.join(name.as_ref())))?;
+    }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use super::manifest::{LayerId, is_layer_id, layer_id};
 use super::mount::Notes;
 use super::step::step;
 use crate::backends::disk::beneath::{failed, open_in};
-use crate::backends::disk::entries::{PRIVATE, make_directory, make_private};
+use crate::backends::disk::entries::{PRIVATE, make_directory, make_private, vanished};
 use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
@@ -53,10 +53,8 @@ impl LayerPool {
     }
 
     pub(super) fn layer(&self, id: &LayerId) -> io::Result<Option<OwnedFd>> {
-        match open_in(&self.directory, id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY) {
-            Err(Errno::NOENT) => Ok(None),
-            other => other.map(Some).map_err(failed("open", &self.path_of(id))),
-        }
+        let layer = vanished(open_in(&self.directory, id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY));
+        layer.map_err(failed("open", &self.path_of(id)))
     }
 
     /// Keeps layers that no manifest names from being removed, for as long as the file is open.

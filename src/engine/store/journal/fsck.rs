@@ -305,10 +305,7 @@ impl CheckedJournal {
             Item::Flipped(frame, bytes) => {
                 self.problem(number, frame.offset, bytes.len() as u64, "one bit is flipped".to_owned(), None);
                 self.tear(segment, frame.offset)?;
-                match self.is_torn {
-                    true => drop(self.useless.insert((number, frame.offset))),
-                    false => self.whole(number, &frame),
-                }
+                self.item(segment, Item::Frame(frame))?;
             }
             Item::Hole(from, to, what) => {
                 self.problem(number, from, to - from, what.to_owned(), None);
@@ -384,10 +381,8 @@ fn repair_segment(
     useless: &BTreeSet<Place>,
     added: &BTreeMap<Place, Vec<AddedFrame>>,
 ) -> Result<PathBuf> {
-    let segment = segments.get(number)?;
-    let disk = segments.disk();
+    let (segment, disk, mut lost) = (segments.get(number)?, segments.disk(), Vec::new());
     let saved = saved_path(disk, directory, number)?;
-    let mut lost = Vec::new();
     let kept = without(segments, number, added, &mut |item| match item {
         Item::Frame(frame) if !useless.contains(&(number, frame.offset)) => Ok(true),
         Item::Flipped(frame, bytes) => {

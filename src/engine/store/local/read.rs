@@ -108,13 +108,11 @@ impl LocalInner {
         if base == 0 {
             *longest = 0;
         }
-        for ((first, place), at) in near.iter().zip(starts) {
+        let mut wrong = None;
+        for ((_, place), at) in near.iter().zip(starts) {
             let buffer = batch.buffer();
-            // Commits before the damage are returned. The next read fails.
             let Some((header, commit_at)) = known_commit(buffer, at) else {
-                if commits.is_empty() {
-                    return Err(damage(&segment, session, (*first, *place))("no commit begins there"));
-                }
+                wrong = Some("no commit begins there");
                 break;
             };
             let range = at + frame::HEADER..at + frame::HEADER + header.length;
@@ -127,13 +125,15 @@ impl LocalInner {
                 segment.read_at(u64::from(place.offset) + (there - at) as u64, &mut buffer[there..])?;
             }
             if !buffer.get(range.clone()).is_some_and(|payload| header.fits(payload)) {
-                if commits.is_empty() {
-                    return Err(damage(&segment, session, (*first, *place))("its checksum does not fit its contents"));
-                }
+                wrong = Some("its checksum does not fit its contents");
                 break;
             }
             *longest = header.frame_len().max(*longest);
             commits.push(range.start + commit_at..range.end);
+        }
+        // Commits before the damage are returned. The next read fails.
+        if let (Some(what), [], [first, ..]) = (wrong, &commits[..], near) {
+            return Err(damage(&segment, session, *first, what));
         }
         let end = commits.last().map_or(base, |commit| commit.end);
         let taken = (commits.len() == near.len()).then_some(near.len());
@@ -236,7 +236,7 @@ fn load(
         let offsets = positions.iter().map(|(_, place)| place.offset);
         let starts = grouped.frames(session_group(session), offsets, left, buffer)?;
         return if starts.is_empty() {
-            Err(damage(segment, session, (*first, *start))("no commit begins there"))
+            Err(damage(segment, session, (*first, *start), "no commit begins there"))
         } else {
             Ok(starts)
         };
@@ -285,7 +285,7 @@ fn take_commits(
         if batch.add_range(commit, expected).is_none() {
             return Err(match is_other {
                 true => StoreError::Index("a position leads to another commit".to_owned()),
-                false => damage(segment, session, (*first, *place))("it is no commit"),
+                false => damage(segment, session, (*first, *place), "it is no commit"),
             });
         }
     }
@@ -298,14 +298,7 @@ fn known_commit(buffer: &[u8], at: usize) -> Option<(Header, usize)> {
     Some((header, header.kind.commit_at()?))
 }
 
-fn damage(
-    segment: &Segment,
-    session: SessionId,
-    (first, place): (Seq, FramePosition),
-) -> impl Fn(&'static str) -> StoreError + use<> {
-    let number = segment.head.number;
-    move |what| {
-        let what = format!("event {first} of session {session} can't be read: {what}");
-        StoreError::Damaged { segment: number, offset: u64::from(place.offset), what }
-    }
+fn damage(segment: &Segment, session: SessionId, (first, place): (Seq, FramePosition), what: &str) -> StoreError {
+    let what = format!("event {first} of session {session} can't be read: {what}");
+    StoreError::Damaged { segment: segment.head.number, offset: u64::from(place.offset), what }
 }
