@@ -141,10 +141,11 @@ impl ChangeHistory {
                     self.passed.extend(listed("passed"));
                 }
             }
-            CallObserved::KIND if run.is_some() => {
-                if event.decoded::<CallObserved>().is_some_and(|observed| Some(&*observed.run) == run) {
-                    self.of_run.extend(event.call);
-                }
+            CallObserved::KIND
+                if run.is_some()
+                    && event.decoded::<CallObserved>().is_some_and(|observed| Some(&*observed.run) == run) =>
+            {
+                self.of_run.extend(event.call);
             }
             _ => {}
         }
