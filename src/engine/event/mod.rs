@@ -143,8 +143,8 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    with contents: ChildMerged, CommandDecided, CommandResult, EventsLost, MergeConflicted, TerminalRecorded, TranscriptRecord;
-    without: Annotated, CallNoted, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, WorkspaceTouched
+    with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
+    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

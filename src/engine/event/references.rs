@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::call::{finished_result, started_params};
 use super::{
-    CallFinished, CallStarted, ChildMerged, CodecError, CommandDecided, CommandResult, EvalResult, Event,
-    MergeConflict, MergeConflicted, Node, TerminalRecorded, TranscriptRecord, WITHOUT_CONTENTS, WriteFile, write_view,
+    CallFinished, CallNoted, CallStarted, ChildMerged, CodecError, CommandDecided, CommandResult, EvalResult, Event,
+    MergeConflict, MergeConflicted, Node, RunPrompted, TerminalRecorded, TranscriptRecord, WITHOUT_CONTENTS, WriteFile,
+    write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -26,9 +27,10 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         }
         ChildMerged::KIND => told(event, |merged: ChildMerged| versions(&merged.conflicts)),
         MergeConflicted::KIND => told(event, |merged: MergeConflicted| versions(&merged.conflicts)),
-        TranscriptRecord::KIND => marked(
-            std::str::from_utf8(event.payload)
-                .map_err(|error| CodecError::new(TranscriptRecord::KIND, event.version, error)),
+        // The whole request is kept for some runs only.
+        RunPrompted::KIND => told(event, |prompted: RunPrompted| vec![prompted.digest]),
+        CallNoted::KIND | TranscriptRecord::KIND => marked(
+            std::str::from_utf8(event.payload).map_err(|error| CodecError::new(event.kind, event.version, error)),
         ),
         kind if WITHOUT_CONTENTS.contains(&kind) => (event.version == 1).then(Vec::new),
         // A restored slice may hold anything, also an application's own.
