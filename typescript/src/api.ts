@@ -3183,7 +3183,7 @@ export interface components {
             }[];
             /**
              * @description Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `doubtful`,
-             *     `not_kept` or `not_recoverable`.
+             *     `not_kept`, `not_recoverable`, `not_made` or `not_empty`.
              */
             left: {
                 [key: string]: unknown;

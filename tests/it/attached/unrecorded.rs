@@ -116,3 +116,17 @@ fn advice_about_what_is_left_names_the_call() {
     assert!(undo(&repository, &["--call", call, "--overwrite"]).ends_with("[exit 0]"));
     assert_eq!((repository.read("sub/b.txt"), repository.read("a.txt")), ("two\n".into(), "by the person\n".into()));
 }
+
+#[test]
+fn whole_requests_outlive_a_collection() {
+    let repository = Repository::unattached(&[("a.txt", "one\n")]);
+    repository.attach_with(&["--transcripts"]);
+    let request = "Do all of this.\n".repeat(100);
+    repository.claude("UserPromptSubmit", json!({ "prompt": request }));
+    let digest = repository.events("RunPrompted")[0]["event"]["digest"].as_str().unwrap().to_owned();
+    repository.program.printed(&["stop"]);
+    repository.program.printed(&["gc"]);
+    // An owner starts again.
+    repository.claude("Stop", json!({}));
+    assert_eq!(repository.session().content(&digest.parse().unwrap()).unwrap(), request.as_bytes());
+}
