@@ -155,6 +155,9 @@ impl HostWorkspace {
         asked: &HostOptions,
         kept: Option<KeptIndex>,
     ) -> Result<Self, BackendError> {
+        if asked.is_taken_up {
+            check_unlinked(directory)?;
+        }
         let has_shell = !asked.files_only;
         let beyond = || RecordedBeyond {
             included: asked.include.clone(),
@@ -185,6 +188,19 @@ impl HostWorkspace {
         let shell = has_shell.then(|| Arc::new(RunnerShell::new(Arc::clone(&place), properties)));
         Ok(Self { disk: files, place, shell, marker, directory, _aside: aside })
     }
+}
+
+/// Checks that a path without links, which a session has recorded, has none now: it would lead to another directory.
+fn check_unlinked(directory: &Path) -> Result<(), BackendError> {
+    let Some(link) = directory.ancestors().find(|above| above.is_symlink()) else { return Ok(()) };
+    let to = link.read_link().unwrap_or_default();
+    let reason = format!(
+        "{} is a link to {} now, not the directory that was attached; remove the link and put the directory back, or \
+         `foldspace attach` where it is now",
+        link.display(),
+        to.display()
+    );
+    Err(BackendError { backend: NAME, reason })
 }
 
 impl CommandHost for HostPlace {

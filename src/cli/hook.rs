@@ -1,7 +1,8 @@
 //! Passing on what the hooks of coding agents are given to the owner of the store.
 //!
 //! It never stands in an agent's way: it ends with 0 whatever happens, prints nothing but the `{}` that some agents want,
-//! and waits two seconds at most. What goes wrong is in a log that `doctor` shows.
+//! and waits two seconds at most. A report that the owner has not recorded by then is kept in the spool. What goes wrong
+//! is in a log that `doctor` shows.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,17 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use foldspace::backends::{HostPath, agent_process};
-use foldspace::hub::{ATTACHED, attached_file, keep_report, kept_reports, worktree_at};
+use foldspace::hub::{ATTACHED, ReportId, ReportOutcome, attached_file, keep_report, kept_reports, worktree_at};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::owner::{SOCKET, owner_command};
-use super::{hook_log, open, output, text};
+use super::{hook_log, hook_payload, open, output, text};
 
-/// Bytes of a payload that is passed on.
-const PAYLOAD_MAX: u64 = 64 << 20;
 /// Bytes of an answer that are read.
 const ANSWER_MAX: u64 = 64 << 10;
 /// Time for the owner to answer; its own is a little shorter.
@@ -28,6 +26,9 @@ const PATIENCE: Duration = Duration::from_millis(2200);
 const START: Duration = Duration::from_millis(1500);
 /// Agents that take an answer in JSON for granted.
 const ANSWERED: [&str; 2] = ["gemini", "cursor"];
+/// Variables in which agents state the directory of the project to their hooks.
+const PROJECTS: [(&str, &str); 3] =
+    [("claude", "CLAUDE_PROJECT_DIR"), ("copilot", "CLAUDE_PROJECT_DIR"), ("gemini", "GEMINI_PROJECT_DIR")];
 
 /// The words after `hook`: an agent, perhaps an event, and options.
 struct HookWords {
@@ -37,11 +38,10 @@ struct HookWords {
     data: Option<PathBuf>,
 }
 
-/// A payload, as far as it is read here.
-#[derive(Default, Deserialize)]
-struct Glance {
-    cwd: Option<PathBuf>,
-    directory: Option<PathBuf>,
+/// An answer of the owner, as far as it is read here.
+#[derive(Deserialize)]
+struct ReportAnswer {
+    outcome: ReportOutcome,
 }
 
 /// A refusal of the owner, as far as it is read here.
@@ -53,9 +53,10 @@ struct Problem {
 /// Passes on what standard input has. Its words are those after `hook`.
 pub(super) fn run(words: impl Iterator<Item = String>) {
     std::panic::set_hook(Box::new(|_| {}));
+    let id = ReportId::of_now();
     let words = HookWords::of(words);
     let data = words.data.clone().or_else(open::default_directory);
-    let passed = std::panic::catch_unwind(|| pass(&words, data.as_deref()));
+    let passed = std::panic::catch_unwind(|| pass(id, &words, data.as_deref()));
     if let Some(data) = data {
         match passed {
             Ok(Ok(())) => {}
@@ -83,27 +84,41 @@ impl HookWords {
     }
 }
 
-fn pass(words: &HookWords, data: Option<&Path>) -> io::Result<()> {
-    let mut payload = Vec::new();
-    io::stdin().take(PAYLOAD_MAX).read_to_end(&mut payload)?;
+fn pass(id: ReportId, words: &HookWords, data: Option<&Path>) -> io::Result<()> {
+    let payload = hook_payload::read(io::stdin());
     let Some(data) = data.filter(|data| data.join(ATTACHED).is_dir()) else { return Ok(()) };
-    let glance: Glance = serde_json::from_slice(&payload).unwrap_or_default();
-    let own = || std::env::current_dir().ok();
-    let Some(directory) = glance.cwd.or(glance.directory).or_else(own) else { return Ok(()) };
-    let directory = directory.canonicalize().unwrap_or(directory);
-    let is_attached = directory.ancestors().any(|above| attached_file(data, above).exists());
-    if !is_attached && worktree_at(data, &directory).is_none() {
-        return Ok(());
-    }
-    let message = message(words, &directory, &payload);
+    let payload = payload?;
+    let Some(directory) = attached_directory(data, &words.agent, &payload) else { return Ok(()) };
+    let HookWords { agent, event, name, .. } = words;
+    let (directory, process) = (HostPath(directory), agent_process());
+    let message = json!({ "id": id, "agent": agent, "event": event, "name": name, "directory": directory,
+        "process": process, "payload": payload })
+    .to_string();
     match reach(data, &message) {
-        Ok(()) => Ok(()),
+        Ok(ReportOutcome::Recorded | ReportOutcome::Unattached) => Ok(()),
+        Ok(ReportOutcome::Later) => keep_report(data, id, message.as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
         Err(error) => {
-            keep_report(data, message.as_bytes())?;
+            keep_report(data, id, message.as_bytes())?;
             Err(io::Error::other(format!("the report is kept for later: {error}")))
         }
     }
+}
+
+/// Returns the directory in which the agent works, or else that of its project, if it is in an attached one.
+fn attached_directory(data: &Path, agent: &str, payload: &Value) -> Option<PathBuf> {
+    let stated = [&payload["cwd"], &payload["directory"], &payload["workspace_roots"][0]];
+    let works_in = match stated.into_iter().find_map(Value::as_str) {
+        Some(stated) => Some(PathBuf::from(stated)),
+        None => std::env::current_dir().ok(),
+    };
+    let variables = PROJECTS.into_iter().filter(|(named, _)| *named == agent);
+    let projects = variables.filter_map(|(_, variable)| std::env::var_os(variable).map(PathBuf::from));
+    let directories = works_in.into_iter().chain(projects);
+    directories.map(|directory| directory.canonicalize().unwrap_or(directory)).find(|directory| {
+        let is_attached = directory.ancestors().any(|above| attached_file(data, above).exists());
+        is_attached || worktree_at(data, directory).is_some()
+    })
 }
 
 /// Makes the owner record the reports in the spool, before a command reads the store. Notes what can't be recorded.
@@ -123,51 +138,40 @@ pub(super) fn record_kept(data: &Path) {
     }
 }
 
-/// Makes the message for the owner, with the payload as it is if it is JSON.
-fn message(words: &HookWords, directory: &Path, payload: &[u8]) -> String {
-    let payload = match serde_json::from_slice::<IgnoredAny>(payload) {
-        Ok(_) => String::from_utf8_lossy(payload).into_owned(),
-        Err(_) => json!({ "unreadable": String::from_utf8_lossy(payload) }).to_string(),
-    };
-    let HookWords { agent, event, name, .. } = words;
-    let (directory, process) = (HostPath(directory.to_owned()), agent_process());
-    let head = json!({ "agent": agent, "event": event, "name": name, "directory": directory, "process": process });
-    let head = head.to_string();
-    format!("{},\"payload\":{payload}}}", head.trim_end_matches('}'))
-}
-
-/// Sends a message to the owner, and starts an owner if none answers.
-fn reach(data: &Path, message: &str) -> io::Result<()> {
-    let has_answered = |error: &io::Error| matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::Other);
+/// Sends a message to the owner, and starts an owner if none is there.
+fn reach(data: &Path, message: &str) -> io::Result<ReportOutcome> {
+    use io::ErrorKind::{InvalidData, Other, TimedOut};
+    let is_there = |error: &io::Error| matches!(error.kind(), InvalidData | Other | TimedOut);
     match send(data, message) {
-        Err(error) if !has_answered(&error) => start(data)?,
+        Err(error) if !is_there(&error) => start(data)?,
         sent => return sent,
     }
     let unanswered = |error| io::Error::other(format!("no owner answers yet: {error}"));
-    send(data, message).map_err(|error| if has_answered(&error) { error } else { unanswered(error) })
+    send(data, message).map_err(|error| if is_there(&error) { error } else { unanswered(error) })
 }
 
-/// Sends a message to the owner. The error is `Other` if it can't be recorded now, `InvalidData` if it is refused.
-fn send(data: &Path, message: &str) -> io::Result<()> {
+/// Sends a message to the owner. The error is `Other` if it can't be recorded now, `InvalidData` if it is refused, and
+/// `TimedOut` if the owner does not answer.
+fn send(data: &Path, message: &str) -> io::Result<ReportOutcome> {
+    let waited = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the owner does not answer"),
+        _ => error,
+    };
     let mut owner = UnixStream::connect(data.join(SOCKET))?;
     owner.set_read_timeout(Some(PATIENCE))?;
     owner.set_write_timeout(Some(PATIENCE))?;
     let length = message.len();
     let head = "POST /v1/hooks HTTP/1.1\r\nhost: foldspace\r\nconnection: close\r\ncontent-type: application/json\r\n";
-    owner.write_all(format!("{head}content-length: {length}\r\n\r\n{message}").as_bytes())?;
+    owner.write_all(format!("{head}content-length: {length}\r\n\r\n{message}").as_bytes()).map_err(waited)?;
     let mut answer = Vec::new();
-    match owner.take(ANSWER_MAX).read_to_end(&mut answer) {
-        // It has the message, and goes on.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-        other => other?,
-    };
+    owner.take(ANSWER_MAX).read_to_end(&mut answer).map_err(waited)?;
     let answer = String::from_utf8_lossy(&answer);
-    let said = || {
-        let line = answer.lines().last().unwrap_or_default();
-        serde_json::from_str(line).map_or_else(|_| line.to_owned(), |Problem { detail }| detail)
-    };
+    let line = answer.lines().last().unwrap_or_default();
+    let said = || serde_json::from_str(line).map_or_else(|_| line.to_owned(), |Problem { detail }| detail);
     match answer.split(' ').nth(1) {
-        Some("200") => Ok(()),
+        Some("200") => {
+            Ok(serde_json::from_str(line).map_or(ReportOutcome::Recorded, |ReportAnswer { outcome }| outcome))
+        }
         // It ends at this moment.
         None | Some("503") => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
         Some("400" | "413" | "422") => Err(io::Error::new(io::ErrorKind::InvalidData, said())),

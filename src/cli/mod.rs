@@ -28,6 +28,7 @@ mod grep;
 mod history;
 mod hook;
 mod hook_log;
+mod hook_payload;
 mod image;
 mod import;
 mod interrupt;

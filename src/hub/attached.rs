@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::hook_message::{HookMessage, RecentReports, ReportId, ReportOutcome};
 use super::spool_files::{ATTACHED, keep_report, put};
 use super::{Hub, HubError, blocking};
 use crate::backends::disk::{entries_in, remove_path};
@@ -29,9 +30,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::name_of;
 use crate::tools::agents::before_look::prepare_look;
 use crate::tools::agents::observer::Arrival;
-use crate::tools::agents::read_report;
-use crate::tools::agents::report::{HookKind, HookReport};
-use crate::tools::{AgentKind, UnknownAgent};
+use crate::tools::agents::report::HookKind;
 
 /// Time for which a hook waits until its report is recorded.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -118,43 +117,8 @@ impl AttachedDirectory {
     }
 }
 
-/// A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
-/// socket.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HookMessage {
-    /// The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`.
-    pub agent: String,
-    /// The name under which it is recorded; that of the agent by default.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// The hook's event, where the payload does not name it.
-    #[serde(default)]
-    pub event: Option<String>,
-    /// The directory in which the hook ran.
-    #[schemars(with = "String")]
-    pub directory: HostPath,
-    /// The agent's process, as found by the hook.
-    #[serde(default)]
-    pub process: Option<String>,
-    /// The payload that the hook was given; null only has the owner look at the disk.
-    pub payload: Value,
-}
-
-/// The outcome of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ReportOutcome {
-    /// It is recorded.
-    Recorded,
-    /// It is being recorded, which takes longer.
-    Later,
-    /// Nothing is attached at that directory.
-    Unattached,
-}
-
 /// The order in which the reports of a directory are recorded: that in which they came.
-pub(super) type ReportOrder = Mutex<BTreeMap<SessionId, Arc<AsyncMutex<()>>>>;
+pub(super) type ReportOrder = Mutex<BTreeMap<SessionId, Arc<AsyncMutex<RecentReports>>>>;
 
 /// Returns the file that says that a directory is attached.
 pub fn attached_file(home: &Path, directory: &Path) -> PathBuf {
@@ -299,7 +263,7 @@ impl Hub {
         Ok(attached)
     }
 
-    pub(super) fn report_order(&self, session: SessionId) -> Arc<AsyncMutex<()>> {
+    pub(super) fn report_order(&self, session: SessionId) -> Arc<AsyncMutex<RecentReports>> {
         Arc::clone(lock(&self.shared.reports).entry(session).or_default())
     }
 
@@ -388,9 +352,9 @@ impl Hub {
 
     /// Records a report, after earlier ones and after those in the spool.
     pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
-        let arrived = Instant::now();
+        let arrived = message.began();
         let report = message.report()?;
-        let (home, directory) = (self.options().home.clone(), message.directory_of(&report));
+        let (home, directory) = (self.options().home.clone(), message.place());
         let found = move || (attached_at(&home, &directory), worktree_at(&home, &directory));
         let attached = match blocking(found).await? {
             (_, Some((top, of))) => self.attach_worktree(top, of).await?,
@@ -406,27 +370,34 @@ impl Hub {
         let (hub, (done, answer)) = (self.clone(), oneshot::channel());
         // A task, so that it completes even if the hook stops waiting.
         tokio::spawn(async move {
-            let _turn = match taken {
+            let mut turn = match taken {
                 Some(turn) => turn,
                 None => turn.await,
             };
             let arrival = message.arrival(report, attached.transcripts, arrived);
-            let recorded = match hub.record_kept(&attached, false).await {
-                Ok(()) => hub.record_report(&attached, arrival).await,
+            let recorded = match hub.record_kept(&attached, &mut turn, false).await {
+                // Its hook gave up, and kept it.
+                Ok(()) if turn.has(message.id) => Ok(None),
+                Ok(()) => hub.record_report(&attached, arrival).await.map(Some),
                 Err(error) => Err(error),
             };
             match recorded {
                 Ok(noted) => {
+                    turn.add(message.id);
                     drop(done.send(Ok(())));
-                    if let Err(error) = noted.await {
+                    hub.drop_kept(message.id).await;
+                    if let Some(Err(error)) = OptionFuture::from(noted).await {
                         tracing::warn!(%error, "the facts that follow a report could not be recorded");
                     }
                 }
                 // A hook that still waits keeps the report itself.
                 Err(error) => {
-                    if let Err(Err(error)) = done.send(Err(error)) {
+                    if let Err(Err(error)) = done.send(Err(error))
+                        && !message.payload.is_null()
+                    {
                         let kept = serde_json::to_vec(&message).map_err(io::Error::from);
-                        let kept = kept.and_then(|message| keep_report(&hub.options().home, &message));
+                        let id = message.id.unwrap_or_else(ReportId::of_now);
+                        let kept = kept.and_then(|message| keep_report(&hub.options().home, id, &message));
                         tracing::warn!(%error, is_kept = kept.is_ok(), "a report could not be recorded");
                     }
                 }
@@ -460,29 +431,5 @@ impl Hub {
                 None => Ok(()),
             }
         })
-    }
-}
-
-impl HookMessage {
-    /// Reads the payload.
-    pub(super) fn report(&self) -> Result<HookReport, HubError> {
-        let kind: AgentKind = self.agent.parse().map_err(|error: UnknownAgent| HubError::unreadable(error))?;
-        let mut report = read_report(kind, self.event.as_deref(), &self.payload);
-        if let Some(name) = &self.name {
-            report.agent.clone_from(name);
-        }
-        Ok(report)
-    }
-
-    /// Returns what is recorded of a report.
-    pub(super) fn arrival(&self, report: HookReport, keeps_all: bool, arrived: Instant) -> Arrival {
-        let (payload, process) = (self.payload.clone(), self.process.clone().unwrap_or_default());
-        Arrival { report, payload, arrived, waited: 0, keeps_all, process, until: None }
-    }
-
-    /// Returns the directory that a report is about.
-    pub(super) fn directory_of(&self, report: &HookReport) -> PathBuf {
-        let directory = report.directory.as_ref().map_or_else(|| self.directory.0.clone(), PathBuf::from);
-        directory.canonicalize().unwrap_or(directory)
     }
 }

@@ -7,6 +7,8 @@ mod closing;
 mod directories;
 mod error;
 mod figures;
+#[cfg(feature = "attach")]
+mod hook_message;
 pub(crate) mod hosts;
 pub(crate) mod in_flight;
 mod open;
@@ -51,12 +53,12 @@ use crate::tools::{
 };
 
 #[cfg(feature = "attach")]
-pub use attached::{
-    AttachedDirectory, HookMessage, ReportOutcome, all_attached, attached_at, attached_file, worktree_at,
-};
+pub use attached::{AttachedDirectory, all_attached, attached_at, attached_file, worktree_at};
 use begin_once::Beginning;
 pub use error::HubError;
 pub use figures::CallFigures;
+#[cfg(feature = "attach")]
+pub use hook_message::{HookMessage, ReportId, ReportOutcome};
 use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};

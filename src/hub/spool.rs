@@ -8,8 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::attached::{AttachedDirectory, HookMessage, all_attached, attached_at, worktree_at};
-use super::spool_files::{ATTACHED, UNFIT, files};
+use super::attached::{AttachedDirectory, all_attached, attached_at, worktree_at};
+use super::hook_message::{HookMessage, RecentReports, ReportId};
+use super::spool_files::{ATTACHED, UNFIT, file_of, files};
 use super::{Hub, HubError, blocking, joined};
 use crate::backends::agent_process::process_ended;
 use crate::backends::{BackendError, HostPath};
@@ -24,7 +25,7 @@ use crate::tools::agents::report::HookReport;
 /// A report that waits to be recorded.
 struct KeptReport {
     file: PathBuf,
-    /// Time at which it was written.
+    /// Time at which its hook began, or else at which it was written.
     at: SystemTime,
     message: HookMessage,
     report: HookReport,
@@ -65,10 +66,11 @@ impl KeptReport {
             });
             match read {
                 Ok((message, report)) => {
-                    let directory = message.directory_of(&report);
+                    let directory = message.place();
                     match attached_at(home, &directory) {
                         Some(attached) if attached.session == session && worktree_at(home, &directory).is_none() => {
-                            let at = file.metadata().and_then(|stat| stat.modified()).unwrap_or(UNIX_EPOCH);
+                            let written = || file.metadata().and_then(|stat| stat.modified()).unwrap_or(UNIX_EPOCH);
+                            let at = message.id.map_or_else(written, ReportId::time);
                             kept.push(Self { file, at, message, report });
                         }
                         None if worktree_at(home, &directory).is_none() => drop(remove(&file)),
@@ -115,8 +117,8 @@ impl Hub {
         let going = self.shared.in_flight.begin(CancellationToken::new())?;
         // A task, so that it completes even if the caller stops waiting.
         let taken = tokio::spawn(async move {
-            let _turn = hub.report_order(id).lock_owned().await;
-            let taken = hub.record_kept(&attached, true).await;
+            let mut turn = hub.report_order(id).lock_owned().await;
+            let taken = hub.record_kept(&attached, &mut turn, true).await;
             drop(going);
             taken
         });
@@ -129,15 +131,28 @@ impl Hub {
         blocking(move || drop(KeptReport::of_session(&home, SessionId::from_bytes([0; 16])))).await
     }
 
+    /// Removes a recorded report from the spool, if its hook has kept it meanwhile.
+    pub(super) async fn drop_kept(&self, id: Option<ReportId>) {
+        let file = id.map(|id| file_of(&self.options().home, id));
+        drop(blocking(move || file.is_none_or(|file| remove(&file).is_ok())).await);
+    }
+
     /// Records a directory's reports in the spool, and removes each once it is recorded. The caller holds the
     /// [order](Hub::report_order) of its reports.
-    pub(super) async fn record_kept(&self, attached: &AttachedDirectory, looks: bool) -> Result<(), HubError> {
+    pub(super) async fn record_kept(
+        &self,
+        attached: &AttachedDirectory,
+        recent: &mut RecentReports,
+        looks: bool,
+    ) -> Result<(), HubError> {
         let (home, session) = (self.options().home.clone(), attached.session);
-        let mut kept = blocking(move || KeptReport::of_session(&home, session)).await?;
+        let kept = blocking(move || KeptReport::of_session(&home, session)).await?;
+        let (known, mut kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|one| recent.has(one.message.id));
+        known.iter().try_for_each(|one| remove(&one.file))?;
         if kept.is_empty() && !looks {
             return Ok(());
         }
-        let recorded = self.record_all(attached, &mut kept).await;
+        let recorded = self.record_all(attached, recent, &mut kept).await;
         let count = kept.len();
         recorded.map_err(|source| match count {
             0 => source,
@@ -147,26 +162,35 @@ impl Hub {
 
     /// Records reports that all arrived before this look at the disk: first the beginnings, then the changes, which belong
     /// to the calls that began, then the ends.
-    async fn record_all(&self, attached: &AttachedDirectory, kept: &mut Vec<KeptReport>) -> Result<(), HubError> {
+    async fn record_all(
+        &self,
+        attached: &AttachedDirectory,
+        recent: &mut RecentReports,
+        kept: &mut Vec<KeptReport>,
+    ) -> Result<(), HubError> {
         let (session, root) = (self.session(attached.session).await?, attached.directory.0.clone());
         let begun = |kept: &KeptReport| only_begins(&kept.report.kind);
         let arrivals = kept.iter().map(|one| one.arrival(kept, attached)).collect();
         prepare_look(session, root, arrivals).await?;
         let open = self.open_now(attached.session).await?;
-        open.tool_runner().look().await?;
+        open.tool_runner().find_changes().await?;
         let (begun, ended): (Vec<_>, Vec<_>) = std::mem::take(kept).into_iter().partition(begun);
         *kept = ended;
+        begun.iter().for_each(|one| recent.add(one.message.id));
         begun.iter().try_for_each(|one| remove(&one.file))?;
         while let Some(one) = kept.first() {
             let arrival = one.arrival(&[], attached);
             match open.tool_runner().observe(arrival).await.map_err(HubError::from) {
-                Ok(()) => remove(&one.file)?,
+                Ok(()) => {
+                    recent.add(one.message.id);
+                    remove(&one.file)?;
+                }
                 // Another attempt would fail, too.
                 Err(error) if error.kind() == ErrorKind::Invalid => put_aside(&one.file, &error),
                 Err(error) => return Err(error),
             }
             kept.remove(0);
         }
-        Ok(())
+        Ok(open.tool_runner().close_lost().await?)
     }
 }

@@ -4,10 +4,10 @@ use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::hook_message::ReportId;
 use crate::backends::HostPath;
 use crate::backends::disk::{entries_in, make_private};
 
@@ -24,12 +24,15 @@ pub(super) const UNFIT: &str = "unfit";
 ///
 /// # Errors
 /// It can't be written.
-#[expect(clippy::disallowed_methods, reason = "reports are kept in the order of the clock")]
-pub fn keep_report(home: &Path, message: &[u8]) -> io::Result<()> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = format!("{:020}-{}.{KEPT}", since.as_nanos(), std::process::id());
-    let file = home.join(ATTACHED).join(SPOOL).join(name);
+#[expect(clippy::disallowed_methods, reason = "reports are the hub's")]
+pub fn keep_report(home: &Path, id: ReportId, message: &[u8]) -> io::Result<()> {
+    let file = file_of(home, id);
     put(&file, message).inspect_err(|_| drop(fs::rename(file.with_extension("new"), file.with_extension(UNFIT))))
+}
+
+/// Returns the file of a report.
+pub(super) fn file_of(home: &Path, id: ReportId) -> PathBuf {
+    home.join(ATTACHED).join(SPOOL).join(format!("{id}.{KEPT}"))
 }
 
 /// Writes a private file atomically.

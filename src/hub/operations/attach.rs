@@ -9,7 +9,8 @@ use crate::engine::event::Node;
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::hub::HubError;
-use crate::hub::attached::{AttachDirectory, AttachedDirectory, HookMessage, ReportOutcome, all_attached};
+use crate::hub::attached::{AttachDirectory, AttachedDirectory, all_attached};
+use crate::hub::hook_message::{HookMessage, ReportOutcome};
 use crate::reducers::VirtualFileSystem;
 
 /// A directory that is attached, with what is recorded of it.

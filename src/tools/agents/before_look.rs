@@ -23,8 +23,10 @@ use crate::tools::transcript::edits::stated_files;
 use crate::tools::transcript::files::{KnownChange, StatedFiles};
 use crate::tools::transcript::step::{StatedChange, StatedFile, content_text};
 
-/// Time between the end of a command and the start of its hook.
-const SLACK_MILLIS: i64 = 1_000;
+/// Time between the end of a command and the start of its hook, from which the beginning of the command is counted. A
+/// shell starts the hook within some tens of milliseconds. On a busy machine it may take longer: then the first changes of
+/// the command stay in doubt. With more time than that, what a person saved just before the answer would be the command's.
+const SLACK_MILLIS: i64 = 250;
 /// Bytes at the end of a transcript that are searched for refusals.
 const TAIL: u64 = 1 << 20;
 /// Parts of the outputs of calls that Codex refused itself. These changed nothing.
@@ -39,7 +41,8 @@ const REFUSALS: [&str; 4] =
 pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<Arrival>) -> Result<(), ToolError> {
     let turn = session.turn().await;
     let prepared = off_thread(turn, ToolError::new("the recording of a report was stopped"), move || {
-        doubt(&session, "its agent's process has ended", |call| process_ended(&call.process))?;
+        let has_end = |call: &ObservedCall| arrivals.iter().any(|arrival| is_end_of(&arrival.report, call));
+        doubt(&session, "its agent's process has ended", |call| process_ended(&call.process) && !has_end(call))?;
         close_refused(&session)?;
         for arrival in arrivals {
             Observer::new(&session, root.clone(), arrival).prepare_look()?;
@@ -77,6 +80,11 @@ pub(crate) fn ends(report: &HookReport, begun: &HookReport) -> bool {
             }
             _ => false,
         }
+}
+
+/// Returns true if a report has the end of an open call.
+fn is_end_of(report: &HookReport, open: &ObservedCall) -> bool {
+    matches!(&report.kind, HookKind::CallEnded(call, _) if id_of(call) == open.id)
 }
 
 /// Records that it is uncertain whether these open calls run, and why. Only calls that may write matter.
@@ -182,19 +190,18 @@ impl Observer {
     /// Records when a call that asked for a permission began to run, as far as its end shows.
     fn date_ended(&self, call: &ReportedCall, end: &ReportedEnd) -> Result<(), SessionError> {
         let is_it = |known: &ObservedCall| known.run == self.run_id() && known.id == id_of(call);
-        match end.micros {
-            Some(micros) => self.date(is_it, micros),
-            // Nobody else has changed the file since the last look.
-            None if end.status == CallStatus::Ok && self.is_as_edited(call)? => self.note_since(is_it, Timestamp(0)),
-            None => Ok(()),
+        // Then nobody else has changed the file since the last look.
+        if end.status == CallStatus::Ok && self.is_as_edited(call)? {
+            return self.note_since(is_it, Timestamp(0));
         }
+        end.micros.map_or(Ok(()), |micros| self.date(is_it, micros))
     }
 
     /// Returns true if the file that an edit names has the contents that the edit makes of the recorded ones.
     #[expect(clippy::disallowed_methods, reason = "the agent writes the file")]
     fn is_as_edited(&self, call: &ReportedCall) -> Result<bool, SessionError> {
         let [file] = &call.declared[..] else { return Ok(false) };
-        let Some(path) = self.path(file) else { return Ok(false) };
+        let Some(path) = self.paths(file).pop() else { return Ok(false) };
         let tree = VirtualFileSystem::of(&self.session.state()?);
         let recorded = tree.get(&path).and_then(|entry| entry.node.content());
         let recorded = recorded.map(|content| self.session.content(content)).transpose();

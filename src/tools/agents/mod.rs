@@ -4,6 +4,7 @@ pub(crate) mod before_look;
 mod brief;
 mod command_hook;
 pub(crate) mod kind;
+mod linked_places;
 pub(crate) mod observer;
 mod plugin_hook;
 pub(crate) mod report;

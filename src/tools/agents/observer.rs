@@ -1,12 +1,14 @@
 //! Recording of what hooks report: runs, calls, and what changed on the disk while they were open.
 
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::brief::{brief, first_line};
+use super::linked_places::linked_places;
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::backends::agent_process::process_ended;
 use crate::engine::clock::Timestamp;
@@ -52,7 +54,7 @@ pub(crate) struct Arrival {
     pub(crate) report: HookReport,
     /// The payload, for an event that is not known.
     pub(crate) payload: Value,
-    /// The time of its arrival.
+    /// The time at which its hook began, or else of its arrival.
     pub(crate) arrived: Instant,
     /// Microseconds that it was kept before.
     pub(crate) waited: u64,
@@ -86,8 +88,19 @@ impl ToolRunner {
 
     /// Looks at the disk, and closes the calls that are over without a report.
     pub(crate) async fn look(&self) -> Result<(), ToolError> {
+        self.find_changes().await?;
+        self.close_lost().await
+    }
+
+    /// Looks at the disk.
+    pub(crate) async fn find_changes(&self) -> Result<(), ToolError> {
+        let _turn = self.session().turn().await;
+        Ok(self.machine().record_drift(self.session(), Extent::Due).await?)
+    }
+
+    /// Closes the calls that are over without a report.
+    pub(crate) async fn close_lost(&self) -> Result<(), ToolError> {
         let turn = self.session().turn().await;
-        self.machine().record_drift(self.session(), Extent::Due).await?;
         let session = self.session().clone();
         off_thread(turn, ToolError::new("a look at the disk was stopped"), move || close_lost(&session)).await
     }
@@ -194,7 +207,10 @@ impl Observer {
     }
 
     fn record(&mut self) -> Result<(), SessionError> {
-        close_lost(&self.session)?;
+        // The ends of calls whose agent has ended may be among the reports that waited.
+        if self.arrival.waited == 0 {
+            close_lost(&self.session)?;
+        }
         self.record_kind(true)
     }
 
@@ -392,7 +408,7 @@ impl Observer {
 
     /// Returns the changes that a call may make in the directory, and the paths in it that it names.
     pub(super) fn access(&self, call: &ReportedCall) -> (ObservedAccess, Vec<EntryPath>) {
-        let paths: Vec<EntryPath> = call.declared.iter().filter_map(|path| self.path(path)).collect();
+        let paths: Vec<EntryPath> = call.declared.iter().flat_map(|path| self.paths(path)).collect();
         let access = match call.access {
             ToolAccess::Reads => ObservedAccess::None,
             ToolAccess::Edits if paths.is_empty() => ObservedAccess::None,
@@ -402,20 +418,13 @@ impl Observer {
         (access, paths)
     }
 
-    /// Returns the path that an agent means, if it is below the directory.
-    pub(super) fn path(&self, given: &str) -> Option<EntryPath> {
+    /// Returns the paths below the directory that an agent means: that of a file, and of each link that leads to it.
+    pub(super) fn paths(&self, given: &str) -> Vec<EntryPath> {
         let below = self.arrival.report.directory.as_ref().map_or(self.root.as_path(), Path::new);
-        let mut path = PathBuf::new();
-        for component in below.join(given).components() {
-            match component {
-                Component::ParentDir => drop(path.pop()),
-                Component::CurDir => {}
-                other => path.push(other),
-            }
-        }
-        let below = path.strip_prefix(&self.root).ok()?;
-        let path = EntryPath::from_bytes(std::os::unix::ffi::OsStrExt::as_bytes(below.as_os_str())).ok()?;
-        (!path.is_root()).then_some(path)
+        let places = linked_places(&below.join(given));
+        let below = places.iter().filter_map(|place| place.strip_prefix(&self.root).ok());
+        let paths = below.filter_map(|path| EntryPath::from_bytes(path.as_os_str().as_bytes()).ok());
+        paths.filter(|path| !path.is_root()).collect()
     }
 }
 

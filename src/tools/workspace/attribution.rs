@@ -2,9 +2,10 @@
 //!
 //! The disk is compared at the beginning and at the end of each call that is observed. So between two looks the same
 //! calls were open, and what changed is theirs: that of the one that may have made it, or of several, which are all named.
-//! If none of them certainly ran, the change stays external, and names them as possible authors.
+//! If none of them certainly ran, the change stays external, and names them as possible authors. So it does if only tasks
+//! in the background ran: a server runs for hours, while a person edits files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::PlannedChange;
 use crate::engine::clock::Timestamp;
@@ -37,21 +38,23 @@ pub(super) fn sorted(
     by_writers
 }
 
-/// Returns the calls that name a path; else the calls and tasks that may change any path; else the edit just before.
+/// Returns the calls that name a path; else those that may change any path; else the edit just before; else, in doubt,
+/// the calls that began the tasks in the background.
 fn writers(change: &PlannedChange, runs: &AgentRuns, changed_at: &impl Fn(&EntryPath) -> Option<Timestamp>) -> Writers {
     let path = change.path();
     let is_it = |named: &EntryPath| named == path || named.is_below(path) || path.is_below(named);
     let naming = runs.open.iter().filter(|(_, call)| call.access != ObservedAccess::None);
     let mut calls: Vec<Seq> = naming.filter(|(_, call)| call.paths.iter().any(is_it)).map(|(seq, _)| *seq).collect();
     if calls.is_empty() {
-        let any = runs.open.iter().filter(|(_, call)| call.access == ObservedAccess::Any).map(|(seq, _)| *seq);
-        calls = any.chain(runs.tasks.values().map(|task| task.call)).collect();
-        calls.sort_unstable();
-        calls.dedup();
+        let any = runs.open.iter().filter(|(_, call)| call.access == ObservedAccess::Any);
+        calls = any.map(|(seq, _)| *seq).collect();
     }
     if calls.is_empty() {
-        let calls = edited_just_before(change, runs, changed_at).into_iter().collect();
-        return Writers { in_doubt: false, calls };
+        if let Some(edit) = edited_just_before(change, runs, changed_at) {
+            return Writers { in_doubt: false, calls: vec![edit] };
+        }
+        let began: BTreeSet<Seq> = runs.tasks.values().map(|task| task.call).collect();
+        return Writers { in_doubt: !began.is_empty(), calls: began.into_iter().collect() };
     }
     let ran = |call: &Seq| match runs.open.get(call) {
         Some(open) if open.doubt || open.until.is_some() => open.ran_at(changed_at(path)),
@@ -123,7 +126,19 @@ mod tests {
         assert_eq!(of(&runs, "c"), [5]);
         let task = ObservedTask { run: "r".to_owned(), call: 3, agent: "claude".into() };
         runs.tasks.insert("t".to_owned(), task);
-        assert_eq!(of(&runs, "c"), [3, 5]);
+        assert_eq!(of(&runs, "c"), [5], "the task may have made it, the call more likely");
+    }
+
+    #[test]
+    fn change_while_only_tasks_run_is_in_doubt() {
+        let mut runs = AgentRuns::default();
+        let task = |call| ObservedTask { run: "r".to_owned(), call, agent: "claude".into() };
+        runs.tasks.insert("one".to_owned(), task(9));
+        runs.tasks.insert("two".to_owned(), task(3));
+        assert_eq!(written(&runs, "a", 50), Writers { in_doubt: true, calls: vec![3, 9] });
+        runs.open.insert(10, call(ObservedAccess::Named, &["a"]));
+        assert_eq!(written(&runs, "a", 50), Writers { in_doubt: false, calls: vec![10] });
+        assert_eq!(written(&runs, "b", 50), Writers { in_doubt: true, calls: vec![3, 9] });
     }
 
     #[test]

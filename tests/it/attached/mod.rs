@@ -3,6 +3,7 @@
 mod accidents;
 mod hooking;
 mod keeping;
+mod late;
 mod naming;
 mod samples;
 mod telling;

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
 
-use foldspace::hub::keep_report;
+use foldspace::hub::{ReportId, keep_report};
 use serde_json::{Value, json};
 
 use super::Repository;
@@ -135,7 +135,7 @@ fn full_disk_is_told_and_reports_are_recorded_later() {
     repository.program.printed(&["stop"]);
     // A report that can't even be kept shows.
     let filler = fill(&disk, 0);
-    assert!(keep_report(disk.root(), &[b'x'; 9000]).is_err());
+    assert!(keep_report(disk.root(), ReportId::of_now(), &[b'x'; 9000]).is_err());
     let reports = repository.program.json(&["status"])["reports"].clone();
     assert_eq!(reports["refused"].as_array().map(Vec::len), Some(1), "{reports}");
     fs::remove_file(filler).unwrap();

@@ -1,0 +1,137 @@
+//! Messages that pass on the reports of hooks.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::HubError;
+use crate::backends::HostPath;
+use crate::tools::agents::observer::Arrival;
+use crate::tools::agents::read_report;
+use crate::tools::agents::report::HookReport;
+use crate::tools::{AgentKind, UnknownAgent};
+
+/// Reports whose ids are remembered.
+const RECENT: usize = 1024;
+
+/// A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
+/// socket.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookMessage {
+    /// Identifies the report, which is recorded once though it is both sent and kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<ReportId>,
+    /// The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`.
+    pub agent: String,
+    /// The name under which it is recorded; that of the agent by default.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The hook's event, where the payload does not name it.
+    #[serde(default)]
+    pub event: Option<String>,
+    /// The directory that the report is about: that in which the agent works, or that of its project.
+    #[schemars(with = "String")]
+    pub directory: HostPath,
+    /// The agent's process, as found by the hook.
+    #[serde(default)]
+    pub process: Option<String>,
+    /// The payload that the hook was given; null only has the owner look at the disk.
+    pub payload: Value,
+}
+
+/// The beginning of a hook, which identifies its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportId {
+    /// The time of the hook's beginning, in nanoseconds since 1970.
+    pub at: u64,
+    /// The hook's process.
+    pub process: u32,
+}
+
+/// The outcome of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportOutcome {
+    /// It is recorded.
+    Recorded,
+    /// It is being recorded, which takes longer. The hook keeps it, in case that the owner ends before.
+    Later,
+    /// Nothing is attached at that directory.
+    Unattached,
+}
+
+impl ReportId {
+    /// Returns the id of a hook that begins now.
+    pub fn of_now() -> Self {
+        let at = now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Self { at: u64::try_from(at).unwrap_or(u64::MAX), process: std::process::id() }
+    }
+
+    pub(super) fn time(self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.at)
+    }
+}
+
+/// Writes the name of its file in the spool, without the extension. The names have the order of time.
+impl fmt::Display for ReportId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:020}-{}", self.at, self.process)
+    }
+}
+
+/// The ids of the latest recorded reports of a session: their hooks may have given up, and keep them later.
+#[derive(Default)]
+pub(super) struct RecentReports(VecDeque<ReportId>);
+
+impl RecentReports {
+    pub(super) fn has(&self, id: Option<ReportId>) -> bool {
+        id.is_some_and(|id| self.0.contains(&id))
+    }
+
+    pub(super) fn add(&mut self, id: Option<ReportId>) {
+        self.0.extend(id);
+        self.0.drain(..self.0.len().saturating_sub(RECENT));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "hooks and the owner compare times by the clock")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+impl HookMessage {
+    /// Reads the payload.
+    pub(super) fn report(&self) -> Result<HookReport, HubError> {
+        let kind: AgentKind = self.agent.parse().map_err(|error: UnknownAgent| HubError::unreadable(error))?;
+        let mut report = read_report(kind, self.event.as_deref(), &self.payload);
+        if let Some(name) = &self.name {
+            report.agent.clone_from(name);
+        }
+        Ok(report)
+    }
+
+    /// Returns what is recorded of a report.
+    pub(super) fn arrival(&self, report: HookReport, keeps_all: bool, arrived: Instant) -> Arrival {
+        let (payload, process) = (self.payload.clone(), self.process.clone().unwrap_or_default());
+        Arrival { report, payload, arrived, waited: 0, keeps_all, process, until: None }
+    }
+
+    /// Returns the time at which its hook began; now, if unknown.
+    pub(super) fn began(&self) -> Instant {
+        let passed = self.id.and_then(|id| now().duration_since(id.time()).ok()).unwrap_or_default();
+        Instant::now().checked_sub(passed).unwrap_or_else(Instant::now)
+    }
+
+    /// Returns the directory that it is about, without links.
+    pub(super) fn place(&self) -> PathBuf {
+        self.directory.0.canonicalize().unwrap_or_else(|_| self.directory.0.clone())
+    }
+}
