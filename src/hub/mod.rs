@@ -11,6 +11,8 @@ mod figures;
 mod hook_message;
 pub(crate) mod hosts;
 pub(crate) mod in_flight;
+#[cfg(feature = "attach")]
+mod left_out;
 mod open;
 #[doc(hidden)]
 pub mod operations;
@@ -60,6 +62,8 @@ pub use figures::CallFigures;
 #[cfg(feature = "attach")]
 pub use hook_message::{HookMessage, ReportId, ReportOutcome};
 use in_flight::InFlight;
+#[cfg(feature = "attach")]
+pub use left_out::IgnoredLeftOut;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
 #[cfg(feature = "attach")]
@@ -136,9 +140,8 @@ struct HubInner {
     other_hosts: OnceLock<Box<dyn hosts::OtherHosts>>,
     #[cfg(feature = "attach")]
     reports: attached::ReportOrder,
-    /// Sessions of attached directories whose own copies were started, with their limits.
     #[cfg(feature = "attach")]
-    own_copies: Mutex<BTreeMap<SessionId, u64>>,
+    own_copies: own_copies::CopiesMade,
 }
 
 /// The owner of the lock opens and closes the workspace.

@@ -16,8 +16,9 @@ use super::entries::{kind_of, make_directory, vanished};
 use super::file_stat::MadeStat;
 use super::limits::PATH_BYTES_MAX;
 use super::listing::{is_linked, look, look_at};
-use super::making::{MakingError, ParentDir, bits_for, errno, set_mode, times, times_of};
+use super::making::{MakingError, ParentDir, bits_for, errno, set_bits, set_mode, times, times_of};
 use super::remove::remove_all;
+use super::shut_dirs::{ShutDirs, opened};
 use super::tree::{DirTree, read_again};
 use crate::backends::{BackendError, FileChange, Observed};
 use crate::engine::event::{FileMode, Node};
@@ -34,20 +35,16 @@ impl DirTree {
         let mut batch = ApplyBatch::of(self);
         let mut made = Vec::with_capacity(changes.len());
         for change in changes {
-            let failure = match batch.make(change) {
+            match batch.make(change) {
                 Ok(done) => {
                     made.push((change.path().clone(), done));
                     made.extend(change.linked().map(|to| (to.clone(), done)));
-                    continue;
                 }
-                Err(failure) => failure,
-            };
-            let mut reason = failure.words();
-            if let Err(undo) = batch.undo() {
-                reason = format!("{reason}; what was done before could not be undone: {}", undo.words());
+                Err(failure) => return Err(batch.give_up(failure)),
             }
-            batch.clear();
-            return Err(BackendError { backend: self.backend, reason });
+        }
+        if let Err(failure) = batch.shut.shut(self) {
+            return Err(batch.give_up(failure));
         }
         batch.clear();
         Ok(made)
@@ -81,15 +78,34 @@ struct ApplyBatch<'a> {
     leftovers: Vec<String>,
     covered: usize,
     parent: ParentDir,
+    shut: ShutDirs,
 }
 
 impl<'a> ApplyBatch<'a> {
     fn of(tree: &'a DirTree) -> Self {
-        Self { tree, steps: Vec::new(), leftovers: Vec::new(), covered: 0, parent: ParentDir::default() }
+        let (steps, leftovers) = (Vec::new(), Vec::new());
+        Self { tree, steps, leftovers, covered: 0, parent: ParentDir::default(), shut: ShutDirs::default() }
     }
 
+    /// Makes a change, and opens directories that are in its way because their owner has shut them.
     fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         change.check(self.tree)?;
+        match self.attempt(change) {
+            Err(failure) if failure.is_denied() && self.open_to(change) => self.attempt(change),
+            made => made,
+        }
+    }
+
+    /// Returns true if it has opened a directory.
+    fn open_to(&mut self, change: &FileChange) -> bool {
+        let paths = [Some(change.path()), change.linked()];
+        let opened = paths.into_iter().flatten().flat_map(|path| self.shut.open_to(self.tree, path));
+        let before = self.steps.len();
+        self.steps.extend(opened.map(|(path, bits)| UndoStep { path, made: Made::Moded(bits) }));
+        self.steps.len() > before
+    }
+
+    fn attempt(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         if !matches!(change, FileChange::Delete { .. }) {
             let Self { tree, steps, parent, .. } = self;
             let placed = |path| steps.push(UndoStep { path, made: Made::Placed });
@@ -116,6 +132,9 @@ impl<'a> ApplyBatch<'a> {
         let is_directory = present.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory);
         if let (true, Node::Directory { mode }, Some(stat)) = (is_directory, node, &present) {
             self.set_mode(path, stat, bits_for(*mode, FileType::Directory, Some(stat)))?;
+            if !mode.is_unknown() {
+                self.shut.forget(path);
+            }
             return Ok(MadeStat::Directory);
         }
         let mut times = times;
@@ -138,11 +157,13 @@ impl<'a> ApplyBatch<'a> {
         }
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
-        let made =
-            self.tree.make((self.tree.aside.as_fd(), aside.as_bytes()), (node, bytes), present.as_ref(), times)?;
+        let place = (self.tree.aside.as_fd(), aside.as_bytes());
+        let opened = opened(node);
+        let made = self.tree.make(place, (opened.as_ref().unwrap_or(node), bytes), present.as_ref(), times)?;
         if !(present.is_some() && !node.is_directory() && self.cover(path, &aside)?) {
             self.place(path, aside, present.is_some())?;
         }
+        self.shut.made(self.tree, path, node)?;
         Ok(made)
     }
 
@@ -165,6 +186,7 @@ impl<'a> ApplyBatch<'a> {
             return Err(Errno::LOOP);
         }
         self.set_mode(path, &stat, bits_for(mode, kind, Some(&stat)))?;
+        self.shut.forget(path);
         Ok(MadeStat::as_it_is(&stat))
     }
 
@@ -291,6 +313,11 @@ impl<'a> ApplyBatch<'a> {
             let is_deep = closed.as_bytes().len() > PATH_BYTES_MAX;
             return Err(if is_deep { Errno::NAMETOOLONG } else { Errno::ACCESS });
         }
+        for path in &directories {
+            if let Some(bits) = self.shut.open(self.tree, path) {
+                self.note(path, Made::Moded(bits));
+            }
+        }
         for file in files {
             self.take(&file)?;
         }
@@ -301,12 +328,23 @@ impl<'a> ApplyBatch<'a> {
                 Ok(()) => {
                     let mode = u32::from(stat.stx_mode) & 0o7777;
                     self.note(&path, Made::Emptied(mode, (stat.stx_uid, stat.stx_gid)));
+                    self.shut.forget(&path);
                 }
                 Err(Errno::NOTEMPTY | Errno::EXIST) if may_stay => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Puts everything back after a failure, and describes it.
+    fn give_up(mut self, failure: MakingError) -> BackendError {
+        let mut reason = failure.words();
+        if let Err(undo) = self.undo() {
+            reason = format!("{reason}; what was done before could not be undone: {}", undo.words());
+        }
+        self.clear();
+        BackendError { backend: self.tree.backend, reason }
     }
 
     /// Puts everything back, the last step first. A step that fails does not stop the others.
@@ -358,7 +396,7 @@ impl<'a> ApplyBatch<'a> {
             Made::Taken(aside) => {
                 renameat_with(&self.tree.aside, aside.as_str(), &parent, name, RenameFlags::NOREPLACE)
             }
-            Made::Moded(mode) => set_mode(&parent, name, *mode),
+            Made::Moded(mode) => self.tree.handle(path).and_then(|handle| set_bits(&handle, *mode)),
             Made::Emptied(mode, owner) => make_directory(&parent, name, *mode).and_then(|_| {
                 let handle = open_in(&parent, name, OFlags::DIRECTORY)?;
                 fchown(&handle, Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)))?;

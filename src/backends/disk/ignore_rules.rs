@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 use rustix::fs::{CWD, OFlags};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::beneath::{open_directory, open_in};
 use super::file_stat::FileStat;
@@ -28,10 +30,11 @@ const BUILT: &str = "build dist out bin obj _build deps vendor coverage htmlcov 
     bower_components .next .nuxt .output .svelte-kit .turbo .terraform .eggs dist-newstyle";
 /// Extensions of products that are made beside their sources.
 const PRODUCTS: &str = "o obj a lo so dylib dll class pyc pyo log swp tmp tsbuildinfo";
-/// The largest ignored file that is recorded, in bytes.
+/// The size that an ignored file stays below if it is recorded, in bytes.
 const IGNORED_BYTES: u64 = 1 << 20;
-/// Limits of the ignored entries that are recorded: their number and their bytes.
-const IGNORED_MAX: (usize, u64) = (2000, 64 << 20);
+/// Limits of the ignored entries that are recorded: their number and their bytes. One half is for files outside of
+/// ignored directories.
+const IGNORED_MAX: (usize, u64) = (4000, 128 << 20);
 /// Names of files with keys and passwords.
 const KEYS: [&str; 6] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", ".git-credentials"];
 const GIT: &[u8] = b".git";
@@ -48,6 +51,23 @@ pub(crate) struct IgnoreRules {
     directory: PathBuf,
     asked: RecordedBeyond,
     files: Mutex<RuleFiles>,
+}
+
+/// The limits of what is recorded although a rule ignores it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IgnoredLimits {
+    /// Bytes of a file, which it stays below.
+    pub file_bytes: u64,
+    /// Files and directories; at most half of them are directories or in ignored directories.
+    pub entries: u64,
+    /// Bytes of the files together, half of them in ignored directories.
+    pub bytes: u64,
+}
+
+impl Default for IgnoredLimits {
+    fn default() -> Self {
+        Self { file_bytes: IGNORED_BYTES, entries: IGNORED_MAX.0 as u64, bytes: IGNORED_MAX.1 }
+    }
 }
 
 /// Entries that are recorded beyond the rules.
@@ -247,7 +267,13 @@ impl IgnoreRules {
         rules
     }
 
-    fn above_root(&self) -> DirRules {
+    /// Returns the directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns the rules that count at the root, before its own.
+    pub(super) fn above_root(&self) -> DirRules {
         let Some(repository) = &self.repository else { return DirRules::default() };
         let mut rules = DirRules::default();
         let above = repository.directory.ancestors().skip(1).take_while(|above| above.starts_with(&repository.top));
@@ -295,25 +321,29 @@ impl IgnoreRules {
             && !self.is_small(path, size, rules.is_ignored)
     }
 
-    /// Returns true if an ignored entry is recorded: a small file that is not a product, or a secret. It takes up room.
-    fn is_small(&self, path: &[u8], size: Option<u64>, is_in_ignored: bool) -> bool {
+    /// Returns true if an ignored entry is recorded within the limits: a file that is not a product, or a secret.
+    pub(super) fn is_wanted(&self, path: &[u8], is_directory: bool) -> bool {
         let name = name(path);
-        let is_made = has(MADE, name) || has(BUILT, name) || name.windows(5).any(|part| part == b"cache");
+        if is_directory {
+            let is_made = has(MADE, name) || has(BUILT, name) || name.windows(5).any(|part| part == b"cache");
+            return self.asked.ignored && !is_made && !self.is_repository(path);
+        }
+        if EntryPath::from_bytes(path).is_ok_and(|path| self.is_secret(&path)) {
+            return self.asked.secrets;
+        }
         let extension = Path::new(OsStr::from_bytes(name)).extension().unwrap_or_default();
-        let is_wanted = match size {
-            None => self.asked.ignored && !is_made && !self.is_repository(path),
-            Some(IGNORED_BYTES..) => false,
-            Some(_) if EntryPath::from_bytes(path).is_ok_and(|path| self.is_secret(&path)) => self.asked.secrets,
-            Some(_) => self.asked.ignored && !has(PRODUCTS, extension.as_bytes()),
-        };
-        if !is_wanted {
+        self.asked.ignored && !has(PRODUCTS, extension.as_bytes())
+    }
+
+    /// Returns true if an ignored entry is recorded. It takes up room.
+    fn is_small(&self, path: &[u8], size: Option<u64>, is_in_ignored: bool) -> bool {
+        if size.is_some_and(|size| size >= IGNORED_BYTES) || !self.is_wanted(path, size.is_none()) {
             return false;
         }
         let small = &mut lock(&self.files).small;
         if small.contains_key(path) {
             return true;
         }
-        // The other half is for files outside of ignored directories.
         let part = if is_in_ignored || size.is_none() { 2 } else { 1 };
         let size = size.unwrap_or_default();
         let bytes = small.values().sum::<u64>() + size;
@@ -371,7 +401,7 @@ impl IgnoreRules {
     }
 
     /// Tells whether an ignored entry is recorded all the same.
-    fn is_kept(&self, path: &[u8], is_directory: bool) -> bool {
+    pub(super) fn is_kept(&self, path: &[u8], is_directory: bool) -> bool {
         let leads = |to: &[u8]| is_directory && to.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
         self.is_included(path)
             || self.asked.included.iter().any(|included| leads(included.as_bytes()))

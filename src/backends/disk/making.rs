@@ -38,6 +38,11 @@ impl MakingError {
         move |error| Self { what, path: path.clone(), error, kept: None }
     }
 
+    /// Returns true if a directory that its owner has shut may be the cause.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self.error, Errno::ACCESS | Errno::PERM)
+    }
+
     pub(super) fn words(&self) -> String {
         let error = match self.error {
             Errno::NOTDIR | Errno::LOOP => "a parent of it is no directory".to_owned(),
@@ -253,8 +258,11 @@ pub(super) fn errno(error: io::Error) -> Errno {
 
 /// Sets the permission bits of an entry other than a link, even if its owner may not open it.
 pub(super) fn set_mode(parent: impl AsFd, name: &[u8], bits: u32) -> Result<(), Errno> {
-    let handle = open_in(parent, name, OFlags::PATH)?;
-    // By the handle: a link that was swapped in would lead elsewhere.
+    set_bits(&open_in(parent, name, OFlags::PATH)?, bits)
+}
+
+/// Sets the permission bits by a handle that only stands for an entry: a link that was swapped in would lead elsewhere.
+pub(super) fn set_bits(handle: &OwnedFd, bits: u32) -> Result<(), Errno> {
     chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), Mode::from_raw_mode(bits))
 }
 

@@ -8,6 +8,7 @@ mod dir_xattrs;
 mod entries;
 mod file_stat;
 mod ignore_rules;
+mod ignored_count;
 mod index;
 mod kept_index;
 mod left_out;
@@ -25,6 +26,7 @@ pub(crate) mod populate_marker;
 mod remove;
 mod root_check;
 mod scan;
+mod shut_dirs;
 mod sparse;
 mod staging_dir;
 #[cfg(test)]
@@ -35,6 +37,7 @@ mod watch;
 mod workspace_disk;
 
 pub(crate) use entries::{changed_at, entries_in, lock_file, make_private};
+pub use ignore_rules::IgnoredLimits;
 pub(crate) use ignore_rules::{IgnoreRules, RecordedBeyond};
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use making::umask;

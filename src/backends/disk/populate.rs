@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, renameat};
+use rustix::fs::{FileType, Timestamps, renameat};
 use rustix::io::Errno;
 
 use super::entries::{kind_of, vanished};
@@ -10,6 +10,7 @@ use super::file_stat::MadeStat;
 use super::listing::look;
 use super::making::{MakingError, ParentDir, bits_for, set_mode, times};
 use super::remove::remove_all;
+use super::shut_dirs::{ShutDirs, opened};
 use super::tree::DirTree;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
@@ -18,65 +19,77 @@ use crate::engine::path::EntryPath;
 impl DirTree {
     /// Makes the changes in order, each in its place. Tells also whether something was removed.
     pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<(EntryPath, MadeStat)>, bool), BackendError> {
-        let (mut parent, mut removed) = (ParentDir::default(), false);
+        let mut population =
+            Population { tree: self, parent: ParentDir::default(), shut: ShutDirs::default(), removed: false };
         let mut made = Vec::with_capacity(changes.len());
-        for change in changes {
-            let failed = |failure: MakingError| BackendError { backend: self.backend, reason: failure.words() };
-            let done = self.populate_one(change, &mut parent, &mut removed).map_err(failed)?;
+        let done = changes.iter().try_for_each(|change| {
+            let done = population.make(change)?;
             made.push((change.path().clone(), done));
             made.extend(change.linked().map(|to| (to.clone(), done)));
+            Ok(())
+        });
+        let shut = population.shut.shut(self);
+        let failed = |failure: MakingError| BackendError { backend: self.backend, reason: failure.words() };
+        done.and(shut).map_err(failed)?;
+        Ok((made, population.removed))
+    }
+}
+
+struct Population<'a> {
+    tree: &'a DirTree,
+    parent: ParentDir,
+    shut: ShutDirs,
+    /// Set if something was removed.
+    removed: bool,
+}
+
+impl Population<'_> {
+    /// Makes a change, and opens directories that are in its way because their owner has shut them.
+    fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
+        change.check(self.tree)?;
+        match self.attempt(change) {
+            Err(failure) if failure.is_denied() => {
+                let paths = [Some(change.path()), change.linked()].into_iter().flatten();
+                let opened: usize = paths.map(|path| self.shut.open_to(self.tree, path).len()).sum();
+                if opened > 0 { self.attempt(change) } else { Err(failure) }
+            }
+            made => made,
         }
-        Ok((made, removed))
     }
 
-    fn populate_one(
-        &self,
-        change: &FileChange,
-        parent: &mut ParentDir,
-        removed: &mut bool,
-    ) -> Result<MadeStat, MakingError> {
-        change.check(self)?;
+    fn attempt(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         if !matches!(change, FileChange::Delete { .. }) {
-            parent.lead_to(self, change.path(), |_| ())?;
+            self.parent.lead_to(self.tree, change.path(), |_| ())?;
         }
-        self.put(change, parent, removed).map_err(|error| change.failed(error))
+        self.put(change).map_err(|error| change.failed(error))
     }
 
-    fn put(&self, change: &FileChange, parent: &mut ParentDir, removed: &mut bool) -> Result<MadeStat, Errno> {
+    fn put(&mut self, change: &FileChange) -> Result<MadeStat, Errno> {
         match change {
             FileChange::Write { path, node, bytes, modified } => {
-                let (above, name) = (parent.handle()?, path.name());
-                let make = || self.make((above, name), (node, bytes), None, times(*modified));
-                match make() {
-                    Err(Errno::EXIST) => {}
-                    made => return made,
-                }
-                let stat = look(above, name)?;
-                if let (Node::Directory { mode }, FileType::Directory) = (node, kind_of(&stat)) {
-                    set_mode(above, name, bits_for(*mode, FileType::Directory, Some(&stat)))?;
-                    return Ok(MadeStat::Directory);
-                }
-                *removed = true;
-                remove_all(above, name)?;
-                make()
+                let made = self.write(path, (node, bytes), times(*modified))?;
+                self.shut.made(self.tree, path, node)?;
+                Ok(made)
             }
             FileChange::Mode { path, mode } => {
-                let stat = look(parent.handle()?, path.name())?;
-                set_mode(parent.handle()?, path.name(), bits_for(*mode, kind_of(&stat), Some(&stat)))?;
+                let stat = look(self.parent.handle()?, path.name())?;
+                set_mode(self.parent.handle()?, path.name(), bits_for(*mode, kind_of(&stat), Some(&stat)))?;
+                self.shut.forget(path);
                 Ok(MadeStat::as_it_is(&stat))
             }
             FileChange::Link { path, to } => {
-                let (made, has_replaced) = self.populate_link(parent.handle()?, path, to)?;
-                *removed |= has_replaced;
+                let (made, has_replaced) = self.tree.populate_link(self.parent.handle()?, path, to)?;
+                self.removed |= has_replaced;
                 Ok(made)
             }
             FileChange::Delete { path } => {
-                *removed = true;
-                match self.parent(path) {
+                self.removed = true;
+                match self.tree.parent(path) {
                     // It may be the directory that is open.
                     Ok(above) => {
-                        parent.forget();
+                        self.parent.forget();
                         remove_all(above.as_fd(), path.name())?;
+                        self.shut.forget_below(path);
                     }
                     Err(error) if super::beneath::leads_nowhere(error) => {}
                     Err(error) => return Err(error),
@@ -86,6 +99,27 @@ impl DirTree {
         }
     }
 
+    fn write(&mut self, path: &EntryPath, (node, bytes): (&Node, &[u8]), times: Timestamps) -> Result<MadeStat, Errno> {
+        let (above, name) = (self.parent.handle()?, path.name());
+        let opened = opened(node);
+        let make = || self.tree.make((above, name), (opened.as_ref().unwrap_or(node), bytes), None, times.clone());
+        match make() {
+            Err(Errno::EXIST) => {}
+            made => return made,
+        }
+        let stat = look(above, name)?;
+        if let (Node::Directory { mode }, FileType::Directory) = (node, kind_of(&stat)) {
+            set_mode(above, name, bits_for(*mode, FileType::Directory, Some(&stat)))?;
+            return Ok(MadeStat::Directory);
+        }
+        self.removed = true;
+        remove_all(above, name)?;
+        self.shut.forget_below(path);
+        make()
+    }
+}
+
+impl DirTree {
     /// Makes a path a name of the file at another one. Returns also true if it replaced something.
     fn populate_link(
         &self,

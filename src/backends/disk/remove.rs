@@ -2,17 +2,18 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmod, fchmod, unlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, unlinkat};
 use rustix::io::Errno;
 
 use super::beneath::{context, open_directory, open_in};
 use super::entries::{kind_of, vanished};
 use super::file_stat::FileStat;
 use super::listing::{Lister, look_at};
+use super::making::set_bits;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// The permissions that the owner of a directory needs to empty it.
@@ -67,8 +68,7 @@ fn open_shut(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     match open_in(parent, name, DIRECTORY) {
         Err(Errno::ACCESS) => {
             let shut = open_in(parent, name, OFlags::PATH | OFlags::DIRECTORY)?;
-            // By the handle, because a link that came meanwhile would lead elsewhere.
-            chmod(format!("/proc/self/fd/{}", shut.as_raw_fd()), Mode::from_raw_mode(OWNERS))?;
+            set_bits(&shut, OWNERS)?;
             open_in(parent, name, DIRECTORY)
         }
         other => other,

@@ -54,17 +54,20 @@ impl GitRepository {
             return Ok(None);
         }
         let printed = run(directory, &asked, None)?;
-        let lines: Vec<&[u8]> = printed.trim_ascii_end().split(|byte| *byte == b'\n').collect();
-        let [top, git, common, format] = lines[..] else {
-            return Err(io::Error::other("git answered otherwise than expected"));
-        };
-        let path = |line: &[u8]| directory.join(OsStr::from_bytes(line));
+        let line = |printed: &[u8]| printed.strip_suffix(b"\n").unwrap_or(printed).to_vec();
+        let mut lines: Vec<Vec<u8>> = line(&printed).split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        if lines.len() != asked.len() - 1 {
+            // A path has a line break, so each is asked for alone.
+            let alone = asked[1..].iter().map(|what| Ok(line(&run(directory, &["rev-parse", what], None)?)));
+            lines = alone.collect::<io::Result<_>>()?;
+        }
+        let path = |at: usize| directory.join(OsStr::from_bytes(&lines[at]));
         Ok(Some(Self {
             directory: directory.to_owned(),
-            top: path(top),
-            git_directory: path(git),
-            common_directory: path(common).canonicalize()?,
-            is_sha1: format == b"sha1",
+            top: path(0),
+            git_directory: path(1),
+            common_directory: path(2).canonicalize()?,
+            is_sha1: lines[3] == b"sha1",
         }))
     }
 

@@ -32,6 +32,17 @@ fn found(directory: &Path) -> GitRepository {
 }
 
 #[test]
+fn repository_in_directory_with_line_break_is_found() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().canonicalize().unwrap().join("a\nb\n");
+    fs::create_dir(&directory).unwrap();
+    git(&directory, &["init", "-q"]);
+    let found = found(&directory);
+    assert_eq!((&found.top, &found.git_directory), (&directory, &directory.join(".git")));
+    assert!(found.is_sha1 && found.common_directory == found.git_directory);
+}
+
+#[test]
 fn repository_of_directory_without_one_is_none() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(GitRepository::find(directory.path()).unwrap(), None);

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use foldspace::backends::{DoctorReport, Finding, HostPath};
 use foldspace::event::Node;
 use foldspace::hub::operations::AttachedDocument;
-use foldspace::hub::{AttachedDirectory, all_attached, attached_at, own_copies_of};
+use foldspace::hub::{AttachedDirectory, IgnoredLeftOut, all_attached, attached_at, own_copies_of};
 use foldspace::reducers::{AgentRuns, Entry, VirtualFileSystem};
 use foldspace::store::Durability;
 use foldspace::tools::{AgentKind, CopyProgress};
@@ -113,6 +113,8 @@ struct DirectoryStatus {
     own_copies: Option<CopyProgress>,
     /// Files that are recorded by their digests only.
     not_kept: Vec<EntryPath>,
+    /// Ignored entries that a limit leaves out.
+    ignored: Option<IgnoredLeftOut>,
 }
 
 /// The directories that are attached, and the hooks there are.
@@ -338,7 +340,7 @@ fn show_changes(changes: &[SettingsChange], out: &mut Out) -> Result<Exit, Failu
 }
 
 fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failure> {
-    let AttachedDocument { directory, name, files, borrowed, not_kept, own_copy, .. } = recorded;
+    let AttachedDocument { directory, name, files, borrowed, not_kept, ignored, own_copy, .. } = recorded;
     let directory = text::one_line(&directory.0.to_string_lossy(), 300);
     let files = text::count(*files, "file");
     out.line(format!("records {directory} as {}: {files}", text::one_line(name, 80)))?;
@@ -359,8 +361,14 @@ fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failu
             out.line(format!("copies the contents of {files} from git in the background, up to {limit}"))?;
         }
     }
-    not_kept_line(not_kept).iter().for_each(|line| output::note(line));
+    not_kept_line(not_kept).into_iter().chain(ignored.map(ignored_line)).for_each(|line| output::note(&line));
     Ok(())
+}
+
+fn ignored_line(IgnoredLeftOut { left_out, limits }: IgnoredLeftOut) -> String {
+    let (entries, number) = (text::count(left_out, "ignored entry"), limits.entries / 2);
+    let [file, all] = [limits.file_bytes, limits.bytes / 2].map(text::size);
+    format!("not recorded: {entries}, files of {file} or more or beyond {number} entries and {all} (see --include)")
 }
 
 fn not_kept_line(not_kept: &[EntryPath]) -> Option<String> {
@@ -393,12 +401,13 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
         let files = state.map(|state| VirtualFileSystem::of(&state)).unwrap_or_default();
         let is_lost = |entry: &Entry| matches!(entry.node, Node::File { incomplete: true, .. });
         let not_kept = files.iter().filter(|(_, entry)| is_lost(entry)).map(|(path, _)| path.clone()).collect();
-        DirectoryStatus { attached, own_copies, not_kept }
+        let ignored = IgnoredLeftOut::of(&attached, &files);
+        DirectoryStatus { attached, own_copies, not_kept, ignored }
     };
     let directories = attached.into_iter().map(of).collect();
     let status = AttachStatus { here: attached_at(&data, directory), directories, hooks };
     out.show(&status, |out| {
-        for DirectoryStatus { attached, own_copies, not_kept } in &status.directories {
+        for DirectoryStatus { attached, own_copies, not_kept, ignored } in &status.directories {
             let directory = text::one_line(&attached.directory.0.to_string_lossy(), 300);
             out.line(format!("{directory} is recorded as session {}", attached.session.short()))?;
             if let Some(CopyProgress { copied, bytes, left, not_copied }) = own_copies {
@@ -406,7 +415,7 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
                 let end = if *left > 0 { format!("; {left} to go") } else { String::new() };
                 out.line(format!("  copied from git: {copied} of {all} contents, {bytes}{end}"))?;
             }
-            if let Some(line) = not_kept_line(not_kept) {
+            for line in not_kept_line(not_kept).into_iter().chain(ignored.map(ignored_line)) {
                 out.line(format!("  {line}"))?;
             }
         }

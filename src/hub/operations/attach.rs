@@ -8,9 +8,9 @@ use crate::backends::HostPath;
 use crate::engine::event::Node;
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
-use crate::hub::HubError;
 use crate::hub::attached::{AttachDirectory, AttachedDirectory, all_attached};
 use crate::hub::hook_message::{HookMessage, ReportOutcome};
+use crate::hub::{HubError, IgnoredLeftOut};
 use crate::reducers::VirtualFileSystem;
 
 /// A directory that is attached, with what is recorded of it.
@@ -31,6 +31,9 @@ pub struct AttachedDocument {
     /// Those of which only the digests are recorded, since they are large or look like secrets.
     #[schemars(with = "Vec<String>")]
     pub not_kept: Vec<EntryPath>,
+    /// Ignored entries that a limit leaves out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<IgnoredLeftOut>,
     /// Set if small files that git ignores are recorded.
     pub keep_ignored: bool,
     /// Set if the contents of files that look like secrets are kept, on this machine only.
@@ -47,6 +50,8 @@ impl Operation for AttachDirectory {
     async fn run(self, context: &OperationContext<'_>) -> Result<AttachedDocument, OperationError> {
         context.caller.may_name_roots()?;
         let attached = context.hub.attach(self).await?;
+        // Another clone may be at the same path.
+        context.hub.repeat_own_copies(&attached);
         let sessions = context.hub.sessions().clone();
         reading(move || {
             let session = sessions.session(attached.session)?;
@@ -60,6 +65,7 @@ impl Operation for AttachDirectory {
                     not_kept.push(path.clone());
                 }
             }
+            let ignored = IgnoredLeftOut::of(&attached, &tree);
             let AttachedDirectory { directory, keep_ignored, keep_secrets, own_copy, .. } = attached;
             let (session, name) = (session.id(), session.name().to_owned());
             Ok(AttachedDocument {
@@ -69,6 +75,7 @@ impl Operation for AttachDirectory {
                 files,
                 borrowed,
                 not_kept,
+                ignored,
                 keep_ignored,
                 keep_secrets,
                 own_copy,

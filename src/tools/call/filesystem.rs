@@ -13,7 +13,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem, directories_above};
 use crate::tools::workspace::capture::Captured;
-use crate::tools::workspace::plan::{NewContents, PlannedChange, open_first};
+use crate::tools::workspace::plan::{NewContents, PlannedChange};
 use crate::tools::workspace::recording::EventBuffer;
 
 const LINKS_MAX: usize = 40;
@@ -250,11 +250,7 @@ impl Filesystem {
     pub(crate) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
         let changes = self.staged[self.landed..].iter();
         let changes = changes.map(|change| change.file_change(|digest| self.content(digest)));
-        let mut changes = changes.collect::<Result<Vec<_>, _>>()?;
-        let mut shut = open_first(&mut changes);
-        shut.retain(|change| self.tree.get(change.path()).is_some_and(Entry::is_directory));
-        changes.extend(shut.into_iter().rev());
-        Ok(changes)
+        changes.collect()
     }
 
     /// The files that this call wrote, and that are still there.

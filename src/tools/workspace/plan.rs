@@ -7,16 +7,13 @@ use bytes::Bytes;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitError, Content};
-use crate::engine::event::{DeleteEntry, Event, FileMode, LinkFile, Node, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, Event, LinkFile, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made, directories_above};
-
-/// Bits that the owner of a directory needs to change it.
-const OWNERS: u32 = 0o700;
 
 #[derive(Debug, Default)]
 pub(in crate::tools) struct ChangePlan {
@@ -100,21 +97,6 @@ impl PlannedChange {
             },
         })
     }
-}
-
-/// Gives directories that their owner may not change the bits for that, so that what is in them can be made. Returns the
-/// changes that take those back, which come last, the deepest first.
-pub(crate) fn open_first(changes: &mut [FileChange]) -> Vec<FileChange> {
-    let mut shut = Vec::new();
-    for change in changes {
-        if let FileChange::Write { path, node: Node::Directory { mode }, .. } = change
-            && mode.bits() & OWNERS != OWNERS
-        {
-            shut.push(FileChange::Mode { path: path.clone(), mode: *mode });
-            *mode = FileMode::of(mode.bits() | OWNERS);
-        }
-    }
-    shut
 }
 
 /// Reads a file's contents; other entries have none.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::hard_links::links_at;
-use super::plan::{content_of, open_first};
+use super::plan::content_of;
 use crate::backends::{BackendError, ChangeDetector, FileChange, Workspace};
 use crate::engine::event::DeleteEntry;
 use crate::engine::lock::lock;
@@ -55,28 +55,19 @@ pub(crate) fn write_all(
         session.read_ahead(entries.iter().filter_map(|(_, entry)| entry.node.content()));
         pieces(PIECE, entries.iter(), load)
     });
-    let mut shut = Vec::new();
-    let put_open = |piece: LoadedPiece| {
-        let mut piece = piece?;
-        shut.extend(open_first(&mut piece));
-        Ok::<_, WorkspaceError>(put(&piece)?)
-    };
+    let put_loaded = |piece: LoadedPiece| Ok::<_, WorkspaceError>(put(&piece?)?);
     if entries.len() <= FEW {
-        loaded.try_for_each(put_open)?;
+        loaded.try_for_each(put_loaded)?;
         drop(loaded);
     } else {
         std::thread::scope(|scope| {
             let (give, take): (Sender<LoadedPiece>, Receiver<LoadedPiece>) = bounded(PIECES_WAITING);
             // The receiver may have stopped after an error.
             scope.spawn(move || loaded.try_for_each(|piece| give.send(piece)).is_ok());
-            take.into_iter().try_for_each(put_open)
+            take.into_iter().try_for_each(put_loaded)
         })?;
     }
     links.chunks(PIECE.1).try_for_each(&put)?;
-    if !shut.is_empty() {
-        shut.reverse();
-        put(&shut)?;
-    }
     Ok(lost.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 

@@ -6,7 +6,7 @@ use super::borrowed::{borrows, replaced};
 use super::hard_links::apart;
 use super::intent::Intent;
 use super::managed::files_of;
-use super::plan::{ChangePlan, NewContents, PlannedChange, after, open_first};
+use super::plan::{ChangePlan, NewContents, PlannedChange, after};
 use super::populate::pieces;
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::Commit;
@@ -146,16 +146,10 @@ pub(in crate::tools) fn project(
     landed: &mut usize,
 ) -> Result<(), WorkspaceError> {
     let load = |step: &PlannedChange| step.file_change(|digest| content(session, digest, fresh)).map(Some);
-    let mut shut = Vec::new();
     for piece in pieces(PIECE, steps.iter(), load) {
-        let mut changes = piece?;
-        shut.extend(open_first(&mut changes));
+        let changes = piece?;
         workspace.apply(&changes)?;
         *landed += changes.len();
-    }
-    if !shut.is_empty() {
-        shut.reverse();
-        workspace.apply(&shut)?;
     }
     Ok(())
 }

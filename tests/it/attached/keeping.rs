@@ -165,3 +165,58 @@ fn file_over_the_limit_is_named_by_the_status() {
     let status = repository.program.json(&["attach", "--status"]);
     assert_eq!(status["directories"][0]["not_kept"], json!(["big.bin"]));
 }
+
+/// Replaces the repository by another one with two files.
+fn clone_another(repository: &Repository) {
+    fs::remove_dir_all(repository.root()).unwrap();
+    fs::create_dir(repository.root()).unwrap();
+    repository.git(&["init", "-q", "-b", "main"]);
+    ["new.txt", "more.txt"].iter().for_each(|path| repository.write(path, path));
+    repository.commit("another first");
+}
+
+#[test]
+fn new_clone_that_is_attached_again_is_copied_from_git() {
+    let repository = Repository::with(&FILES);
+    await_copies(&repository, 3);
+    clone_another(&repository);
+    repository.attach();
+    await_copies(&repository, 2);
+    repository.command("t1", |repository| {
+        fs::remove_dir_all(repository.root().join(".git")).unwrap();
+        ["new.txt", "more.txt"].iter().for_each(|path| repository.remove(path));
+    });
+    let undone = undo(&repository);
+    assert!(undone.ends_with("[exit 0]"), "{undone}");
+    ["new.txt", "more.txt"].iter().for_each(|path| assert_eq!(repository.read(path), *path));
+}
+
+#[test]
+fn new_clone_is_copied_from_git_after_reports() {
+    let repository = Repository::with(&FILES);
+    await_copies(&repository, 3);
+    clone_another(&repository);
+    eventually("what only git has is copied", || {
+        repository.claude("UserPromptSubmit", json!({ "prompt": "go" }));
+        let status = repository.program.json(&["attach", "--status"]);
+        let copies = &status["directories"][0]["own_copies"];
+        (&copies["copied"], &copies["left"]) == (&json!(2), &json!(0))
+    });
+}
+
+#[test]
+fn attach_counts_ignored_entries_beyond_the_limits() {
+    let repository = Repository::unattached(&[("a.txt", "one\n"), (".gitignore", "conf/\nnode_modules/\n*.big\n")]);
+    (0..2003).for_each(|number| repository.write(&format!("conf/{number}"), "x\n"));
+    repository.write("node_modules/a.js", "x\n");
+    fs::File::create(repository.root().join("x.big")).unwrap().set_len(1 << 20).unwrap();
+    let attached = repository.program.json(&["attach", &repository.root().to_string_lossy()]);
+    let counted = json!({ "left_out": 5, "file_bytes": 1 << 20, "entries": 4000, "bytes": 128 << 20 });
+    assert_eq!(attached["ignored"], counted);
+    assert_eq!(repository.program.json(&["attach", "--status"])["directories"][0]["ignored"], counted);
+    let told = "not recorded: 5 ignored entries, files of 1.0 MiB or more or beyond 2000 entries and 64.0 MiB";
+    assert!(repository.program.run(&["attach", "--status"]).contains(told));
+    repository.command("t1", |repository| fs::remove_dir_all(repository.root().join("conf")).unwrap());
+    assert!(undo(&repository).ends_with("[exit 0]"));
+    assert_eq!(fs::read_dir(repository.root().join("conf")).unwrap().count(), 1999);
+}

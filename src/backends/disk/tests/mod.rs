@@ -13,4 +13,5 @@ mod overlays;
 mod racing;
 mod rig;
 mod sharing;
+mod shutting;
 mod watching;

@@ -1,0 +1,113 @@
+//! Directories that their owner has shut: a batch opens them for the moment.
+
+use std::collections::BTreeMap;
+use std::iter::successors;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use super::beneath::{leads_nowhere, open_in};
+use super::entries::kind_of;
+use super::file_stat::FileStat;
+use super::listing::look_at;
+use super::making::{MakingError, set_bits};
+use super::tree::DirTree;
+use crate::engine::event::{FileMode, Node};
+use crate::engine::path::EntryPath;
+
+/// The bits that a directory gets for its owner.
+const OPEN: u32 = 0o700;
+/// The bits without which its owner can't change it.
+const CHANGING: u32 = 0o300;
+
+/// Directories that a batch has opened, with the bits that they get at its end.
+#[derive(Debug, Default)]
+pub(super) struct ShutDirs(BTreeMap<EntryPath, (FileStat, u32)>);
+
+impl ShutDirs {
+    /// Opens the directories that lead to an entry, and the entry itself: a directory moves only if it may be changed.
+    /// Returns the opened ones, the top first, with the bits that they had.
+    pub(super) fn open_to(&mut self, tree: &DirTree, path: &EntryPath) -> Vec<(EntryPath, u32)> {
+        let mut chain: Vec<_> = successors(Some(path.clone()), EntryPath::parent).collect();
+        chain.reverse();
+        chain.into_iter().filter_map(|path| Some((path.clone(), self.open(tree, &path)?))).collect()
+    }
+
+    /// Opens a directory that its owner may not change. Returns the bits that it had.
+    pub(super) fn open(&mut self, tree: &DirTree, path: &EntryPath) -> Option<u32> {
+        let open = || {
+            let handle = tree.handle(path)?;
+            let stat = look_at(&handle)?;
+            let bits = u32::from(stat.stx_mode) & 0o7777;
+            if kind_of(&stat) != FileType::Directory || bits & CHANGING == CHANGING {
+                return Ok(None);
+            }
+            set_bits(&handle, bits | OPEN)?;
+            Ok(Some((FileStat::of(&stat), bits)))
+        };
+        // It may be another user's. The caller has the error of what it wanted to do.
+        let opened = open().inspect_err(|error: &Errno| tracing::debug!(%error, "a directory stays shut"));
+        let (stamp, bits) = opened.ok()??;
+        self.0.insert(path.clone(), (stamp, bits));
+        Some(bits)
+    }
+
+    /// Forgets a directory that keeps the bits which it has now, or is gone.
+    pub(super) fn forget(&mut self, path: &EntryPath) {
+        self.0.remove(path);
+    }
+
+    /// Forgets what is at a path, and all below it.
+    pub(super) fn forget_below(&mut self, path: &EntryPath) {
+        self.0.retain(|shut, _| shut != path && !shut.is_below(path));
+    }
+
+    /// Takes up what was made or is there now: a directory may be open instead of having the bits that it is to have.
+    pub(super) fn made(&mut self, tree: &DirTree, path: &EntryPath, node: &Node) -> Result<(), Errno> {
+        if let Some(bits) = shut_bits(node) {
+            let stamp = FileStat::of(&look_at(tree.handle(path)?)?);
+            self.0.insert(path.clone(), (stamp, bits));
+        } else if !matches!(node, Node::Directory { mode } if mode.is_unknown()) {
+            self.forget(path);
+        }
+        Ok(())
+    }
+
+    /// Sets the bits of the directories that are still there, the deepest first.
+    pub(super) fn shut(&mut self, tree: &DirTree) -> Result<(), MakingError> {
+        while let Some((path, (stamp, bits))) = self.0.pop_last() {
+            let shut = tree.handle(&path).and_then(|handle| {
+                let is_same = FileStat::of(&look_at(&handle)?).is_same_entry(&stamp);
+                if is_same { set_bits(&handle, bits) } else { Ok(()) }
+            });
+            match shut {
+                Err(error) if !leads_nowhere(error) => return Err(MakingError::at("change the mode of", &path)(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the node to make in place of a directory that its owner could not change.
+pub(super) fn opened(node: &Node) -> Option<Node> {
+    shut_bits(node).map(|bits| Node::Directory { mode: FileMode::of(bits | OPEN) })
+}
+
+fn shut_bits(node: &Node) -> Option<u32> {
+    match node {
+        Node::Directory { mode } if !mode.is_unknown() => Some(mode.bits()).filter(|bits| bits & CHANGING != CHANGING),
+        _ => None,
+    }
+}
+
+impl DirTree {
+    /// Opens a handle that stands for what is at a path. The root's is there even if its owner has shut it.
+    pub(super) fn handle(&self, path: &EntryPath) -> Result<OwnedFd, Errno> {
+        if path.is_root() {
+            return rustix::io::fcntl_dupfd_cloexec(self.root.as_fd(), 0);
+        }
+        open_in(self.parent(path)?, path.name(), OFlags::PATH)
+    }
+}
