@@ -95,7 +95,7 @@ impl ToolRunner {
     /// Looks at the disk.
     pub(crate) async fn find_changes(&self) -> Result<(), ToolError> {
         let _turn = self.session().turn().await;
-        Ok(self.machine().record_drift(self.session(), Extent::Due).await?)
+        self.machine().record_drift(self.session(), Extent::Due).await
     }
 
     /// Closes the calls that are over without a report.

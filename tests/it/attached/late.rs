@@ -204,7 +204,8 @@ fn undo_of_a_directory_that_a_link_has_replaced_is_refused() {
     let repository = Repository::with(&[("a.txt", "one\n")]);
     repository.command("t1", |repository| repository.write("a.txt", "two\n"));
     repository.program.file("other/a.txt", "two\n");
-    fs::remove_dir_all(repository.root()).unwrap();
+    let aside = repository.program.path("aside");
+    fs::rename(repository.root(), &aside).unwrap();
     symlink("other", repository.root()).unwrap();
     let undo = || repository.program.run(&["undo", "repo", "--yes"]);
     let refusal = "is a link to other now, not the directory that was attached";
@@ -215,6 +216,7 @@ fn undo_of_a_directory_that_a_link_has_replaced_is_refused() {
     assert!(refused.contains(refusal), "by another owner: {refused}");
     assert_eq!(repository.read("a.txt"), "two\n", "the other project's");
     fs::remove_file(repository.root()).unwrap();
+    fs::rename(aside, repository.root()).unwrap();
     undo();
-    assert_eq!(repository.read("a.txt"), "one\n", "made again");
+    assert_eq!(repository.read("a.txt"), "one\n", "put back");
 }
