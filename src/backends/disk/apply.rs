@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use super::beneath::open_in;
 use super::copying::copy_file;
-use super::entries::{kind_of, make_directory};
+use super::entries::{kind_of, make_directory, set_bits};
 use super::file_stat::MadeStat;
 use super::limits::PATH_BYTES_MAX;
 use super::listing::{is_linked, look, look_at};
-use super::making::{MakingError, ParentDir, bits_for, errno, set_bits, set_mode, times, times_of};
+use super::making::{MakingError, ParentDir, bits_for, errno, set_mode, times, times_of};
 use super::remove::remove_all;
 use super::shut_dirs::{ShutDirs, opened};
 use super::tree::{DirTree, read_again};

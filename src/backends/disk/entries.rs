@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::{DirEntry, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, IFlags, Mode, OFlags, Statx, StatxFlags, flock, fstat, ioctl_getflags,
-    ioctl_setflags, lstat, mkdirat, openat, stat, statx,
+    AtFlags, CWD, FileType, FlockOperation, IFlags, Mode, OFlags, Statx, StatxFlags, chmod, flock, fstat,
+    ioctl_getflags, ioctl_setflags, lstat, mkdirat, openat, stat, statx,
 };
 use rustix::io::Errno;
 
@@ -82,6 +82,11 @@ pub(super) fn make_directory(parent: impl AsFd, name: impl rustix::path::Arg, mo
         Err(Errno::EXIST) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Sets the permission bits by a handle that only stands for an entry: a link that was swapped in would lead elsewhere.
+pub(super) fn set_bits(handle: &OwnedFd, bits: u32) -> Result<(), Errno> {
+    chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), Mode::from_raw_mode(bits))
 }
 
 pub(super) fn kind_of(stat: &Statx) -> FileType {

@@ -2,19 +2,19 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, chmod, chownat, fchmod, fchown, futimens,
-    linkat, mknodat, openat, symlinkat, utimensat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, chownat, fchmod, fchown, futimens, linkat,
+    mknodat, openat, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::beneath::{open_directory, open_in};
-use super::entries::{kind_of, make_directory, vanished};
+use super::entries::{kind_of, make_directory, set_bits, vanished};
 use super::file_stat::{FileStat, MadeStat};
 use super::listing::look;
 use super::tree::DirTree;
@@ -233,11 +233,6 @@ pub(super) fn errno(error: io::Error) -> Errno {
 /// Sets the permission bits of an entry other than a link, even if its owner may not open it.
 pub(super) fn set_mode(parent: impl AsFd, name: &[u8], bits: u32) -> Result<(), Errno> {
     set_bits(&open_in(parent, name, OFlags::PATH)?, bits)
-}
-
-/// Sets the permission bits by a handle that only stands for an entry: a link that was swapped in would lead elsewhere.
-pub(super) fn set_bits(handle: &OwnedFd, bits: u32) -> Result<(), Errno> {
-    chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), Mode::from_raw_mode(bits))
 }
 
 /// Returns the umask of this process, as it was at the first call.

@@ -19,23 +19,23 @@ use crate::engine::path::EntryPath;
 impl DirTree {
     /// Makes the changes in order, each in its place. Tells also whether something was removed.
     pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<(EntryPath, MadeStat)>, bool), BackendError> {
-        let mut population =
-            Population { tree: self, parent: ParentDir::default(), shut: ShutDirs::default(), removed: false };
+        let mut batch =
+            PopulateBatch { tree: self, parent: ParentDir::default(), shut: ShutDirs::default(), removed: false };
         let mut made = Vec::with_capacity(changes.len());
         let done = changes.iter().try_for_each(|change| {
-            let done = population.make(change)?;
+            let done = batch.make(change)?;
             made.push((change.path().clone(), done));
             made.extend(change.linked().map(|to| (to.clone(), done)));
             Ok(())
         });
-        let shut = population.shut.shut(self);
+        let shut = batch.shut.shut(self);
         let failed = |failure: MakingError| BackendError { backend: self.backend, reason: failure.words() };
         done.and(shut).map_err(failed)?;
-        Ok((made, population.removed))
+        Ok((made, batch.removed))
     }
 }
 
-struct Population<'a> {
+struct PopulateBatch<'a> {
     tree: &'a DirTree,
     parent: ParentDir,
     shut: ShutDirs,
@@ -43,7 +43,7 @@ struct Population<'a> {
     removed: bool,
 }
 
-impl Population<'_> {
+impl PopulateBatch<'_> {
     /// Makes a change, and opens directories that are in its way because their owner has shut them.
     fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         change.check(self.tree)?;

@@ -10,10 +10,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, unlinkat};
 use rustix::io::Errno;
 
 use super::beneath::{context, open_directory, open_in};
-use super::entries::{kind_of, vanished};
+use super::entries::{kind_of, set_bits, vanished};
 use super::file_stat::FileStat;
 use super::listing::{Lister, look_at};
-use super::making::set_bits;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// The permissions that the owner of a directory needs to empty it.

@@ -8,10 +8,10 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_in};
-use super::entries::kind_of;
+use super::entries::{kind_of, set_bits};
 use super::file_stat::FileStat;
 use super::listing::look_at;
-use super::making::{MakingError, set_bits};
+use super::making::MakingError;
 use super::tree::DirTree;
 use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;

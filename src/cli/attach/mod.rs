@@ -368,7 +368,7 @@ fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failu
 fn ignored_line(IgnoredLeftOut { left_out, limits }: IgnoredLeftOut) -> String {
     let (entries, number) = (text::count(left_out, "ignored entry"), limits.entries / 2);
     let [file, all] = [limits.file_bytes, limits.bytes / 2].map(text::size);
-    format!("not recorded: {entries}, files of {file} or more or beyond {number} entries and {all} (see --include)")
+    format!("over a limit (below {file} each, {number} entries, {all} in all): {entries}, not recorded (see --include)")
 }
 
 fn not_kept_line(not_kept: &[EntryPath]) -> Option<String> {

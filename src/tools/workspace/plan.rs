@@ -296,7 +296,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::event::Special;
+    use crate::engine::event::{FileMode, Special};
 
     /// Files with a few names at a few depths: file, directory, link or absent; with `with_lost` also entries that
     /// can't be restored.

@@ -214,7 +214,7 @@ fn attach_counts_ignored_entries_beyond_the_limits() {
     let counted = json!({ "left_out": 5, "file_bytes": 1 << 20, "entries": 4000, "bytes": 128 << 20 });
     assert_eq!(attached["ignored"], counted);
     assert_eq!(repository.program.json(&["attach", "--status"])["directories"][0]["ignored"], counted);
-    let told = "not recorded: 5 ignored entries, files of 1.0 MiB or more or beyond 2000 entries and 64.0 MiB";
+    let told = "over a limit (below 1.0 MiB each, 2000 entries, 64.0 MiB in all): 5 ignored entries, not recorded";
     assert!(repository.program.run(&["attach", "--status"]).contains(told));
     repository.command("t1", |repository| fs::remove_dir_all(repository.root().join("conf")).unwrap());
     assert!(undo(&repository).ends_with("[exit 0]"));
