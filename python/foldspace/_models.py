@@ -111,6 +111,7 @@ class AttachedDocument(TypedDict):
     files: int
     borrowed: int
     not_kept: list[str]
+    ignored: NotRequired[IgnoredLeftOut | None]
     keep_ignored: bool
     keep_secrets: bool
     own_copy: int
@@ -427,6 +428,7 @@ class Health(TypedDict):
 class HookMessage(TypedDict):
     """A report of an agent's hook, as it is sent to the owner, and kept while there is none."""
 
+    id: NotRequired[ReportId | None]
     agent: str
     name: NotRequired[str | None]
     event: NotRequired[str | None]
@@ -442,6 +444,15 @@ class HostStatus(TypedDict):
     at: str | None
     lease_seconds: float
     waited_seconds: float | None
+
+
+class IgnoredLeftOut(TypedDict):
+    """Ignored entries that a limit leaves out, with the limits."""
+
+    left_out: int
+    file_bytes: int
+    entries: int
+    bytes: int
 
 
 class ListedCall(TypedDict):
@@ -736,6 +747,13 @@ class ReportDocument(TypedDict):
     """The outcome of a report."""
 
     outcome: ReportOutcome
+
+
+class ReportId(TypedDict):
+    """The beginning of a hook, which identifies its report."""
+
+    at: int
+    process: int
 
 
 class Rerun(TypedDict):

@@ -1273,6 +1273,8 @@ export interface components {
             borrowed: number;
             /** @description Those of which only the digests are recorded, since they are large or look like secrets. */
             not_kept: string[];
+            /** @description Ignored entries that a limit leaves out. */
+            ignored?: components["schemas"]["IgnoredLeftOut"] | null;
             /** @description Set if small files that git ignores are recorded. */
             keep_ignored: boolean;
             /** @description Set if the contents of files that look like secrets are kept, on this machine only. */
@@ -2001,6 +2003,8 @@ export interface components {
          *     socket.
          */
         HookMessage: {
+            /** @description Identifies the report, which is recorded once though it is both sent and kept. */
+            id?: components["schemas"]["ReportId"] | null;
             /** @description The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`. */
             agent: string;
             /**
@@ -2013,7 +2017,7 @@ export interface components {
              * @default null
              */
             event: string | null;
-            /** @description The directory in which the hook ran. */
+            /** @description The directory that the report is about: that in which the agent works, or that of its project. */
             directory: string;
             /**
              * @description The agent's process, as found by the hook.
@@ -2039,6 +2043,29 @@ export interface components {
              * @description Seconds for which it has been waiting for the store's cluster; null where it does not wait.
              */
             waited_seconds: number | null;
+        };
+        /** @description Ignored entries that a limit leaves out, with the limits. */
+        IgnoredLeftOut: {
+            /**
+             * Format: int64
+             * @description Files and directories that are left out. A directory counts as one, whatever is in it.
+             */
+            left_out: number;
+            /**
+             * Format: int64
+             * @description Bytes of a file, which it stays below.
+             */
+            file_bytes: number;
+            /**
+             * Format: int64
+             * @description Files and directories; at most half of them are directories or in ignored directories.
+             */
+            entries: number;
+            /**
+             * Format: int64
+             * @description Bytes of the files together, half of them in ignored directories.
+             */
+            bytes: number;
         };
         /** @description A call in a list. */
         ListedCall: {
@@ -2640,6 +2667,19 @@ export interface components {
         ReportDocument: {
             /** @description The outcome. */
             outcome: components["schemas"]["ReportOutcome"];
+        };
+        /** @description The beginning of a hook, which identifies its report. */
+        ReportId: {
+            /**
+             * Format: int64
+             * @description The time of the hook's beginning, in nanoseconds since 1970.
+             */
+            at: number;
+            /**
+             * Format: int32
+             * @description The hook's process.
+             */
+            process: number;
         };
         /** @description The outcome of a report. */
         ReportOutcome: "recorded" | "later" | "unattached";
