@@ -23,7 +23,8 @@ use super::container_plan::ContainerPlan;
 use super::paths;
 use crate::backends::containers::{EngineKind, PodmanOptions};
 
-const SHORT: Duration = Duration::from_secs(10);
+/// An engine that builds or removes an image keeps other requests waiting, on a slow disk for many seconds.
+const SHORT: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(120);
 const PULL: Duration = Duration::from_secs(1800);
 const CONTAINERFILE_NAME: &str = "Containerfile";
@@ -181,7 +182,9 @@ impl Engine {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = OwnRuntime(Some(runtime.map_err(|error| unreachable(&error))?));
         let client = client(kind, &connection.url).map_err(|error| unreachable(&error))?;
-        let info = runtime.block_on(SHORT, client.info()).ok_or_else(|| unreachable(&"no answer in 10 s"))?;
+        let info = runtime
+            .block_on(SHORT, client.info())
+            .ok_or_else(|| unreachable(&format!("no answer in {} s", SHORT.as_secs())))?;
         let info = info.map_err(|refusal| unreachable(&refusal))?;
         let EngineFacts { version, rootless, cgroup_version, runtime_name } = info;
         Ok(Self { kind, client, runtime, connection, version, rootless, cgroup_version, runtime_name })
