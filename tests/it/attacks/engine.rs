@@ -84,7 +84,7 @@ fn engine_that_never_answers_times_out() {
     let gate = Gate::open(&directory.path().join("gate.sock"), None);
     gate.mute.store(true, Ordering::Relaxed);
     let rig = with(PodmanOptions { connection: Some(gate.url()), ..nowhere() });
-    fails_clearly(&rig, &[&gate.url(), "10 s", remedy()]);
+    fails_clearly(&rig, &[&gate.url(), "30 s", remedy()]);
     // Nobody waits for it to say that there is nothing to remove.
     drop(rig);
 }
@@ -99,7 +99,7 @@ fn engine_that_falls_silent_times_out() {
     gate.mute.store(true, Ordering::Relaxed);
     assert_eq!(rig.ok("cat f").stdout(), "kept", "a container that runs needs no engine");
     engine_cli(&["rm", "--force", &rig.name()]).unwrap();
-    fails_clearly(&rig, &["engine", "10 s"]);
+    fails_clearly(&rig, &["engine", "30 s"]);
     gate.mute.store(false, Ordering::Relaxed);
     assert_eq!(rig.ok("cat f").stdout(), "kept");
     rig.verify();
