@@ -750,7 +750,7 @@ class ReportDocument(TypedDict):
 
 
 class ReportId(TypedDict):
-    """The beginning of a hook, which identifies its report."""
+    """Id of a report: start time and process of its hook."""
 
     at: int
     process: int

@@ -67,7 +67,7 @@ pub trait ChangeDetector: Send + Sync {
     /// Everything below a directory, as far as this process may look.
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError>;
 
-    /// Returns the time at which an entry was made, if the file system knows it. A move keeps it.
+    /// Returns the birth time of an entry, if the file system has one. A move keeps it.
     #[doc(hidden)]
     fn born(&self, path: &EntryPath) -> Option<Timestamp> {
         let _ = path;

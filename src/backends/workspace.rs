@@ -243,6 +243,11 @@ impl FileChange {
         }
     }
 
+    /// The entries that it names: the changed one, and the one whose file gets one more name.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &EntryPath> {
+        std::iter::once(self.path()).chain(self.linked())
+    }
+
     /// The entry whose file gets one more name.
     pub(crate) fn linked(&self) -> Option<&EntryPath> {
         if let Self::Link { to, .. } = self { Some(to) } else { None }

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(2200);
 const START: Duration = Duration::from_millis(1500);
 /// Agents that take an answer in JSON for granted.
 const ANSWERED: [&str; 2] = ["gemini", "cursor"];
-/// Variables in which agents state the directory of the project to their hooks.
+/// Agents, each with the variable that names its project's directory in a hook.
 const PROJECTS: [(&str, &str); 3] =
     [("claude", "CLAUDE_PROJECT_DIR"), ("copilot", "CLAUDE_PROJECT_DIR"), ("gemini", "GEMINI_PROJECT_DIR")];
 
@@ -38,13 +38,13 @@ struct HookWords {
     data: Option<PathBuf>,
 }
 
-/// An answer of the owner, as far as it is read here.
+/// The part of an owner's answer that the hook reads.
 #[derive(Deserialize)]
 struct ReportAnswer {
     outcome: ReportOutcome,
 }
 
-/// A refusal of the owner, as far as it is read here.
+/// The part of an owner's refusal that the hook reads.
 #[derive(Deserialize)]
 struct Problem {
     detail: String,
@@ -105,7 +105,7 @@ fn pass(id: ReportId, words: &HookWords, data: Option<&Path>) -> io::Result<()> 
     }
 }
 
-/// Returns the directory in which the agent works, or else that of its project, if it is in an attached one.
+/// Returns the agent's working directory or its project's, whichever is in an attached one. The first wins.
 fn attached_directory(data: &Path, agent: &str, payload: &Value) -> Option<PathBuf> {
     let stated = [&payload["cwd"], &payload["directory"], &payload["workspace_roots"][0]];
     let works_in = match stated.into_iter().find_map(Value::as_str) {

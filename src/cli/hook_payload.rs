@@ -1,4 +1,4 @@
-//! The payload that an agent gives to its hook, cut to what a request to the owner holds.
+//! Reads the payload of a hook, and cuts it to the size of a request to the owner.
 
 use std::io::{self, Read};
 

@@ -34,7 +34,7 @@ use crate::tools::agents::report::HookKind;
 
 /// Time for which a hook waits until its report is recorded.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Time for which new settings wait for an open workspace to be unused.
+/// Longest wait of new settings for an open workspace to become unused.
 const FREE: Duration = Duration::from_secs(5);
 /// Default limit for copies of contents that only git has, in bytes.
 const OWN_COPY: u64 = 1 << 30;

@@ -25,7 +25,7 @@ const RECENT: usize = 1024;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookMessage {
-    /// Identifies the report, which is recorded once though it is both sent and kept.
+    /// Id of the report. The owner records a report once, even if it is both sent and kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ReportId>,
     /// The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`.
@@ -36,7 +36,7 @@ pub struct HookMessage {
     /// The hook's event, where the payload does not name it.
     #[serde(default)]
     pub event: Option<String>,
-    /// The directory that the report is about: that in which the agent works, or that of its project.
+    /// Working directory of the agent, or its project's directory.
     #[schemars(with = "String")]
     pub directory: HostPath,
     /// The agent's process, as found by the hook.
@@ -46,11 +46,11 @@ pub struct HookMessage {
     pub payload: Value,
 }
 
-/// The beginning of a hook, which identifies its report.
+/// Id of a report: start time and process of its hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportId {
-    /// The time of the hook's beginning, in nanoseconds since 1970.
+    /// Start time of the hook, in nanoseconds since 1970.
     pub at: u64,
     /// The hook's process.
     pub process: u32,
@@ -62,14 +62,14 @@ pub struct ReportId {
 pub enum ReportOutcome {
     /// It is recorded.
     Recorded,
-    /// It is being recorded, which takes longer. The hook keeps it, in case that the owner ends before.
+    /// It takes longer to record. The hook keeps it in case the owner ends first.
     Later,
     /// Nothing is attached at that directory.
     Unattached,
 }
 
 impl ReportId {
-    /// Returns the id of a hook that begins now.
+    /// Creates the id of a hook that starts now.
     pub fn of_now() -> Self {
         let at = now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Self { at: u64::try_from(at).unwrap_or(u64::MAX), process: std::process::id() }
@@ -124,13 +124,13 @@ impl HookMessage {
         Arrival { report, payload, arrived, waited: 0, keeps_all, process, until: None }
     }
 
-    /// Returns the time at which its hook began; now, if unknown.
+    /// Returns the start time of its hook. Returns now if that is unknown.
     pub(super) fn began(&self) -> Instant {
         let passed = self.id.and_then(|id| now().duration_since(id.time()).ok()).unwrap_or_default();
         Instant::now().checked_sub(passed).unwrap_or_else(Instant::now)
     }
 
-    /// Returns the directory that it is about, without links.
+    /// Returns its directory, with symbolic links resolved.
     pub(super) fn place(&self) -> PathBuf {
         self.directory.0.canonicalize().unwrap_or_else(|_| self.directory.0.clone())
     }

@@ -25,7 +25,7 @@ use crate::tools::agents::report::HookReport;
 /// A report that waits to be recorded.
 struct KeptReport {
     file: PathBuf,
-    /// Time at which its hook began, or else at which it was written.
+    /// Start time of its hook, or else the time of the file.
     at: SystemTime,
     message: HookMessage,
     report: HookReport,

@@ -1,4 +1,4 @@
-"""Drives an agent at a terminal, where it asks its user before each call, and a person works meanwhile."""
+"""Drives an agent at a terminal. It asks before each call, and a person writes a file before each answer."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ import termios
 import time
 
 COMMAND = {"gemini": ["gemini", "-m", "gemini-2.5-flash"], "copilot": ["copilot"], "opencode": ["opencode"]}
-# Seconds until the agent takes input, until it asks, and for which the person works.
+# Seconds: until the agent takes input; until it asks; until the person answers.
 BEGINS, ASKS, WORKS = 20, 10, 3
 
 

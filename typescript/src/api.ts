@@ -2003,7 +2003,7 @@ export interface components {
          *     socket.
          */
         HookMessage: {
-            /** @description Identifies the report, which is recorded once though it is both sent and kept. */
+            /** @description Id of the report. The owner records a report once, even if it is both sent and kept. */
             id?: components["schemas"]["ReportId"] | null;
             /** @description The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`. */
             agent: string;
@@ -2017,7 +2017,7 @@ export interface components {
              * @default null
              */
             event: string | null;
-            /** @description The directory that the report is about: that in which the agent works, or that of its project. */
+            /** @description Working directory of the agent, or its project's directory. */
             directory: string;
             /**
              * @description The agent's process, as found by the hook.
@@ -2668,11 +2668,11 @@ export interface components {
             /** @description The outcome. */
             outcome: components["schemas"]["ReportOutcome"];
         };
-        /** @description The beginning of a hook, which identifies its report. */
+        /** @description Id of a report: start time and process of its hook. */
         ReportId: {
             /**
              * Format: int64
-             * @description The time of the hook's beginning, in nanoseconds since 1970.
+             * @description Start time of the hook, in nanoseconds since 1970.
              */
             at: number;
             /**

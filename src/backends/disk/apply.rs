@@ -98,11 +98,10 @@ impl<'a> ApplyBatch<'a> {
 
     /// Returns true if it has opened a directory.
     fn open_to(&mut self, change: &FileChange) -> bool {
-        let paths = [Some(change.path()), change.linked()];
-        let opened = paths.into_iter().flatten().flat_map(|path| self.shut.open_to(self.tree, path));
-        let before = self.steps.len();
-        self.steps.extend(opened.map(|(path, bits)| UndoStep { path, made: Made::Moded(bits) }));
-        self.steps.len() > before
+        let opened = self.shut.open_for(self.tree, change);
+        let has_opened = !opened.is_empty();
+        self.steps.extend(opened.into_iter().map(|(path, bits)| UndoStep { path, made: Made::Moded(bits) }));
+        has_opened
     }
 
     fn attempt(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {

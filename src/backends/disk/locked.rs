@@ -116,9 +116,12 @@ impl ChangeDetector for OnDisk {
     }
 
     fn has_others(&self, directory: &EntryPath, is_known: &dyn Fn(&EntryPath) -> bool) -> Result<bool, BackendError> {
-        let found = self.lock().tree().and_then(|tree| tree.entries_in(directory));
-        let found = found.map_err(|error| self.failed("look through", Some(directory), &error))?;
-        Ok(found.iter().any(|path| !is_known(path)))
+        match self.lock().tree().and_then(|tree| tree.entries_in(directory)) {
+            Ok(found) => Ok(found.iter().any(|path| !is_known(path))),
+            // It may have any.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(true),
+            Err(error) => Err(self.failed("look through", Some(directory), &error)),
+        }
     }
 
     fn leaves_out(&self) -> bool {

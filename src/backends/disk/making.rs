@@ -149,7 +149,7 @@ impl DirTree {
         }
         match linkat(&parent, to.name(), directory, name, AtFlags::empty()) {
             Ok(()) => {
-                // A build may know the file by this name, at which its time must not go back.
+                // A build may use this name: the time of the file must not go back there.
                 if times_of(present).last_modification > times_of(&file).last_modification {
                     utimensat(directory, name, &times_of(present), AtFlags::SYMLINK_NOFOLLOW)?;
                 }
@@ -170,7 +170,7 @@ impl DirTree {
         paths.into_iter().filter_map(times).collect()
     }
 
-    /// Gives directories their times again, after links in them changed places.
+    /// Restores the times of directories, after links in them were replaced.
     pub(super) fn set_directory_times(&self, times: Vec<(EntryPath, Timestamps)>) {
         for (path, times) in times {
             let opened = open_directory(self.root.as_fd(), path.as_bytes(), OFlags::RDONLY);

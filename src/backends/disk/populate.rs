@@ -48,10 +48,8 @@ impl PopulateBatch<'_> {
     fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         change.check(self.tree)?;
         match self.attempt(change) {
-            Err(failure) if failure.is_denied() => {
-                let paths = [Some(change.path()), change.linked()].into_iter().flatten();
-                let opened: usize = paths.map(|path| self.shut.open_to(self.tree, path).len()).sum();
-                if opened > 0 { self.attempt(change) } else { Err(failure) }
+            Err(failure) if failure.is_denied() && !self.shut.open_for(self.tree, change).is_empty() => {
+                self.attempt(change)
             }
             made => made,
         }

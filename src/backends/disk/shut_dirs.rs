@@ -1,6 +1,6 @@
 //! Directories that their owner has shut: a batch opens them for the moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,6 +13,7 @@ use super::file_stat::FileStat;
 use super::listing::look_at;
 use super::making::MakingError;
 use super::tree::DirTree;
+use crate::backends::FileChange;
 use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
@@ -26,12 +27,12 @@ const CHANGING: u32 = 0o300;
 pub(super) struct ShutDirs(BTreeMap<EntryPath, (FileStat, u32)>);
 
 impl ShutDirs {
-    /// Opens the directories that lead to an entry, and the entry itself: a directory moves only if it may be changed.
-    /// Returns the opened ones, the top first, with the bits that they had.
-    pub(super) fn open_to(&mut self, tree: &DirTree, path: &EntryPath) -> Vec<(EntryPath, u32)> {
-        let mut chain: Vec<_> = successors(Some(path.clone()), EntryPath::parent).collect();
-        chain.reverse();
-        chain.into_iter().filter_map(|path| Some((path.clone(), self.open(tree, &path)?))).collect()
+    /// Opens the directories that lead to the entries of a change, and these themselves: a directory moves only if it may
+    /// be changed. Returns the opened ones, each below those before it, with the bits that they had.
+    pub(super) fn open_for(&mut self, tree: &DirTree, change: &FileChange) -> Vec<(EntryPath, u32)> {
+        let above = |path: &EntryPath| successors(Some(path.clone()), EntryPath::parent).collect::<Vec<_>>();
+        let paths: BTreeSet<EntryPath> = change.paths().flat_map(above).collect();
+        paths.into_iter().filter_map(|path| Some((path.clone(), self.open(tree, &path)?))).collect()
     }
 
     /// Opens a directory that its owner may not change. Returns the bits that it had.

@@ -164,7 +164,7 @@ impl DirTree {
         }
     }
 
-    /// Returns the time at which an entry was made, if the file system knows it.
+    /// Returns the birth time of an entry, if the file system has one.
     pub(super) fn born(&self, path: &EntryPath) -> Option<Timestamp> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let stat = statx(self.parent(path).ok()?, path.name(), flags, StatxFlags::BTIME).ok()?;
@@ -174,7 +174,7 @@ impl DirTree {
         is_known.then_some(Timestamp(millis))
     }
 
-    /// Lists a directory, also what rules leave out.
+    /// Lists a directory, including the entries that rules leave out.
     pub(super) fn entries_in(&self, directory: &EntryPath) -> io::Result<Vec<EntryPath>> {
         let failed = context("open", &directory.rooted());
         match open_directory(self.root.as_fd(), directory.as_bytes(), OFlags::RDONLY) {

@@ -23,9 +23,9 @@ use crate::tools::transcript::edits::stated_files;
 use crate::tools::transcript::files::{KnownChange, StatedFiles};
 use crate::tools::transcript::step::{StatedChange, StatedFile, content_text};
 
-/// Time between the end of a command and the start of its hook, from which the beginning of the command is counted. A
-/// shell starts the hook within some tens of milliseconds. On a busy machine it may take longer: then the first changes of
-/// the command stay in doubt. With more time than that, what a person saved just before the answer would be the command's.
+/// Longest time between the end of a command and the start of its hook. foldspace counts the start of the command back
+/// from the hook. If the hook starts later, on a busy machine, the first changes of the command stay in doubt. A longer
+/// time would charge the command with files that a person saved just before the answer.
 const SLACK_MILLIS: i64 = 250;
 /// Bytes at the end of a transcript that are searched for refusals.
 const TAIL: u64 = 1 << 20;
@@ -170,7 +170,7 @@ impl Observer {
         }
     }
 
-    /// Records that these calls, which asked for a permission, began to run so many microseconds before the report.
+    /// Records the start of calls that asked for a permission, in microseconds before the report.
     fn date(&self, is_it: impl Fn(&ObservedCall) -> bool, micros: u64) -> Result<(), SessionError> {
         let passed = i64::try_from(micros.saturating_add(self.micros_since())).unwrap_or(i64::MAX) / 1000;
         let since = Timestamp(self.session.now().0.saturating_sub(passed).saturating_sub(SLACK_MILLIS));
@@ -187,17 +187,17 @@ impl Observer {
         })
     }
 
-    /// Records when a call that asked for a permission began to run, as far as its end shows.
+    /// Records the start of a call that asked for a permission, if the report of its end shows it.
     fn date_ended(&self, call: &ReportedCall, end: &ReportedEnd) -> Result<(), SessionError> {
         let is_it = |known: &ObservedCall| known.run == self.run_id() && known.id == id_of(call);
-        // Then nobody else has changed the file since the last look.
+        // The edit explains the file, so no other change happened since the last look.
         if end.status == CallStatus::Ok && self.is_as_edited(call)? {
             return self.note_since(is_it, Timestamp(0));
         }
         end.micros.map_or(Ok(()), |micros| self.date(is_it, micros))
     }
 
-    /// Returns true if the file that an edit names has the contents that the edit makes of the recorded ones.
+    /// Returns true if the edit turns the recorded contents of its file into the present ones.
     #[expect(clippy::disallowed_methods, reason = "the agent writes the file")]
     fn is_as_edited(&self, call: &ReportedCall) -> Result<bool, SessionError> {
         let [file] = &call.declared[..] else { return Ok(false) };

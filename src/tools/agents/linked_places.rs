@@ -1,13 +1,13 @@
-//! Places on the disk that a path with symbolic links in it means.
+//! Resolution of symbolic links in the paths of agents.
 
 use std::path::{Component, Path, PathBuf};
 
 /// Links that are followed from one path.
 const LINKS_MAX: usize = 8;
 
-/// Returns the place of a path, without links in its directories, and that which it leads to if it is a link itself.
+/// Resolves the links in the directories of a path. Also returns the target if the path is a link, and its target, ...
 pub(super) fn linked_places(path: &Path) -> Vec<PathBuf> {
-    // Agents take `..` from a path, and do not follow the link before it.
+    // Agents remove `..` with the name before it, even if that is a link.
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {
@@ -28,7 +28,7 @@ pub(super) fn linked_places(path: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// Returns a path without links in its directories, as far as these exist.
+/// Resolves the links in the existing directories of a path.
 fn without_links(path: &Path) -> PathBuf {
     let Some((parent, name)) = path.parent().zip(path.file_name()) else { return path.to_owned() };
     parent.canonicalize().unwrap_or_else(|_| without_links(parent)).join(name)

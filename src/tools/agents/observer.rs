@@ -54,7 +54,7 @@ pub(crate) struct Arrival {
     pub(crate) report: HookReport,
     /// The payload, for an event that is not known.
     pub(crate) payload: Value,
-    /// The time at which its hook began, or else of its arrival.
+    /// Start time of its hook, or else the time of its arrival.
     pub(crate) arrived: Instant,
     /// Microseconds that it was kept before.
     pub(crate) waited: u64,
@@ -418,7 +418,7 @@ impl Observer {
         (access, paths)
     }
 
-    /// Returns the paths below the directory that an agent means: that of a file, and of each link that leads to it.
+    /// Returns the paths below the directory of the file that an agent names, and of each link to it.
     pub(super) fn paths(&self, given: &str) -> Vec<EntryPath> {
         let below = self.arrival.report.directory.as_ref().map_or(self.root.as_path(), Path::new);
         let places = linked_places(&below.join(given));

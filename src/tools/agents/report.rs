@@ -16,7 +16,7 @@ pub(crate) struct HookReport {
     pub(crate) run: String,
     /// The conversation that it was begun from, where a subagent is a conversation of its own.
     pub(crate) parent: Option<String>,
-    /// The agent's id of the subagent that acts, or of which the event tells.
+    /// The agent's id of the subagent that acts, begins or ends.
     pub(crate) subagent: Option<String>,
     /// The agent's current directory.
     pub(crate) directory: Option<String>,

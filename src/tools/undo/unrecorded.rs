@@ -18,7 +18,7 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 
-/// Time by which a file system may date the birth of an entry too early.
+/// Largest error of a birth time: file systems date births too early.
 const SLACK_MILLIS: i64 = 100;
 
 /// Lists entries that stay although an undo would remove them, with the reason. `changes` lead to `files`.
@@ -49,7 +49,7 @@ pub(super) fn unrecorded(
     });
     let older: Vec<_> = removed.filter(|(path, _)| is_older(path)).collect();
     if !older.is_empty() {
-        // What an entry at another path has is not lost.
+        // Contents that an entry at another path has are not lost.
         let present: BTreeSet<&Digest> = files.iter().filter_map(|(_, entry)| entry.node.content()).collect();
         for (path, node) in older {
             let is_present = match node.content() {
@@ -78,7 +78,7 @@ fn loses_directory(change: &Change) -> bool {
     before.is_some_and(|entry| entry.is_directory()) && !after.is_some_and(|entry| entry.is_directory())
 }
 
-/// Returns the time at which a call began, also if that was reported late.
+/// Returns the start time of a call, even if it was reported late.
 fn began(session: &Session, call: Seq) -> Result<Timestamp, SessionError> {
     let (mut time, mut late) = (Timestamp(i64::MIN), 0);
     session.visit(call, &mut |event| {

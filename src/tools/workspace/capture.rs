@@ -123,8 +123,11 @@ fn look(
         DirtyPath::Entry(path) => (path, false),
         DirtyPath::Subtree(path) => (path, true),
     };
-    if !path.is_root() && !disk.is_closed(&path) {
-        found.insert(path.clone(), disk.observe(&path)?);
+    if !path.is_root() {
+        match disk.observe(&path) {
+            Err(_) if disk.is_closed(&path) => {}
+            observed => drop(found.insert(path.clone(), observed?)),
+        }
     }
     if deep {
         let below = disk.below(&path)?;

@@ -120,6 +120,15 @@ pub(in crate::tools) fn links_at<'p>(
     links.map(|LinkFile { path, to }| FileChange::Link { path, to }).collect()
 }
 
+/// Joins the names of files with several where a write would part them. If that fails, they come apart.
+pub(super) fn join_names(workspace: &dyn Workspace, files: &VirtualFileSystem) {
+    if files.has_hard_links()
+        && let Err(error) = workspace.join_names(&|| files.hard_links())
+    {
+        tracing::warn!(%error, "names of one file may come apart at a write");
+    }
+}
+
 /// Lists the names that are still separate files: the file system can't link them.
 pub(super) fn apart<'a>(
     workspace: &dyn Workspace,

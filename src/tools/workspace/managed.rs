@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::attribution::{self, Writers};
 use super::capture::{CaptureBudget, Captured, compare};
+use super::hard_links::join_names;
 use super::intent::Intent;
 use super::keeping::{distrust, keep, keep_if_due, resume};
 use super::limits::{Limits, denied, limits_of};
@@ -160,15 +161,12 @@ impl ManagedWorkspace {
         Ok(captured)
     }
 
-    /// Joins the names of files with several where a write would part them. If that fails, they come apart.
+    /// Joins the names of files with several, before a command runs.
     pub(crate) async fn join_names(&self, files: &VirtualFileSystem) {
-        if !files.has_hard_links() {
-            return;
-        }
-        let (workspace, files) = (Arc::clone(&self.workspace), files.clone());
-        let joining = tokio::task::spawn_blocking(move || workspace.join_names(&|| files.hard_links()));
-        if let Ok(Err(error)) = joining.await {
-            tracing::warn!(%error, "names of one file may come apart at a write");
+        if files.has_hard_links() {
+            let (workspace, files) = (Arc::clone(&self.workspace), files.clone());
+            // A panic would be one of the disk, which the call meets as well.
+            drop(tokio::task::spawn_blocking(move || join_names(workspace.as_ref(), &files)).await);
         }
     }
 

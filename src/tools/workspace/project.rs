@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::borrowed::{borrows, replaced};
-use super::hard_links::apart;
+use super::hard_links::{apart, join_names};
 use super::intent::Intent;
 use super::managed::files_of;
 use super::plan::{ChangePlan, NewContents, PlannedChange, after};
@@ -50,9 +50,7 @@ impl Landing<'_> {
             let lost = self.steps.iter().flat_map(|step| replaced(self.session, self.now, step));
             lost.for_each(|content| commit.keep(content));
         }
-        if self.now.has_hard_links() {
-            self.workspace.join_names(&|| self.now.hard_links())?;
-        }
+        join_names(self.workspace, self.now);
         self.workspace.unsettled(&Intent::of(self.session, self.now, self.steps).encode()?)?;
         let mut landed = 0;
         let projected = project(self.session, self.workspace, self.steps, self.fresh, &mut landed);

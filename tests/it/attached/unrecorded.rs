@@ -1,4 +1,4 @@
-//! What existed before a call and was not recorded: no undo removes it.
+//! Entries that existed before a call, unrecorded: no undo removes them.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn put(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Attaches a repository in which git ignores `build`, after some time.
+/// Makes a repository that ignores `build`, waits, and attaches it.
 fn repository() -> Repository {
     let repository = Repository::unattached(&[("a.txt", "one\n"), ("sub/b.txt", "two\n"), (".gitignore", "build\n")]);
     put(&repository.root().join("build/product"), "precious\n");

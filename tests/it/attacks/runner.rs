@@ -99,8 +99,8 @@ async fn at_once(shell: &Arc<dyn Shell>, count: usize) -> Vec<Result<i32, ShellE
     ended
 }
 
-/// Returns true for the end of a command that no one else answered for: its own, or by the signal with which its container
-/// is replaced when another command can't reach the runner.
+/// Returns true for the end of a command that the runner reported: its exit code, or the signal that ends it when another
+/// command can't reach the runner and has the container replaced.
 fn is_honest(ended: &Result<i32, ShellError>) -> bool {
     matches!(ended, Ok(7 | 137) | Err(ShellError::Unavailable { .. }))
 }

@@ -377,8 +377,7 @@ impl WorkspaceDisk for OverlayDisk {
             let times = self.mounted_tree()?.directory_times(parents);
             self.apply(&links)?;
             self.mounted_tree()?.set_directory_times(times);
-            let paths = links.iter().flat_map(|link| [Some(link.path()), link.linked()]).flatten();
-            self.joined = Some(paths.map(|path| path.segments().count()).sum());
+            self.joined = Some(links.iter().flat_map(FileChange::paths).map(|path| path.segments().count()).sum());
         }
         Ok(())
     }
